@@ -1,0 +1,1 @@
+"""Recollect: conversation memory for assistants."""

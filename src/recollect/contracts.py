@@ -1,0 +1,208 @@
+"""What a store is, stated once. Below: values only. Above: whoever writes a store, or uses one.
+
+A `Backend` is opened from a URL and owns connections, schema and sweeping. It hands out one
+`ConversationStore` per owner, and nothing on that store takes an owner, so nothing can forget to.
+`recollect.testing.StoreContract` is this page as tests: a class that passes it is a store.
+
+The rules that types cannot say:
+
+- A conversation that is not there, has expired, or belongs to another owner is one and the same:
+  `get` and `session` answer None, everything else raises `ConversationNotFound`.
+- An append is one turn and one transaction: all of it is stored, or nothing. When it returns, the
+  turn is as durable as the store can make it. It reads nothing of the past; its cost does not grow.
+- A message id is an idempotency key within its conversation. A message whose id is known already
+  and says the same is not stored again; one that says something else raises `MessageConflict`.
+- Messages read back in order of time, ties in order of arrival. A message without a timestamp gets
+  the moment it is stored, by `conversations.stamp_for`, one moment for the whole turn: so turns
+  that meet never interleave.
+- A caller that is cancelled leaves a whole turn or none.
+- Errors are those of `recollect.errors`; a driver's own errors never come through.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from recollect.clock import to_micros
+from recollect.conversations import Changes, Conversation, Page, Query, started
+from recollect.messages import Message
+
+
+class Position(NamedTuple):
+    """Where a message stands in the reading order: its time, then its sequence number."""
+
+    micros: int
+    sequence: int
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """A message once it has a place. Its message always has a timestamp."""
+
+    conversation_id: str
+    sequence: int
+    revision: int
+    stored_at: datetime
+    message: Message
+
+    @property
+    def position(self) -> Position:
+        assert self.message.timestamp is not None
+        return Position(to_micros(self.message.timestamp), self.sequence)
+
+
+class Appended(Struct, frozen=True, kw_only=True):
+    """What an append did: the record as it is now, and which messages were new and which were known."""
+
+    conversation: Conversation
+    new: tuple[Entry, ...]
+    known: tuple[Entry, ...] = ()
+
+
+class ConversationStore(Protocol):
+    """One owner's conversations."""
+
+    # Records
+
+    async def create(self, conversation: Conversation) -> Conversation:
+        """Keep a new, empty conversation. Raises `ConversationExists`."""
+        ...
+
+    async def get(self, conversation_id: str) -> Conversation | None:
+        """The record, without messages."""
+        ...
+
+    async def update(
+        self, conversation_id: str, changes: Changes, *, expected_revision: int | None = None
+    ) -> Conversation:
+        """Change what is given; the revision moves by one."""
+        ...
+
+    async def find(self, query: Query) -> Page:
+        """One page of records, most recently active first, equal moments by id, descending."""
+        ...
+
+    async def delete(self, conversation_id: str) -> None:
+        """Remove the conversation with all that belongs to it. What is not there is no error."""
+        ...
+
+    # Sessions
+
+    async def resume(
+        self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
+    ) -> Conversation:
+        """The conversation that the session is bound to; else `fresh`, created and bound in the same step.
+
+        With `active_since`, a conversation whose last activity lies before it is let go: it stays
+        where it is, and the session is bound to `fresh`.
+        """
+        ...
+
+    async def session(self, session_id: str) -> Conversation | None:
+        """The conversation that the session is bound to."""
+        ...
+
+    async def bind(self, session_id: str, conversation_id: str) -> None:
+        """Bind the session to this conversation, whatever it was bound to before."""
+        ...
+
+    async def unbind(self, session_id: str) -> None:
+        """Forget the session. Its conversation stays."""
+        ...
+
+    # The log
+
+    async def append(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended:
+        """Store one turn, all of it or nothing. With `expected_revision`, only if nobody wrote since.
+
+        When every message is known already nothing changes and nothing is refused: a retry of a
+        write that did succeed succeeds.
+        """
+        ...
+
+    async def rewrite(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended:
+        """Put these messages in the place of all there are, in one step. Sequence numbers go on."""
+        ...
+
+    async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
+        """The last `limit` entries in reading order, or the last that stand before a position."""
+        ...
+
+    async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
+        """Entries in reading order, counted from the oldest."""
+        ...
+
+    # Retention
+
+    async def purge_expired(self) -> int:
+        """Remove this owner's expired conversations; returns how many."""
+        ...
+
+    def now(self) -> datetime:
+        """The store's time: what it stamps messages with and judges expiry by."""
+        ...
+
+    # Whole histories, written once over the rest
+
+    async def load(self, conversation_id: str) -> list[dict[str, Any]]:
+        """The whole history as dicts, oldest first; empty when there is none."""
+        if await self.get(conversation_id) is None:
+            return []
+        entries = await self.page(conversation_id, limit=_EVERYTHING)
+        return [entry.message.to_dict() for entry in entries]
+
+    async def save(self, conversation_id: str, history: Sequence[dict[str, Any]]) -> None:
+        """Make this the whole history, and the conversation if there is none.
+
+        A history that goes on where the stored one ends only costs what is new. Somebody else's
+        turn in between raises `RevisionConflict` and is not overwritten.
+        """
+        messages = [Message.from_dict(document) for document in history]
+        record = await self.get(conversation_id)
+        if record is None:
+            record = await self.create(started(conversation_id, now=self.now()))
+        entries = await self.page(conversation_id, limit=_EVERYTHING)
+        if _goes_on_from(entries, messages):
+            new = messages[len(entries) :]
+            await self.append(conversation_id, new, expected_revision=record.revision)
+        else:
+            await self.rewrite(conversation_id, messages, expected_revision=record.revision)
+
+
+def _goes_on_from(entries: Sequence[Entry], messages: Sequence[Message]) -> bool:
+    return len(messages) >= len(entries) and all(
+        entry.message.says_the_same_as(message) for entry, message in zip(entries, messages, strict=False)
+    )
+
+
+_EVERYTHING = 2**53
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """A place where conversations are kept: opened once, shared by all owners."""
+
+    async def open(self) -> None:
+        """Connect and prepare the schema. Errors name the file or server."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was accepted, then let go. Closing twice is fine; using afterwards is `StoreClosed`."""
+        ...
+
+    def of(self, owner: str) -> ConversationStore:
+        """The store of one owner. Costs nothing and may be called before `open`."""
+        ...
+
+    def owners(self) -> AsyncIterator[str]:
+        """Everybody who has a conversation here. For operators."""
+        ...
+
+    async def purge_expired(self, now: datetime | None = None) -> int:
+        """Remove every owner's expired conversations; returns how many."""
+        ...

@@ -1,0 +1,1 @@
+"""Dialects: how providers write messages. In, out, and nothing else."""

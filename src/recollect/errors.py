@@ -1,0 +1,160 @@
+"""The one error tree. Below: nothing. Above: everything raises from here and nowhere else.
+
+    RecollectError
+    ├── InvalidInput (ValueError)     the caller gave something that cannot be stored or used
+    │   ├── InvalidId                 an id that is not a UUID, or an owner that is no owner
+    │   ├── InvalidMessage            a message that is not one, or content that is not JSON
+    │   └── InvalidSetting            a setting that does not parse; names where it came from
+    ├── NotFound (LookupError)
+    │   └── ConversationNotFound      not there, expired, or somebody else's: the same words for all
+    ├── Conflict                      somebody else was first; nothing was stored
+    │   ├── RevisionConflict          the conversation moved on past `expected_revision`
+    │   ├── MessageConflict           the id is taken by a message with other content
+    │   └── ConversationExists        the conversation id is taken
+    ├── StoreError                    the place where the data live
+    │   ├── StoreUnavailable          busy, unreachable or full: trying again may help
+    │   ├── StoreDamaged              the file or server holds something that cannot be read
+    │   ├── StoreForeign              the file or server belongs to another program, or a newer release
+    │   └── StoreClosed               used after close
+    ├── WindowError                   no valid window can be made
+    │   └── BudgetExceeded            what must be in the request does not fit its budget
+    └── MissingExtra (ImportError)    an optional package is not installed; says what to type
+
+A class's docstring is its default message. Errors carry their data as attributes, so that a
+surface can render them without parsing text.
+"""
+
+from collections.abc import Iterable
+
+
+class RecollectError(Exception):
+    """Something went wrong in Recollect."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip())
+
+
+class InvalidInput(RecollectError, ValueError):
+    """The input cannot be used."""
+
+    def __init__(self, message: str | None = None, *, field: str = "", value: object = None) -> None:
+        super().__init__(message)
+        self.field = field
+        self.value = value
+
+    @classmethod
+    def not_in(cls, field: str, value: object, allowed: Iterable[object]) -> "InvalidInput":
+        """The value is outside its set: the message names the field, the value and the set."""
+        names = ", ".join(str(item) for item in allowed)
+        return cls(f"{field} must be one of {names}; got {shown(value)}", field=field, value=value)
+
+
+class InvalidId(InvalidInput):
+    """The id cannot be used."""
+
+
+class InvalidMessage(InvalidInput):
+    """The message cannot be stored."""
+
+
+class InvalidSetting(InvalidInput):
+    """The setting cannot be used."""
+
+
+class NotFound(RecollectError, LookupError):
+    """There is no such thing."""
+
+
+class ConversationNotFound(NotFound):
+    """There is no such conversation."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(f"there is no conversation {shown(conversation_id)}")
+        self.conversation_id = conversation_id
+
+
+class Conflict(RecollectError):
+    """Somebody else was first; nothing was stored."""
+
+
+class RevisionConflict(Conflict):
+    """The conversation has changed since it was read."""
+
+    def __init__(self, conversation_id: str, *, expected: int, actual: int) -> None:
+        super().__init__(
+            f"conversation {conversation_id} is at revision {actual}, not {expected}: "
+            "somebody else wrote to it, and nothing was stored"
+        )
+        self.conversation_id = conversation_id
+        self.expected = expected
+        self.actual = actual
+
+
+class MessageConflict(Conflict):
+    """The message id is taken by another message."""
+
+    def __init__(self, conversation_id: str, message_id: str) -> None:
+        super().__init__(
+            f"message id {shown(message_id)} in conversation {conversation_id} belongs to a message "
+            "with other content, and nothing was stored"
+        )
+        self.conversation_id = conversation_id
+        self.message_id = message_id
+
+
+class ConversationExists(Conflict):
+    """The conversation id is taken."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(f"there is a conversation {conversation_id} already")
+        self.conversation_id = conversation_id
+
+
+class StoreError(RecollectError):
+    """The store failed."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be used now; trying again may help."""
+
+
+class StoreDamaged(StoreError):
+    """The store holds something that cannot be read."""
+
+
+class StoreForeign(StoreError):
+    """The store belongs to another program or to a newer release."""
+
+
+class StoreClosed(StoreError):
+    """The store is closed."""
+
+
+class WindowError(RecollectError):
+    """No valid window can be made."""
+
+
+class BudgetExceeded(WindowError):
+    """What must be in the request does not fit its budget."""
+
+    def __init__(self, message: str, *, needed: int, budget: int) -> None:
+        super().__init__(message)
+        self.needed = needed
+        self.budget = budget
+
+
+class MissingExtra(RecollectError, ImportError):
+    """An optional package is not installed."""
+
+    def __init__(self, what: str, *, extra: str) -> None:
+        super().__init__(f"{what} needs an optional package: pip install 'recollect[{extra}]'")
+        self.extra = extra
+
+
+_LONGEST_SHOWN = 80
+
+
+def shown(value: object) -> str:
+    """The value as an error message shows it: quoted, and cut when it is long."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}… ({len(text)} characters)"

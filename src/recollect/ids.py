@@ -1,0 +1,69 @@
+"""Ids: how they are made and what counts as one. Below: the standard library.
+
+Ids that we make are UUIDs of version 7: unique without asking anybody, and ordered by time, so
+that an index over them grows at one end.
+"""
+
+import os
+import re
+import time
+from collections.abc import Callable
+from uuid import UUID
+
+from recollect.errors import InvalidId, shown
+
+IdSource = Callable[[], str]
+
+LONGEST_NAME = 1024
+"""Characters in an owner, a session id or a message id: room for any key, too few for an attack."""
+
+_CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII).fullmatch
+
+
+def new_id() -> str:
+    """A fresh UUID of version 7: 48 bits of milliseconds, then randomness."""
+    random = int.from_bytes(os.urandom(10), "big")
+    milliseconds = time.time_ns() // 1_000_000
+    number = (milliseconds & 0xFFFF_FFFF_FFFF) << 80 | random
+    number = number & ~(0xF << 76) | 0x7 << 76
+    number = number & ~(0x3 << 62) | 0x2 << 62
+    digits = f"{number:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def parse_uuid(value: object, *, field: str) -> str:
+    """The canonical form of a UUID, or an error that names the field."""
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, str):
+        if _CANONICAL(value):
+            return value
+        try:
+            return str(UUID(value))
+        except ValueError:
+            pass
+    raise InvalidId(f"{field} must be a UUID; got {shown(value)}", field=field, value=value)
+
+
+def parse_name(value: object, *, field: str) -> str:
+    """An owner, session or message id: any text that every store can keep as it is."""
+    if not isinstance(value, str):
+        raise InvalidId(f"{field} must be text; got {shown(value)}", field=field, value=value)
+    if not value:
+        raise InvalidId(f"{field} must not be empty", field=field, value=value)
+    if len(value) > LONGEST_NAME:
+        raise InvalidId(
+            f"{field} must have at most {LONGEST_NAME} characters; got {len(value)}", field=field, value=value
+        )
+    if not storable_text(value):
+        raise InvalidId(
+            f"{field} must be valid Unicode without NUL; got {shown(value)}", field=field, value=value
+        )
+    return value
+
+
+def storable_text(value: str) -> bool:
+    """Whether every store keeps this text as it is: no NUL, no half of a surrogate pair."""
+    if value.isascii():
+        return "\0" not in value
+    return "\0" not in value and not any("\ud800" <= character <= "\udfff" for character in value)

@@ -1,0 +1,174 @@
+"""What was said: messages, and the turns they form. Below: ground. Above: everything.
+
+A message keeps its content as it was given, any JSON at all, beside the name of the dialect that
+it speaks. Meaning (text, tool calls, tool results) is read from it on demand, by `dialects`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, Self, get_args
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import force_setattr, replace
+
+from recollect.clock import parse_moment
+from recollect.errors import InvalidInput, InvalidMessage, shown
+from recollect.ids import parse_name, storable_text
+
+Role = Literal["user", "assistant", "system", "tool"]
+ContentType = Literal["text", "audio"]
+
+ROLES: tuple[Role, ...] = get_args(Role)
+CONTENT_TYPES: tuple[ContentType, ...] = get_args(ContentType)
+
+
+class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that somebody said: immutable, equal by content, ignorant of where it is kept.
+
+    `content` is any JSON value; it is left out only where a dialect has messages without one (an
+    OpenAI message that is all tool calls). `extra` holds every field that a dialect has and we
+    have not. `tokens` holds what the message costs, by the name of the counter; it is derived,
+    and so is no part of equality.
+    """
+
+    role: Role
+    content: Any | UnsetType = UNSET
+    timestamp: datetime | None = None
+    content_type: ContentType = "text"
+    agent_name: str | None = None
+    message_id: str | None = None
+    tags: tuple[str, ...] = ()
+    dialect: str = "plain"
+    extra: dict[str, Any] = {}
+    tokens: dict[str, int] = {}
+
+    def __post_init__(self) -> None:
+        if self.role not in ROLES:
+            raise InvalidInput.not_in("role", self.role, ROLES)
+        if self.content_type not in CONTENT_TYPES:
+            raise InvalidInput.not_in("content_type", self.content_type, CONTENT_TYPES)
+        if self.timestamp is not None:
+            parse_moment(self.timestamp, field="timestamp")
+        if self.message_id is not None:
+            parse_name(self.message_id, field="message_id")
+        if self.agent_name is not None:
+            parse_text(self.agent_name, field="agent_name")
+        if self.tags:
+            force_setattr(self, "tags", parse_tags(self.tags))
+        if self.content is UNSET and not self.extra:
+            raise InvalidMessage(f"a {self.role} message needs content", field="content")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Message):
+            return NotImplemented
+        return self._compared() == other._compared()
+
+    __hash__ = None  # type: ignore[assignment]  # content may be a list or a dict
+
+    def _compared(self) -> tuple[object, ...]:
+        return (
+            self.role,
+            self.content,
+            self.timestamp,
+            self.content_type,
+            self.agent_name,
+            self.message_id,
+            self.tags,
+            self.dialect,
+            self.extra,
+        )
+
+    def says_the_same_as(self, other: Self) -> bool:
+        """Whether both carry the same words, whatever their times and labels: what an id stands for."""
+        return (self.role, self.content, self.extra) == (other.role, other.content, other.extra)
+
+    def with_(self, **changes: Any) -> Self:
+        """This message with other values in some fields."""
+        return replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The documented form: role, content and timestamp always; the rest where it has a value."""
+        document: dict[str, Any] = {"role": self.role}
+        document["content"] = None if self.content is UNSET else self.content
+        document["timestamp"] = None if self.timestamp is None else self.timestamp.isoformat()
+        document["content_type"] = self.content_type
+        if self.agent_name is not None:
+            document["agent_name"] = self.agent_name
+        if self.message_id is not None:
+            document["message_id"] = self.message_id
+        if self.tags:
+            document["tags"] = list(self.tags)
+        if self.dialect != "plain":
+            document["dialect"] = self.dialect
+        return document | {key: value for key, value in self.extra.items() if key not in document}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Self:
+        """A message from its documented form. Fields that we do not know are kept in `extra`."""
+        if not isinstance(document, Mapping):
+            raise InvalidMessage(f"a message must be a mapping; got {shown(document)}")
+        if "role" not in document:
+            raise InvalidMessage("a message needs a role", field="role")
+        known = {key: document[key] for key in _DOCUMENTED if document.get(key) is not None}
+        known["content"] = document.get("content", UNSET)
+        if "timestamp" in known:
+            known["timestamp"] = parse_moment(known["timestamp"], field="timestamp")
+        if "tags" in known:
+            known["tags"] = parse_tags(known["tags"])
+        extra = {key: value for key, value in document.items() if key not in _DOCUMENTED}
+        return cls(**known, extra=extra)
+
+
+_DOCUMENTED = frozenset(
+    ("role", "content", "timestamp", "content_type", "agent_name", "message_id", "tags", "dialect")
+)
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """One exchange: from a user message to the answer, with every tool call and result between."""
+
+    messages: tuple[Message, ...]
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+
+def turns_of(messages: Iterable[Message]) -> list[Turn]:
+    """The turns that these messages form, in order. What precedes the first question is a turn too."""
+    turns: list[list[Message]] = []
+    for message in messages:
+        if starts_turn(message) or not turns:
+            turns.append([])
+        turns[-1].append(message)
+    return [Turn(messages=tuple(turn)) for turn in turns]
+
+
+def starts_turn(message: Message) -> bool:
+    """Whether somebody asks something here: a user message that is not a carrier of tool results."""
+    return message.role == "user" and not carries_tool_results(message)
+
+
+def carries_tool_results(message: Message) -> bool:
+    """Whether the message brings tool results: role `tool`, or Anthropic's blocks with role `user`."""
+    if message.role == "tool":
+        return True
+    if message.role != "user" or not isinstance(message.content, list):
+        return False
+    return any(isinstance(block, dict) and block.get("type") == "tool_result" for block in message.content)
+
+
+def parse_tags(tags: Iterable[str], *, field: str = "tags") -> tuple[str, ...]:
+    """The tags, each once: in the order given, or sorted when they come as a set."""
+    if isinstance(tags, str) or not isinstance(tags, Iterable):
+        raise InvalidInput(f"{field} must be a list of text; got {shown(tags)}", field=field, value=tags)
+    checked = [parse_text(tag, field=field) for tag in tags]
+    return tuple(dict.fromkeys(checked if isinstance(tags, Sequence) else sorted(checked)))
+
+
+def parse_text(value: object, *, field: str) -> str:
+    """Text that every store keeps as it is."""
+    if not isinstance(value, str) or not storable_text(value):
+        raise InvalidInput(
+            f"{field} must be text, valid Unicode without NUL; got {shown(value)}", field=field, value=value
+        )
+    return value

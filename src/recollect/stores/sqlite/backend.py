@@ -1,0 +1,95 @@
+"""The file as a whole: its threads, its owners, its sweep. Below: `lanes`, `connections`."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime
+from functools import partial
+
+import apsw
+
+from recollect.clock import Clock, system_clock, to_micros
+from recollect.contracts import Backend
+from recollect.errors import InvalidInput, StoreClosed
+from recollect.ids import parse_name
+from recollect.stores.sql_files import queries
+from recollect.stores.sqlite.connections import PACKAGE, SYNCHRONOUS, connect, prepare, translated
+from recollect.stores.sqlite.lanes import Lane, ReadLane, WriteLane
+from recollect.stores.sqlite.store import SQLiteStore
+
+SQL = queries(PACKAGE)
+READERS = 4
+"""Reading threads. Reads are short; more threads than this only wait for each other's interpreter."""
+PURGE_BATCH = 100
+OWNERS_BATCH = 500
+
+
+class SQLiteBackend(Backend):
+    """One file. `synchronous="full"` survives a power cut; `"normal"` survives a kill, and may lose the
+    last moments of acknowledged turns when the power goes."""
+
+    def __init__(self, path: str, *, clock: Clock = system_clock, synchronous: str = "full") -> None:
+        if synchronous not in SYNCHRONOUS:
+            raise InvalidInput.not_in("synchronous", synchronous, SYNCHRONOUS)
+        self.path = path
+        self.clock = clock
+        self._synchronous = synchronous
+        self._writer: Lane | None = None
+        self._readers: Lane | None = None
+
+    async def open(self) -> None:
+        if self._writer is None:
+            await asyncio.to_thread(self._open)
+
+    def _open(self) -> None:
+        first = prepare(self.path, synchronous=self._synchronous)
+        with translated(self.path):
+            others = [connect(self.path, synchronous=self._synchronous) for _ in range(READERS)]
+        self._writer = WriteLane(self.path, [first], name="writer")
+        self._readers = ReadLane(self.path, others, name="reader")
+
+    async def close(self) -> None:
+        lanes, self._writer, self._readers = (self._readers, self._writer), None, None
+        for lane in lanes:
+            if lane is not None:
+                await asyncio.to_thread(lane.close)
+
+    @property
+    def writer(self) -> Lane:
+        if self._writer is None:
+            raise StoreClosed(f"{self.path} is not open")
+        return self._writer
+
+    @property
+    def readers(self) -> Lane:
+        if self._readers is None:
+            raise StoreClosed(f"{self.path} is not open")
+        return self._readers
+
+    def of(self, owner: str) -> SQLiteStore:
+        return SQLiteStore(self, parse_name(owner, field="owner"))
+
+    async def owners(self) -> AsyncIterator[str]:
+        last = ""
+        while batch := await self.readers.run(partial(_owners_after, last=last)):
+            for owner in batch:
+                yield owner
+            last = batch[-1]
+
+    async def purge_expired(self, now: datetime | None = None) -> int:
+        return await self.purge(SQL["purge_everybody"], to_micros(now or self.clock()))
+
+    async def purge(self, sql: str, *values: str | int) -> int:
+        """Run a purge in batches; returns how many conversations went."""
+        total = 0
+        while removed := await self.writer.run(lambda db: _delete(db, sql, *values, PURGE_BATCH)):
+            total += removed
+        return total
+
+
+def _owners_after(db: apsw.Connection, *, last: str) -> list[str]:
+    return [owner for (owner,) in db.execute(SQL["owners"], (last, OWNERS_BATCH))]
+
+
+def _delete(db: apsw.Connection, sql: str, *values: str | int) -> int:
+    db.execute(sql, values)
+    return db.changes()

@@ -1,0 +1,138 @@
+-- Every query of the SQLite store. A conversation that has expired is not there: each query that
+-- finds one says so.
+
+-- name: insert_conversation
+-- A new record; an id that is taken is an error of the UNIQUE constraint.
+INSERT INTO conversations (
+    owner, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags, notes,
+    last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
+    created_at, updated_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: get_conversation
+-- The record, its key and its next sequence number.
+SELECT
+    pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
+    notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
+    created_at, updated_at
+FROM conversations
+WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
+
+-- name: get_key
+-- The key of a conversation, when only its messages are wanted.
+SELECT pk FROM conversations WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
+
+-- name: get_session
+-- The record that a session is bound to.
+SELECT
+    pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
+    notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
+    created_at, updated_at
+FROM sessions JOIN conversations ON pk = conversation
+WHERE sessions.owner = ? AND session_id = ? AND (expires_at IS NULL OR expires_at > ?);
+
+-- name: update_conversation
+-- The metadata of a record.
+UPDATE conversations
+SET
+    channel = ?, status = ?, priority = ?, client_id = ?, client_name = ?, subject = ?, assigned_to = ?,
+    tags = ?, notes = ?, unread_count = ?, revision = ?, ttl = ?, expires_at = ?, updated_at = ?
+WHERE pk = ?;
+
+-- name: extend_conversation
+-- What an append moves in the record.
+UPDATE conversations
+SET
+    last_message_at = ?, last_message_from = ?, unread_count = ?, message_count = ?, revision = ?,
+    expires_at = ?, updated_at = ?, next_sequence = ?
+WHERE pk = ?;
+
+-- name: find_conversations
+-- A page of records, most recently active first. A filter that is NULL does not filter.
+SELECT
+    pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
+    notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
+    created_at, updated_at
+FROM conversations
+WHERE
+    owner = :owner
+    AND (expires_at IS NULL OR expires_at > :now)
+    AND (:after_activity IS NULL OR (last_activity, id) < (:after_activity, :after_id))
+    AND (:date_from IS NULL OR last_activity >= :date_from)
+    AND (:date_to IS NULL OR last_activity <= :date_to)
+    AND (:client_id IS NULL OR client_id = :client_id)
+    AND (:channel IS NULL OR channel = :channel)
+    AND (:status IS NULL OR status = :status)
+    AND (:priority IS NULL OR priority = :priority)
+    AND (:assigned_to IS NULL OR assigned_to = :assigned_to)
+    AND (
+        :tags IS NULL
+        OR EXISTS (SELECT 1 FROM json_each(conversations.tags) AS had JOIN json_each(:tags) AS wanted USING (value))
+    )
+ORDER BY last_activity DESC, id DESC
+LIMIT :limit;
+
+-- name: delete_conversation
+-- The record; messages and sessions go with it.
+DELETE FROM conversations WHERE owner = ? AND id = ?;
+
+-- name: delete_if_expired
+-- Make room for a new conversation under the id of one that is over.
+DELETE FROM conversations WHERE owner = ? AND id = ? AND expires_at <= ?;
+
+-- name: bind_session
+-- The session belongs to this conversation from now on.
+INSERT INTO sessions (owner, session_id, conversation) VALUES (?, ?, ?)
+ON CONFLICT (owner, session_id) DO UPDATE SET conversation = excluded.conversation;
+
+-- name: unbind_session
+-- The session is forgotten.
+DELETE FROM sessions WHERE owner = ? AND session_id = ?;
+
+-- name: insert_message
+-- One message in its place; a known id changes nothing.
+INSERT INTO messages (conversation, at, sequence, message_id, revision, stored_at, body)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (conversation, message_id) WHERE message_id IS NOT NULL DO NOTHING;
+
+-- name: get_message
+-- The message that holds an id.
+SELECT at, sequence, revision, stored_at, body FROM messages WHERE conversation = ? AND message_id = ?;
+
+-- name: delete_messages
+-- A conversation's whole log.
+DELETE FROM messages WHERE conversation = ?;
+
+-- name: tail
+-- The last messages, newest first.
+SELECT at, sequence, revision, stored_at, body FROM messages
+WHERE conversation = ?
+ORDER BY at DESC, sequence DESC
+LIMIT ?;
+
+-- name: tail_before
+-- The last messages before a position, newest first.
+SELECT at, sequence, revision, stored_at, body FROM messages
+WHERE conversation = ? AND (at, sequence) < (?, ?)
+ORDER BY at DESC, sequence DESC
+LIMIT ?;
+
+-- name: page
+-- Messages from the oldest on.
+SELECT at, sequence, revision, stored_at, body FROM messages
+WHERE conversation = ?
+ORDER BY at, sequence
+LIMIT ? OFFSET ?;
+
+-- name: owners
+-- Everybody with a conversation, after a given one, in order.
+SELECT DISTINCT owner FROM conversations WHERE owner > ? ORDER BY owner LIMIT ?;
+
+-- name: purge_owner
+-- One owner's expired conversations, a few at a time so that turns get in between.
+DELETE FROM conversations
+WHERE pk IN (SELECT pk FROM conversations WHERE owner = ? AND expires_at <= ? LIMIT ?);
+
+-- name: purge_everybody
+-- All expired conversations, a few at a time.
+DELETE FROM conversations WHERE pk IN (SELECT pk FROM conversations WHERE expires_at <= ? LIMIT ?);

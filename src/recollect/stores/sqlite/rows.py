@@ -1,0 +1,138 @@
+"""Rows into values and back. The order of columns is that of `queries.sql`."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from recollect.clock import from_micros, to_micros
+from recollect.contracts import Entry
+from recollect.conversations import Conversation, Query, parse_cursor
+from recollect.wire import decode_message
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def moment(micros: int | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)
+
+
+def micros(value: datetime | None) -> int | None:
+    return None if value is None else to_micros(value)
+
+
+def ttl_micros(ttl: timedelta | None) -> int | None:
+    return None if ttl is None else ttl // _MICROSECOND
+
+
+def tags_text(tags: Sequence[str]) -> str:
+    return msgspec.json.encode(tags).decode() if tags else "[]"
+
+
+def conversation(row: Sequence[Any]) -> Conversation:
+    """The record in a row that starts with its key and its next sequence number."""
+    return Conversation(
+        id=row[2],
+        channel=row[3],
+        status=row[4],
+        priority=row[5],
+        client_id=row[6],
+        client_name=row[7],
+        subject=row[8],
+        assigned_to=row[9],
+        tags=() if row[10] == "[]" else tuple(msgspec.json.decode(row[10])),
+        notes=row[11],
+        last_message_at=moment(row[12]),
+        last_message_from=row[13],
+        unread_count=row[14],
+        message_count=row[15],
+        revision=row[16],
+        ttl=None if row[17] is None else row[17] * _MICROSECOND,
+        expires_at=moment(row[18]),
+        created_at=from_micros(row[19]),
+        updated_at=from_micros(row[20]),
+    )
+
+
+def conversation_values(owner: str, record: Conversation) -> tuple[Any, ...]:
+    """A record as `insert_conversation` wants it."""
+    return (
+        owner,
+        record.id,
+        record.channel,
+        record.status,
+        record.priority,
+        record.client_id,
+        record.client_name,
+        record.subject,
+        record.assigned_to,
+        tags_text(record.tags),
+        record.notes,
+        micros(record.last_message_at),
+        record.last_message_from,
+        record.unread_count,
+        record.message_count,
+        record.revision,
+        ttl_micros(record.ttl),
+        micros(record.expires_at),
+        to_micros(record.created_at),
+        to_micros(record.updated_at),
+    )
+
+
+def metadata_values(record: Conversation, key: int) -> tuple[Any, ...]:
+    """A record as `update_conversation` wants it."""
+    return (
+        record.channel,
+        record.status,
+        record.priority,
+        record.client_id,
+        record.client_name,
+        record.subject,
+        record.assigned_to,
+        tags_text(record.tags),
+        record.notes,
+        record.unread_count,
+        record.revision,
+        ttl_micros(record.ttl),
+        micros(record.expires_at),
+        to_micros(record.updated_at),
+        key,
+    )
+
+
+def query_values(owner: str, query: Query, now: datetime) -> dict[str, Any]:
+    """A query as `find_conversations` wants it; one row more than asked tells if there is a next page."""
+    after_activity, after_id = parse_cursor(query.after) if query.after else (None, None)
+    return {
+        "owner": owner,
+        "now": to_micros(now),
+        "after_activity": after_activity,
+        "after_id": after_id,
+        "date_from": micros(query.date_from),
+        "date_to": micros(query.date_to),
+        "client_id": query.client_id,
+        "channel": query.channel,
+        "status": query.status,
+        "priority": query.priority,
+        "assigned_to": query.assigned_to,
+        "tags": tags_text(query.tags) if query.tags else None,
+        "limit": query.limit + 1,
+    }
+
+
+def entry(conversation_id: str, row: Sequence[Any]) -> Entry:
+    """The entry in a row of `at, sequence, revision, stored_at, body`."""
+    at, sequence, revision, stored_at, body = row
+    message = decode_message(body)
+    if message.timestamp is None:
+        force_setattr(message, "timestamp", from_micros(at))
+    return Entry(
+        conversation_id=conversation_id,
+        sequence=sequence,
+        revision=revision,
+        stored_at=from_micros(stored_at),
+        message=message,
+    )

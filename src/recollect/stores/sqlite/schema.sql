@@ -1,0 +1,55 @@
+-- The whole schema, as all migrations together leave it. Times are microseconds since 1970, UTC.
+
+CREATE TABLE conversations (
+    pk INTEGER PRIMARY KEY,
+    owner TEXT NOT NULL,
+    id TEXT NOT NULL,
+    channel TEXT NOT NULL CHECK (channel IN ('voice', 'text', 'email', 'phone')),
+    status TEXT NOT NULL CHECK (status IN ('open', 'pending', 'resolved', 'closed')),
+    priority TEXT NOT NULL CHECK (priority IN ('low', 'normal', 'high', 'urgent')),
+    client_id TEXT,
+    client_name TEXT,
+    subject TEXT,
+    assigned_to TEXT,
+    tags TEXT NOT NULL CHECK (json_type(tags) = 'array'),
+    notes TEXT,
+    last_message_at INTEGER,
+    last_message_from TEXT CHECK (last_message_from IN ('user', 'assistant', 'system', 'tool')),
+    unread_count INTEGER NOT NULL,
+    message_count INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    next_sequence INTEGER NOT NULL DEFAULT 1,
+    ttl INTEGER,
+    expires_at INTEGER,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    last_activity INTEGER NOT NULL GENERATED ALWAYS AS (coalesce(last_message_at, created_at)) VIRTUAL,
+    UNIQUE (owner, id)
+) STRICT;
+
+CREATE INDEX conversations_by_activity ON conversations (owner, last_activity, id);
+
+-- The log. `at` and `sequence` are the reading order; `body` is the message in its wire form.
+CREATE TABLE messages (
+    pk INTEGER PRIMARY KEY,
+    conversation INTEGER NOT NULL REFERENCES conversations (pk) ON DELETE CASCADE,
+    at INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    message_id TEXT,
+    revision INTEGER NOT NULL,
+    stored_at INTEGER NOT NULL,
+    body TEXT NOT NULL
+) STRICT;
+
+CREATE UNIQUE INDEX messages_in_order ON messages (conversation, at, sequence);
+
+CREATE UNIQUE INDEX messages_by_id ON messages (conversation, message_id) WHERE message_id IS NOT NULL;
+
+CREATE TABLE sessions (
+    owner TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    conversation INTEGER NOT NULL REFERENCES conversations (pk) ON DELETE CASCADE,
+    PRIMARY KEY (owner, session_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX sessions_by_conversation ON sessions (conversation);

@@ -1,0 +1,75 @@
+"""From a URL to a backend. Each store is imported only when its URL is asked for."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import cast
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from msgspec import Struct
+
+from recollect.clock import Clock, system_clock
+from recollect.contracts import Backend
+from recollect.errors import InvalidSetting, shown
+
+STORES = {
+    "memory": "recollect.stores.in_memory",
+    "sqlite": "recollect.stores.sqlite",
+}
+"""URL scheme → the module whose `backend(address, clock)` opens it."""
+
+
+class Address(Struct, frozen=True, kw_only=True):
+    """A store's URL, taken apart."""
+
+    url: str
+    scheme: str
+    path: str
+    options: dict[str, str] = {}
+
+    def take(self, **allowed: Callable[[str], object]) -> dict[str, object]:
+        """The options as values. One that is not known, or does not parse, is an error that names it."""
+        values: dict[str, object] = {}
+        for name, text in self.options.items():
+            if name not in allowed:
+                known = ", ".join(sorted(allowed)) or "none"
+                raise InvalidSetting(
+                    f"{self.scheme}: URLs have no option {shown(name)}; known: {known}",
+                    field=name,
+                    value=text,
+                )
+            try:
+                values[name] = allowed[name](text)
+            except (ValueError, KeyError):
+                raise InvalidSetting(
+                    f"the option {name} of a {self.scheme}: URL cannot be {shown(text)}",
+                    field=name,
+                    value=text,
+                ) from None
+        return values
+
+
+def parse_url(url: str) -> Address:
+    """The address of a store. `sqlite:///memory.db` is relative, `sqlite:////var/memory.db` absolute."""
+    if not isinstance(url, str) or ":" not in url:
+        raise InvalidSetting(
+            f"a store URL looks like sqlite:///memory.db; got {shown(url)}", field="url", value=url
+        )
+    parts = urlsplit(url)
+    if parts.scheme not in STORES:
+        raise InvalidSetting(
+            f"there is no store for {shown(parts.scheme + ':')}; known: {', '.join(sorted(STORES))}",
+            field="url",
+            value=url,
+        )
+    return Address(
+        url=url,
+        scheme=parts.scheme,
+        path=unquote(parts.path.removeprefix("/")),
+        options=dict(parse_qsl(parts.query, keep_blank_values=True)),
+    )
+
+
+def backend_for(url: str, *, clock: Clock = system_clock) -> Backend:
+    """The backend of this URL, not yet open."""
+    address = parse_url(url)
+    return cast(Backend, import_module(STORES[address.scheme]).backend(address, clock))
