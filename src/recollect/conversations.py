@@ -192,31 +192,42 @@ def _jsonable(value: Any) -> Any:
 
 
 def _check_metadata(record: "Conversation | Changes") -> None:
-    """Refuse what no store could keep, with an error that names the field."""
-    for field, allowed in VALUE_SETS.items():
-        value = getattr(record, field)
-        if value is not UNSET and value not in allowed:
-            raise InvalidInput.not_in(field, value, allowed)
-    for field in _TEXTS:
-        value = getattr(record, field)
+    """Refuse what no store could keep, with an error that names the field. On the path of every read."""
+    if (
+        record.channel not in _CHANNELS
+        or record.status not in _STATUSES
+        or record.priority not in _PRIORITIES
+    ):
+        _refuse_value(record)
+    for field, value in (
+        ("client_name", record.client_name),
+        ("subject", record.subject),
+        ("assigned_to", record.assigned_to),
+        ("notes", record.notes),
+    ):
         if value is not None and value is not UNSET:
             parse_text(value, field=field)
     if record.client_id is not None and record.client_id is not UNSET:
         force_setattr(record, "client_id", parse_uuid(record.client_id, field="client_id"))
     if record.tags is not UNSET and record.tags != ():
         force_setattr(record, "tags", parse_tags(record.tags))
-    _check_numbers(record)
+    if record.unread_count is not UNSET:
+        check_count(record.unread_count, field="unread_count", least=0)
+    if record.ttl is not None and record.ttl is not UNSET:
+        _check_ttl(record.ttl)
 
 
-_TEXTS = ("client_name", "subject", "assigned_to", "notes")
+_CHANNELS, _STATUSES, _PRIORITIES = (frozenset((*values, UNSET)) for values in VALUE_SETS.values())
 
 
-def _check_numbers(record: "Conversation | Changes") -> None:
-    unread, ttl = record.unread_count, record.ttl
-    if unread is not UNSET:
-        check_count(unread, field="unread_count", least=0)
-    if ttl is None or ttl is UNSET:
-        return
+def _refuse_value(record: "Conversation | Changes") -> None:
+    for field, allowed in VALUE_SETS.items():
+        value = getattr(record, field)
+        if value not in allowed and value is not UNSET:
+            raise InvalidInput.not_in(field, value, allowed)
+
+
+def _check_ttl(ttl: timedelta) -> None:
     if not isinstance(ttl, timedelta) or ttl <= timedelta(0):
         raise InvalidInput(
             f"ttl must be a positive timedelta, or None to keep; got {shown(ttl)}", field="ttl", value=ttl

@@ -230,7 +230,9 @@ class _Placing:
         self._db = db
         self._key = found.key
         self._record = found.record
+        self._revision = found.record.revision + 1
         self._now = now
+        self._now_micros = to_micros(now)
         self._stamp = stamp_for(found.record.last_message_at, now=now)
         self.next_sequence = found.next_sequence
         self.new: list[Entry] = []
@@ -238,25 +240,24 @@ class _Placing:
 
     def put(self, message: Message, body: str) -> None:
         stamped = message if message.timestamp else message.with_(timestamp=self._stamp)
-        entry = Entry(
-            conversation_id=self._record.id,
-            sequence=self.next_sequence,
-            revision=self._record.revision + 1,
-            stored_at=self._now,
-            message=stamped,
-        )
-        if self._insert(entry, body):
-            self.new.append(entry)
+        if self._insert(stamped, body):
+            self.new.append(
+                Entry(
+                    conversation_id=self._record.id,
+                    sequence=self.next_sequence,
+                    revision=self._revision,
+                    stored_at=self._now,
+                    message=stamped,
+                )
+            )
             self.next_sequence += 1
         else:
             self.known.append(self._stored(message))
 
-    def _insert(self, entry: Entry, body: str) -> bool:
-        micros, sequence = entry.position
-        stored_at = to_micros(self._now)
-        message_id = entry.message.message_id
-        values = (self._key, micros, sequence, message_id, entry.revision, stored_at, body)
-        self._db.execute(SQL["insert_message"], values)
+    def _insert(self, message: Message, body: str) -> bool:
+        at = to_micros(message.timestamp or self._stamp)
+        place = (self._key, at, self.next_sequence, message.message_id)
+        self._db.execute(SQL["insert_message"], (*place, self._revision, self._now_micros, body))
         return self._db.changes() == 1
 
     def _stored(self, message: Message) -> Entry:
