@@ -20,6 +20,7 @@ The rules that types cannot say:
 """
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -181,6 +182,25 @@ def _goes_on_from(entries: Sequence[Entry], messages: Sequence[Message]) -> bool
 
 
 _EVERYTHING = 2**53
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """A conversation moved to this revision; None when it is gone. What changed is read from the store."""
+
+    conversation_id: str
+    revision: int | None
+
+
+@runtime_checkable
+class Watchable(Protocol):
+    """A store that can tell when another task, process or machine changed something of this owner."""
+
+    def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
+        """Changes to one conversation, or to all of this owner's. Once entered, none is missed.
+
+        Several changes in quick succession may come as one, with the last revision.
+        """
+        ...
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Self, get_args
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct
 from msgspec.structs import force_setattr, replace
 
 from recollect.clock import parse_moment
@@ -32,7 +32,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     role: Role
-    content: Any | UnsetType = UNSET
+    content: Any = UNSET
     timestamp: datetime | None = None
     content_type: ContentType = "text"
     agent_name: str | None = None

@@ -97,7 +97,7 @@ def _version(connection: apsw.Connection) -> int:
 
 def _create_private(path: str) -> None:
     """Conversations are nobody else's business: the file is made readable by its owner only."""
-    with contextlib.suppress(FileExistsError), translated(path):
+    with translated(path), contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 

@@ -1,0 +1,198 @@
+"""A state machine that plays random operations on a store and on the in-memory model, and compares.
+
+    TestMachine = store_machine(lambda clock: MyBackend(clock=clock)).TestCase
+
+Both sides get the same ids and the same clock, so every answer must be equal, field for field.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
+
+from recollect.contracts import Backend, ConversationStore
+from recollect.conversations import VALUE_SETS, Changes, Query, started
+from recollect.errors import RecollectError
+from recollect.ids import new_id
+from recollect.messages import ROLES, Message
+from recollect.stores.in_memory import InMemoryBackend
+from recollect.testing.clocks import FixedClock
+
+OWNERS = ("ann", "bob")
+SESSIONS = ("kitchen", "phone")
+
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+moments = st.datetimes(datetime(2026, 2, 1), datetime(2026, 4, 1), timezones=st.just(UTC))
+messages = st.builds(
+    Message,
+    role=st.sampled_from(ROLES),
+    content=json_values,
+    timestamp=st.none() | moments,
+    content_type=st.sampled_from(["text", "audio"]),
+    agent_name=st.none() | texts,
+    message_id=st.none() | st.sampled_from(["m1", "m2", "m3", "m4"]),
+    tags=st.lists(texts, max_size=2).map(tuple),
+    extra=st.dictionaries(st.text(max_size=4), json_values, max_size=2),
+)
+turns = st.lists(messages, max_size=4)
+changes = st.builds(
+    Changes,
+    status=st.sampled_from(VALUE_SETS["status"]),
+    subject=st.none() | texts,
+    tags=st.lists(texts, max_size=3).map(tuple),
+    ttl=st.none() | st.timedeltas(timedelta(minutes=1), timedelta(days=3)),
+)
+queries = st.builds(
+    Query,
+    status=st.none() | st.sampled_from(VALUE_SETS["status"]),
+    channel=st.none() | st.sampled_from(VALUE_SETS["channel"]),
+    tags=st.lists(texts, max_size=2).map(tuple),
+    date_from=st.none() | moments,
+    date_to=st.none() | moments,
+    limit=st.integers(1, 4),
+)
+
+Operation = Callable[[ConversationStore], Awaitable[Any]]
+
+
+def store_machine(make_backend: Callable[[FixedClock], Backend]) -> type[RuleBasedStateMachine]:
+    """The machine for the backends that `make_backend` makes. Each run works for owners of its own."""
+
+    class StoreMachine(RuleBasedStateMachine):
+        ids = Bundle("ids")
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.clock = FixedClock()
+            self.runner = asyncio.Runner()
+            self.model: Backend = InMemoryBackend(clock=self.clock)
+            self.real = make_backend(self.clock)
+            self.run_id = new_id()
+
+        def teardown(self) -> None:
+            self.runner.run(self.real.close())
+            self.runner.close()
+
+        @initialize()
+        def open(self) -> None:
+            self.runner.run(self.model.open())
+            self.runner.run(self.real.open())
+
+        def both(self, owner: str, operation: Operation) -> None:
+            """Do the same on both sides; both must answer, or refuse, alike."""
+            name = f"{owner}-{self.run_id}"
+            expected = self.outcome(operation, self.model.of(name))
+            actual = self.outcome(operation, self.real.of(name))
+            assert actual == expected
+
+        def outcome(self, operation: Operation, store: ConversationStore) -> Any:
+            async def attempt() -> Any:
+                try:
+                    return await operation(store)
+                except RecollectError as error:
+                    return type(error), str(error)
+
+            return self.runner.run(attempt())
+
+        @rule(step=st.timedeltas(timedelta(seconds=-30), timedelta(days=1)))
+        def time_passes(self, step: timedelta) -> None:
+            self.clock.advance(step)
+
+        @rule(
+            target=ids,
+            owner=st.sampled_from(OWNERS),
+            channel=st.sampled_from(VALUE_SETS["channel"]),
+            ttl=st.none() | st.timedeltas(timedelta(minutes=1), timedelta(days=3)),
+        )
+        def create(self, owner: str, channel: str, ttl: timedelta | None) -> str:
+            record = started(new_id(), now=self.clock(), ttl=ttl, channel=channel)
+            self.both(owner, lambda store: store.create(record))
+            return record.id
+
+        @rule(owner=st.sampled_from(OWNERS), session=st.sampled_from(SESSIONS), idle=st.none() | st.just(1))
+        def resume(self, owner: str, session: str, idle: int | None) -> None:
+            record = started(new_id(), now=self.clock())
+            since = None if idle is None else self.clock() - timedelta(hours=idle)
+            self.both(owner, lambda store: store.resume(session, record, active_since=since))
+
+        @rule(owner=st.sampled_from(OWNERS), session=st.sampled_from(SESSIONS), conversation_id=ids)
+        def bind(self, owner: str, session: str, conversation_id: str) -> None:
+            self.both(owner, lambda store: store.bind(session, conversation_id))
+
+        @rule(owner=st.sampled_from(OWNERS), session=st.sampled_from(SESSIONS))
+        def look_up_session(self, owner: str, session: str) -> None:
+            self.both(owner, lambda store: store.session(session))
+
+        @rule(owner=st.sampled_from(OWNERS), session=st.sampled_from(SESSIONS))
+        def unbind(self, owner: str, session: str) -> None:
+            self.both(owner, lambda store: store.unbind(session))
+
+        @rule(
+            owner=st.sampled_from(OWNERS),
+            conversation_id=ids,
+            turn=turns,
+            revision=st.none() | st.integers(0, 3),
+        )
+        def append(self, owner: str, conversation_id: str, turn: list[Message], revision: int | None) -> None:
+            self.both(owner, lambda store: store.append(conversation_id, turn, expected_revision=revision))
+
+        @rule(owner=st.sampled_from(OWNERS), conversation_id=ids, turn=turns)
+        def rewrite(self, owner: str, conversation_id: str, turn: list[Message]) -> None:
+            self.both(owner, lambda store: store.rewrite(conversation_id, turn))
+
+        @rule(owner=st.sampled_from(OWNERS), conversation_id=ids, change=changes)
+        def update(self, owner: str, conversation_id: str, change: Changes) -> None:
+            self.both(owner, lambda store: store.update(conversation_id, change))
+
+        @rule(owner=st.sampled_from(OWNERS), conversation_id=ids)
+        def get(self, owner: str, conversation_id: str) -> None:
+            self.both(owner, lambda store: store.get(conversation_id))
+
+        @rule(owner=st.sampled_from(OWNERS), conversation_id=ids, limit=st.integers(0, 6))
+        def read_back(self, owner: str, conversation_id: str, limit: int) -> None:
+            async def tails(store: ConversationStore) -> Any:
+                last = await store.tail(conversation_id, limit=limit)
+                before = await store.tail(conversation_id, limit=2, before=last[0].position) if last else []
+                return last, before
+
+            self.both(owner, tails)
+
+        @rule(
+            owner=st.sampled_from(OWNERS),
+            conversation_id=ids,
+            limit=st.integers(0, 4),
+            offset=st.integers(0, 4),
+        )
+        def read_page(self, owner: str, conversation_id: str, limit: int, offset: int) -> None:
+            self.both(owner, lambda store: store.page(conversation_id, limit=limit, offset=offset))
+
+        @rule(owner=st.sampled_from(OWNERS), query=queries)
+        def find(self, owner: str, query: Query) -> None:
+            async def two_pages(store: ConversationStore) -> Any:
+                first = await store.find(query)
+                rest = await store.find(Query(limit=9, after=first.next)) if first.next else None
+                return first, rest
+
+            self.both(owner, two_pages)
+
+        @rule(owner=st.sampled_from(OWNERS), conversation_id=ids)
+        def load(self, owner: str, conversation_id: str) -> None:
+            self.both(owner, lambda store: store.load(conversation_id))
+
+        @rule(owner=st.sampled_from(OWNERS), conversation_id=ids)
+        def delete(self, owner: str, conversation_id: str) -> None:
+            self.both(owner, lambda store: store.delete(conversation_id))
+
+        @rule(owner=st.sampled_from(OWNERS))
+        def purge(self, owner: str) -> None:
+            self.both(owner, lambda store: store.purge_expired())
+
+    return StoreMachine
