@@ -239,7 +239,9 @@ class ConversationManager:
     async def _window(
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
     ) -> Context:
-        return await read_window(self.store, conversation_id, policy, pending=pending)
+        return await read_window(
+            self.store, conversation_id, policy, cost=lambda message: 0, pending=pending
+        )
 
     # Retention
 

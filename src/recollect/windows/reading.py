@@ -10,8 +10,13 @@ How far back things are found: system messages, at the very front of the convers
 within the `look_back` before the cut. Those that lie further back are not in the window.
 """
 
+from collections.abc import Sequence
+from datetime import datetime
+
 from recollect.contexts import Context
 from recollect.contracts import ConversationStore, Entry
+from recollect.conversations import stamp_for
+from recollect.messages import Message
 from recollect.windows.building import HEAD, build_window, draft_window, finish_window, leading_system
 from recollect.windows.policies import WindowPolicy
 from recollect.windows.shortening import Cost
@@ -27,12 +32,14 @@ async def read_window(
     *,
     cost: Cost,
     counter: str | None = None,
+    pending: Sequence[Message] = (),
 ) -> Context:
-    """The window of a conversation by this policy.
+    """The window of a conversation by this policy, with `pending` messages as if they were stored.
 
     Raises `ConversationNotFound`, and `BudgetExceeded` where the policy asks for it.
     """
     entries, at_front = await _next_tail(store, conversation_id, policy, [])
+    entries += _in_place(conversation_id, pending, after=entries[-1] if entries else None, now=store.now())
     head: tuple[Entry, ...] = ()
     if not at_front and policy.has_limit and policy.preserve_system:
         head = leading_system(await store.page(conversation_id, limit=HEAD))
@@ -57,6 +64,25 @@ async def _next_tail(
     before = entries[0].position if entries else None
     older = await store.tail(conversation_id, limit=wanted, before=before)
     return older + entries, len(older) < wanted
+
+
+def _in_place(
+    conversation_id: str, pending: Sequence[Message], *, after: Entry | None, now: datetime
+) -> list[Entry]:
+    """Messages that are not stored yet, in the places that they would have."""
+    last = None if after is None else after.message.timestamp
+    sequence = 0 if after is None else after.sequence
+    stamp = stamp_for(last, now=now)
+    return [
+        Entry(
+            conversation_id=conversation_id,
+            sequence=sequence + number,
+            revision=0,
+            stored_at=now,
+            message=message if message.timestamp else message.with_(timestamp=stamp),
+        )
+        for number, message in enumerate(pending, start=1)
+    ]
 
 
 async def _message_count(store: ConversationStore, conversation_id: str, *, least: int) -> int:
