@@ -1,4 +1,4 @@
-"""What a store is, and what a token counter is, stated once. Below: values only. Above: who writes or uses one.
+"""What a store is, and what a token counter is, stated once. Below: values. Above: who writes or uses one.
 
 A `Backend` is opened from a URL and owns connections, schema and sweeping. It hands out one
 `ConversationStore` per owner, and nothing on that store takes an owner, so nothing can forget to.

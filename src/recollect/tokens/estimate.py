@@ -70,7 +70,7 @@ class Estimator:
         """
         ratio = _positive(tokens_reported(reported), "reported") / _positive(estimated, "estimated")
         with self._learning:
-            made_with = self.correction if correction is None else correction
+            made_with = self.correction if correction is None else _within_bounds(correction)
             right = min(max(made_with * ratio, LOWEST), HIGHEST)
             self._reports += 1
             weight = max(1 / self._reports, MEMORY)
@@ -144,6 +144,16 @@ def _field(usage: Any, name: str) -> int | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
         raise InvalidInput(f"{name} must be a whole number; got {shown(value)}", field=name, value=value)
     return value
+
+
+def _within_bounds(correction: Any) -> float:
+    if isinstance(correction, int | float) and LOWEST <= correction <= HIGHEST:
+        return correction
+    raise InvalidInput(
+        f"correction must lie between {LOWEST} and {HIGHEST}; got {shown(correction)}",
+        field="correction",
+        value=correction,
+    )
 
 
 def _positive(tokens: Any, field: str) -> int:
