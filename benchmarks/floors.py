@@ -1,9 +1,5 @@
 """The least possible work: the same rows through `apsw`, called directly, with the same pragmas."""
 
-import asyncio
-import queue
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 from recollect.clock import system_clock, to_micros
@@ -12,6 +8,12 @@ from recollect.stores.sql_files import queries, sql_file
 from recollect.stores.sqlite.connections import PACKAGE, connect
 
 SQL = queries(PACKAGE)
+MOVE_RECORD = """
+UPDATE conversations
+SET last_message_at = ?, last_message_from = ?, unread_count = ?, message_count = ?, revision = ?,
+    updated_at = ?, next_sequence = ?
+WHERE pk = ?
+"""
 
 
 class Floor:
@@ -46,34 +48,4 @@ class Floor:
             self.db.execute(SQL["insert_message"], (key, now, sequence, new_id(), 1, now, body))
             sequence += 1
         self._sequences[key] = sequence
-        self.db.execute(
-            SQL["extend_conversation"],
-            (now, "assistant", sequence, sequence, sequence, None, now, sequence, key),
-        )
-
-
-class Handover:
-    """A thread that runs what it is handed, and an await for the result: the floor of an async call."""
-
-    def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[tuple[Callable[[], None], asyncio.Future[None]] | None] = (
-            queue.SimpleQueue()
-        )
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    async def run(self, work: Callable[[], None]) -> None:
-        loop = asyncio.get_running_loop()
-        done = loop.create_future()
-        self._queue.put((work, done))
-        await done
-
-    def close(self) -> None:
-        self._queue.put(None)
-        self._thread.join()
-
-    def _serve(self) -> None:
-        while (item := self._queue.get()) is not None:
-            work, done = item
-            work()
-            done.get_loop().call_soon_threadsafe(done.set_result, None)
+        self.db.execute(MOVE_RECORD, (now, "assistant", sequence, sequence, sequence, now, sequence, key))

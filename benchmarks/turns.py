@@ -2,10 +2,11 @@
 
 import asyncio
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import recollect
-from benchmarks.floors import Floor, Handover
+from benchmarks.floors import Floor
 from benchmarks.measuring import micros, p50, p99, side_by_side
 from recollect.messages import Message
 from recollect.wire import encode_message
@@ -31,7 +32,8 @@ async def measure(folder: Path, synchronous: str, rounds: int) -> dict[str, list
     floor = Floor(folder / f"floor-{synchronous}.db", synchronous=synchronous)
     key = floor.conversation()
     rows = bodies()
-    handover = Handover()
+    thread = ThreadPoolExecutor(max_workers=1)
+    loop = asyncio.get_running_loop()
     url = f"sqlite:///{folder}/ours-{synchronous}.db?synchronous={synchronous}"
     async with recollect.open(url) as memory:
         manager = memory.of("bench")
@@ -52,13 +54,13 @@ async def measure(folder: Path, synchronous: str, rounds: int) -> dict[str, list
             floor.turn(key, rows)
 
         async def handed_over() -> None:
-            await handover.run(lambda: floor.turn(key, rows))
+            await loop.run_in_executor(thread, floor.turn, key, rows)
 
         times = await side_by_side(
             {"floor": direct, "floor handed to a thread": handed_over, "turn": ours, "append": ours_append},
             rounds=rounds,
         )
-    handover.close()
+    thread.shutdown()
     return times
 
 

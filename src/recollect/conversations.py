@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, force_setattr, replace
 
 from recollect.clock import parse_moment, to_micros
-from recollect.errors import InvalidInput, shown
+from recollect.errors import InvalidInput, RevisionConflict, shown
 from recollect.ids import parse_uuid
 from recollect.messages import Message, Role, parse_tags, parse_text
 
@@ -169,6 +169,12 @@ def emptied(record: Conversation) -> Conversation:
     return replace(record, last_message_at=None, last_message_from=None, unread_count=0, message_count=0)
 
 
+def check_revision(conversation_id: str, actual: int, expected: int | None) -> None:
+    """Refuse a write that insists on a revision which has passed."""
+    if expected is not None and actual != expected:
+        raise RevisionConflict(conversation_id, expected=expected, actual=actual)
+
+
 def is_expired(record: Conversation, *, now: datetime) -> bool:
     """Whether the record's lifetime is over; what has expired is never served."""
     return record.expires_at is not None and record.expires_at <= now
@@ -199,24 +205,27 @@ def _check_metadata(record: "Conversation | Changes") -> None:
         or record.priority not in _PRIORITIES
     ):
         _refuse_value(record)
-    for field, value in (
-        ("client_name", record.client_name),
-        ("subject", record.subject),
-        ("assigned_to", record.assigned_to),
-        ("notes", record.notes),
-    ):
-        if value is not None and value is not UNSET:
-            parse_text(value, field=field)
-    if record.client_id is not None and record.client_id is not UNSET:
-        force_setattr(record, "client_id", parse_uuid(record.client_id, field="client_id"))
+    texts = (record.client_id, record.client_name, record.subject, record.assigned_to, record.notes)
+    if texts != _NO_TEXTS:
+        _check_texts(record)
     if record.tags is not UNSET and record.tags != ():
         force_setattr(record, "tags", parse_tags(record.tags))
-    if record.unread_count is not UNSET:
+    if record.unread_count is not UNSET and record.unread_count != 0:
         check_count(record.unread_count, field="unread_count", least=0)
     if record.ttl is not None and record.ttl is not UNSET:
         _check_ttl(record.ttl)
 
 
+def _check_texts(record: "Conversation | Changes") -> None:
+    for field in ("client_name", "subject", "assigned_to", "notes"):
+        value = getattr(record, field)
+        if value is not None and value is not UNSET:
+            parse_text(value, field=field)
+    if record.client_id is not None and record.client_id is not UNSET:
+        force_setattr(record, "client_id", parse_uuid(record.client_id, field="client_id"))
+
+
+_NO_TEXTS = (None,) * 5
 _CHANNELS, _STATUSES, _PRIORITIES = (frozenset((*values, UNSET)) for values in VALUE_SETS.values())
 
 

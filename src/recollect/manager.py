@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from recollect.clock import parse_moment
 from recollect.contexts import Context, Report
-from recollect.contracts import Appended, ConversationStore
+from recollect.contracts import Appended, ConversationStore, TokenCounter
 from recollect.conversations import (
     DEFAULT_TTL,
     Changes,
@@ -21,11 +21,14 @@ from recollect.conversations import (
     Status,
     started,
 )
+from recollect.dialects import Request, write
 from recollect.errors import ConversationNotFound, InvalidInput, StoreError
 from recollect.ids import IdSource, new_id
+from recollect.intake import Intake, cost_of
 from recollect.messages import ContentType, Message, Role, parse_tags
 from recollect.settings import ConversationConfig
 from recollect.stores.in_memory import InMemoryBackend
+from recollect.tokens import default_counter, ready
 from recollect.turns import TurnInProgress
 from recollect.windows import WindowPolicy, read_window
 
@@ -46,9 +49,11 @@ class ConversationManager:
         ids: IdSource = new_id,
         ttl: timedelta | None = DEFAULT_TTL,
         idle_after: timedelta | None = None,
+        counter: TokenCounter | None = None,
     ) -> None:
         self.store = store or InMemoryBackend().of("default")
         self.config = config or ConversationConfig()
+        self.intake = Intake(ids=ids, counter=counter)
         self._ids = ids
         self._ttl = ttl
         self._idle_after = idle_after
@@ -169,9 +174,9 @@ class ConversationManager:
         expected_revision: int | None = None,
     ) -> Conversation:
         """Store one message; returns the record as it is then. Sent twice with one id, it is stored once."""
-        message = Message(
-            role=role,
-            content=content,
+        message = self.intake.message(
+            role,
+            content,
             agent_name=agent_name,
             content_type=content_type,
             message_id=message_id,
@@ -185,16 +190,12 @@ class ConversationManager:
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
         """Store a whole turn at once, all of it or nothing."""
-        complete = [self.complete(message) for message in messages]
-        return await self.store.append(conversation_id, complete, expected_revision=expected_revision)
+        prepared = await self.intake.stored_form(messages)
+        return await self.store.append(conversation_id, prepared, expected_revision=expected_revision)
 
     def turn(self, conversation_id: str, *, expected_revision: int | None = None) -> TurnInProgress:
         """A turn, stored when its `async with` block ends well, and not at all when it does not."""
         return TurnInProgress(self, conversation_id, expected_revision=expected_revision)
-
-    def complete(self, message: Message) -> Message:
-        """The message with an id, which makes a repeated write harmless."""
-        return message if message.message_id else replace(message, message_id=self._ids())
 
     async def messages(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Message]":
         """A page of the whole log, counted from the oldest message."""
@@ -239,15 +240,41 @@ class ConversationManager:
     async def _window(
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
     ) -> Context:
+        counter = self.intake.counter or (None if policy.max_tokens is None else default_counter())
+        if counter is None:
+            free = _costs_nothing
+            return await read_window(self.store, conversation_id, policy, cost=free, pending=pending)
+        await ready(counter)
         return await read_window(
-            self.store, conversation_id, policy, cost=lambda message: 0, pending=pending
+            self.store,
+            conversation_id,
+            policy,
+            cost=lambda message: cost_of(message, counter),
+            counter=counter.name,
+            pending=pending,
         )
+
+    async def load_request(
+        self,
+        conversation_id: str,
+        dialect: str,
+        agent_name: str | None = None,
+        *,
+        policy: WindowPolicy | None = None,
+    ) -> Request:
+        """The context as a request in a provider's dialect: its messages, and the system prompt apart."""
+        context = await self.load_context(conversation_id, agent_name, policy=policy)
+        return write(context.messages, dialect)
 
     # Retention
 
     async def purge_expired(self) -> int:
         """Remove this owner's expired conversations; returns how many."""
         return await self.store.purge_expired()
+
+
+def _costs_nothing(_: Message) -> int:
+    return 0
 
 
 list_ = list

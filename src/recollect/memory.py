@@ -8,13 +8,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from recollect.clock import Clock, system_clock
-from recollect.contracts import Backend
+from recollect.contracts import Backend, TokenCounter
 from recollect.conversations import DEFAULT_TTL
 from recollect.ids import IdSource, new_id
 from recollect.manager import ConversationManager
 from recollect.retention import SWEEP_EVERY, sweep_forever
 from recollect.settings import ConversationConfig
 from recollect.stores.urls import backend_for
+from recollect.tokens import counter_for
 
 
 class Memory:
@@ -33,8 +34,10 @@ class Memory:
         ttl: timedelta | None = DEFAULT_TTL,
         idle_after: timedelta | None = None,
         sweep_every: timedelta | None = SWEEP_EVERY,
+        counter: TokenCounter | None = None,
     ) -> None:
         self.backend = backend
+        self._counter = counter
         self._config = config or ConversationConfig()
         self._ids = ids
         self._ttl = ttl
@@ -50,6 +53,7 @@ class Memory:
             ids=self._ids,
             ttl=self._ttl,
             idle_after=self._idle_after,
+            counter=self._counter,
         )
 
     def owners(self) -> AsyncIterator[str]:
@@ -99,12 +103,15 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     ttl: timedelta | None = DEFAULT_TTL,
     idle_after: timedelta | None = None,
     sweep_every: timedelta | None = SWEEP_EVERY,
+    model: str | None = None,
 ) -> Memory:
     """The memory at a URL; without one, in memory only.
 
     `ttl`: how long a conversation is kept after its last activity; None keeps it. `idle_after`: a
     session that was silent for longer starts a fresh conversation; None never does. `sweep_every`:
-    how often expired conversations are removed in the background; None leaves it to you.
+    how often expired conversations are removed in the background; None leaves it to you. `model`:
+    whose tokens are counted when a message is stored, once and for all; without it they are counted
+    when a token budget asks for them.
     """
     return Memory(
         backend_for(url, clock=clock),
@@ -113,4 +120,5 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
         ttl=ttl,
         idle_after=idle_after,
         sweep_every=sweep_every,
+        counter=None if model is None else counter_for(model),
     )

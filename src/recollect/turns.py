@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from recollect.contexts import Context
 from recollect.contracts import Appended
+from recollect.dialects import Request, write
 from recollect.errors import RecollectError
-from recollect.messages import ContentType, Message, Role
+from recollect.messages import ContentType, Message, Role, parse_tags
 
 if TYPE_CHECKING:
     from recollect.manager import ConversationManager
@@ -63,32 +64,45 @@ class TurnInProgress:
         tags: Sequence[str] = (),
         timestamp: datetime | None = None,
     ) -> Message:
-        """Add one message."""
-        return self.add(
-            Message(
-                role=role,
-                content=content,
-                agent_name=agent_name,
-                content_type=content_type,
-                message_id=message_id,
-                tags=tuple(tags),
-                timestamp=timestamp,
-            )
+        """Add one message. Content is text, any JSON, or what an SDK returned, as it is."""
+        message = self._manager.intake.message(
+            role,
+            content,
+            agent_name=agent_name,
+            content_type=content_type,
+            message_id=message_id,
+            tags=parse_tags(tags),
+            timestamp=timestamp,
         )
+        self._check_under_way()
+        self._messages.append(message)
+        return message
 
-    def add(self, message: Message) -> Message:
-        """Add a message as it is."""
-        if self._over:
-            raise RecollectError("this turn is over; start another one")
-        complete = self._manager.complete(message)
-        self._messages.append(complete)
-        return complete
+    def add(self, given: Any, *, dialect: str | None = None) -> list[Message]:
+        """Add messages as they are: of ours, a provider's dicts or SDK objects, a list, a whole response."""
+        messages = self._manager.intake.messages(given, dialect=dialect)
+        self._check_under_way()
+        self._messages.extend(messages)
+        return messages
 
-    async def context(self, agent_name: str | None = None) -> Context:
-        """What a model should see now: the conversation so far and this turn."""
+    async def load_context(self, agent_name: str | None = None) -> Context:
+        """What a model should see now, the conversation so far and this turn, with a report."""
         return await self._manager.load_context(
             self._conversation_id, agent_name=agent_name, pending=self._messages
         )
+
+    async def context(self, dialect: str = "plain", *, agent_name: str | None = None) -> list[dict[str, Any]]:
+        """What a model should see now, as messages in a provider's dialect, ready to send."""
+        return (await self.request(dialect, agent_name=agent_name)).messages
+
+    async def request(self, dialect: str = "plain", *, agent_name: str | None = None) -> Request:
+        """The same with the system prompt apart, where the provider wants it so."""
+        context = await self.load_context(agent_name)
+        return write(context.messages, dialect)
+
+    def _check_under_way(self) -> None:
+        if self._over:
+            raise RecollectError("this turn is over; start another one")
 
     async def __aenter__(self) -> Self:
         return self

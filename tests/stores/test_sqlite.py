@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import sqlite3
 import stat
 import sys
@@ -17,7 +18,7 @@ from recollect.conversations import Query, started
 from recollect.errors import InvalidInput, StoreDamaged, StoreForeign, StoreUnavailable
 from recollect.ids import new_id
 from recollect.messages import Message
-from recollect.stores.sql_files import migrations, sql_file
+from recollect.stores.sql_files import migrations, queries, sql_file
 from recollect.stores.sqlite import SQLiteBackend
 from recollect.stores.sqlite.connections import PACKAGE, connect
 from recollect.stores.urls import backend_for
@@ -187,8 +188,6 @@ class TestTheSchema:
     async def test_every_read_by_conversation_uses_an_index(self, path: Path) -> None:
         await (await opened(path)).close()
         db = connect(str(path), synchronous="full")
-        from recollect.stores.sql_files import queries
-
         for name, sql in queries(PACKAGE).items():
             if name in ("purge_everybody", "owners") or name.startswith("insert"):
                 continue
@@ -200,11 +199,13 @@ class TestTheSchema:
         db.close()
 
 
-def _nothing(sql: str) -> object:
-    names = {word.strip("(),;") for word in sql.split() if word.strip("(").startswith(":")}
+def _nothing(sql: str) -> tuple[None, ...] | dict[str, None]:
+    """NULL for every parameter of the query."""
+    names = set(re.findall(r":(\w+)", sql))
     if names:
-        return {name.lstrip("(:"): None for name in names}
-    return (None,) * sql.count("?")
+        return dict.fromkeys(names)
+    numbered = set(re.findall(r"\?\d", sql))
+    return (None,) * (len(numbered) or sql.count("?"))
 
 
 class TestGroupCommit:

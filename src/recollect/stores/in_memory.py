@@ -15,6 +15,7 @@ from recollect.conversations import (
     Query,
     applied,
     check_count,
+    check_revision,
     cursor_of,
     emptied,
     extended,
@@ -26,7 +27,6 @@ from recollect.errors import (
     ConversationExists,
     ConversationNotFound,
     MessageConflict,
-    RevisionConflict,
     StoreClosed,
 )
 from recollect.ids import parse_name, parse_uuid
@@ -126,7 +126,7 @@ class InMemoryStore(ConversationStore):
         self, conversation_id: str, changes: Changes, *, expected_revision: int | None = None
     ) -> Conversation:
         log = self._log(conversation_id)
-        _check_revision(log.record, expected_revision)
+        check_revision(log.record.id, log.record.revision, expected_revision)
         log.record = applied(log.record, changes, now=self.now())
         return log.record
 
@@ -174,7 +174,7 @@ class InMemoryStore(ConversationStore):
         log = self._log(conversation_id)
         new, known = _sort_out(log, messages, bodies, now=self.now())
         if new or not messages:
-            _check_revision(log.record, expected_revision)
+            check_revision(log.record.id, log.record.revision, expected_revision)
         if new:
             self._put(log, new)
         return self._appended(log, new, known)
@@ -184,7 +184,7 @@ class InMemoryStore(ConversationStore):
     ) -> Appended:
         bodies = [encode_message(message) for message in messages]
         log = self._log(conversation_id)
-        _check_revision(log.record, expected_revision)
+        check_revision(log.record.id, log.record.revision, expected_revision)
         fresh = _Log(record=emptied(log.record), next_sequence=log.next_sequence)
         new, known = _sort_out(fresh, messages, bodies, now=self.now())
         self._put(fresh, new)
@@ -282,11 +282,6 @@ def _position(slot: _Slot) -> Position:
 
 def _activity(record: Conversation) -> tuple[int, str]:
     return to_micros(record.last_activity), record.id
-
-
-def _check_revision(record: Conversation, expected: int | None) -> None:
-    if expected is not None and record.revision != expected:
-        raise RevisionConflict(record.id, expected=expected, actual=record.revision)
 
 
 def _purge(shelf: _Shelf, now: datetime) -> int:

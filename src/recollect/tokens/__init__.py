@@ -18,7 +18,7 @@ from recollect.tokens.messages import (
     count_system,
     count_tools,
 )
-from recollect.tokens.models import counter_for, encoding_for, ready
+from recollect.tokens.models import counter_for, default_counter, encoding_for, ready
 
 __all__ = [
     "PER_REQUEST",
@@ -32,6 +32,7 @@ __all__ = [
     "count_system",
     "count_tools",
     "counter_for",
+    "default_counter",
     "encoding_for",
     "ready",
     "tokens_reported",

@@ -43,9 +43,19 @@ def encoding_for(model: str) -> EncodingName | None:
     return _known_to_tiktoken(name)
 
 
+_ready: set[str] = set()
+
+
 async def ready(counter: TokenCounter) -> None:
     """Load what the counter needs, away from the event loop, so that counting never holds it up."""
-    await asyncio.to_thread(counter.count_text, "")
+    if counter.name not in _ready:
+        await asyncio.to_thread(counter.count_text, "")
+        _ready.add(counter.name)
+
+
+def default_counter() -> TokenCounter:
+    """The counter for a model that nobody named: exact where it can be, else an estimate."""
+    return _exact["o200k_base"] if find_spec("tiktoken") else Estimator()
 
 
 def _known_to_tiktoken(name: str) -> EncodingName | None:
