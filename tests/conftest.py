@@ -1,5 +1,15 @@
-"""What all tests share."""
+"""What all tests share: a blocked event loop is an error."""
+
+from collections.abc import Iterator
 
 import pytest
+from blockbuster import blockbuster_ctx
 
 pytest.register_assert_rewrite("recollect.testing")
+
+
+@pytest.fixture(autouse=True)
+def nothing_blocks_the_event_loop() -> Iterator[None]:
+    """File and socket work of ours on the event loop's thread is an error: in a voice path it is a pause."""
+    with blockbuster_ctx("recollect"):
+        yield

@@ -1,0 +1,48 @@
+# Everything sets up what it needs by itself; a fresh machine needs Python 3.11 or later and make.
+
+VENV := .venv
+BIN := $(VENV)/bin
+# The first Python that is new enough.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help setup run test test-fast check bench lock clean
+
+help: ## Say what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(VENV)/.ready ## Make .venv with everything in it
+
+$(VENV)/.ready: requirements/dev.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Recollect needs Python 3.11 or later; none was found."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+run: setup ## Do the main job on the embedded store
+	@$(BIN)/recollect demo
+
+test: check ## Every check and every test
+	$(PYTEST) -n $(WORKERS) --dist loadgroup
+
+test-fast: setup ## The tests that take no time, in under a minute
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not slow"
+
+check: setup ## Style, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: setup ## Measure, beside the floor
+	$(BIN)/python -m benchmarks
+
+lock: ## Renew the locked requirements (needs uv)
+	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --quiet \
+		--all-extras --group dev --output-file requirements/dev.txt pyproject.toml
+
+clean: ## Remove what was made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

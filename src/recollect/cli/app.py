@@ -1,0 +1,22 @@
+"""The commands, put together."""
+
+import typer
+
+from recollect.cli.config import config
+from recollect.cli.context import context
+from recollect.cli.conversations import conversations
+from recollect.cli.demo import demo
+from recollect.cli.purge import purge
+from recollect.cli.show import show
+from recollect.cli.stats import stats
+
+app = typer.Typer(
+    name="recollect",
+    help="Conversation memory for assistants.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+for command in (demo, conversations, show, context, stats, purge, config):
+    app.command()(command)

@@ -1,0 +1,41 @@
+"""`recollect config`: every setting, its value, and where it came from."""
+
+from rich.table import Table
+
+from recollect.cli.rendering import console
+from recollect.cli.running import ConfigOption, JsonOption, print_json, run
+from recollect.settings import ENVIRONMENT, Setting, every_setting, masked_url
+
+
+def config(file: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Print every setting, its value and where it came from; passwords are masked."""
+
+    async def work() -> list[Setting]:
+        return every_setting(file=file)
+
+    settings = [(setting, _shown(setting)) for setting in run(work)]
+    if as_json:
+        print_json(
+            [
+                {"name": one.name, "value": value, "source": one.source, "variable": ENVIRONMENT[one.name]}
+                for one, value in settings
+            ]
+        )
+        return
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for column in ("setting", "value", "from", "variable"):
+        table.add_column(column, overflow="fold")
+    for one, value in settings:
+        style = "" if one.source == "default" else "bold"
+        table.add_row(
+            one.name,
+            str(value).lower() if isinstance(value, bool) else str(value),
+            one.source,
+            ENVIRONMENT[one.name],
+            style=style,
+        )
+    console().print(table)
+
+
+def _shown(setting: Setting) -> object:
+    return masked_url(setting.value) if setting.name == "url" else setting.value

@@ -1,0 +1,112 @@
+"""What the commands share: options, opening the store, errors and exit codes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+import typer
+from rich.markup import escape
+
+import recollect
+from recollect.cli.rendering import errors_console
+from recollect.conversations import Conversation
+from recollect.errors import (
+    ConversationNotFound,
+    InvalidInput,
+    NotFound,
+    RecollectError,
+    StoreError,
+    StoreUnavailable,
+)
+from recollect.manager import ConversationManager
+from recollect.settings import Settings
+from recollect.stores.urls import parse_url
+
+T = TypeVar("T")
+
+UrlOption = Annotated[
+    str | None,
+    typer.Option("--url", "-u", help="The store, as in sqlite:///memory.db; else RECOLLECT_URL decides."),
+]
+OwnerOption = Annotated[
+    str | None, typer.Option("--owner", "-o", help="Only this owner; without it, everybody.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Plain JSON instead of a picture.")]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="A YAML file of settings; the environment goes before it."),
+]
+
+EXIT_CODES: tuple[tuple[type[RecollectError], int], ...] = (
+    (InvalidInput, 2),
+    (NotFound, 3),
+    (StoreError, 4),
+    (RecollectError, 1),
+)
+"""Error → exit code. 0 is success, 2 also what a command line that makes no sense gives."""
+
+
+def run(work: Callable[[], Awaitable[T]]) -> T:
+    """Run a command's work; one of our errors becomes a line on stderr and an exit code."""
+
+    async def waited() -> T:
+        return await work()
+
+    try:
+        return asyncio.run(waited())
+    except RecollectError as error:
+        errors_console().print(f"[bold red]recollect:[/] {escape(str(error))}", soft_wrap=True)
+        code = next(code for kind, code in EXIT_CODES if isinstance(error, kind))
+        raise typer.Exit(code) from None
+
+
+@asynccontextmanager
+async def memory_at(url: str | None, *, create: bool = False) -> AsyncIterator[recollect.Memory]:
+    """The memory at this URL, or at the one that the settings name. Reading makes no new file."""
+    settings = Settings.load()
+    url = url or settings.store.url
+    if not create:
+        _check_exists(url)
+    async with recollect.open(
+        url, config=settings.conversation, ttl=settings.retention.ttl, sweep_every=None
+    ) as memory:
+        yield memory
+
+
+def _check_exists(url: str) -> None:
+    address = parse_url(url)
+    if address.scheme == "sqlite" and not Path(address.path).exists():
+        raise StoreUnavailable(
+            f"there is no file {address.path}; name a store with --url or RECOLLECT_URL, "
+            "or make one with `recollect demo`"
+        )
+
+
+async def managers(
+    memory: recollect.Memory, owner: str | None
+) -> AsyncIterator[tuple[str, ConversationManager]]:
+    """The handle of one owner, or of everybody, one after the other."""
+    if owner is not None:
+        yield owner, memory.of(owner)
+        return
+    async for name in memory.owners():
+        yield name, memory.of(name)
+
+
+async def find_conversation(
+    memory: recollect.Memory, owner: str | None, conversation_id: str
+) -> tuple[str, ConversationManager, Conversation]:
+    """Whose conversation this is, and its record. Raises `ConversationNotFound`."""
+    async for name, manager in managers(memory, owner):
+        record = await manager.store.get(conversation_id)
+        if record is not None:
+            return name, manager, record
+    raise ConversationNotFound(conversation_id)
+
+
+def print_json(value: Any) -> None:
+    """Plain JSON on stdout, for another program."""
+    typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
