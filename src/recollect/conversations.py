@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, force_setattr, replace
 
 from recollect.clock import parse_moment, to_micros
-from recollect.errors import InvalidInput, shown
+from recollect.errors import InvalidInput, RevisionConflict, shown
 from recollect.ids import parse_uuid
 from recollect.messages import Message, Role, parse_tags, parse_text
 
@@ -172,6 +172,12 @@ def emptied(record: Conversation) -> Conversation:
 def is_expired(record: Conversation, *, now: datetime) -> bool:
     """Whether the record's lifetime is over; what has expired is never served."""
     return record.expires_at is not None and record.expires_at <= now
+
+
+def check_revision(record: Conversation, expected: int | None) -> None:
+    """Refuse a write that counts on a revision which has passed; None counts on nothing."""
+    if expected is not None and record.revision != expected:
+        raise RevisionConflict(record.id, expected=expected, actual=record.revision)
 
 
 def _moment(message: Message) -> datetime:

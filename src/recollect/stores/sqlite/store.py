@@ -15,12 +15,13 @@ from recollect.conversations import (
     Query,
     applied,
     check_count,
+    check_revision,
     cursor_of,
     emptied,
     extended,
     stamp_for,
 )
-from recollect.errors import ConversationExists, ConversationNotFound, MessageConflict, RevisionConflict
+from recollect.errors import ConversationExists, ConversationNotFound, MessageConflict
 from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message
 from recollect.stores.sql_files import queries
@@ -68,7 +69,7 @@ class SQLiteStore(ConversationStore):
 
         def work(db: apsw.Connection) -> Conversation:
             found = self._require(db, conversation_id)
-            _check_revision(found.record, expected_revision)
+            check_revision(found.record, expected_revision)
             record = applied(found.record, changes, now=self.now())
             db.execute(SQL["update_conversation"], rows.metadata_values(record, found.key))
             return record
@@ -144,7 +145,7 @@ class SQLiteStore(ConversationStore):
 
         def work(db: apsw.Connection) -> Appended:
             found = self._require(db, conversation_id)
-            _check_revision(found.record, expected_revision)
+            check_revision(found.record, expected_revision)
             db.execute(SQL["delete_messages"], (found.key,))
             empty = found._replace(record=emptied(found.record))
             return self._extend(db, empty, messages, bodies, None, always=True)
@@ -215,7 +216,7 @@ class SQLiteStore(ConversationStore):
         for message, body in zip(messages, bodies, strict=True):
             placing.put(message, body)
         if placing.new or not messages:
-            _check_revision(found.record, expected_revision)
+            check_revision(found.record, expected_revision)
         if not placing.new and not always:
             return Appended(conversation=found.record, new=(), known=tuple(placing.known))
         record = extended(found.record, [entry.message for entry in placing.new], now=now)
@@ -287,11 +288,6 @@ def _found(row: Sequence[Any] | None) -> _Found | None:
 
 def _still_active(record: Conversation, active_since: datetime | None) -> bool:
     return active_since is None or record.last_activity >= active_since
-
-
-def _check_revision(record: Conversation, expected: int | None) -> None:
-    if expected is not None and record.revision != expected:
-        raise RevisionConflict(record.id, expected=expected, actual=record.revision)
 
 
 def _run(db: apsw.Connection, name: str, values: tuple[Any, ...]) -> None:
