@@ -133,8 +133,8 @@ class Shelf(Struct, kw_only=True):
     def resume(
         self, session_id: str, fresh: Conversation, *, now: datetime, active_since: datetime | None = None
     ) -> Conversation:
-        bound = self.session(session_id, now=now)
-        if bound is not None and (active_since is None or bound.last_activity >= active_since):
+        bound = self.active_session(session_id, now=now, active_since=active_since)
+        if bound is not None:
             return bound
         self.create(fresh, now=now)
         self.sessions[session_id] = fresh.id
@@ -144,6 +144,15 @@ class Shelf(Struct, kw_only=True):
         conversation_id = self.sessions.get(parse_name(session_id, field="session_id"))
         log = self._alive(conversation_id, now) if conversation_id else None
         return log.record if log else None
+
+    def active_session(
+        self, session_id: str, *, now: datetime, active_since: datetime | None
+    ) -> Conversation | None:
+        """What `resume` goes on with; None when it starts afresh."""
+        bound = self.session(session_id, now=now)
+        if bound is None or active_since is None or bound.last_activity >= active_since:
+            return bound
+        return None
 
     def bind(self, session_id: str, conversation_id: str, *, now: datetime) -> None:
         parse_name(session_id, field="session_id")

@@ -12,6 +12,7 @@ from recollect.contracts import Backend
 from recollect.errors import InvalidSetting, shown
 
 STORES = {
+    "file": "recollect.stores.json_file",
     "memory": "recollect.stores.in_memory",
     "sqlite": "recollect.stores.sqlite",
 }
