@@ -273,7 +273,8 @@ def _sort_out(log: Log, turn: Sequence[Packed], *, now: datetime) -> tuple[Place
 
 def _stamped(body: bytes, position: Position) -> bytes:
     """The body of a message without a time, with the time of its position. A body ends with its brace."""
-    return b'%b,"timestamp":"%b"}' % (body[:-1], from_micros(position.micros).isoformat().encode())
+    stamp = from_micros(position.micros).isoformat().replace("+00:00", "Z")
+    return b'%b,"timestamp":"%b"}' % (body[:-1], stamp.encode())
 
 
 def _appended(log: Log, new: Placed, known: Sequence[Slot]) -> Appended:
