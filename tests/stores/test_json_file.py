@@ -560,6 +560,29 @@ async def test_waiting_writers_share_one_write(path: Path, monkeypatch: pytest.M
     assert len(syncs) == 2  # the file's and the folder's
 
 
+async def test_every_write_is_synced_before_it_takes_the_name_and_after(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a kill cannot show and a power cut would: the order of the calls."""
+    async with opened(path) as backend:
+        store = backend.of("erin")
+        calls: list[str] = []
+        for name in ("write", "fsync", "link", "replace"):
+            monkeypatch.setattr(os, name, noting(getattr(os, name), calls))
+        await store.create(new_conversation(store))
+        await store.create(new_conversation(store))
+        monkeypatch.undo()  # closing is not what is looked at
+    assert calls == ["write", "fsync", "link", "replace", "replace", "fsync"] * 2
+
+
+def noting(real: Callable[..., Any], calls: list[str]) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        calls.append(real.__name__)
+        return real(*args)
+
+    return call
+
+
 async def test_what_changes_nothing_writes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(path) as backend:
         store = backend.of("erin")
