@@ -484,12 +484,16 @@ async def in_one_batch(backend: JsonFileBackend, attempts: Iterable[Coroutine[An
 REAL_WRITE = os.write
 
 FAULTS = {
-    "before the write": ("open", 1, errno.ENOSPC),
-    "half-way through the write": ("write", 1, errno.ENOSPC),
-    "before the fsync": ("fsync", 1, errno.EIO),
-    "before the backup": ("replace", 1, errno.EIO),
-    "before the replace": ("replace", 2, errno.EROFS),
-    "before the folder's fsync": ("fsync", 2, errno.EIO),
+    "before the write": ("open", 1, errno.ENOSPC, False),
+    "half-way through the write": ("write", 1, errno.ENOSPC, False),
+    "before the fsync": ("fsync", 1, errno.EIO, False),
+    "before the backup": ("replace", 1, errno.EIO, False),
+    "before the replace": ("replace", 2, errno.EROFS, False),
+    "before the folder's fsync": ("fsync", 2, errno.EIO, False),
+    "half-way through a backup that forgets": ("write", 2, errno.ENOSPC, True),
+    "before the fsync of a backup that forgets": ("fsync", 2, errno.EIO, True),
+    "before the replace that forgets": ("replace", 2, errno.EROFS, True),
+    "before the folder's fsync that forgets": ("fsync", 3, errno.EIO, True),
 }
 
 
@@ -497,7 +501,7 @@ FAULTS = {
 async def test_a_write_that_fails_is_undone_for_everybody(
     path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, number, code = FAULTS[fault]
+    name, number, code, forgets = FAULTS[fault]
     async with opened(path) as backend:
         store = backend.of("erin")
         record = await store.create(new_conversation(store))
@@ -511,7 +515,7 @@ async def test_a_write_that_fails_is_undone_for_everybody(
                 store.update(record.id, Changes(subject="lost")),
                 store.update(record.id, Changes(subject="refused"), expected_revision=0),
                 store.create(new_conversation(store)),
-                store.delete(record.id),
+                store.delete(record.id if forgets else new_id()),
             ]
             results = await in_one_batch(backend, attempts)
         assert [type(result) for result in results] == [StoreUnavailable] * len(attempts)
