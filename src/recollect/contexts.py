@@ -7,9 +7,10 @@ from msgspec import Struct
 
 from recollect.messages import Message
 
-Reason = Literal["turns", "messages", "tokens", "tag", "agent", "ephemeral", "orphan"]
+Reason = Literal["turns", "messages", "tokens", "tag", "agent", "ephemeral", "orphan", "duplicate"]
 """Why a message was left out: a limit on turns, messages or tokens; a filter by tag or agent; marked
-as first to go; or a tool result whose call is not in the window."""
+as first to go; a tool result without its call, or thinking without what it led to; or a second
+result of the same call."""
 
 
 class LeftOut(Struct, frozen=True, kw_only=True):
@@ -45,6 +46,8 @@ class Report(Struct, frozen=True, kw_only=True):
     """Messages that were looked at and left out."""
     not_read: int = 0
     """Older messages that did not have to be read, because the window was full before them."""
+    look_back: int = 0
+    """How many groups before the cut were searched for important and system messages to keep."""
     tokens: TokenUse = TokenUse()
     max_tokens: int | None = None
     counter: str | None = None

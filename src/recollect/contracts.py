@@ -1,4 +1,4 @@
-"""What a store is, stated once. Below: values only. Above: whoever writes a store, or uses one.
+"""What a store is, and what a token counter is, stated once. Below: values. Above: who writes or uses one.
 
 A `Backend` is opened from a URL and owns connections, schema and sweeping. It hands out one
 `ConversationStore` per owner, and nothing on that store takes an owner, so nothing can forget to.
@@ -225,4 +225,15 @@ class Backend(Protocol):
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         """Remove every owner's expired conversations; returns how many."""
+        ...
+
+
+class TokenCounter(Protocol):
+    """Counts as a model does, or nearly. One name always gives the same counts, so they can be kept by it."""
+
+    @property
+    def name(self) -> str: ...
+
+    def count_text(self, text: str) -> int:
+        """How many tokens the text is. Any text has a count; loading at the first one may take a moment."""
         ...

@@ -169,15 +169,15 @@ def emptied(record: Conversation) -> Conversation:
     return replace(record, last_message_at=None, last_message_from=None, unread_count=0, message_count=0)
 
 
+def check_revision(conversation_id: str, actual: int, expected: int | None) -> None:
+    """Refuse a write that insists on a revision which has passed."""
+    if expected is not None and actual != expected:
+        raise RevisionConflict(conversation_id, expected=expected, actual=actual)
+
+
 def is_expired(record: Conversation, *, now: datetime) -> bool:
     """Whether the record's lifetime is over; what has expired is never served."""
     return record.expires_at is not None and record.expires_at <= now
-
-
-def check_revision(record: Conversation, expected: int | None) -> None:
-    """Refuse a write that counts on a revision which has passed; None counts on nothing."""
-    if expected is not None and record.revision != expected:
-        raise RevisionConflict(record.id, expected=expected, actual=record.revision)
 
 
 def _moment(message: Message) -> datetime:
@@ -198,31 +198,45 @@ def _jsonable(value: Any) -> Any:
 
 
 def _check_metadata(record: "Conversation | Changes") -> None:
-    """Refuse what no store could keep, with an error that names the field."""
-    for field, allowed in VALUE_SETS.items():
-        value = getattr(record, field)
-        if value is not UNSET and value not in allowed:
-            raise InvalidInput.not_in(field, value, allowed)
-    for field in _TEXTS:
+    """Refuse what no store could keep, with an error that names the field. On the path of every read."""
+    if (
+        record.channel not in _CHANNELS
+        or record.status not in _STATUSES
+        or record.priority not in _PRIORITIES
+    ):
+        _refuse_value(record)
+    texts = (record.client_id, record.client_name, record.subject, record.assigned_to, record.notes)
+    if texts != _NO_TEXTS:
+        _check_texts(record)
+    if record.tags is not UNSET and record.tags != ():
+        force_setattr(record, "tags", parse_tags(record.tags))
+    if record.unread_count is not UNSET and record.unread_count != 0:
+        check_count(record.unread_count, field="unread_count", least=0)
+    if record.ttl is not None and record.ttl is not UNSET:
+        _check_ttl(record.ttl)
+
+
+def _check_texts(record: "Conversation | Changes") -> None:
+    for field in ("client_name", "subject", "assigned_to", "notes"):
         value = getattr(record, field)
         if value is not None and value is not UNSET:
             parse_text(value, field=field)
     if record.client_id is not None and record.client_id is not UNSET:
         force_setattr(record, "client_id", parse_uuid(record.client_id, field="client_id"))
-    if record.tags is not UNSET and record.tags != ():
-        force_setattr(record, "tags", parse_tags(record.tags))
-    _check_numbers(record)
 
 
-_TEXTS = ("client_name", "subject", "assigned_to", "notes")
+_NO_TEXTS = (None,) * 5
+_CHANNELS, _STATUSES, _PRIORITIES = (frozenset((*values, UNSET)) for values in VALUE_SETS.values())
 
 
-def _check_numbers(record: "Conversation | Changes") -> None:
-    unread, ttl = record.unread_count, record.ttl
-    if unread is not UNSET:
-        check_count(unread, field="unread_count", least=0)
-    if ttl is None or ttl is UNSET:
-        return
+def _refuse_value(record: "Conversation | Changes") -> None:
+    for field, allowed in VALUE_SETS.items():
+        value = getattr(record, field)
+        if value not in allowed and value is not UNSET:
+            raise InvalidInput.not_in(field, value, allowed)
+
+
+def _check_ttl(ttl: timedelta) -> None:
     if not isinstance(ttl, timedelta) or ttl <= timedelta(0):
         raise InvalidInput(
             f"ttl must be a positive timedelta, or None to keep; got {shown(ttl)}", field="ttl", value=ttl

@@ -5,6 +5,7 @@ that an index over them grows at one end.
 """
 
 import os
+import random
 import re
 import time
 from collections.abc import Callable
@@ -20,14 +21,19 @@ LONGEST_NAME = 1024
 _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII).fullmatch
 
 
+# Our own generator: seeding the global one, as tests do, must not repeat ids; nor must a fork.
+_random = random.Random(os.urandom(32))
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _random.seed(os.urandom(32)))
+
+
 def new_id() -> str:
     """A fresh UUID of version 7: 48 bits of milliseconds, then randomness."""
-    random = int.from_bytes(os.urandom(10), "big")
     milliseconds = time.time_ns() // 1_000_000
-    number = (milliseconds & 0xFFFF_FFFF_FFFF) << 80 | random
-    number = number & ~(0xF << 76) | 0x7 << 76
-    number = number & ~(0x3 << 62) | 0x2 << 62
-    digits = f"{number:032x}"
+    random_bits = _random.getrandbits(74)
+    middle = 0x7000 | random_bits >> 62
+    end = 0x8000_0000_0000_0000 | random_bits & 0x3FFF_FFFF_FFFF_FFFF
+    digits = f"{milliseconds:012x}{middle:04x}{end:016x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 

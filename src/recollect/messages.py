@@ -159,6 +159,8 @@ def carries_tool_results(message: Message) -> bool:
 
 def parse_tags(tags: Iterable[str], *, field: str = "tags") -> tuple[str, ...]:
     """The tags, each once: in the order given, or sorted when they come as a set."""
+    if tags == ():
+        return ()
     if isinstance(tags, str) or not isinstance(tags, Iterable):
         raise InvalidInput(f"{field} must be a list of text; got {shown(tags)}", field=field, value=tags)
     checked = [parse_text(tag, field=field) for tag in tags]

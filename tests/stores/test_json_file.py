@@ -1,5 +1,4 @@
 """The JSON file store is a store, and its file is what the documentation says."""
-# ruff: noqa: ASYNC220, ASYNC240  the tests look at files while nothing else is going on
 
 import asyncio
 import contextlib

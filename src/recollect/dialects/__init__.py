@@ -1,1 +1,111 @@
-"""Dialects: how providers write messages. In, out, and nothing else."""
+"""Dialects: how providers write messages. In, out, and what a message means in any of them.
+
+    read      what a caller hands in → messages, content kept as it was given
+    meaning_of  a message → its text, tool calls, tool results
+    write     messages → a request in one dialect: equal to what went in, or converted
+
+Each dialect is a module of one shape: `read_one`, `write`, `result`. Below: values, wire. Above:
+windows, the manager.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from recollect.dialects import anthropic, openai_chat, openai_responses, plain
+from recollect.dialects.edits import only_results, with_result_text, without_results, without_thinking
+from recollect.dialects.images import rehydrate, split_images, without_images
+from recollect.dialects.intake import (
+    Given,
+    fallback_dialect,
+    is_documented_form,
+    settled_dialect,
+    unpacked,
+)
+from recollect.dialects.meaning import Meaning, Request, ToolCall, ToolResult
+from recollect.dialects.reading import meaning_of
+from recollect.errors import InvalidInput
+from recollect.messages import Message
+
+__all__ = [
+    "DIALECTS",
+    "Meaning",
+    "Request",
+    "ToolCall",
+    "ToolResult",
+    "meaning_of",
+    "only_results",
+    "read",
+    "rehydrate",
+    "split_images",
+    "tool_result",
+    "with_result_text",
+    "without_images",
+    "without_results",
+    "without_thinking",
+    "write",
+]
+
+
+class Dialect(Protocol):
+    """What a dialect's module offers."""
+
+    @property
+    def NAME(self) -> str: ...  # noqa: N802  # a module's constant
+    def read_one(self, document: dict[str, Any]) -> Message: ...
+    def write(self, messages: Sequence[Message]) -> Request: ...
+    def result(self, *, call_id: str, name: str, text: str, is_error: bool) -> Message: ...
+
+
+_MODULES: tuple[Dialect, ...] = (plain, anthropic, openai_chat, openai_responses)
+
+DIALECTS: Mapping[str, Dialect] = MappingProxyType({module.NAME: module for module in _MODULES})
+"""Every dialect by its name."""
+
+
+def read(given: Any, *, dialect: str | None = None) -> list[Message]:
+    """The messages in what was handed in, each with its content exactly as given.
+
+    `given` is one message (a dict or an SDK's object), a list of them, or a whole response: of
+    Anthropic's `messages.create`, of OpenAI's `chat.completions.create` (its first choice) or
+    `responses.create` (its output items).
+
+    Without `dialect` it is guessed: by the SDK that the object's type belongs to, else by fields
+    and block types that only one dialect has. A message that could be anybody's speaks the
+    dialect of the first in the list that shows one; where none does, text blocks are taken for
+    Anthropic's, the role `developer` for OpenAI's, and a role with mere text is plain. A message
+    with Recollect's own labels (`timestamp`, `content_type`, `dialect`) gets them as labels.
+    """
+    named = None if dialect is None else _named(dialect).NAME
+    everything = unpacked(given)
+    settled = named or settled_dialect(everything)
+    return [each if isinstance(each, Message) else _read(each, named, settled) for each in everything]
+
+
+def write(messages: Sequence[Message], dialect: str) -> Request:
+    """The messages as a request in this dialect.
+
+    Messages of the same dialect come out as they went in, unknown fields included; others are
+    converted. What a provider would refuse in the order of things is put right. What cannot be
+    put right without inventing something (a call without result, a result without call) stays.
+    """
+    return _named(dialect).write(messages)
+
+
+def tool_result(dialect: str, *, call_id: str, name: str, text: str, is_error: bool = False) -> Message:
+    """A message in this dialect that answers a tool call with text."""
+    return _named(dialect).result(call_id=call_id, name=name, text=text, is_error=is_error)
+
+
+def _read(given: Given, named: str | None, settled: str | None) -> Message:
+    dialect = named or given.dialect or settled or fallback_dialect(given.document)
+    if named is None and is_documented_form(given.document):
+        return Message.from_dict({**given.document, "dialect": dialect})
+    return _named(dialect).read_one(given.document)
+
+
+def _named(dialect: str) -> Dialect:
+    try:
+        return DIALECTS[dialect]
+    except (KeyError, TypeError):
+        raise InvalidInput.not_in("dialect", dialect, DIALECTS) from None

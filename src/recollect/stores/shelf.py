@@ -111,7 +111,7 @@ class Shelf(Struct, kw_only=True):
         self, conversation_id: str, changes: Changes, *, now: datetime, expected_revision: int | None = None
     ) -> Conversation:
         log = self._log(conversation_id, now)
-        check_revision(log.record, expected_revision)
+        check_revision(log.record.id, log.record.revision, expected_revision)
         log.record = applied(log.record, changes, now=now)
         return log.record
 
@@ -174,7 +174,7 @@ class Shelf(Struct, kw_only=True):
         log = self._log(conversation_id, now)
         new, known = _sort_out(log, turn, now=now)
         if new or not turn:
-            check_revision(log.record, expected_revision)
+            check_revision(log.record.id, log.record.revision, expected_revision)
         if new:
             self._put(log, new, now)
         return _appended(log, new, known)
@@ -188,7 +188,7 @@ class Shelf(Struct, kw_only=True):
         expected_revision: int | None = None,
     ) -> Appended:
         log = self._log(conversation_id, now)
-        check_revision(log.record, expected_revision)
+        check_revision(log.record.id, log.record.revision, expected_revision)
         fresh = Log(record=emptied(log.record), next_sequence=log.next_sequence)
         new, known = _sort_out(fresh, turn, now=now)
         self._put(fresh, new, now)

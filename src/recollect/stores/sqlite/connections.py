@@ -120,14 +120,23 @@ def translated(path: str) -> Iterator[None]:
     """Turn the engine's errors into ours, each naming the file."""
     try:
         yield
-    except apsw.Error as error:
-        raise _ours(error, path) from error
-    except OSError as error:
-        raise StoreUnavailable(f"cannot open {path}: {error.strerror or error}") from error
+    except (apsw.Error, OSError) as error:
+        raise ours(error, path) from error
 
 
-def _ours(error: apsw.Error, path: str) -> RecollectError:
+def ours(error: Exception, path: str) -> Exception:
+    """One of our errors for one of the engine's, which stays its cause; any other error as it is."""
+    if not isinstance(error, (apsw.Error, OSError)):
+        return error
+    translation = _translation(error, path)
+    translation.__cause__ = error
+    return translation
+
+
+def _translation(error: apsw.Error | OSError, path: str) -> RecollectError:
     match error:
+        case OSError():
+            return StoreUnavailable(f"cannot open {path}: {error.strerror or error}")
         case apsw.NotADBError():
             return StoreDamaged(f"{path} is not a SQLite database, or is damaged; it was left as it is")
         case apsw.CorruptError():

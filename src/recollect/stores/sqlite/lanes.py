@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import apsw
 
 from recollect.errors import StoreClosed
-from recollect.stores.sqlite.connections import translated
+from recollect.stores.sqlite.connections import ours
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], Any]
@@ -38,10 +38,9 @@ class Job:
     def attempt(self, connection: apsw.Connection, path: str) -> None:
         """Do the work; keep what it returns or raises."""
         try:
-            with translated(path):
-                self.result = self.work(connection)
+            self.result = self.work(connection)
         except Exception as error:  # noqa: BLE001  whatever the work raised belongs to whoever waits for it
-            self.error = error
+            self.error = ours(error, path)
 
     def settle(self) -> None:
         """Tell whoever waits. Runs on the event loop."""
@@ -112,11 +111,10 @@ class WriteLane(Lane):
     def _handle(self, job: Job, connection: apsw.Connection) -> None:
         jobs = [one for one in self._with_waiting(job) if not one.future.cancelled()]
         try:
-            with translated(self._path):
-                self._commit(jobs, connection)
+            self._commit(jobs, connection)
         except Exception as error:  # noqa: BLE001  the transaction failed as a whole: none of it was stored
             for one in jobs:
-                one.error = one.error or error
+                one.error = one.error or ours(error, self._path)
         _settle(jobs)
 
     def _with_waiting(self, job: Job) -> list[Job]:
@@ -135,25 +133,30 @@ class WriteLane(Lane):
     def _commit(self, jobs: list[Job], connection: apsw.Connection) -> None:
         connection.execute("BEGIN IMMEDIATE")
         try:
-            for job in jobs:
-                self._attempt_alone(job, connection)
-            connection.execute("COMMIT")
+            if len(jobs) == 1:
+                jobs[0].attempt(connection, self._path)
+            else:
+                self._attempt_each(jobs, connection)
+            # Of many, one that failed has been undone already; alone, it is all that there is to undo.
+            alone_and_failed = len(jobs) == 1 and jobs[0].error is not None
+            connection.execute("ROLLBACK" if alone_and_failed else "COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
 
-    def _attempt_alone(self, job: Job, connection: apsw.Connection) -> None:
-        connection.execute("SAVEPOINT job")
-        job.attempt(connection, self._path)
-        if job.error is not None:
-            connection.execute("ROLLBACK TO job")
-        connection.execute("RELEASE job")
+    def _attempt_each(self, jobs: list[Job], connection: apsw.Connection) -> None:
+        for job in jobs:
+            connection.execute("SAVEPOINT job")
+            job.attempt(connection, self._path)
+            if job.error is not None:
+                connection.execute("ROLLBACK TO job")
+            connection.execute("RELEASE job")
 
 
 def _settle(jobs: list[Job]) -> None:
     """Hand the results to the event loops, one wake-up for each loop."""
-    for loop in {job.loop for job in jobs}:
+    for loop in dict.fromkeys(job.loop for job in jobs):
         mine = [job for job in jobs if job.loop is loop]
         try:
             loop.call_soon_threadsafe(_settle_all, mine)

@@ -17,8 +17,6 @@ from recollect.conversations import (
     check_count,
     check_revision,
     cursor_of,
-    emptied,
-    extended,
     stamp_for,
 )
 from recollect.errors import ConversationExists, ConversationNotFound, MessageConflict
@@ -69,7 +67,7 @@ class SQLiteStore(ConversationStore):
 
         def work(db: apsw.Connection) -> Conversation:
             found = self._require(db, conversation_id)
-            check_revision(found.record, expected_revision)
+            check_revision(conversation_id, found.record.revision, expected_revision)
             record = applied(found.record, changes, now=self.now())
             db.execute(SQL["update_conversation"], rows.metadata_values(record, found.key))
             return record
@@ -132,8 +130,13 @@ class SQLiteStore(ConversationStore):
         bodies = [encode_message(message).decode() for message in messages]
 
         def work(db: apsw.Connection) -> Appended:
-            found = self._require(db, conversation_id)
-            return self._extend(db, found, messages, bodies, expected_revision)
+            log = self._log(db, conversation_id)
+            for message, body in zip(messages, bodies, strict=True):
+                log.put(message, body)
+            if log.new or not messages:
+                check_revision(conversation_id, log.revision, expected_revision)
+            record = log.move_record() if log.new else self._require(db, conversation_id).record
+            return Appended(conversation=record, new=tuple(log.new), known=tuple(log.known))
 
         return await self._backend.writer.run(work)
 
@@ -144,11 +147,12 @@ class SQLiteStore(ConversationStore):
         bodies = [encode_message(message).decode() for message in messages]
 
         def work(db: apsw.Connection) -> Appended:
-            found = self._require(db, conversation_id)
-            check_revision(found.record, expected_revision)
-            db.execute(SQL["delete_messages"], (found.key,))
-            empty = found._replace(record=emptied(found.record))
-            return self._extend(db, empty, messages, bodies, None, always=True)
+            log = self._log(db, conversation_id)
+            check_revision(conversation_id, log.revision, expected_revision)
+            log.clear()
+            for message, body in zip(messages, bodies, strict=True):
+                log.put(message, body)
+            return Appended(conversation=log.move_record(), new=tuple(log.new), known=tuple(log.known))
 
         return await self._backend.writer.run(work)
 
@@ -200,86 +204,67 @@ class SQLiteStore(ConversationStore):
             raise ConversationExists(conversation.id) from None
         return db.last_insert_rowid()
 
-    def _extend(
-        self,
-        db: apsw.Connection,
-        found: _Found,
-        messages: Sequence[Message],
-        bodies: Sequence[str],
-        expected_revision: int | None,
-        *,
-        always: bool = False,
-    ) -> Appended:
-        """Insert what is new, move the record. `always` moves it also when nothing is new."""
+    def _log(self, db: apsw.Connection, conversation_id: str) -> "_Log":
         now = self.now()
-        placing = _Placing(db, found, now)
-        for message, body in zip(messages, bodies, strict=True):
-            placing.put(message, body)
-        if placing.new or not messages:
-            check_revision(found.record, expected_revision)
-        if not placing.new and not always:
-            return Appended(conversation=found.record, new=(), known=tuple(placing.known))
-        record = extended(found.record, [entry.message for entry in placing.new], now=now)
-        db.execute(SQL["extend_conversation"], _extension(record, placing.next_sequence, found.key))
-        return Appended(conversation=record, new=tuple(placing.new), known=tuple(placing.known))
+        row = db.execute(SQL["get_end"], (self._owner, conversation_id, to_micros(now))).fetchone()
+        if row is None:
+            raise ConversationNotFound(conversation_id)
+        return _Log(db, conversation_id, row, now)
 
 
-class _Placing:
-    """Puts messages in their places, one after the other, inside a transaction."""
+class _Log:
+    """The log of one conversation inside a transaction: messages are put at its end, the record follows."""
 
-    def __init__(self, db: apsw.Connection, found: _Found, now: datetime) -> None:
+    def __init__(self, db: apsw.Connection, conversation_id: str, end: Sequence[Any], now: datetime) -> None:
         self._db = db
-        self._key = found.key
-        self._record = found.record
+        self._conversation_id = conversation_id
+        self._key, self._next_sequence, self.revision, self._last_at, self._last_from = end
         self._now = now
-        self._stamp = stamp_for(found.record.last_message_at, now=now)
-        self.next_sequence = found.next_sequence
+        self._now_micros = to_micros(now)
+        self._stamp = stamp_for(rows.moment(self._last_at), now=now)
         self.new: list[Entry] = []
         self.known: list[Entry] = []
 
-    def put(self, message: Message, body: str) -> None:
-        stamped = message if message.timestamp else message.with_(timestamp=self._stamp)
-        entry = Entry(
-            conversation_id=self._record.id,
-            sequence=self.next_sequence,
-            revision=self._record.revision + 1,
-            stored_at=self._now,
-            message=stamped,
-        )
-        if self._insert(entry, body):
-            self.new.append(entry)
-            self.next_sequence += 1
-        else:
-            self.known.append(self._stored(message))
+    def clear(self) -> None:
+        """Remove everything that was said."""
+        self._db.execute(SQL["delete_messages"], (self._key,))
+        self._db.execute(SQL["empty_conversation"], (self._key,))
+        self._last_at, self._last_from, self._stamp = None, None, self._now
 
-    def _insert(self, entry: Entry, body: str) -> bool:
-        micros, sequence = entry.position
-        stored_at = to_micros(self._now)
-        message_id = entry.message.message_id
-        values = (self._key, micros, sequence, message_id, entry.revision, stored_at, body)
+    def put(self, message: Message, body: str) -> None:
+        """Store a message at the end, unless its id is known."""
+        stamped = message if message.timestamp else message.with_(timestamp=self._stamp)
+        at = to_micros(stamped.timestamp or self._stamp)
+        sequence, revision = self._next_sequence + len(self.new), self.revision + 1
+        values = (self._key, at, sequence, message.message_id, revision, self._now_micros, body)
         self._db.execute(SQL["insert_message"], values)
-        return self._db.changes() == 1
+        if not self._db.changes():
+            self.known.append(self._stored(message))
+            return
+        self.new.append(
+            Entry(
+                conversation_id=self._conversation_id,
+                sequence=sequence,
+                revision=revision,
+                stored_at=self._now,
+                message=stamped,
+            )
+        )
+        if self._last_at is None or at >= self._last_at:
+            self._last_at, self._last_from = at, message.role
+
+    def move_record(self) -> Conversation:
+        """Bring the record up to date with what was put, and return it."""
+        values = (self._last_at, self._last_from, len(self.new), self._now_micros, self._key)
+        (row,) = self._db.execute(SQL["extend_conversation"], values).fetchall()
+        return rows.conversation(row)
 
     def _stored(self, message: Message) -> Entry:
         (row,) = self._db.execute(SQL["get_message"], (self._key, message.message_id)).fetchall()
-        entry = rows.entry(self._record.id, row)
+        entry = rows.entry(self._conversation_id, row)
         if not entry.message.says_the_same_as(message):
-            raise MessageConflict(self._record.id, str(message.message_id))
+            raise MessageConflict(self._conversation_id, str(message.message_id))
         return entry
-
-
-def _extension(record: Conversation, next_sequence: int, key: int) -> tuple[Any, ...]:
-    return (
-        rows.micros(record.last_message_at),
-        record.last_message_from,
-        record.unread_count,
-        record.message_count,
-        record.revision,
-        rows.micros(record.expires_at),
-        to_micros(record.updated_at),
-        next_sequence,
-        key,
-    )
 
 
 def _found(row: Sequence[Any] | None) -> _Found | None:

@@ -1,0 +1,36 @@
+"""Measuring side by side: the same moment, the same machine, alternating, so that noise hits both."""
+
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+
+Step = Callable[[], Awaitable[object]]
+
+
+RUN = 25
+"""Steps of one kind in a row: short enough that noise hits all alike, long enough that each runs warm."""
+
+
+async def side_by_side(steps: dict[str, Step], *, rounds: int) -> dict[str, list[float]]:
+    """Seconds of each step, taken in short runs that alternate. The first of a run only warms up."""
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(max(1, rounds // RUN)):
+        for name, step in steps.items():
+            await step()
+            for _ in range(RUN):
+                begin = time.perf_counter()
+                await step()
+                times[name].append(time.perf_counter() - begin)
+    return times
+
+
+def p50(seconds: list[float]) -> float:
+    return statistics.median(seconds)
+
+
+def p99(seconds: list[float]) -> float:
+    return statistics.quantiles(seconds, n=100)[98]
+
+
+def micros(seconds: float) -> str:
+    return f"{seconds * 1e6:,.0f} µs"

@@ -1,0 +1,81 @@
+"""The cost of a durable turn, beside the floor: `python -m benchmarks.turns`."""
+
+import asyncio
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import recollect
+from benchmarks.floors import Floor
+from benchmarks.measuring import micros, p50, p99, side_by_side
+from recollect.messages import Message
+from recollect.wire import encode_message
+
+QUESTION = "Is the front door locked, and did anybody ring while I was out this afternoon?"
+ANSWER = (
+    "The front door has been locked since 14:05. Two people rang: at 15:20 a parcel, at 16:48 your neighbour."
+)
+
+
+def bodies() -> tuple[str, str]:
+    """The two rows of the turn as text, as long as the real ones."""
+    stamp = "01a1e174-4c20-7812-9e6e-13464433e8ca"
+    turn = (
+        Message(role="user", content=QUESTION, message_id=stamp),
+        Message(role="assistant", content=ANSWER, message_id=stamp),
+    )
+    first, second = (encode_message(message).decode() for message in turn)
+    return first, second
+
+
+async def measure(folder: Path, synchronous: str, rounds: int) -> dict[str, list[float]]:
+    floor = Floor(folder / f"floor-{synchronous}.db", synchronous=synchronous)
+    key = floor.conversation()
+    rows = bodies()
+    thread = ThreadPoolExecutor(max_workers=1)
+    loop = asyncio.get_running_loop()
+    url = f"sqlite:///{folder}/ours-{synchronous}.db?synchronous={synchronous}"
+    async with recollect.open(url) as memory:
+        manager = memory.of("bench")
+        conversation = await manager.get_or_create_conversation("bench")
+
+        async def ours() -> None:
+            async with manager.turn(conversation.id) as turn:
+                turn.user(QUESTION)
+                turn.assistant(ANSWER)
+
+        async def ours_append() -> None:
+            await manager.append(
+                conversation.id,
+                [Message(role="user", content=QUESTION), Message(role="assistant", content=ANSWER)],
+            )
+
+        async def direct() -> None:
+            floor.turn(key, rows)
+
+        async def handed_over() -> None:
+            await loop.run_in_executor(thread, floor.turn, key, rows)
+
+        times = await side_by_side(
+            {"floor": direct, "floor handed to a thread": handed_over, "turn": ours, "append": ours_append},
+            rounds=rounds,
+        )
+    thread.shutdown()
+    return times
+
+
+async def main(rounds: int = 2000) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for synchronous in ("full", "normal"):
+            times = await measure(Path(folder), synchronous, rounds)
+            base = "floor" if synchronous == "full" else "floor handed to a thread"
+            print(f"synchronous={synchronous}")
+            for name, seconds in times.items():
+                ratio = p50(seconds) / p50(times[base])
+                print(
+                    f"  {name:28} p50 {micros(p50(seconds)):>10}  p99 {micros(p99(seconds)):>10}  {ratio:.2f} ×"
+                )
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,183 @@
+"""From whatever a caller hands in to plain JSON documents, and which dialect they speak. Below: wire.
+
+SDK objects are recognised by what they can do (`model_dump`), so no SDK is imported.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from recollect.errors import InvalidMessage, shown
+from recollect.messages import Message
+from recollect.wire import check_json
+
+_MODULES = (
+    ("anthropic.", "anthropic"),
+    ("openai.types.chat", "openai_chat"),
+    ("openai.types.responses", "openai_responses"),
+)
+_LABELS = frozenset(("timestamp", "content_type", "dialect"))
+"""Fields that only Recollect's documented form has."""
+
+_CHAT_FIELDS = frozenset(("tool_call_id", "function_call", "refusal", "audio", "annotations"))
+_ANTHROPIC_BLOCKS = frozenset(
+    (
+        "image",
+        "document",
+        "search_result",
+        "thinking",
+        "redacted_thinking",
+        "tool_use",
+        "tool_result",
+        "server_tool_use",
+        "web_search_tool_result",
+        "web_fetch_tool_result",
+        "container_upload",
+    )
+)
+_CHAT_BLOCKS = frozenset(("image_url", "input_audio", "file"))
+_RESPONSES_BLOCKS = frozenset(("input_text", "output_text", "input_image", "input_file"))
+_BLOCK_DIALECTS = {
+    **dict.fromkeys(_ANTHROPIC_BLOCKS, "anthropic"),
+    **dict.fromkeys(_CHAT_BLOCKS, "openai_chat"),
+    **dict.fromkeys(_RESPONSES_BLOCKS, "openai_responses"),
+}
+
+
+class Given(Struct, frozen=True, kw_only=True):
+    """One message as it was handed in, as JSON, and the dialect where its type or shape gives it away."""
+
+    document: dict[str, Any]
+    dialect: str | None
+
+
+def unpacked(given: Any) -> list[Given | Message]:
+    """Every message in what was handed in: one message, a list of them, or a whole response."""
+    if isinstance(given, (list, tuple)):
+        return [each for item in given for each in unpacked(item)]
+    if isinstance(given, Message):
+        return [given]
+    return list(_unpacked_one(given))
+
+
+def settled_dialect(everything: Iterable[Given | Message]) -> str | None:
+    """The dialect of the first message that shows one: those that could be anybody's follow it."""
+    return next((each.dialect for each in everything if isinstance(each, Given) and each.dialect), None)
+
+
+def fallback_dialect(document: Mapping[str, Any]) -> str:
+    """The dialect of a message that nothing gives away: plain, unless it has blocks or a developer."""
+    if document.get("role") == "developer":
+        return "openai_chat"
+    content = document.get("content")
+    return "anthropic" if isinstance(content, list) and content and _all_typed(content) else "plain"
+
+
+def is_documented_form(document: Mapping[str, Any]) -> bool:
+    """Whether this is Recollect's own form of a message, with its labels."""
+    return not _LABELS.isdisjoint(document)
+
+
+def _unpacked_one(given: Any) -> Iterator[Given]:
+    hint = _dialect_of_type(given)
+    document = _as_document(given)
+    if isinstance(document.get("choices"), list):
+        yield _given(_first_choice(document), "openai_chat")
+    elif document.get("object") == "response" and isinstance(document.get("output"), list):
+        yield from (_given(item, "openai_responses") for item in document["output"])
+    elif _is_anthropic_response(document, hint):
+        yield _given({"role": document["role"], "content": document["content"]}, "anthropic")
+    else:
+        yield _given(document, hint)
+
+
+def _given(document: Any, dialect: str | None) -> Given:
+    if not isinstance(document, dict):
+        raise InvalidMessage(f"a message must be an object; got {shown(document)}")
+    return Given(document=document, dialect=dialect or _guessed(document))
+
+
+def _first_choice(document: dict[str, Any]) -> Any:
+    match document["choices"]:
+        case [{"message": dict(message)}, *_]:
+            return message
+    raise InvalidMessage("a chat completion needs a choice with a message", field="choices")
+
+
+def _is_anthropic_response(document: dict[str, Any], hint: str | None) -> bool:
+    if document.get("type") != "message" or "role" not in document or "content" not in document:
+        return False
+    return hint == "anthropic" or "stop_reason" in document or "usage" in document
+
+
+def _dialect_of_type(given: Any) -> str | None:
+    module = type(given).__module__
+    return next((dialect for prefix, dialect in _MODULES if module.startswith(prefix)), None)
+
+
+def _as_document(given: Any) -> dict[str, Any]:
+    try:
+        document = as_json_value(given)
+    except RecursionError:
+        raise InvalidMessage("the message is nested too deep to be stored") from None
+    if not isinstance(document, dict):
+        raise InvalidMessage(f"a message must be an object with a role; got {shown(given)}")
+    check_json(document, field="message")
+    return document
+
+
+def as_json_value(value: Any) -> Any:
+    """The value with SDK objects at any depth turned into what they are on the wire."""
+    if hasattr(value, "model_dump") and not isinstance(value, type):
+        return value.model_dump(mode="json", exclude_unset=True, warnings=False)
+    if isinstance(value, Mapping):
+        return {key: as_json_value(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_json_value(item) for item in value]
+    return value
+
+
+# Guessing
+
+
+def _guessed(document: dict[str, Any]) -> str | None:
+    """The dialect that the message's own shape shows; None when it could be anybody's."""
+    if "role" not in document:
+        return _guessed_without_role(document)
+    if isinstance(document.get("dialect"), str):
+        return str(document["dialect"])
+    if calls := document.get("tool_calls"):
+        return "plain" if _are_plain_calls(calls) else "openai_chat"
+    if document["role"] == "function" or not _CHAT_FIELDS.isdisjoint(document):
+        return "openai_chat"
+    blocks = document.get("content")
+    shown_by = _dialect_of_blocks(blocks) if isinstance(blocks, list) else None
+    return shown_by or ("openai_responses" if document.get("type") == "message" else None)
+
+
+def _guessed_without_role(document: dict[str, Any]) -> str:
+    kind = document.get("type")
+    if kind == "text" or kind in _BLOCK_DIALECTS:
+        raise InvalidMessage(
+            f"a {kind} block is content, not a message; hand it in as {{'role': …, 'content': [block]}}",
+            field="role",
+        )
+    if not isinstance(kind, str):
+        raise InvalidMessage("a message needs a role", field="role")
+    return "openai_responses"
+
+
+def _are_plain_calls(calls: Any) -> bool:
+    return isinstance(calls, list) and all(isinstance(call, dict) and "name" in call for call in calls)
+
+
+def _dialect_of_blocks(blocks: list[Any]) -> str | None:
+    kinds = (block.get("type") for block in blocks if isinstance(block, dict))
+    return next(
+        (_BLOCK_DIALECTS[kind] for kind in kinds if isinstance(kind, str) and kind in _BLOCK_DIALECTS), None
+    )
+
+
+def _all_typed(blocks: list[Any]) -> bool:
+    return all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in blocks)

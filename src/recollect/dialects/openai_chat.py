@@ -1,0 +1,152 @@
+"""OpenAI's Chat Completions, and the many servers that speak it. Below: threads, carrying.
+
+In: a message keeps role and content; tool calls, refusals, names and all else stay in `extra`. The
+role `developer` is our `system`, the deprecated `function` our `tool`; `extra` has the original.
+
+Out, from other dialects:
+
+- The system prompt is a `system` message, where it was said.
+- A tool message takes text only. A result's picture is named there, and follows behind the results
+  in a user message.
+- An assistant's message takes text only: thinking and a provider's own blocks stay behind.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from recollect.dialects.carrying import (
+    Draft,
+    arguments_text,
+    calls_in,
+    carried,
+    fitting_id,
+    result_parts,
+    results_in,
+    said_error,
+    words_in,
+)
+from recollect.dialects.checks import check_content, require_text, split_fields
+from recollect.dialects.meaning import Image, Part, Request, Text, ToolCall, ToolResult
+from recollect.dialects.reading import parts_of
+from recollect.dialects.threads import thread
+from recollect.errors import InvalidMessage, shown
+from recollect.messages import Message, Role
+
+NAME = "openai_chat"
+ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+LONGEST_ID = 40
+"""Characters that the interface takes in a tool call id."""
+
+
+def read_one(document: dict[str, Any]) -> Message:
+    """One message of the `messages` list."""
+    role, content, extra = split_fields(document, ROLES, dialect=NAME)
+    check_content(content, dialect=NAME, may_be_empty=role == "assistant")
+    if document["role"] == "tool":
+        require_text(document, "tool_call_id", what="a tool message")
+    _check_calls(document.get("tool_calls"))
+    return Message(role=role, content=content, dialect=NAME, extra=extra)
+
+
+def write(messages: Sequence[Message]) -> Request:
+    """The `messages` of a request."""
+    return Request(messages=thread(messages, NAME, _converted))
+
+
+def result(*, call_id: str, name: str, text: str, is_error: bool) -> Message:
+    """A tool's answer."""
+    return Message(
+        role="tool",
+        content=said_error(text, is_error=is_error),
+        dialect=NAME,
+        extra={"tool_call_id": call_id},
+    )
+
+
+def _check_calls(calls: Any) -> None:
+    if calls is None:
+        return
+    if not isinstance(calls, list):
+        raise InvalidMessage(f"tool_calls must be a list; got {shown(calls)}", field="tool_calls")
+    for call in calls:
+        if not isinstance(call, dict):
+            raise InvalidMessage(f"a tool call must be an object; got {shown(call)}", field="tool_calls")
+        require_text(call, "id", what="a tool call")
+
+
+def _converted(message: Message) -> Iterator[Draft]:
+    parts = parts_of(message)
+    if message.role == "system":
+        yield from _said(str(message.extra.get("role", "system")), _text_content(words_in(parts)))
+    elif message.role == "assistant":
+        yield from _answer(parts)
+    else:
+        for answer in results_in(parts):
+            yield Draft(document=_tool_message(answer), converted=True)
+        yield from _question(parts)
+
+
+def _said(role: str, content: Any) -> Iterator[Draft]:
+    if content:
+        yield Draft(document={"role": role, "content": content}, converted=True)
+
+
+def _answer(parts: Sequence[Part]) -> Iterator[Draft]:
+    content, calls = _text_content(words_in(parts)), calls_in(parts)
+    if calls:
+        document = {"role": "assistant", "content": content, "tool_calls": [_call(call) for call in calls]}
+        yield Draft(document=document, converted=True)
+    else:
+        yield from _said("assistant", content)
+
+
+def _question(parts: Sequence[Part]) -> Iterator[Draft]:
+    pictures = [block for answer in results_in(parts) for block in _pictures_of(answer)]
+    blocks = pictures + [_block(part) for part in carried(parts)]
+    if blocks:
+        alone = len(blocks) == 1 and blocks[0]["type"] == "text"
+        document = {"role": "user", "content": blocks[0]["text"] if alone else blocks}
+        yield Draft(document=document, converted=True, trailing=bool(pictures))
+
+
+def _tool_message(answer: ToolResult) -> dict[str, Any]:
+    words = [part.text if isinstance(part, Text) else "[image: see below]" for part in result_parts(answer)]
+    return {
+        "role": "tool",
+        "tool_call_id": fitting_id(answer.call_id, longest=LONGEST_ID),
+        "content": said_error("\n".join(words), is_error=answer.is_error),
+    }
+
+
+def _pictures_of(answer: ToolResult) -> list[dict[str, Any]]:
+    pictures = [_block(part) for part in result_parts(answer) if isinstance(part, Image)]
+    heading = f"Returned by tool call {fitting_id(answer.call_id, longest=LONGEST_ID)}:"
+    return [{"type": "text", "text": heading}, *pictures] if pictures else []
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    return {
+        "id": fitting_id(call.id, longest=LONGEST_ID),
+        "type": "function",
+        "function": {"name": call.name, "arguments": arguments_text(call.arguments)},
+    }
+
+
+def _text_content(words: list[str]) -> str | list[dict[str, Any]] | None:
+    if len(words) > 1:
+        return [{"type": "text", "text": text} for text in words]
+    return words[0] if words else None
+
+
+def _block(part: Text | Image) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    detail = {} if part.detail is None else {"detail": part.detail}
+    return {"type": "image_url", "image_url": {"url": part.address, **detail}}

@@ -1,0 +1,87 @@
+"""From what a caller says to messages ready to be stored. Below: dialects, tokens. Above: the manager.
+
+Every message that is stored passes here once: SDK objects become plain JSON, pictures leave the
+log, an id makes a repeated write harmless, and tokens are counted.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from recollect.contracts import TokenCounter
+from recollect.dialects import meaning_of, read, without_images
+from recollect.ids import IdSource, new_id
+from recollect.messages import Message, Role
+from recollect.tokens import count_message, ready
+
+_COUNTED_AT_ONCE = 20_000
+"""Characters that are counted between two breaths of the event loop; more goes to a thread."""
+
+
+class Intake:
+    """What is done to every message on its way in."""
+
+    def __init__(self, *, ids: IdSource = new_id, counter: TokenCounter | None = None) -> None:
+        self._ids = ids
+        self.counter = counter
+
+    def message(self, role: Role, content: Any, **fields: Any) -> Message:
+        """One message of this role. Content is text, any JSON, or an SDK's blocks or message."""
+        if isinstance(content, str):
+            fields["message_id"] = fields.get("message_id") or self._ids()
+            return Message(role=role, content=content, **fields)
+        (message,) = read(content if _is_message(content) else {"role": role, "content": content})
+        return self.completed(replace(message, **{name: value for name, value in fields.items() if value}))
+
+    def messages(self, given: Any, *, dialect: str | None = None) -> list[Message]:
+        """The messages in what was handed in: dicts, SDK objects, lists of them, or a whole response."""
+        return [self.completed(message) for message in read(given, dialect=dialect)]
+
+    def completed(self, message: Message) -> Message:
+        """The message with an id."""
+        return message if message.message_id else replace(message, message_id=self._ids())
+
+    async def stored_form(self, messages: Sequence[Message]) -> list[Message]:
+        """The messages as they go into the log."""
+        complete = [_without_pictures(self.completed(message)) for message in messages]
+        if self.counter is None:
+            return complete
+        await ready(self.counter)
+        if sum(_length(message) for message in complete) <= _COUNTED_AT_ONCE:
+            return self._counted(complete)
+        return await asyncio.to_thread(self._counted, complete)
+
+    def _counted(self, messages: list[Message]) -> list[Message]:
+        assert self.counter is not None
+        name = self.counter.name
+        return [
+            replace(message, tokens={**message.tokens, name: cost_of(message, self.counter)})
+            for message in messages
+        ]
+
+
+def cost_of(message: Message, counter: TokenCounter) -> int:
+    """What the message costs: as it was counted when it was stored, or counted now."""
+    stored = message.tokens.get(counter.name)
+    return count_message(counter, message, meaning_of(message)) if stored is None else stored
+
+
+def _is_message(content: Any) -> bool:
+    """Whether this is a whole message or response, not the content of one."""
+    if isinstance(content, dict):
+        return "role" in content and ("content" in content or "tool_calls" in content)
+    return hasattr(content, "model_dump") and (hasattr(content, "role") or hasattr(content, "choices"))
+
+
+def _without_pictures(message: Message) -> Message:
+    if isinstance(message.content, str) and not message.extra:
+        return message
+    return without_images(message)
+
+
+def _length(message: Message) -> int:
+    if isinstance(message.content, str) and not message.extra:
+        return len(message.content)
+    return len(repr(message.content)) + len(repr(message.extra))

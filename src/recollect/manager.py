@@ -1,0 +1,298 @@
+"""ConversationManager: the one door to an owner's conversations. Below: contracts, rules, stores."""
+
+import logging
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from recollect.clock import parse_moment
+from recollect.contexts import Context, Report
+from recollect.contracts import Appended, ConversationStore, TokenCounter
+from recollect.conversations import (
+    DEFAULT_TTL,
+    Changes,
+    Channel,
+    Conversation,
+    Page,
+    Priority,
+    Query,
+    Status,
+    started,
+)
+from recollect.dialects import Request, write
+from recollect.errors import ConversationNotFound, InvalidInput, StoreError
+from recollect.ids import IdSource, new_id
+from recollect.intake import Intake, cost_of
+from recollect.messages import ContentType, Message, Role, parse_tags
+from recollect.settings import ConversationConfig
+from recollect.stores.in_memory import InMemoryBackend
+from recollect.tokens import default_counter, ready
+from recollect.turns import TurnInProgress
+from recollect.windows import WindowPolicy, read_window
+
+log = logging.getLogger("recollect.manager")
+
+
+class ConversationManager:
+    """One owner's conversations: start, append, read, change, forget.
+
+    Made by `memory.of(owner)`; made directly, without a store, it keeps everything in memory.
+    """
+
+    def __init__(
+        self,
+        store: ConversationStore | None = None,
+        *,
+        config: ConversationConfig | None = None,
+        ids: IdSource = new_id,
+        ttl: timedelta | None = DEFAULT_TTL,
+        idle_after: timedelta | None = None,
+        counter: TokenCounter | None = None,
+    ) -> None:
+        self.store = store or InMemoryBackend().of("default")
+        self.config = config or ConversationConfig()
+        self.intake = Intake(ids=ids, counter=counter)
+        self._ids = ids
+        self._ttl = ttl
+        self._idle_after = idle_after
+
+    # Conversations
+
+    async def get_or_create_conversation(
+        self, session_id: str, client_id: str | None = None, channel: Channel = "voice"
+    ) -> Conversation:
+        """The session's conversation with its latest messages; a new one when it has none.
+
+        The same session id leads to the same conversation, also after a restart, until it expires
+        or, with `idle_after`, has been silent for longer than that.
+        """
+        now = self.store.now()
+        fresh = started(self._ids(), now=now, ttl=self._ttl, channel=channel, client_id=client_id)
+        since = None if self._idle_after is None else now - self._idle_after
+        record = await self.store.resume(session_id, fresh, active_since=since)
+        if client_id is not None and record.client_id is None:
+            record = await self.store.update(record.id, Changes(client_id=client_id))
+        if not record.message_count:
+            return record
+        latest = await self.store.tail(record.id, limit=self.config.context_window_size)
+        return replace(record, messages=tuple(entry.message for entry in latest))
+
+    async def get_conversation(self, conversation_id: str) -> Conversation:
+        """The record, without messages. Raises `ConversationNotFound`."""
+        record = await self.store.get(conversation_id)
+        if record is None:
+            raise ConversationNotFound(conversation_id)
+        return record
+
+    async def list(
+        self,
+        *,
+        client_id: str | None = None,
+        channel: Channel | None = None,
+        status: Status | None = None,
+        priority: Priority | None = None,
+        assigned_to: str | None = None,
+        tags: Sequence[str] = (),
+        date_from: datetime | None = None,
+        date_to: datetime | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> Page:
+        """A page of conversations, most recently active first; every filter given applies."""
+        query = Query(
+            client_id=client_id,
+            channel=channel,
+            status=status,
+            priority=priority,
+            assigned_to=assigned_to,
+            tags=parse_tags(tags),
+            date_from=date_from,
+            date_to=date_to,
+            limit=self.config.search_limit if limit is None else limit,
+            after=after,
+        )
+        return await self.store.find(query)
+
+    async def update_metadata(
+        self,
+        conversation_id: str,
+        status: Status | None = None,
+        priority: Priority | None = None,
+        subject: str | None = None,
+        tags: Sequence[str] | None = None,
+        *,
+        channel: Channel | None = None,
+        assigned_to: str | None = None,
+        notes: str | None = None,
+        unread_count: int | None = None,
+        ttl: timedelta | None = None,
+        clear: Collection[str] = (),
+    ) -> Conversation:
+        """Change what is given; None leaves a field as it is, a name in `clear` empties it."""
+        given = {
+            "status": status,
+            "priority": priority,
+            "subject": subject,
+            "tags": None if tags is None else parse_tags(tags),
+            "channel": channel,
+            "assigned_to": assigned_to,
+            "notes": notes,
+            "unread_count": unread_count,
+            "ttl": ttl,
+        }
+        changes: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
+        changes |= _cleared(clear)
+        return await self.store.update(conversation_id, Changes(**changes))
+
+    async def associate_client(self, conversation_id: str, client_id: str, client_name: str) -> Conversation:
+        """Link the conversation to a client."""
+        return await self.store.update(conversation_id, Changes(client_id=client_id, client_name=client_name))
+
+    async def mark_read(self, conversation_id: str) -> Conversation:
+        """Nothing is unread any more."""
+        return await self.store.update(conversation_id, Changes(unread_count=0))
+
+    async def delete_conversation(self, conversation_id: str) -> None:
+        """Remove the conversation with everything in it. What is not there is no error."""
+        await self.store.delete(conversation_id)
+
+    # Messages
+
+    async def add_message(
+        self,
+        conversation_id: str,
+        role: Role,
+        content: Any,
+        agent_name: str | None = None,
+        content_type: ContentType = "text",
+        *,
+        message_id: str | None = None,
+        tags: Sequence[str] = (),
+        timestamp: datetime | str | None = None,
+        expected_revision: int | None = None,
+    ) -> Conversation:
+        """Store one message; returns the record as it is then. Sent twice with one id, it is stored once."""
+        message = self.intake.message(
+            role,
+            content,
+            agent_name=agent_name,
+            content_type=content_type,
+            message_id=message_id,
+            tags=parse_tags(tags),
+            timestamp=None if timestamp is None else parse_moment(timestamp, field="timestamp"),
+        )
+        stored = await self.append(conversation_id, [message], expected_revision=expected_revision)
+        return stored.conversation
+
+    async def append(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended:
+        """Store a whole turn at once, all of it or nothing."""
+        prepared = await self.intake.stored_form(messages)
+        return await self.store.append(conversation_id, prepared, expected_revision=expected_revision)
+
+    def turn(self, conversation_id: str, *, expected_revision: int | None = None) -> TurnInProgress:
+        """A turn, stored when its `async with` block ends well, and not at all when it does not."""
+        return TurnInProgress(self, conversation_id, expected_revision=expected_revision)
+
+    async def messages(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Message]":
+        """A page of the whole log, counted from the oldest message."""
+        entries = await self.store.page(conversation_id, limit=limit, offset=offset)
+        return [entry.message for entry in entries]
+
+    async def clear_history(self, conversation_id: str) -> Conversation:
+        """Remove the messages; the conversation itself stays."""
+        return (await self.store.rewrite(conversation_id, ())).conversation
+
+    # Context
+
+    async def load_context(
+        self,
+        conversation_id: str,
+        agent_name: str | None = None,
+        *,
+        policy: WindowPolicy | None = None,
+        pending: Sequence[Message] = (),
+    ) -> Context:
+        """What a model should see: the latest messages that fit, always a valid request.
+
+        With `agent_name`, only that agent's messages and the user's. `pending` messages count as
+        said but not stored. An unknown conversation gives an empty context, and a store that fails
+        twice a degraded one, each with the reason in the report: an agent is never kept waiting.
+        """
+        policy = policy or WindowPolicy(max_messages=self.config.context_window_size)
+        if agent_name is not None and self.config.enable_agent_filtering:
+            policy = replace(policy, agent_name=agent_name)
+        try:
+            return await self._window(conversation_id, policy, pending)
+        except ConversationNotFound as error:
+            return Context(report=Report(warnings=(str(error),)))
+        except StoreError as error:
+            log.warning("context not loaded, trying once more: %s", error)
+        try:
+            return await self._window(conversation_id, policy, pending)
+        except StoreError as error:
+            log.error("context not loaded: %s", error)  # noqa: TRY400  the store's error says it all
+            return Context(messages=tuple(pending), report=Report(warnings=(str(error),), degraded=True))
+
+    async def _window(
+        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
+    ) -> Context:
+        counter = self.intake.counter or (None if policy.max_tokens is None else default_counter())
+        if counter is None:
+            free = _costs_nothing
+            return await read_window(self.store, conversation_id, policy, cost=free, pending=pending)
+        await ready(counter)
+        return await read_window(
+            self.store,
+            conversation_id,
+            policy,
+            cost=lambda message: cost_of(message, counter),
+            counter=counter.name,
+            pending=pending,
+        )
+
+    async def load_request(
+        self,
+        conversation_id: str,
+        dialect: str,
+        agent_name: str | None = None,
+        *,
+        policy: WindowPolicy | None = None,
+    ) -> Request:
+        """The context as a request in a provider's dialect: its messages, and the system prompt apart."""
+        context = await self.load_context(conversation_id, agent_name, policy=policy)
+        return write(context.messages, dialect)
+
+    # Retention
+
+    async def purge_expired(self) -> int:
+        """Remove this owner's expired conversations; returns how many."""
+        return await self.store.purge_expired()
+
+
+def _costs_nothing(_: Message) -> int:
+    return 0
+
+
+list_ = list
+"""The built-in, where the method `list` hides it."""
+
+_CLEARABLE: dict[str, Any] = {
+    "subject": None,
+    "assigned_to": None,
+    "notes": None,
+    "client_id": None,
+    "client_name": None,
+    "tags": (),
+    "ttl": None,
+}
+
+
+def _cleared(fields: Collection[str]) -> dict[str, Any]:
+    for field in fields:
+        if field not in _CLEARABLE:
+            raise InvalidInput.not_in("clear", field, _CLEARABLE)
+    return {field: _CLEARABLE[field] for field in fields}

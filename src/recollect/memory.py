@@ -1,0 +1,124 @@
+"""Opening a memory: from a URL to handles bound to owners. Below: manager, stores. Above: surfaces."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Generator
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from recollect.clock import Clock, system_clock
+from recollect.contracts import Backend, TokenCounter
+from recollect.conversations import DEFAULT_TTL
+from recollect.ids import IdSource, new_id
+from recollect.manager import ConversationManager
+from recollect.retention import SWEEP_EVERY, sweep_forever
+from recollect.settings import ConversationConfig
+from recollect.stores.urls import backend_for
+from recollect.tokens import counter_for
+
+
+class Memory:
+    """A store, open, with everybody's conversations in it. `of` gives the handle of one owner.
+
+    Use it as `async with recollect.open(url) as memory:`, or `memory = await recollect.open(url)`
+    and `await memory.close()`.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        config: ConversationConfig | None = None,
+        ids: IdSource = new_id,
+        ttl: timedelta | None = DEFAULT_TTL,
+        idle_after: timedelta | None = None,
+        sweep_every: timedelta | None = SWEEP_EVERY,
+        counter: TokenCounter | None = None,
+    ) -> None:
+        self.backend = backend
+        self._counter = counter
+        self._config = config or ConversationConfig()
+        self._ids = ids
+        self._ttl = ttl
+        self._idle_after = idle_after
+        self._sweep_every = sweep_every
+        self._sweeper: asyncio.Task[None] | None = None
+
+    def of(self, owner: str) -> ConversationManager:
+        """The handle of one owner: a user, a device, a tenant. Everything goes through it."""
+        return ConversationManager(
+            self.backend.of(owner),
+            config=self._config,
+            ids=self._ids,
+            ttl=self._ttl,
+            idle_after=self._idle_after,
+            counter=self._counter,
+        )
+
+    def owners(self) -> AsyncIterator[str]:
+        """Everybody who has a conversation here. For operators."""
+        return self.backend.owners()
+
+    async def purge_expired(self) -> int:
+        """Remove every owner's expired conversations now; returns how many."""
+        return await self.backend.purge_expired()
+
+    async def start(self) -> Self:
+        """Open the store and start sweeping."""
+        await self.backend.open()
+        if self._sweep_every is not None and self._sweeper is None:
+            self._sweeper = asyncio.create_task(
+                sweep_forever(self.backend, every=self._sweep_every), name="recollect-sweep"
+            )
+        return self
+
+    async def close(self) -> None:
+        """Finish what was accepted and let go. Closing twice is fine."""
+        sweeper, self._sweeper = self._sweeper, None
+        if sweeper is not None:
+            sweeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await sweeper
+        await self.backend.close()
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.start().__await__()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def open(  # noqa: A001  recollect.open() is the name people will look for
+    url: str = "memory://",
+    *,
+    config: ConversationConfig | None = None,
+    clock: Clock = system_clock,
+    ids: IdSource = new_id,
+    ttl: timedelta | None = DEFAULT_TTL,
+    idle_after: timedelta | None = None,
+    sweep_every: timedelta | None = SWEEP_EVERY,
+    model: str | None = None,
+) -> Memory:
+    """The memory at a URL; without one, in memory only.
+
+    `ttl`: how long a conversation is kept after its last activity; None keeps it. `idle_after`: a
+    session that was silent for longer starts a fresh conversation; None never does. `sweep_every`:
+    how often expired conversations are removed in the background; None leaves it to you. `model`:
+    whose tokens are counted when a message is stored, once and for all; without it they are counted
+    when a token budget asks for them.
+    """
+    return Memory(
+        backend_for(url, clock=clock),
+        config=config,
+        ids=ids,
+        ttl=ttl,
+        idle_after=idle_after,
+        sweep_every=sweep_every,
+        counter=None if model is None else counter_for(model),
+    )

@@ -1,0 +1,247 @@
+"""Settings in small groups: read once, by a surface, and passed down. Below: errors.
+
+Each group is a frozen value with defaults. A value comes from code, from an environment variable
+or from a YAML file; `Setting` remembers which, and `recollect config` shows it.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from msgspec import Struct
+
+from recollect.errors import InvalidSetting, MissingExtra, shown
+
+DEFAULT_URL = "sqlite:///recollect.db"
+"""Where the command line keeps conversations when it is told nothing: the embedded store, here."""
+
+
+class Setting(Struct, frozen=True, kw_only=True):
+    """One value and where it came from."""
+
+    name: str
+    value: Any
+    source: str
+
+
+class _Group(Struct, frozen=True, kw_only=True):
+    """What all groups can do: be read from the environment or a mapping, and say where values came from."""
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:
+        """The group with what the environment says. A value that does not parse names its variable."""
+        return cls(**{setting.name: setting.value for setting in cls.read(environ=environ)})
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        """The group from parsed YAML or a dict. Names of other groups are passed over."""
+        return cls(**{setting.name: setting.value for setting in cls.read(environ={}, values=values)})
+
+    @classmethod
+    def read(
+        cls,
+        *,
+        environ: Mapping[str, str] | None = None,
+        values: Mapping[str, Any] | None = None,
+        source: str = "file",
+    ) -> list[Setting]:
+        """Every setting of the group: the environment goes before the file, the file before the default."""
+        environ = os.environ if environ is None else environ
+        return [
+            _read_one(name, default, _parser_for(default), environ, values or {}, source)
+            for name, default in zip(cls.__struct_fields__, cls.__struct_defaults__, strict=True)
+        ]
+
+
+G = TypeVar("G", bound=_Group)
+
+
+class ConversationConfig(_Group, frozen=True, kw_only=True):
+    """How conversations are handled. Environment: see `ENVIRONMENT`."""
+
+    context_window_size: int = 20
+    """Messages in a context: ten exchanges, enough to follow a conversation, cheap to send."""
+    cache_ttl: int = 300
+    """Seconds that a read may be served from a cache."""
+    search_limit: int = 50
+    """Results of a listing or search, when the caller names no limit."""
+    enable_client_association: bool = True
+    """Whether clients named in a conversation are linked to it."""
+    enable_agent_filtering: bool = True
+    """Whether an agent may ask for its own view; off, every agent gets the whole context."""
+
+
+class SlidingWindowConfig(_Group, frozen=True, kw_only=True):
+    """The token window."""
+
+    sliding_window_enable: bool = True
+    """Off, everything is kept in the context."""
+    sliding_window_max_tokens: int = 4000
+    """Ten to fifteen exchanges with room for tools."""
+    sliding_window_preserve_system: bool = True
+    """Whether system messages stay when others go."""
+
+
+class RetentionConfig(_Group, frozen=True, kw_only=True):
+    """How long conversations are kept."""
+
+    ttl_days: int = 30
+    """Days after the last activity; 0 keeps forever."""
+
+    @property
+    def ttl(self) -> timedelta | None:
+        return timedelta(days=self.ttl_days) if self.ttl_days else None
+
+
+class StoreConfig(_Group, frozen=True, kw_only=True):
+    """Where conversations are kept."""
+
+    url: str = DEFAULT_URL
+
+
+GROUPS: tuple[type[_Group], ...] = (StoreConfig, ConversationConfig, SlidingWindowConfig, RetentionConfig)
+
+ENVIRONMENT = {
+    "url": "RECOLLECT_URL",
+    "context_window_size": "CONVERSATION_CONTEXT_WINDOW_SIZE",
+    "cache_ttl": "CONVERSATION_CACHE_TTL",
+    "search_limit": "CONVERSATION_SEARCH_LIMIT",
+    "enable_client_association": "ENABLE_CLIENT_ASSOCIATION",
+    "enable_agent_filtering": "ENABLE_AGENT_FILTERING",
+    "sliding_window_enable": "SLIDING_WINDOW_ENABLE",
+    "sliding_window_max_tokens": "SLIDING_WINDOW_MAX_TOKENS",
+    "sliding_window_preserve_system": "SLIDING_WINDOW_PRESERVE_SYSTEM",
+    "ttl_days": "RECOLLECT_TTL_DAYS",
+}
+"""Setting → the environment variable that sets it."""
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """All groups, for a surface to pass down."""
+
+    store: StoreConfig = StoreConfig()
+    conversation: ConversationConfig = ConversationConfig()
+    sliding_window: SlidingWindowConfig = SlidingWindowConfig()
+    retention: RetentionConfig = RetentionConfig()
+
+    @classmethod
+    def load(cls, *, file: Path | None = None, environ: Mapping[str, str] | None = None) -> Self:
+        """The settings of the environment and, below it, of a YAML file."""
+        found = {setting.name: setting.value for setting in every_setting(file=file, environ=environ)}
+        return cls(
+            store=_group(StoreConfig, found),
+            conversation=_group(ConversationConfig, found),
+            sliding_window=_group(SlidingWindowConfig, found),
+            retention=_group(RetentionConfig, found),
+        )
+
+
+def _group(group: type[G], found: Mapping[str, Any]) -> G:
+    return group(**{name: found[name] for name in group.__struct_fields__})
+
+
+def every_setting(*, file: Path | None = None, environ: Mapping[str, str] | None = None) -> list[Setting]:
+    """Each setting, its value and where it came from."""
+    values = {} if file is None else read_yaml(file)
+    source = "" if file is None else str(file)
+    return [
+        setting for group in GROUPS for setting in group.read(environ=environ, values=values, source=source)
+    ]
+
+
+def read_yaml(file: Path) -> dict[str, Any]:
+    """The settings in a YAML file: a mapping of names, on its own or under the key `recollect`."""
+    try:
+        import yaml
+    except ImportError:
+        raise MissingExtra("a YAML settings file", extra="yaml") from None
+    try:
+        document = yaml.safe_load(file.read_text("utf-8")) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InvalidSetting(f"the settings file {file} cannot be read: {error}", field=str(file)) from error
+    if isinstance(document, dict) and isinstance(document.get("recollect"), dict):
+        document = document["recollect"]
+    if not isinstance(document, dict):
+        raise InvalidSetting(f"the settings file {file} must hold names and values", field=str(file))
+    unknown = sorted(str(name) for name in document if name not in ENVIRONMENT)
+    if unknown:
+        raise InvalidSetting(
+            f"the settings file {file} has settings that do not exist: {', '.join(unknown)}", field=str(file)
+        )
+    return document
+
+
+def masked_url(url: str) -> str:
+    """The URL with its password hidden."""
+    head, found, tail = url.partition("://")
+    credentials, at, rest = tail.rpartition("@")
+    if not found or not at or ":" not in credentials:
+        return url
+    return f"{head}://{credentials.partition(':')[0]}:***@{rest}"
+
+
+def _read_one(
+    name: str,
+    default: Any,
+    parse: Callable[[Any], Any],
+    environ: Mapping[str, str],
+    values: Mapping[str, Any],
+    source: str,
+) -> Setting:
+    variable = ENVIRONMENT[name]
+    if variable in environ:
+        return Setting(name=name, value=_parsed(parse, environ[variable], variable), source=variable)
+    if name in values:
+        return Setting(name=name, value=_parsed(parse, values[name], name), source=source)
+    return Setting(name=name, value=default, source="default")
+
+
+def _parsed(parse: Callable[[Any], Any], value: Any, where: str) -> Any:
+    try:
+        return parse(value)
+    except ValueError as error:
+        raise InvalidSetting(f"{where} {error}; got {shown(value)}", field=where, value=value) from None
+
+
+def _parser_for(default: Any) -> Callable[[Any], Any]:
+    if isinstance(default, bool):
+        return _parse_bool
+    return _parse_count if isinstance(default, int) else _parse_text
+
+
+def _parse_bool(value: Any) -> bool:
+    words = {
+        "true": True,
+        "1": True,
+        "yes": True,
+        "on": True,
+        "false": False,
+        "0": False,
+        "no": False,
+        "off": False,
+    }
+    if isinstance(value, bool):
+        return value
+    try:
+        return words[str(value).strip().lower()]
+    except KeyError:
+        raise ValueError("must be true or false") from None
+
+
+def _parse_count(value: Any) -> int:
+    message = "must be a whole number, zero or more"
+    try:
+        number = int(str(value).strip())
+    except ValueError:
+        raise ValueError(message) from None
+    if number < 0 or isinstance(value, bool):
+        raise ValueError(message)
+    return number
+
+
+def _parse_text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("must be text")
+    return value.strip()

@@ -1,0 +1,39 @@
+"""Tokens: what text and messages cost a model. Below: dialects, contracts. Above: stores, manager.
+
+exact.py       counts as OpenAI's models do, offline
+estimate.py    estimates for all others, corrected by what a provider reports
+models.py      which of them a model needs
+messages.py    what messages, a system prompt and tools cost
+packed.py      the rank files under `ranks/`
+"""
+
+from recollect.tokens.estimate import Estimator, RoughCounter, tokens_reported
+from recollect.tokens.exact import ExactCounter
+from recollect.tokens.messages import (
+    PER_REQUEST,
+    count_content,
+    count_meaning,
+    count_message,
+    count_request,
+    count_system,
+    count_tools,
+)
+from recollect.tokens.models import counter_for, default_counter, encoding_for, ready
+
+__all__ = [
+    "PER_REQUEST",
+    "Estimator",
+    "ExactCounter",
+    "RoughCounter",
+    "count_content",
+    "count_meaning",
+    "count_message",
+    "count_request",
+    "count_system",
+    "count_tools",
+    "counter_for",
+    "default_counter",
+    "encoding_for",
+    "ready",
+    "tokens_reported",
+]

@@ -1,0 +1,28 @@
+"""Windows: the part of a log that a model receives, always a request that a provider accepts.
+
+matching    which tool result answers which call
+grouping    entries → atomic groups
+policies    what a window may hold
+lines, cut  what a window costs from any start; where to start so that its front stays
+choosing    groups + policy → what is kept, what is left out and why
+shortening  tool results made to fit
+building    entries + policy → Context with its report
+reading     the same from a store, in tails
+stats       a window in numbers
+"""
+
+from recollect.windows.building import build_window
+from recollect.windows.grouping import EPHEMERAL, IMPORTANT, INTERRUPTED
+from recollect.windows.policies import WindowPolicy
+from recollect.windows.reading import read_window
+from recollect.windows.stats import stats_of
+
+__all__ = [
+    "EPHEMERAL",
+    "IMPORTANT",
+    "INTERRUPTED",
+    "WindowPolicy",
+    "build_window",
+    "read_window",
+    "stats_of",
+]

@@ -1,0 +1,327 @@
+"""From entries to a context: group, filter, choose, and report. Below: the rest of this room.
+
+Pure: the same entries and policy give the same context, in any process, today and in a year. Above:
+`reading`, which fetches the entries, and whoever has them at hand already.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from recollect.contexts import Context, LeftOut, Reason, Report, TokenUse
+from recollect.contracts import Entry
+from recollect.dialects import meaning_of, only_results
+from recollect.errors import BudgetExceeded
+from recollect.messages import Message
+from recollect.windows.choosing import Choice, choose
+from recollect.windows.grouping import Group, Grouping, Piece, group_log
+from recollect.windows.lines import Weighed
+from recollect.windows.policies import WindowPolicy, passes_agent, passes_tags
+from recollect.windows.shortening import Cost, shorten
+
+HEAD = 16
+"""How many system messages at the very front of a conversation are kept, at most."""
+
+NEARLY_FULL = 90.0
+"""Percent of the budget above which a report warns."""
+
+_log = logging.getLogger("recollect.windows")
+
+
+class Draft(Struct, frozen=True, kw_only=True):
+    """A window, chosen but not yet written down."""
+
+    policy: WindowPolicy
+    cost: Cost
+    head: tuple[Weighed, ...]
+    body: tuple[Weighed, ...]
+    grouping: Grouping
+    choice: Choice
+    filtered: dict[int, Reason]
+    looked_at: int
+    """How many entries were looked at."""
+
+    @property
+    def fixed_tokens(self) -> int:
+        """Prompt, tools and preserved system messages: what no cut can remove."""
+        system = [item.tokens for item in self.choice.kept if item.group.kind == "system"]
+        preserved = sum(system) if self.policy.preserve_system else 0
+        return self.policy.outside + _sum(self.head) + preserved
+
+
+class _Shown(Struct, frozen=True):
+    """A message of the window, its cost, and whether it may yet change."""
+
+    message: Message
+    tokens: int
+    system: bool
+    passing: bool
+
+
+def build_window(
+    entries: Sequence[Entry], policy: WindowPolicy, *, cost: Cost, counter: str | None = None
+) -> Context:
+    """The window over a whole log, its entries in reading order.
+
+    `cost` gives the tokens of a message, `counter` the name of what counts them. Raises
+    `BudgetExceeded` where the policy asks for it.
+    """
+    within = entries[-policy.reach :] if policy.has_limit else entries
+    head = leading_system(entries[:HEAD]) if policy.preserve_system else ()
+    draft = draft_window(within, policy, cost=cost, head=head)
+    return finish_window(draft, message_count=len(entries), counter=counter)
+
+
+def leading_system(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """The system messages that a conversation opens with."""
+    others = [at for at, entry in enumerate(entries) if entry.message.role != "system"]
+    return tuple(entries[: others[0]] if others else entries)
+
+
+def draft_window(
+    entries: Sequence[Entry],
+    policy: WindowPolicy,
+    *,
+    cost: Cost,
+    head: Sequence[Entry] = (),
+    partial: bool = False,
+) -> Draft:
+    """Choose from these entries, the newest of a log, and from the system messages at its head.
+
+    `partial`: there are older entries, so what stands before the first question here is not known
+    well enough to be judged, and is passed over.
+    """
+    heading = {entry.sequence for entry in head}
+    read = [entry for entry in entries if entry.sequence not in heading]
+    grouping = group_log(read)
+    if partial:
+        grouping = _from_first_turn(grouping)
+        read = _entries_of(grouping, read)
+    groups = grouping.groups
+    filtered = _filter(groups, policy)
+    body = tuple(_weigh(group, cost) for group in groups if group.place not in filtered)
+    fixed = tuple(
+        _weigh(group, cost) for group in group_log(head).groups if _filter_one(group, policy) is None
+    )
+    room = None if policy.max_tokens is None else policy.max_tokens - policy.outside - _sum(fixed)
+    choice = choose(body, policy, room=room, origin=groups[0].place if groups else 0)
+    return Draft(
+        policy=policy,
+        cost=cost,
+        head=fixed,
+        body=body,
+        grouping=grouping,
+        choice=choice,
+        filtered=filtered,
+        looked_at=len(read) + len(head),
+    )
+
+
+def finish_window(
+    draft: Draft, *, message_count: int, counter: str | None = None, warnings: Sequence[str] = ()
+) -> Context:
+    """Write the chosen window down: shorten or refuse what is too large, and report."""
+    shown = _shown(draft)
+    notes = [*warnings, *_check_fixed(draft)]
+    shown, shortened, oversize = _made_to_fit(draft, shown)
+    notes += oversize
+    report = Report(
+        message_count=message_count,
+        left_out=_left_out(draft),
+        not_read=max(0, message_count - draft.looked_at),
+        look_back=draft.policy.look_back if draft.choice.left_out else 0,
+        tokens=_token_use(draft.policy, shown),
+        max_tokens=draft.policy.max_tokens,
+        counter=counter,
+        stable_prefix=_stable_prefix(draft, shown),
+        interrupted=tuple(call for item in draft.choice.kept for call in item.group.interrupted),
+        shortened=shortened,
+        warnings=(*notes, *_nearly_full(draft.policy, shown)),
+    )
+    _log_line(draft, report, notes)
+    return Context(messages=tuple(item.message for item in shown), report=report)
+
+
+# Choosing
+
+
+def _from_first_turn(grouping: Grouping) -> Grouping:
+    first = next((at for at, group in enumerate(grouping.groups) if group.starts_turn), len(grouping.groups))
+    groups = grouping.groups[first:]
+    since = groups[0].pieces[0].entry.position if groups else None
+    dropped = [part for part in grouping.dropped if since is not None and part.entry.position >= since]
+    return Grouping(groups=groups, dropped=tuple(dropped))
+
+
+def _entries_of(grouping: Grouping, entries: Sequence[Entry]) -> list[Entry]:
+    if not grouping.groups:
+        return []
+    since = grouping.groups[0].pieces[0].entry.position
+    return [entry for entry in entries if entry.position >= since]
+
+
+def _filter(groups: Sequence[Group], policy: WindowPolicy) -> dict[int, Reason]:
+    """Why each group that does not pass is out. The question of a tool loop under way always passes."""
+    out = {group.place: reason for group in groups if (reason := _filter_one(group, policy)) is not None}
+    passed = [group for group in groups if group.place not in out and group.kind != "system"]
+    if out and passed and passed[-1].has_calls:
+        asked = [group for group in groups if group.starts_turn and group.place < passed[-1].place]
+        if asked:
+            out.pop(asked[-1].place, None)
+    return out
+
+
+def _filter_one(group: Group, policy: WindowPolicy) -> Reason | None:
+    if not passes_agent(group, policy):
+        return "agent"
+    return None if passes_tags(group, policy) else "tag"
+
+
+def _weigh(group: Group, cost: Cost) -> Weighed:
+    return Weighed(group, sum(_piece_cost(piece, cost) for piece in group.pieces))
+
+
+def _piece_cost(piece: Piece, cost: Cost) -> int:
+    """What a piece adds. A question beside results costs at least what it adds to them when rejoined."""
+    if piece.part != "rest":
+        return cost(piece.message)
+    whole = piece.entry.message
+    results = only_results(whole, [result.call_id for result in meaning_of(whole).results])
+    return max(cost(piece.message), cost(whole) - (cost(results) if results else 0))
+
+
+def _sum(items: Sequence[Weighed]) -> int:
+    return sum(item.tokens for item in items)
+
+
+# Writing down
+
+
+def _shown(draft: Draft) -> list[_Shown]:
+    items = [*draft.head, *draft.choice.kept]
+    shown: list[_Shown] = []
+    before: Piece | None = None
+    for item in items:
+        passing = draft.choice.sheds and item.group.ephemeral
+        for piece in item.group.pieces:
+            if before is not None and _belong_together(before, piece):
+                shown[-1] = _shown_whole(piece, draft.cost, passing=passing or shown[-1].passing)
+            else:
+                shown.append(_shown_piece(piece, item.group, draft.cost, passing=passing or piece.made))
+            before = piece
+    return shown
+
+
+def _shown_piece(piece: Piece, group: Group, cost: Cost, *, passing: bool) -> _Shown:
+    return _Shown(piece.message, cost(piece.message), group.kind == "system", passing)
+
+
+def _shown_whole(piece: Piece, cost: Cost, *, passing: bool) -> _Shown:
+    message = piece.entry.message
+    return _Shown(message, cost(message), system=False, passing=passing)
+
+
+def _belong_together(before: Piece, piece: Piece) -> bool:
+    """Whether both are halves of one message: it goes out as it came in."""
+    return before.part == "results" and piece.part == "rest" and before.entry.sequence == piece.entry.sequence
+
+
+def _made_to_fit(draft: Draft, shown: list[_Shown]) -> tuple[list[_Shown], tuple[str, ...], list[str]]:
+    """The window within its budget, if shortening can do it; the calls shortened; a warning if not."""
+    budget = draft.policy.max_tokens
+    needed = draft.policy.outside + sum(item.tokens for item in shown)
+    if budget is None or needed <= budget:
+        return shown, (), []
+    if draft.policy.oversize == "error":
+        raise BudgetExceeded(
+            f"the newest step alone needs {needed} tokens, and the budget is {budget}",
+            needed=needed,
+            budget=budget,
+        )
+    fitted = shorten([item.message for item in shown], cost=draft.cost, excess=needed - budget)
+    result = [
+        item if message is item.message else _Shown(message, draft.cost(message), item.system, passing=True)
+        for item, message in zip(shown, fitted.messages, strict=True)
+    ]
+    needed = draft.policy.outside + sum(item.tokens for item in result)
+    if needed <= budget:
+        return result, fitted.call_ids, []
+    return result, fitted.call_ids, [f"the window needs {needed} tokens, and the budget is {budget}"]
+
+
+def _check_fixed(draft: Draft) -> list[str]:
+    budget = draft.policy.max_tokens
+    if budget is None or draft.fixed_tokens <= budget:
+        return []
+    needed = draft.fixed_tokens
+    words = f"prompt, tools and system messages alone need {needed} tokens, and the budget is {budget}"
+    if draft.policy.oversize == "error":
+        raise BudgetExceeded(words, needed=needed, budget=budget)
+    return [words]
+
+
+# Reporting
+
+
+def _left_out(draft: Draft) -> tuple[LeftOut, ...]:
+    reasons = draft.filtered | draft.choice.left_out
+    parts = [
+        (piece.entry, piece.message, reasons[group.place])
+        for group in draft.grouping.groups
+        if group.place in reasons
+        for piece in group.pieces
+        if not piece.made
+    ]
+    parts += [(part.entry, part.message, part.reason) for part in draft.grouping.dropped]
+    parts.sort(key=lambda part: part[0].position)
+    return tuple(_line(draft.cost, *part) for part in parts)
+
+
+def _line(cost: Cost, entry: Entry, message: Message, reason: Reason) -> LeftOut:
+    return LeftOut(
+        sequence=entry.sequence,
+        reason=reason,
+        role=message.role,
+        message_id=message.message_id,
+        tokens=cost(message),
+    )
+
+
+def _token_use(policy: WindowPolicy, shown: Sequence[_Shown]) -> TokenUse:
+    return TokenUse(
+        prompt=policy.prompt_tokens,
+        tools=policy.tools_tokens,
+        system=sum(item.tokens for item in shown if item.system),
+        history=sum(item.tokens for item in shown if not item.system),
+    )
+
+
+def _stable_prefix(draft: Draft, shown: Sequence[_Shown]) -> int:
+    if draft.choice.slides:
+        return len(draft.head)
+    return next((at for at, item in enumerate(shown) if item.passing), len(shown))
+
+
+def _nearly_full(policy: WindowPolicy, shown: Sequence[_Shown]) -> list[str]:
+    if policy.max_tokens is None:
+        return []
+    share = 100.0 * _token_use(policy, shown).total / policy.max_tokens
+    return [f"{share:.0f} % of the token budget is in use"] if share > NEARLY_FULL else []
+
+
+def _log_line(draft: Draft, report: Report, warnings: Sequence[str]) -> None:
+    reasons = Counter(item.reason for item in report.left_out)
+    level = logging.WARNING if warnings else logging.INFO if reasons else logging.DEBUG
+    _log.log(
+        level,
+        "window: kept=%d left_out=%d not_read=%d tokens=%d/%s reasons=%s warnings=%s",
+        len(draft.choice.kept),
+        len(report.left_out),
+        report.not_read,
+        report.tokens.total,
+        report.max_tokens,
+        ",".join(f"{reason}:{count}" for reason, count in sorted(reasons.items())) or "none",
+        "; ".join(warnings) or "none",
+    )

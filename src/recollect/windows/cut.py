@@ -1,0 +1,57 @@
+"""Where a window starts, so that its front stays the same for as long as possible. Below: nothing.
+
+A cut that only just makes room moves with every turn, and a provider's prompt cache never hits. So
+a cut goes down to a low mark, and then nothing is cut until the window is full again. Who remembers
+where the last cut was? Nobody: it is derived from the log. Among the places where the window would
+be between the low mark and the limit (the zone), the one with the *roundest* sequence number is
+taken: the most trailing zero bits, and of equally round ones the later. While the log grows the
+zone moves on over the numbers; the choice stays until it leaves the zone or a rounder number comes
+in. A zone of m numbers holds a multiple of the largest power of two up to m, so a choice stays for
+at least half of what a remembered cut would. Any process, at any time, finds the same place.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+
+class Limit(Struct, frozen=True, kw_only=True):
+    """A limit, and the low mark that a cut goes down to."""
+
+    most: int
+    ratio: float = 1.0
+
+    @property
+    def low(self) -> float:
+        return self.most * self.ratio
+
+
+class Cut(Struct, frozen=True, kw_only=True):
+    """A place to start, and the first one that had a chance: what lies before that cannot matter."""
+
+    start: int
+    first_fitting: int
+
+
+def roundness(number: int) -> int:
+    """How many zero bits a number ends in. Zero is the roundest of all."""
+    return (number & -number).bit_length() - 1 if number else 64
+
+
+def find_cut(
+    starts: Sequence[int], *, total: Callable[[int], int], limit: Limit, number: Callable[[int], int]
+) -> Cut | None:
+    """The start to take, or None when the window is too large from each of them.
+
+    `starts` are in order, and `total` of a later one is never larger.
+    """
+    first = bisect_left(starts, -limit.most, key=lambda start: -total(start))
+    if first == len(starts):
+        return None
+    fitting = starts[first]
+    if limit.ratio >= 1 or total(fitting) < limit.low:
+        return Cut(start=fitting, first_fitting=fitting)
+    end = bisect_right(starts, -limit.low, lo=first, key=lambda start: -total(start))
+    chosen = max(starts[first:end], key=lambda start: (roundness(number(start)), start))
+    return Cut(start=chosen, first_fitting=fitting)

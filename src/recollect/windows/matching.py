@@ -1,0 +1,167 @@
+"""Which tool result answers which call. Below: contracts, dialects. Above: `grouping`.
+
+Results come in parallel, interleaved with other messages, late, twice, or never, and some models
+use the same call id again in every turn. The rule, in this order:
+
+1. A result answers a call of its own turn: the latest one before it that is still open, or else,
+   because clocks differ, the first open one after it.
+2. A result that is left over answers the latest earlier call with its id, if that is still open.
+3. What is left over after that is a duplicate when its call has an answer, and an orphan otherwise.
+
+Nothing in this rule looks past the start of the turn that a call stands in. So whoever has read
+the log back to the start of some turn knows as much about that turn as one who read all of it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from recollect.contexts import Reason
+from recollect.contracts import Entry
+from recollect.dialects import meaning_of, without_results
+from recollect.dialects.meaning import Meaning
+from recollect.messages import Message
+
+
+class Reading(Struct, frozen=True, kw_only=True):
+    """An entry, read."""
+
+    entry: Entry
+    meaning: Meaning
+    rest: Message | None
+    """The message without the results that it carries; None when it carries nothing else."""
+
+    @property
+    def carries_results(self) -> bool:
+        return self.entry.message.role in ("user", "tool") and bool(self.meaning.results)
+
+    @property
+    def starts_turn(self) -> bool:
+        """Whether somebody asks something here, results beside it or not."""
+        return self.entry.message.role == "user" and self.rest is not None
+
+    @property
+    def result_ids(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(result.call_id for result in self.meaning.results))
+
+
+class Slot(Struct, frozen=True, order=True):
+    """A call or a result in the log: the index of its reading, and the call's id."""
+
+    index: int
+    call_id: str
+
+
+class Matching(Struct, frozen=True, kw_only=True):
+    """Calls with the results that answer them, and the results that answer nothing."""
+
+    answers: dict[Slot, int]
+    """The index of the reading that answers, by call."""
+    unmatched: dict[Slot, Reason]
+    """Results that no window may hold: duplicates and orphans."""
+
+
+def read(entry: Entry) -> Reading:
+    """The entry with its meaning."""
+    message = entry.message
+    meaning = meaning_of(message)
+    carried = {result.call_id for result in meaning.results} if message.role in ("user", "tool") else set()
+    rest = without_results(message, carried) if carried else message
+    return Reading(entry=entry, meaning=meaning, rest=None if message.role == "tool" else rest)
+
+
+def first_results(message: Message) -> tuple[Message, list[Message]]:
+    """The message with one result per call, and the results that it brings again, each as a message."""
+    if not isinstance(message.content, list):
+        return message, []
+    seen = set[str]()
+    kept: list[Any] = []
+    repeats: list[Message] = []
+    for block in message.content:
+        alone = message.with_(content=[block], tokens={})
+        call_ids = {result.call_id for result in meaning_of(alone).results}
+        if call_ids and call_ids <= seen:
+            repeats.append(alone)
+        else:
+            kept.append(block)
+            seen |= call_ids
+    return (message.with_(content=kept, tokens={}), repeats) if repeats else (message, [])
+
+
+def match_results(readings: Sequence[Reading]) -> Matching:
+    """Find the call of every result."""
+    answers: dict[Slot, int] = {}
+    unmatched: dict[Slot, Reason] = {}
+    late: list[Slot] = []
+    for turn in _turns(readings):
+        late += _match_within(turn, readings, answers, unmatched)
+    _match_late(late, readings, answers, unmatched)
+    return Matching(answers=answers, unmatched=unmatched)
+
+
+def _turns(readings: Sequence[Reading]) -> Iterator[range]:
+    """Index ranges, one per turn.
+
+    A message that brings results and a question ends one turn and starts the next: for its results
+    it counts as the end of the turn before.
+    """
+    start = 0
+    for index, reading in enumerate(readings):
+        if reading.starts_turn:
+            end = index + 1 if reading.carries_results else index
+            yield range(start, end)
+            start = end
+    yield range(start, len(readings))
+
+
+def _match_within(
+    turn: range, readings: Sequence[Reading], answers: dict[Slot, int], unmatched: dict[Slot, Reason]
+) -> list[Slot]:
+    """Match the results of one turn with its calls; returns those whose call is elsewhere."""
+    calls = defaultdict[str, list[Slot]](list)
+    for slot in _calls(turn, readings):
+        calls[slot.call_id].append(slot)
+    elsewhere = []
+    for result in _results(turn, readings):
+        open_calls = [call for call in calls[result.call_id] if call not in answers]
+        if open_calls:
+            earlier = [call for call in open_calls if call.index < result.index]
+            answers[earlier[-1] if earlier else open_calls[0]] = result.index
+        elif calls[result.call_id]:
+            unmatched[result] = "duplicate"
+        else:
+            elsewhere.append(result)
+    return elsewhere
+
+
+def _match_late(
+    late: Sequence[Slot], readings: Sequence[Reading], answers: dict[Slot, int], unmatched: dict[Slot, Reason]
+) -> None:
+    calls = defaultdict[str, list[Slot]](list)
+    for slot in _calls(range(len(readings)), readings):
+        calls[slot.call_id].append(slot)
+    for result in late:
+        earlier = [call for call in calls[result.call_id] if call.index < result.index]
+        if not earlier:
+            unmatched[result] = "orphan"
+        elif earlier[-1] in answers:
+            unmatched[result] = "duplicate"
+        else:
+            answers[earlier[-1]] = result.index
+
+
+def _calls(indexes: range, readings: Sequence[Reading]) -> Iterator[Slot]:
+    for index in indexes:
+        own = readings[index].result_ids if readings[index].entry.message.role == "assistant" else ()
+        for call in readings[index].meaning.calls:
+            if call.id not in own:
+                yield Slot(index, call.id)
+
+
+def _results(indexes: range, readings: Sequence[Reading]) -> Iterator[Slot]:
+    for index in indexes:
+        if readings[index].carries_results:
+            for call_id in readings[index].result_ids:
+                yield Slot(index, call_id)

@@ -1,0 +1,95 @@
+"""A store, open, and a fresh owner in it for every example: what the property tests are played on."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+import recollect
+from recollect.conversations import VALUE_SETS
+from recollect.ids import new_id
+from recollect.manager import ConversationManager
+
+T = TypeVar("T")
+Play = Callable[[ConversationManager], Awaitable[T]]
+
+# Each property holds for at least a hundred examples; a store behind a socket takes its time.
+examples = settings(
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+
+
+class World:
+    """A memory that can be closed and opened again."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.runner = asyncio.Runner()
+        self.memory = self.runner.run(self._open())
+
+    async def _open(self) -> recollect.Memory:
+        return await recollect.open(self.url, sweep_every=None)
+
+    def play(self, play: Play[T]) -> T:
+        """Play it for an owner that nobody else has."""
+        return self.play_as(f"owner-{new_id()}", play)
+
+    def play_as(self, owner: str, play: Play[T]) -> T:
+        async def run() -> T:
+            return await play(self.memory.of(owner))
+
+        return self.runner.run(run())
+
+    def restart(self) -> None:
+        """A new process as far as the store can tell. Nothing outlives memory://, so there it stays."""
+        if self.url.startswith("memory:"):
+            return
+        self.runner.run(self.memory.close())
+        self.memory = self.runner.run(self._open())
+
+    def close(self) -> None:
+        self.runner.run(self.memory.close())
+        self.runner.close()
+
+
+STORES = ("memory", "sqlite")
+
+
+def url_for(store: str, folder: Path) -> str:
+    return {"memory": "memory://", "sqlite": f"sqlite:///{folder}/memory.db?synchronous=normal"}[store]
+
+
+def opened(store: str, folder: Path) -> Iterator[World]:
+    world = World(url_for(store, folder))
+    yield world
+    world.close()
+
+
+names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12)
+contents = st.text(max_size=40)
+json_contents = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    max_leaves=12,
+)
+content_types = st.sampled_from(["text", "audio"])
+roles = st.sampled_from(["user", "assistant"])
+moments = st.datetimes(datetime(1990, 1, 1), datetime(2090, 1, 1), timezones=st.just(UTC))
+client_ids = st.uuids().map(str)
+tags = st.lists(names, max_size=10, unique=True)
+spoken = st.lists(st.tuples(roles, contents, content_types), min_size=1, max_size=12)
+
+
+def value_of(field: str) -> st.SearchStrategy[str]:
+    return st.sampled_from(VALUE_SETS[field])
+
+
+async def say(manager: ConversationManager, conversation_id: str, said: list[tuple[Any, str, Any]]) -> None:
+    for role, content, content_type in said:
+        await manager.add_message(conversation_id, role, content, content_type=content_type)
