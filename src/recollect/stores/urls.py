@@ -12,6 +12,7 @@ from recollect.contracts import Backend
 from recollect.errors import InvalidSetting, shown
 
 STORES = {
+    "file": "recollect.stores.json_file",
     "memory": "recollect.stores.in_memory",
     "sqlite": "recollect.stores.sqlite",
 }
@@ -19,11 +20,16 @@ STORES = {
 
 
 class Address(Struct, frozen=True, kw_only=True):
-    """A store's URL, taken apart."""
+    """A store's URL, taken apart.
+
+    `host` is what stands between `//` and the next slash. `path` is the rest up to the options, its
+    leading slash included: where a path begins, each store says for itself.
+    """
 
     url: str
     scheme: str
-    path: str
+    host: str = ""
+    path: str = ""
     options: dict[str, str] = {}
 
     def take(self, **allowed: Callable[[str], object]) -> dict[str, object]:
@@ -49,7 +55,7 @@ class Address(Struct, frozen=True, kw_only=True):
 
 
 def parse_url(url: str) -> Address:
-    """The address of a store. `sqlite:///memory.db` is relative, `sqlite:////var/memory.db` absolute."""
+    """The address of a store."""
     if not isinstance(url, str) or ":" not in url:
         raise InvalidSetting(
             f"a store URL looks like sqlite:///memory.db; got {shown(url)}", field="url", value=url
@@ -64,7 +70,8 @@ def parse_url(url: str) -> Address:
     return Address(
         url=url,
         scheme=parts.scheme,
-        path=unquote(parts.path.removeprefix("/")),
+        host=parts.netloc,
+        path=unquote(parts.path),
         options=dict(parse_qsl(parts.query, keep_blank_values=True)),
     )
 

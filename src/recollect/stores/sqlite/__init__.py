@@ -13,12 +13,16 @@ __all__ = ["SQLiteBackend", "backend"]
 
 
 def backend(address: Address, clock: Clock) -> SQLiteBackend:
-    """Open `sqlite:///path/to.db`, with `?synchronous=normal` to trade power-cut safety for speed."""
-    if not address.path:
+    """Open `sqlite:///path/to.db`, with `?synchronous=normal` to trade power-cut safety for speed.
+
+    `sqlite:///memory.db` is relative to the working folder, `sqlite:////var/memory.db` is absolute.
+    """
+    path = address.path.removeprefix("/")
+    if not path:
         raise InvalidSetting(
             "a sqlite: URL needs a path, as in sqlite:///memory.db; for nothing on disk use memory://",
             field="url",
             value=address.url,
         )
     options = address.take(synchronous=str.lower)
-    return SQLiteBackend(address.path, clock=clock, **options)  # type: ignore[arg-type]
+    return SQLiteBackend(path, clock=clock, **options)  # type: ignore[arg-type]

@@ -1,0 +1,264 @@
+"""The document: everybody's shelves as one JSON text that a person can read, and back.
+
+    {
+      "format": "recollect.conversations",
+      "version": 1,
+      "owners": {
+        "erin": {
+          "sessions": {"kitchen": "01952f3e-…"},
+          "conversations": [
+            {
+              "record": {"id": "01952f3e-…", "channel": "voice", …},
+              "next_sequence": 3,
+              "messages": [
+                {"sequence":1,"revision":1,"stored_at":"…","message":{"role":"user","content":"…",…}},
+                {"sequence":2,"revision":1,"stored_at":"…","message":{"role":"assistant",…}}
+              ]
+            }
+          ]
+        }
+      }
+    }
+
+A record has a line for each field; a message has a line of its own, in reading order. The messages
+are the truth: what a record says of them (how many, when and by whom the last) is derived from them
+on reading, so that a message can be taken out by hand. Keys that are not known are passed over.
+Pure: text in, shelves out; the file is the business of `files`.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+from msgspec.structs import asdict, replace
+
+from recollect.clock import parse_moment, to_micros
+from recollect.contracts import Position
+from recollect.conversations import Conversation
+from recollect.errors import InvalidInput, InvalidMessage, StoreDamaged, StoreForeign, shown
+from recollect.ids import parse_name
+from recollect.messages import Message
+from recollect.stores.shelf import Log, Packed, Shelf, Slot
+from recollect.wire import encode_message
+
+FORMAT = "recollect.conversations"
+VERSION = 1
+
+Shelves = Mapping[str, Shelf]
+Pieces = Iterator[bytes]
+
+_encoder = msgspec.json.Encoder()
+
+
+class _Line(Struct, frozen=True):
+    """A message as the document keeps it, on its way out."""
+
+    sequence: int
+    revision: int
+    stored_at: datetime
+    message: Raw
+
+
+class _KeptMessage(Struct, frozen=True):
+    sequence: Annotated[int, Meta(ge=1)]
+    revision: Annotated[int, Meta(ge=0)]
+    stored_at: Annotated[datetime, Meta(tz=True)]
+    message: Message
+
+
+class _KeptConversation(Struct, frozen=True):
+    record: Conversation
+    messages: list[_KeptMessage] = []
+    next_sequence: Annotated[int, Meta(ge=1)] = 1
+
+
+class _KeptOwner(Struct, frozen=True):
+    sessions: dict[str, str] = {}
+    conversations: list[_KeptConversation] = []
+
+
+class _Document(Struct, frozen=True):
+    owners: dict[str, _KeptOwner] = {}
+
+
+# Out
+
+
+def write_document(shelves: Shelves) -> bytes:
+    """The document of these shelves."""
+    return b"".join(_document(shelves))
+
+
+# The text is handed on in pieces and joined once: at some megabytes, every copy between costs milliseconds.
+
+
+def _document(shelves: Shelves) -> Pieces:
+    yield b'{\n  "format": "%b",\n  "version": %d,\n  "owners": ' % (FORMAT.encode(), VERSION)
+    owners = (
+        (b"    %b: " % _encoder.encode(owner), *_owner(shelf)) for owner, shelf in sorted(shelves.items())
+    )
+    yield from _block(owners, b"{}", closing=b"  ")
+    yield b"\n}\n"
+
+
+def _owner(shelf: Shelf) -> Pieces:
+    yield b'{\n      "sessions": '
+    yield from _fields(shelf.sessions, closing=b"      ")
+    yield b',\n      "conversations": '
+    conversations = ((b"        ", *_conversation(log)) for log in shelf.logs.values())
+    yield from _block(conversations, b"[]", closing=b"      ")
+    yield b"\n    }"
+
+
+def _conversation(log: Log) -> Pieces:
+    record = {field: value for field, value in asdict(log.record).items() if field != "messages"}
+    yield b'{\n          "record": '
+    yield from _fields(record, closing=b"          ")
+    yield b',\n          "next_sequence": %d,\n          "messages": ' % log.next_sequence
+    messages = [(b"            ", _messages(log.slots))] if log.slots else []
+    yield from _block(messages, b"[]", closing=b"          ")
+    yield b"\n        }"
+
+
+def _messages(slots: Sequence[Slot]) -> bytes:
+    lines = [_Line(slot.position.sequence, slot.revision, slot.stored_at, Raw(slot.body)) for slot in slots]
+    # No body has a line break in it, so the breaks between the lines are all there are.
+    return _encoder.encode_lines(lines).removesuffix(b"\n").replace(b"\n", b",\n            ")
+
+
+def _fields(values: Mapping[str, object], *, closing: bytes) -> Pieces:
+    lines = (
+        (b"%b  %b: %b" % (closing, _encoder.encode(key), _encoder.encode(value)),)
+        for key, value in values.items()
+    )
+    return _block(lines, b"{}", closing=closing)
+
+
+def _block(items: Iterable[Iterable[bytes]], brackets: bytes, *, closing: bytes) -> Pieces:
+    """The items between brackets, each beginning on a line of its own; or the brackets alone."""
+    before = brackets[:1] + b"\n"
+    for item in items:
+        yield before
+        yield from item
+        before = b",\n"
+    yield brackets if before[:1] == brackets[:1] else b"\n" + closing + brackets[1:]
+
+
+# In
+
+
+def read_document(text: bytes, *, where: str) -> dict[str, Shelf]:
+    """The shelves of this document. Errors begin with `where`."""
+    try:
+        tree = _parse(text)
+    except (ValueError, RecursionError) as error:
+        raise StoreDamaged(f"{where} is damaged: it is not JSON ({error})") from error
+    _check_ours(tree, where)
+    try:
+        owners = msgspec.convert(tree, _Document).owners
+        return {parse_name(owner, field="owner"): _shelf(kept) for owner, kept in owners.items()}
+    except (msgspec.ValidationError, InvalidInput, RecursionError) as error:
+        raise StoreDamaged(f"{where} is damaged: {error}") from error
+
+
+def _parse(text: bytes) -> Any:
+    # The standard parser: it alone reads back the half of a surrogate pair and numbers of any size.
+    # Some editors put a mark at the beginning of a file; `utf-8-sig` takes it off.
+    return json.loads(text.decode("utf-8-sig"), parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _check_ours(tree: Any, where: str) -> None:
+    if not isinstance(tree, dict) or tree.get("format") != FORMAT:
+        raise StoreForeign(f"{where} is JSON of another program (it does not say {FORMAT!r})")
+    version = tree.get("version")
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise StoreDamaged(f"{where} is damaged: its version is {shown(version)}")
+    if version > VERSION:
+        raise StoreForeign(f"{where} was written by a newer release of Recollect (version {version})")
+
+
+def _shelf(kept: _KeptOwner) -> Shelf:
+    shelf = Shelf(sessions=kept.sessions)
+    for conversation in kept.conversations:
+        log = _log(conversation)
+        if log.record.id in shelf.logs:
+            raise InvalidInput(f"the conversation {log.record.id} is there twice")
+        shelf.logs[log.record.id] = log
+    return shelf
+
+
+def _log(kept: _KeptConversation) -> Log:
+    log = Log(record=kept.record, next_sequence=kept.next_sequence)
+    taken = set[int]()
+    for line in kept.messages:
+        if line.sequence in taken:
+            raise InvalidInput(f"conversation {kept.record.id} has the sequence {line.sequence} twice")
+        taken.add(line.sequence)
+        _put(log, line)
+    log.slots.sort(key=lambda slot: slot.position)
+    log.next_sequence = max(log.next_sequence, max(taken, default=0) + 1)
+    log.record = _derived(kept)
+    return log
+
+
+def _put(log: Log, line: _KeptMessage) -> None:
+    message = line.message
+    if message.timestamp is None:
+        message = message.with_(timestamp=line.stored_at)  # a line that was added by hand
+    assert message.timestamp is not None
+    position = Position(to_micros(message.timestamp), line.sequence)
+    slot = Slot(position, line.revision, line.stored_at, encode_message(message))
+    log.slots.append(slot)
+    if message.message_id is None:
+        return
+    if message.message_id in log.by_id:
+        raise InvalidInput(f"conversation {log.record.id} has the message {shown(message.message_id)} twice")
+    log.by_id[message.message_id] = slot
+
+
+def _derived(kept: _KeptConversation) -> Conversation:
+    """The record, with what it says of the messages taken from the messages."""
+    for field in ("created_at", "updated_at", "expires_at"):
+        value = getattr(kept.record, field)
+        if value is not None:
+            parse_moment(value, field=field)
+    last = max(kept.messages, key=_reading_order, default=None)
+    return replace(
+        kept.record,
+        message_count=len(kept.messages),
+        last_message_at=(last.message.timestamp or last.stored_at) if last else None,
+        last_message_from=last.message.role if last else None,
+        messages=(),
+    )
+
+
+def _reading_order(line: _KeptMessage) -> tuple[datetime, int]:
+    return line.message.timestamp or line.stored_at, line.sequence
+
+
+# What can be written but not read back
+
+_FEW_BRACKETS = 100
+_ROOM = 100
+"""Levels kept free for the document around a message and for the calls that read it."""
+
+
+def check_depth(turn: Sequence[Packed]) -> None:
+    """Refuse a message that is nested so deep that the document could be written but not read."""
+    for _, body in turn:
+        if body.count(b"[") + body.count(b"{") > _FEW_BRACKETS:
+            _check_readable(body)
+
+
+def _check_readable(body: bytes) -> None:
+    try:
+        _parse(b"[" * _ROOM + body + b"]" * _ROOM)
+    except RecursionError:
+        raise InvalidMessage("content is nested too deep to be stored", field="content") from None

@@ -1,0 +1,111 @@
+"""One owner's view of the file. Reads are served from memory at once; writes wait for the disk."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from recollect.contracts import Appended, ConversationStore, Entry, Position
+from recollect.conversations import Changes, Conversation, Page, Query
+from recollect.messages import Message
+from recollect.stores.json_file.document import check_depth
+from recollect.stores.shelf import Packed, pack
+
+if TYPE_CHECKING:
+    from recollect.stores.json_file.backend import JsonFileBackend
+
+
+class JsonFileStore(ConversationStore):
+    """What it does is in `shelf`; this says only what is read and what is written."""
+
+    def __init__(self, backend: "JsonFileBackend", owner: str) -> None:
+        self._backend = backend
+        self._owner = owner
+
+    def now(self) -> datetime:
+        return self._backend.clock()
+
+    async def create(self, conversation: Conversation) -> Conversation:
+        return await self._backend.write(
+            self._owner, lambda shelf: shelf.create(conversation, now=self.now())
+        )
+
+    async def get(self, conversation_id: str) -> Conversation | None:
+        return self._backend.shelf(self._owner).get(conversation_id, now=self.now())
+
+    async def update(
+        self, conversation_id: str, changes: Changes, *, expected_revision: int | None = None
+    ) -> Conversation:
+        return await self._backend.write(
+            self._owner,
+            lambda shelf: shelf.update(
+                conversation_id, changes, now=self.now(), expected_revision=expected_revision
+            ),
+        )
+
+    async def find(self, query: Query) -> Page:
+        return self._backend.shelf(self._owner).find(query, now=self.now())
+
+    async def delete(self, conversation_id: str) -> None:
+        await self._backend.write(self._owner, lambda shelf: shelf.delete(conversation_id))
+
+    async def resume(
+        self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
+    ) -> Conversation:
+        shelf = self._backend.shelf(self._owner)
+        bound = shelf.active_session(session_id, now=self.now(), active_since=active_since)
+        if bound is not None:
+            return bound  # the usual case, without waiting for the writer
+        return await self._backend.write(
+            self._owner,
+            lambda shelf: shelf.resume(session_id, fresh, now=self.now(), active_since=active_since),
+        )
+
+    async def session(self, session_id: str) -> Conversation | None:
+        return self._backend.shelf(self._owner).session(session_id, now=self.now())
+
+    async def bind(self, session_id: str, conversation_id: str) -> None:
+        await self._backend.write(
+            self._owner, lambda shelf: shelf.bind(session_id, conversation_id, now=self.now())
+        )
+
+    async def unbind(self, session_id: str) -> None:
+        await self._backend.write(self._owner, lambda shelf: shelf.unbind(session_id))
+
+    async def append(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended:
+        turn = _packed(messages)
+        return await self._backend.write(
+            self._owner,
+            lambda shelf: shelf.append(
+                conversation_id, turn, now=self.now(), expected_revision=expected_revision
+            ),
+        )
+
+    async def rewrite(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended:
+        turn = _packed(messages)
+        return await self._backend.write(
+            self._owner,
+            lambda shelf: shelf.rewrite(
+                conversation_id, turn, now=self.now(), expected_revision=expected_revision
+            ),
+        )
+
+    async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
+        shelf = self._backend.shelf(self._owner)
+        return shelf.tail(conversation_id, now=self.now(), limit=limit, before=before)
+
+    async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
+        shelf = self._backend.shelf(self._owner)
+        return shelf.page(conversation_id, now=self.now(), limit=limit, offset=offset)
+
+    async def purge_expired(self) -> int:
+        return await self._backend.write(self._owner, lambda shelf: shelf.purge_expired(now=self.now()))
+
+
+def _packed(messages: Sequence[Message]) -> list[Packed]:
+    turn = pack(messages)
+    check_depth(turn)
+    return turn

@@ -1,0 +1,303 @@
+"""One owner's conversations in dictionaries: the whole behaviour of a store, without the waiting.
+
+Below: the rules of `conversations`. Above: the stores that keep everything in memory, be it alone
+or in front of a file. Each call is one step: what it refuses, it refuses before it changes
+anything. The time is handed in; a `Shelf` belongs to one thread at a time.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct
+
+from recollect.clock import from_micros, to_micros
+from recollect.contracts import Appended, Entry, Position
+from recollect.conversations import (
+    Changes,
+    Conversation,
+    Page,
+    Query,
+    applied,
+    check_count,
+    check_revision,
+    cursor_of,
+    emptied,
+    extended,
+    is_expired,
+    parse_cursor,
+    stamp_for,
+)
+from recollect.errors import ConversationExists, ConversationNotFound, MessageConflict
+from recollect.ids import parse_name, parse_uuid
+from recollect.messages import Message
+from recollect.wire import decode_message, encode_message
+
+
+class Packed(NamedTuple):
+    """A message on its way in, and its body: the caller can change what was handed in, but not bytes."""
+
+    message: Message
+    body: bytes
+
+
+def pack(messages: Sequence[Message]) -> list[Packed]:
+    """The messages with their bodies. Refuses what is not JSON, so call it before anything is changed."""
+    return [Packed(message, encode_message(message)) for message in messages]
+
+
+class Slot(Struct, frozen=True):
+    """A message in its place, as bytes. The body always holds the timestamp, given or stamped."""
+
+    position: Position
+    revision: int
+    stored_at: datetime
+    body: bytes
+
+
+class Log(Struct, kw_only=True):
+    """One conversation: its record and its slots in reading order."""
+
+    record: Conversation
+    slots: list[Slot] = []
+    by_id: dict[str, Slot] = {}
+    next_sequence: int = 1
+
+    def copy(self) -> "Log":
+        return Log(
+            record=self.record,
+            slots=self.slots.copy(),
+            by_id=self.by_id.copy(),
+            next_sequence=self.next_sequence,
+        )
+
+
+Placed: TypeAlias = list[tuple[Message, Slot]]
+
+
+class Shelf(Struct, kw_only=True):
+    """One owner's conversations and sessions. `max_messages` bounds what each conversation keeps."""
+
+    logs: dict[str, Log] = {}
+    sessions: dict[str, str] = {}
+    max_messages: int | None = None
+    forgotten: int = 0
+    """How often messages were taken away. A store with copies elsewhere sees by it that they must go too."""
+
+    def copy(self) -> "Shelf":
+        """A shelf that can be changed without changing this one. Slots never change and are shared."""
+        return Shelf(
+            logs={conversation_id: log.copy() for conversation_id, log in self.logs.items()},
+            sessions=self.sessions.copy(),
+            max_messages=self.max_messages,
+            forgotten=self.forgotten,
+        )
+
+    # Records
+
+    def create(self, conversation: Conversation, *, now: datetime) -> Conversation:
+        if self._alive(conversation.id, now) is not None:
+            raise ConversationExists(conversation.id)
+        self._remove(conversation.id)
+        self.logs[conversation.id] = Log(record=conversation)
+        return conversation
+
+    def get(self, conversation_id: str, *, now: datetime) -> Conversation | None:
+        log = self._alive(parse_uuid(conversation_id, field="conversation_id"), now)
+        return log.record if log else None
+
+    def update(
+        self, conversation_id: str, changes: Changes, *, now: datetime, expected_revision: int | None = None
+    ) -> Conversation:
+        log = self._log(conversation_id, now)
+        check_revision(log.record.id, log.record.revision, expected_revision)
+        log.record = applied(log.record, changes, now=now)
+        return log.record
+
+    def find(self, query: Query, *, now: datetime) -> Page:
+        records = [log.record for log in self.logs.values() if not is_expired(log.record, now=now)]
+        found = sorted((r for r in records if query.matches(r)), key=_activity, reverse=True)
+        if query.after is not None:
+            after = parse_cursor(query.after)
+            found = [record for record in found if _activity(record) < after]
+        shown = found[: query.limit]
+        more = len(found) > query.limit
+        return Page(conversations=tuple(shown), next=cursor_of(shown[-1]) if more else None)
+
+    def delete(self, conversation_id: str) -> None:
+        self._remove(parse_uuid(conversation_id, field="conversation_id"))
+
+    # Sessions
+
+    def resume(
+        self, session_id: str, fresh: Conversation, *, now: datetime, active_since: datetime | None = None
+    ) -> Conversation:
+        bound = self.active_session(session_id, now=now, active_since=active_since)
+        if bound is not None:
+            return bound
+        self.create(fresh, now=now)
+        self.sessions[session_id] = fresh.id
+        return fresh
+
+    def session(self, session_id: str, *, now: datetime) -> Conversation | None:
+        conversation_id = self.sessions.get(parse_name(session_id, field="session_id"))
+        log = self._alive(conversation_id, now) if conversation_id else None
+        return log.record if log else None
+
+    def active_session(
+        self, session_id: str, *, now: datetime, active_since: datetime | None
+    ) -> Conversation | None:
+        """What `resume` goes on with; None when it starts afresh."""
+        bound = self.session(session_id, now=now)
+        if bound is None or active_since is None or bound.last_activity >= active_since:
+            return bound
+        return None
+
+    def bind(self, session_id: str, conversation_id: str, *, now: datetime) -> None:
+        parse_name(session_id, field="session_id")
+        self.sessions[session_id] = self._log(conversation_id, now).record.id
+
+    def unbind(self, session_id: str) -> None:
+        self.sessions.pop(parse_name(session_id, field="session_id"), None)
+
+    # The log
+
+    def append(
+        self,
+        conversation_id: str,
+        turn: Sequence[Packed],
+        *,
+        now: datetime,
+        expected_revision: int | None = None,
+    ) -> Appended:
+        log = self._log(conversation_id, now)
+        new, known = _sort_out(log, turn, now=now)
+        if new or not turn:
+            check_revision(log.record.id, log.record.revision, expected_revision)
+        if new:
+            self._put(log, new, now)
+        return _appended(log, new, known)
+
+    def rewrite(
+        self,
+        conversation_id: str,
+        turn: Sequence[Packed],
+        *,
+        now: datetime,
+        expected_revision: int | None = None,
+    ) -> Appended:
+        log = self._log(conversation_id, now)
+        check_revision(log.record.id, log.record.revision, expected_revision)
+        fresh = Log(record=emptied(log.record), next_sequence=log.next_sequence)
+        new, known = _sort_out(fresh, turn, now=now)
+        self._put(fresh, new, now)
+        self.logs[log.record.id] = fresh
+        self.forgotten += bool(log.slots)
+        return _appended(fresh, new, known)
+
+    def tail(
+        self, conversation_id: str, *, now: datetime, limit: int, before: Position | None = None
+    ) -> list[Entry]:
+        check_count(limit, field="limit", least=0)
+        log = self._log(conversation_id, now)
+        end = len(log.slots) if before is None else bisect_left(log.slots, before, key=_position)
+        return [_entry(log, slot) for slot in log.slots[max(0, end - limit) : end]]
+
+    def page(self, conversation_id: str, *, now: datetime, limit: int, offset: int = 0) -> list[Entry]:
+        check_count(limit, field="limit", least=0)
+        check_count(offset, field="offset", least=0)
+        log = self._log(conversation_id, now)
+        return [_entry(log, slot) for slot in log.slots[offset : offset + limit]]
+
+    # Retention
+
+    def purge_expired(self, *, now: datetime) -> int:
+        expired = [log.record.id for log in self.logs.values() if is_expired(log.record, now=now)]
+        for conversation_id in expired:
+            self._remove(conversation_id)
+        return len(expired)
+
+    def _alive(self, conversation_id: str, now: datetime) -> Log | None:
+        log = self.logs.get(conversation_id)
+        return None if log is None or is_expired(log.record, now=now) else log
+
+    def _log(self, conversation_id: str, now: datetime) -> Log:
+        log = self._alive(parse_uuid(conversation_id, field="conversation_id"), now)
+        if log is None:
+            raise ConversationNotFound(conversation_id)
+        return log
+
+    def _remove(self, conversation_id: str) -> None:
+        gone = self.logs.pop(conversation_id, None)
+        self.forgotten += gone is not None
+        for session_id in [s for s, bound in self.sessions.items() if bound == conversation_id]:
+            del self.sessions[session_id]
+
+    def _put(self, log: Log, new: Placed, now: datetime) -> None:
+        log.record = extended(log.record, [message for message, _ in new], now=now)
+        log.next_sequence += len(new)
+        for message, slot in new:
+            insort(log.slots, slot, key=_position)
+            if message.message_id is not None:
+                log.by_id[message.message_id] = slot
+        surplus = len(log.slots) - (self.max_messages or len(log.slots))
+        for slot in log.slots[:surplus]:
+            log.by_id.pop(decode_message(slot.body).message_id or "", None)
+        del log.slots[:surplus]
+
+
+def _sort_out(log: Log, turn: Sequence[Packed], *, now: datetime) -> tuple[Placed, list[Slot]]:
+    """Which of these messages are new, each in the place that it will have, and which are known."""
+    stamp = stamp_for(log.record.last_message_at, now=now)
+    new: Placed = []
+    known: list[Slot] = []
+    seen = dict[str, Slot]()
+    for message, body in turn:
+        message_id = message.message_id
+        earlier = seen.get(message_id) or log.by_id.get(message_id) if message_id is not None else None
+        if earlier is not None:
+            if not decode_message(earlier.body).says_the_same_as(message):
+                raise MessageConflict(log.record.id, str(message_id))
+            known.append(earlier)
+            continue
+        position = Position(to_micros(message.timestamp or stamp), log.next_sequence + len(new))
+        if message.timestamp is None:
+            message, body = message.with_(timestamp=stamp), _stamped(body, position)
+        slot = Slot(position, log.record.revision + 1, now, body)
+        new.append((message, slot))
+        if message_id is not None:
+            seen[message_id] = slot
+    return new, known
+
+
+def _stamped(body: bytes, position: Position) -> bytes:
+    """The body of a message without a time, with the time of its position. A body ends with its brace."""
+    stamp = from_micros(position.micros).isoformat().replace("+00:00", "Z")
+    return b'%b,"timestamp":"%b"}' % (body[:-1], stamp.encode())
+
+
+def _appended(log: Log, new: Placed, known: Sequence[Slot]) -> Appended:
+    return Appended(
+        conversation=log.record,
+        new=tuple(_entry(log, slot) for _, slot in new),
+        known=tuple(_entry(log, slot) for slot in known),
+    )
+
+
+def _entry(log: Log, slot: Slot) -> Entry:
+    return Entry(
+        conversation_id=log.record.id,
+        sequence=slot.position.sequence,
+        revision=slot.revision,
+        stored_at=slot.stored_at,
+        message=decode_message(slot.body),
+    )
+
+
+def _position(slot: Slot) -> Position:
+    return slot.position
+
+
+def _activity(record: Conversation) -> tuple[int, str]:
+    return to_micros(record.last_activity), record.id
