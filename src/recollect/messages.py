@@ -5,7 +5,7 @@ it speaks. Meaning (text, tool calls, tool results) is read from it on demand, b
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal, Self, get_args
 
 from msgspec import UNSET, Struct
@@ -48,7 +48,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.content_type not in CONTENT_TYPES:
             raise InvalidInput.not_in("content_type", self.content_type, CONTENT_TYPES)
         if self.timestamp is not None:
-            parse_moment(self.timestamp, field="timestamp")
+            force_setattr(self, "timestamp", _writable(parse_moment(self.timestamp, field="timestamp")))
         if self.message_id is not None:
             parse_name(self.message_id, field="message_id")
         if self.agent_name is not None:
@@ -155,6 +155,12 @@ def carries_tool_results(message: Message) -> bool:
     if message.role != "user" or not isinstance(message.content, list):
         return False
     return any(isinstance(block, dict) and block.get("type") == "tool_result" for block in message.content)
+
+
+def _writable(moment: datetime) -> datetime:
+    """The moment in a form that ISO 8601 can say: old zones differ from UTC by odd seconds."""
+    offset = moment.utcoffset()
+    return moment if not offset or not offset.seconds % 60 else moment.astimezone(UTC)
 
 
 def parse_tags(tags: Iterable[str], *, field: str = "tags") -> tuple[str, ...]:

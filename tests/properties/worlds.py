@@ -58,11 +58,15 @@ class World:
         self.runner.close()
 
 
-STORES = ("memory", "sqlite")
+STORES = ("memory", "sqlite", "file")
 
 
 def url_for(store: str, folder: Path) -> str:
-    return {"memory": "memory://", "sqlite": f"sqlite:///{folder}/memory.db?synchronous=normal"}[store]
+    return {
+        "memory": "memory://",
+        "sqlite": f"sqlite:///{folder}/memory.db?synchronous=normal",
+        "file": f"file://{folder}/conversations.json",
+    }[store]
 
 
 def opened(store: str, folder: Path) -> Iterator[World]:

@@ -23,7 +23,7 @@ from recollect.errors import (
 )
 from recollect.manager import ConversationManager
 from recollect.settings import Settings
-from recollect.stores.urls import parse_url
+from recollect.stores.urls import backend_for
 
 T = TypeVar("T")
 
@@ -77,10 +77,10 @@ async def memory_at(url: str | None, *, create: bool = False) -> AsyncIterator[r
 
 
 def _check_exists(url: str) -> None:
-    address = parse_url(url)
-    if address.scheme == "sqlite" and not Path(address.path).exists():
+    file = getattr(backend_for(url), "path", None)
+    if file is not None and not Path(file).exists():
         raise StoreUnavailable(
-            f"there is no file {address.path}; name a store with --url or RECOLLECT_URL, "
+            f"there is no file {file}; name a store with --url or RECOLLECT_URL, "
             "or make one with `recollect demo`"
         )
 

@@ -257,7 +257,7 @@ def _sort_out(log: Log, turn: Sequence[Packed], *, now: datetime) -> tuple[Place
         message_id = message.message_id
         earlier = seen.get(message_id) or log.by_id.get(message_id) if message_id is not None else None
         if earlier is not None:
-            if not decode_message(earlier.body).says_the_same_as(message):
+            if not decode_message(earlier.body).says_the_same_as(decode_message(body)):
                 raise MessageConflict(log.record.id, str(message_id))
             known.append(earlier)
             continue

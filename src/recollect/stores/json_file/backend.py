@@ -38,7 +38,7 @@ class JsonFileBackend(Backend):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Clock = system_clock) -> None:
-        self.path = os.path.abspath(path)
+        self.path = os.fspath(path)
         self.clock = clock
         self._file: ReplacedFile | None = None
         self._lock: Lock | None = None

@@ -25,7 +25,7 @@ from recollect.messages import Message
 from recollect.stores.sql_files import queries
 from recollect.stores.sqlite import rows
 from recollect.stores.sqlite.connections import PACKAGE
-from recollect.wire import encode_message
+from recollect.wire import decode_message, encode_message
 
 if TYPE_CHECKING:
     from recollect.stores.sqlite.backend import SQLiteBackend
@@ -239,7 +239,7 @@ class _Log:
         values = (self._key, at, sequence, message.message_id, revision, self._now_micros, body)
         self._db.execute(SQL["insert_message"], values)
         if not self._db.changes():
-            self.known.append(self._stored(message))
+            self.known.append(self._stored(decode_message(body)))
             return
         self.new.append(
             Entry(

@@ -117,6 +117,14 @@ class LogContract(Contract):
         assert entry.message.timestamp is not None
         assert entry.message.timestamp.utcoffset() == timedelta(hours=5, minutes=30)
 
+    async def test_a_zone_with_odd_seconds_keeps_its_moment(
+        self, store: ConversationStore, conversation: Conversation
+    ) -> None:
+        stamp = datetime(1930, 1, 1, 12, tzinfo=timezone(timedelta(minutes=19, seconds=32)))
+        await store.append(conversation.id, [user("x", timestamp=stamp)])
+        (entry,) = await store.tail(conversation.id, limit=1)
+        assert entry.message.timestamp == stamp
+
     async def test_a_clock_set_back_a_little_does_not_reorder(
         self, store: ConversationStore, conversation: Conversation, clock: FixedClock
     ) -> None:
@@ -170,6 +178,15 @@ class LogContract(Contract):
         assert contents(list(second.new)) == ["more"]
         assert contents(await store.page(conversation.id, limit=10)) == ["hello", "more"]
         assert second.conversation.message_count == 2
+
+    async def test_a_retry_may_hold_tuples_where_the_log_holds_lists(
+        self, store: ConversationStore, conversation: Conversation
+    ) -> None:
+        message = user({"pair": (1, (2, 3))}, message_id="m1")
+        first = await store.append(conversation.id, [message])
+        again = await store.append(conversation.id, [message])
+        assert (len(first.new), len(again.new), len(again.known)) == (1, 0, 1)
+        assert again.known[0].message.content == {"pair": [1, [2, 3]]}
 
     async def test_a_turn_that_is_known_changes_nothing_and_is_not_refused(
         self, store: ConversationStore, conversation: Conversation, clock: FixedClock
