@@ -87,7 +87,12 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """The documented form: role, content and timestamp always; the rest where it has a value."""
+        """The documented form: role, content and timestamp always; the rest where it has a value.
+
+        Fields that a plain message has beyond ours stand beside them. Those of another dialect
+        stand under `extra`, because they may have the names of ours; a message of such a dialect
+        that has no content at all says so with `without_content`. `from_dict` is the inverse.
+        """
         document: dict[str, Any] = {"role": self.role}
         document["content"] = None if self.content is UNSET else self.content
         document["timestamp"] = None if self.timestamp is None else self.timestamp.isoformat()
@@ -98,9 +103,14 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
             document["message_id"] = self.message_id
         if self.tags:
             document["tags"] = list(self.tags)
-        if self.dialect != "plain":
-            document["dialect"] = self.dialect
-        return document | {key: value for key, value in self.extra.items() if key not in document}
+        if self.dialect == "plain":
+            return document | {key: value for key, value in self.extra.items() if key not in _DOCUMENTED}
+        document["dialect"] = self.dialect
+        if self.extra:
+            document["extra"] = self.extra
+        if self.content is UNSET:
+            document["without_content"] = True
+        return document
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
@@ -116,6 +126,11 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if "tags" in known:
             known["tags"] = parse_tags(known["tags"])
         extra = {key: value for key, value in document.items() if key not in _DOCUMENTED}
+        if known.get("dialect", "plain") != "plain":
+            if extra.pop("without_content", False):
+                known["content"] = UNSET
+            nested = extra.pop("extra", {})
+            extra |= nested if isinstance(nested, Mapping) else {"extra": nested}
         return cls(**known, extra=extra)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from recollect.ids import new_id
 from recollect.manager import ConversationManager
-from tests.properties.worlds import World, examples, names, say, spoken
+from tests.properties.worlds import World, examples, forget, names, say, spoken
 
 
 # Feature: conversation-context, Property 4: Cross-session persistence
@@ -30,6 +30,7 @@ def test_a_new_session_finds_the_history_after_a_restart(world: World, said: lis
     conversation_id = world.play_as(owner, first)
     world.restart()
     world.play_as(owner, second)
+    world.play_as(owner, forget)
 
 
 # Feature: conversation-context, Property 11: Session initialization with history

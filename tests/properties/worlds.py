@@ -37,8 +37,12 @@ class World:
         return await recollect.open(self.url, sweep_every=None)
 
     def play(self, play: Play[T]) -> T:
-        """Play it for an owner that nobody else has."""
-        return self.play_as(f"owner-{new_id()}", play)
+        """Play it for an owner that nobody else has, and clear up afterwards."""
+        owner = f"owner-{new_id()}"
+        try:
+            return self.play_as(owner, play)
+        finally:
+            self.play_as(owner, forget)
 
     def play_as(self, owner: str, play: Play[T]) -> T:
         async def run() -> T:
@@ -56,6 +60,12 @@ class World:
     def close(self) -> None:
         self.runner.run(self.memory.close())
         self.runner.close()
+
+
+async def forget(manager: ConversationManager) -> None:
+    """Remove all that the owner has: a store that rewrites everything stays small."""
+    for record in (await manager.list(limit=1000)).conversations:
+        await manager.delete_conversation(record.id)
 
 
 STORES = ("memory", "sqlite", "file")
