@@ -17,7 +17,6 @@ from recollect.dialects.edits import only_results, with_result_text, without_res
 from recollect.dialects.images import rehydrate, split_images, without_images
 from recollect.dialects.intake import (
     Given,
-    fallback_dialect,
     is_documented_form,
     settled_dialect,
     unpacked,
@@ -73,8 +72,9 @@ def read(given: Any, *, dialect: str | None = None) -> list[Message]:
     Without `dialect` it is guessed: by the SDK that the object's type belongs to, else by fields
     and block types that only one dialect has. A message that could be anybody's speaks the
     dialect of the first in the list that shows one; where none does, text blocks are taken for
-    Anthropic's, the role `developer` for OpenAI's, and a role with mere text is plain. A message
-    with Recollect's own labels (`timestamp`, `content_type`, `dialect`) gets them as labels.
+    Anthropic's, the role `developer` and a tool message with its `tool_call_id` for OpenAI's chat,
+    and a role with mere text is plain. A message with Recollect's own labels (`timestamp`,
+    `content_type`, `dialect`) gets them as labels.
     """
     named = None if dialect is None else _named(dialect).NAME
     everything = unpacked(given)
@@ -97,8 +97,8 @@ def tool_result(dialect: str, *, call_id: str, name: str, text: str, is_error: b
     return _named(dialect).result(call_id=call_id, name=name, text=text, is_error=is_error)
 
 
-def _read(given: Given, named: str | None, settled: str | None) -> Message:
-    dialect = named or given.dialect or settled or fallback_dialect(given.document)
+def _read(given: Given, named: str | None, settled: str) -> Message:
+    dialect = named or given.dialect or settled
     if named is None and is_documented_form(given.document):
         return Message.from_dict({**given.document, "dialect": dialect})
     return _named(dialect).read_one(given.document)

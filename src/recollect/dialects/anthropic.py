@@ -118,7 +118,7 @@ def _prompt_content(prompt: Message) -> str | list[dict[str, Any]] | None:
 
 
 def _draft(message: Message) -> Draft:
-    if speaks(message, NAME):
+    if speaks(message, NAME) and isinstance(message.content, (str, list)):
         return Draft(document=verbatim(message), converted=False)
     role = "assistant" if message.role == "assistant" else "user"
     blocks = _answer(parts_of(message)) if role == "assistant" else _question(parts_of(message))

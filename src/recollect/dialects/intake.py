@@ -20,7 +20,7 @@ _MODULES = (
 _LABELS = frozenset(("timestamp", "content_type", "dialect"))
 """Fields that only Recollect's documented form has."""
 
-_CHAT_FIELDS = frozenset(("tool_call_id", "function_call", "refusal", "audio", "annotations"))
+_CHAT_FIELDS = frozenset(("function_call", "refusal", "audio", "annotations"))
 _ANTHROPIC_BLOCKS = frozenset(
     (
         "image",
@@ -61,14 +61,20 @@ def unpacked(given: Any) -> list[Given | Message]:
     return list(_unpacked_one(given))
 
 
-def settled_dialect(everything: Iterable[Given | Message]) -> str | None:
-    """The dialect of the first message that shows one: those that could be anybody's follow it."""
-    return next((each.dialect for each in everything if isinstance(each, Given) and each.dialect), None)
+def settled_dialect(everything: Iterable[Given | Message]) -> str:
+    """The dialect of those messages that could be anybody's: that of the first which shows one.
+
+    Where none does, blocks are taken for Anthropic's, a developer or a tool message with the id
+    of its call for OpenAI's chat; mere text is plain.
+    """
+    given = [each for each in everything if isinstance(each, Given)]
+    shown_by = next((each.dialect for each in given if each.dialect), None)
+    likely = (_likely_dialect(each.document) for each in given)
+    return shown_by or next((dialect for dialect in likely if dialect != "plain"), "plain")
 
 
-def fallback_dialect(document: Mapping[str, Any]) -> str:
-    """The dialect of a message that nothing gives away: plain, unless it has blocks or a developer."""
-    if document.get("role") == "developer":
+def _likely_dialect(document: Mapping[str, Any]) -> str:
+    if document.get("role") == "developer" or "tool_call_id" in document:
         return "openai_chat"
     content = document.get("content")
     return "anthropic" if isinstance(content, list) and content and _all_typed(content) else "plain"
