@@ -152,6 +152,11 @@ def test_the_documented_form_keeps_its_labels() -> None:
     assert only({"role": "user", "content": "hi", "timestamp": "2026-03-01T00:00:00+00:00"}).timestamp
 
 
+def test_an_item_survives_the_documented_form() -> None:
+    item = {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}
+    assert only(only(item).to_dict()) == only(item)
+
+
 def test_a_named_dialect_takes_every_field_verbatim() -> None:
     document = {"role": "user", "content": "hi", "timestamp": "yesterday", "tags": 5}
     message = only(document, "openai_chat")

@@ -105,8 +105,15 @@ def tool_result(dialect: str, *, call_id: str, name: str, text: str, is_error: b
 def _read(given: Given, settled: str) -> Message:
     dialect = dialect_for(given, settled)
     if is_documented_form(given.document):
-        return Message.from_dict({**given.document, "dialect": dialect})
+        return _from_documented_form({**given.document, "dialect": dialect})
     return _named(dialect).read_one(given.document)
+
+
+def _from_documented_form(document: dict[str, Any]) -> Message:
+    # That form always has a content; an item of the Responses interface, kept whole, has none.
+    if document["dialect"] == openai_responses.NAME and document.get("content") is None:
+        document.pop("content", None)
+    return Message.from_dict(document)
 
 
 def _named(dialect: str) -> Dialect:
