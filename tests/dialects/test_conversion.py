@@ -204,6 +204,13 @@ def test_an_id_that_the_target_refuses_is_replaced_for_call_and_result_alike(tar
     assert called == answered != strange
 
 
+def test_a_strange_id_stays_where_the_call_is_the_targets_own() -> None:
+    strange = "chatcmpl-tool-0123456789abcdef0123456789abcdef"
+    answer = Message(role="tool", content="ok", extra={"tool_call_id": strange})
+    request = write([*read([HI, chat_call(strange)]), answer], "openai_chat")
+    assert request.messages[-1] == chat_answer(strange)
+
+
 def test_a_tool_message_that_answers_no_call_becomes_words() -> None:
     messages = [Message(role="user", content="hi"), Message(role="tool", content="22 °C")]
     for target in ("anthropic", "openai_chat", "openai_responses"):

@@ -21,9 +21,9 @@ from typing import Any
 from msgspec import UNSET
 
 from recollect.dialects.carrying import (
+    IdFitter,
     arguments_text,
     carried,
-    fitting_id,
     result_parts,
     results_in,
     said_error,
@@ -72,12 +72,13 @@ def read_one(document: dict[str, Any]) -> Message:
 
 def write(messages: Sequence[Message]) -> Request:
     """The `input` of a request."""
+    fit = IdFitter(messages, NAME, longest=LONGEST_ID)
     items: list[dict[str, Any]] = []
     for message in messages:
         if speaks(message, NAME):
             items.append(verbatim(message))
         else:
-            items.extend(_converted(message))
+            items.extend(_converted(message, fit))
     return Request(messages=_without_dangling_reasoning(items))
 
 
@@ -111,15 +112,15 @@ def _answers(item: dict[str, Any]) -> bool:
     return _item_role(item) == "tool"
 
 
-def _converted(message: Message) -> Iterator[dict[str, Any]]:
+def _converted(message: Message, fit: IdFitter) -> Iterator[dict[str, Any]]:
     parts = parts_of(message)
     if message.role == "system":
         role = "developer" if message.extra.get("role") == "developer" else "system"
         yield from _said(role, "\n\n".join(words_in(parts)))
     elif message.role == "assistant":
-        yield from _answer(parts)
+        yield from _answer(parts, fit)
     else:
-        yield from (_output(answer) for answer in results_in(parts))
+        yield from (_output(answer, fit) for answer in results_in(parts))
         yield from _said("user", _content(carried(parts)))
 
 
@@ -128,7 +129,7 @@ def _said(role: str, content: Any) -> Iterator[dict[str, Any]]:
         yield {"role": role, "content": content}
 
 
-def _answer(parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
+def _answer(parts: Sequence[Part], fit: IdFitter) -> Iterator[dict[str, Any]]:
     """Words and calls in their order; words that stand together are one message."""
     words = ""
     for part in parts:
@@ -137,26 +138,26 @@ def _answer(parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
         elif isinstance(part, ToolCall):
             yield from _said("assistant", words.strip() and words)
             words = ""
-            yield _call(part)
+            yield _call(part, fit)
     yield from _said("assistant", words.strip() and words)
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _call(call: ToolCall, fit: IdFitter) -> dict[str, Any]:
     return {
         "type": "function_call",
-        "call_id": fitting_id(call.id, longest=LONGEST_ID),
+        "call_id": fit(call.id),
         "name": call.name,
         "arguments": arguments_text(call.arguments),
     }
 
 
-def _output(answer: ToolResult) -> dict[str, Any]:
+def _output(answer: ToolResult, fit: IdFitter) -> dict[str, Any]:
     parts = result_parts(answer)
     if answer.is_error:
         parts = _with_error_said(parts)
     return {
         "type": "function_call_output",
-        "call_id": fitting_id(answer.call_id, longest=LONGEST_ID),
+        "call_id": fit(answer.call_id),
         "output": _content(parts),
     }
 
