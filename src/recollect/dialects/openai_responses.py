@@ -11,6 +11,8 @@ Out, from other dialects:
 - An assistant's words are a message of text; each tool call and each result is an item.
 - A result may hold pictures. Thinking and a provider's own blocks stay behind.
 
+- A result has the type that its call asks for, a function's or a custom tool's.
+
 A reasoning item belongs to the item after it and never moves away from it. One with nothing of the
 assistant's behind it (an answer that was cut off) is refused by the provider and so left out.
 """
@@ -79,7 +81,7 @@ def write(messages: Sequence[Message]) -> Request:
             items.append(verbatim(message))
         else:
             items.extend(_converted(message, fit))
-    return Request(messages=_without_dangling_reasoning(items))
+    return Request(messages=_without_dangling_reasoning(_with_matching_outputs(items)))
 
 
 def result(*, call_id: str, name: str, text: str, is_error: bool) -> Message:
@@ -94,6 +96,19 @@ def _item_role(item: dict[str, Any]) -> Role:
         return ROLES.get(str(item["role"]), "assistant")
     kind = str(item.get("type", ""))
     return "tool" if kind.endswith(("_output", "_response")) else "assistant"
+
+
+def _with_matching_outputs(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A custom tool's result is an item of another type; whoever made it may not have known the call."""
+    custom = {str(item.get("call_id")) for item in items if item.get("type") == "custom_tool_call"}
+    if not custom:
+        return items
+    return [
+        {**item, "type": "custom_tool_call_output"}
+        if item.get("type") == "function_call_output" and str(item.get("call_id")) in custom
+        else item
+        for item in items
+    ]
 
 
 def _without_dangling_reasoning(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
