@@ -97,6 +97,22 @@ def test_results_that_came_in_messages_of_their_own_are_joined_for_anthropic() -
     ]
 
 
+@pytest.mark.parametrize("target", ["anthropic", "openai_chat", "plain"])
+def test_a_late_result_moves_up_to_its_call(target: str) -> None:
+    words = {"type": "text", "text": "are you there?"}
+    given = [
+        HI,
+        {"role": "assistant", "content": [use("a"), use("b")]},
+        {"role": "user", "content": [result("a")]},
+        {"role": "user", "content": [words]},
+        {"role": "user", "content": [result("b"), {"type": "text", "text": "go on"}]},
+    ]
+    messages = read(converted(given, target).messages, dialect=target)
+    order = [each.call_id for message in messages for each in meaning_of(message).results]
+    assert order == ["a", "b"]
+    assert [meaning_of(message).text for message in messages][-2:] == ["are you there?", "go on"]
+
+
 def test_results_come_first_in_their_message() -> None:
     words = {"type": "text", "text": "so"}
     given = [
@@ -172,7 +188,7 @@ def test_the_flag_is_kept_between_anthropic_and_plain() -> None:
     assert converted(plain, "anthropic", "plain").messages[-1]["content"] == [result("a", is_error=True)]
 
 
-@pytest.mark.parametrize("broken", ["{oops", "[1, 2]", '"text"', "NaN", "{} trailing", "[" * 100_000])
+@pytest.mark.parametrize("broken", ["{oops", "[1, 2]", '"text"', '{"a": NaN}', "{} trailing", "[" * 100_000])
 @pytest.mark.parametrize("target", ["anthropic", "openai_responses", "plain"])
 def test_arguments_that_are_no_object_survive(broken: str, target: str) -> None:
     request = converted([HI, chat_call("a", broken), chat_answer("a")], target)

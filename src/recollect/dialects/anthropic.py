@@ -198,7 +198,8 @@ def _joined(earlier: Draft, later: Draft) -> Draft:
     content = _blocks_of(first["content"]) + _blocks_of(second["content"])
     if not any(block.get("type") in THINKING_BLOCKS for block in content):
         content = sorted(content, key=lambda block: block.get("type") == "tool_use")
-    return Draft(document={**first, **second, "content": content}, converted=True)
+    document = {**first, **second, "content": content}
+    return Draft(document=document, converted=earlier.converted or later.converted)
 
 
 def _has(document: dict[str, Any], kind: str) -> bool:
