@@ -11,21 +11,22 @@ Out:
 - The results of one message's calls are in the one next user message, before anything else in it.
 - Neighbours with one role are joined where conversion made them; Anthropic's own are left as given.
 - Text without a visible character is refused by the provider and so left out, and with it a message
-  that has nothing else. Thinking with nothing after it is left out for the same reason.
+  that has nothing else (also at the end, where it would be taken, since another will follow).
+  Thinking with nothing after it is left out for the same reason.
 - The first message must be the user's. Where it is the assistant's (a greeting, or a history that
   was cut) a user message goes before it that says just that: `OPENING`.
 - A picture of a kind that the provider does not take is named in words.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from recollect.dialects.carrying import (
     Draft,
+    IdFitter,
     arguments_object,
     calls_in,
     carried,
-    fitting_id,
     result_parts,
     results_in,
     speaks,
@@ -58,8 +59,9 @@ def write(messages: Sequence[Message]) -> Request:
     """The `messages` and the `system` of a request."""
     prompts, spoken = _prompts_apart(messages)
     joined: list[Draft] = []
+    fit = IdFitter(messages, NAME, longest=LONGEST_ID)
     for message in results_after_calls(spoken):
-        _add(joined, _draft(message))
+        _add(joined, _draft(message, fit))
     documents = [document for draft in joined if (document := _tidied(draft)) is not None]
     if documents and documents[0]["role"] == "assistant":
         documents.insert(0, {"role": "user", "content": OPENING})
@@ -117,39 +119,42 @@ def _prompt_content(prompt: Message) -> str | list[dict[str, Any]] | None:
 # Messages
 
 
-def _draft(message: Message) -> Draft:
-    if speaks(message, NAME):
+def _draft(message: Message, fit: IdFitter) -> Draft:
+    if speaks(message, NAME) and isinstance(message.content, (str, list)):
         return Draft(document=verbatim(message), converted=False)
     role = "assistant" if message.role == "assistant" else "user"
-    blocks = _answer(parts_of(message)) if role == "assistant" else _question(parts_of(message))
+    parts = parts_of(message)
+    blocks = _answer(parts, fit) if role == "assistant" else _question(parts, fit)
     content = blocks[0]["text"] if len(blocks) == 1 and blocks[0]["type"] == "text" else blocks
     return Draft(document={"role": role, "content": content}, converted=True)
 
 
-def _answer(parts: Sequence[Part]) -> list[dict[str, Any]]:
+def _answer(parts: Sequence[Part], fit: IdFitter) -> list[dict[str, Any]]:
     words: list[dict[str, Any]] = [_block(Text(text)) for text in words_in(parts)]
-    return words + [_tool_use(call) for call in calls_in(parts)]
+    return words + [_tool_use(call, fit) for call in calls_in(parts)]
 
 
-def _question(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    return [_tool_result(answer) for answer in results_in(parts)] + [_block(part) for part in carried(parts)]
+def _question(parts: Sequence[Part], fit: IdFitter) -> list[dict[str, Any]]:
+    return [_tool_result(answer, fit) for answer in results_in(parts)] + [
+        _block(part) for part in carried(parts)
+    ]
 
 
-def _tool_use(call: ToolCall) -> dict[str, Any]:
+def _tool_use(call: ToolCall, fit: IdFitter) -> dict[str, Any]:
     return {
         "type": "tool_use",
-        "id": fitting_id(call.id, longest=LONGEST_ID),
+        "id": fit(call.id),
         "name": call.name,
         "input": arguments_object(call.arguments),
     }
 
 
-def _tool_result(answer: ToolResult) -> dict[str, Any]:
+def _tool_result(answer: ToolResult, fit: IdFitter) -> dict[str, Any]:
     blocks = [_block(part) for part in result_parts(answer)]
     alone = len(blocks) == 1 and blocks[0]["type"] == "text"
     return {
         "type": "tool_result",
-        "tool_use_id": fitting_id(answer.call_id, longest=LONGEST_ID),
+        "tool_use_id": fit(answer.call_id),
         "content": blocks[0]["text"] if alone else blocks or "",
         **({"is_error": True} if answer.is_error else {}),
     }
@@ -170,9 +175,11 @@ def _block(part: Text | Image) -> dict[str, Any]:
 
 
 def _add(drafts: list[Draft], draft: Draft) -> None:
+    if draft.converted and not draft.document["content"]:
+        return
     if drafts and _belong_together(drafts[-1], draft):
         drafts[-1] = _joined(drafts[-1], draft)
-    elif draft.document["content"] or not draft.converted:
+    else:
         drafts.append(draft)
 
 
@@ -180,7 +187,10 @@ def _belong_together(earlier: Draft, later: Draft) -> bool:
     role = later.document["role"]
     if earlier.document["role"] != role or role == "system":
         return False
-    return earlier.converted or later.converted or any(_has_results(later.document))
+    if earlier.converted or later.converted:
+        return True
+    # Neighbours of Anthropic's own, torn apart so that results would not be in the one next message.
+    return _has(earlier.document, "tool_use") or _has(later.document, "tool_result")
 
 
 def _joined(earlier: Draft, later: Draft) -> Draft:
@@ -188,11 +198,12 @@ def _joined(earlier: Draft, later: Draft) -> Draft:
     content = _blocks_of(first["content"]) + _blocks_of(second["content"])
     if not any(block.get("type") in THINKING_BLOCKS for block in content):
         content = sorted(content, key=lambda block: block.get("type") == "tool_use")
-    return Draft(document={**first, **second, "content": content}, converted=True)
+    document = {**first, **second, "content": content}
+    return Draft(document=document, converted=earlier.converted or later.converted)
 
 
-def _has_results(document: dict[str, Any]) -> Iterator[bool]:
-    return (block.get("type") == "tool_result" for block in _blocks_of(document["content"]))
+def _has(document: dict[str, Any], kind: str) -> bool:
+    return any(block.get("type") == kind for block in _blocks_of(document["content"]))
 
 
 def _tidied(draft: Draft) -> dict[str, Any] | None:
@@ -205,9 +216,9 @@ def _tidied(draft: Draft) -> dict[str, Any] | None:
         kept.pop()
     if document["role"] == "user":
         kept.sort(key=lambda block: block.get("type") != "tool_result")
-    if kept == content:
-        return document
-    return {**document, "content": kept} if kept else None
+    if not kept:
+        return None
+    return document if kept == content else {**document, "content": kept}
 
 
 def _is_blank(block: dict[str, Any]) -> bool:
