@@ -5,6 +5,10 @@ from collections.abc import Iterator
 import pytest
 from blockbuster import blockbuster_ctx
 
+# Loaded before any loop runs: importing reads files, once.
+import recollect.stores.json_file
+import recollect.stores.sqlite  # noqa: F401
+
 pytest.register_assert_rewrite("recollect.testing")
 
 

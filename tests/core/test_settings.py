@@ -1,0 +1,100 @@
+"""Settings: defaults, sources, and errors that name where a value came from."""
+
+from pathlib import Path
+
+import pytest
+
+from recollect.errors import InvalidSetting
+from recollect.settings import (
+    ENVIRONMENT,
+    ConversationConfig,
+    Settings,
+    SlidingWindowConfig,
+    every_setting,
+    masked_url,
+)
+
+
+def test_the_documented_defaults() -> None:
+    config = ConversationConfig()
+    assert (config.context_window_size, config.cache_ttl, config.search_limit) == (20, 300, 50)
+    assert config.enable_client_association
+    assert config.enable_agent_filtering
+    window = SlidingWindowConfig()
+    assert (window.sliding_window_enable, window.sliding_window_max_tokens) == (True, 4000)
+    assert window.sliding_window_preserve_system
+    assert ConversationConfig.from_env({}) == config
+
+
+def test_the_environment_sets_every_documented_variable() -> None:
+    config = ConversationConfig.from_env(
+        {
+            "CONVERSATION_CONTEXT_WINDOW_SIZE": "7",
+            "CONVERSATION_CACHE_TTL": " 60 ",
+            "CONVERSATION_SEARCH_LIMIT": "5",
+            "ENABLE_CLIENT_ASSOCIATION": "False",
+            "ENABLE_AGENT_FILTERING": "off",
+        }
+    )
+    assert config == ConversationConfig(
+        context_window_size=7,
+        cache_ttl=60,
+        search_limit=5,
+        enable_client_association=False,
+        enable_agent_filtering=False,
+    )
+
+
+@pytest.mark.parametrize("variable", sorted(set(ENVIRONMENT.values()) - {"RECOLLECT_URL"}))
+@pytest.mark.parametrize("value", ["many", "", "-1", "1.5"])
+def test_a_value_that_does_not_parse_names_its_variable(variable: str, value: str) -> None:
+    with pytest.raises(InvalidSetting, match=variable) as caught:
+        Settings.load(environ={variable: value})
+    assert repr(value) in str(caught.value)
+
+
+def test_the_environment_goes_before_the_file_and_the_file_before_the_default(tmp_path: Path) -> None:
+    file = tmp_path / "recollect.yaml"
+    file.write_text("recollect:\n  sliding_window_max_tokens: 900\n  context_window_size: 5\n")
+    found = {s.name: s for s in every_setting(file=file, environ={"SLIDING_WINDOW_MAX_TOKENS": "100"})}
+    assert (found["sliding_window_max_tokens"].value, found["sliding_window_max_tokens"].source) == (
+        100,
+        "SLIDING_WINDOW_MAX_TOKENS",
+    )
+    assert (found["context_window_size"].value, found["context_window_size"].source) == (5, str(file))
+    assert (found["cache_ttl"].value, found["cache_ttl"].source) == (300, "default")
+    settings = Settings.load(file=file, environ={})
+    assert settings.sliding_window.sliding_window_max_tokens == 900
+
+
+def test_sliding_window_options_come_from_a_mapping() -> None:
+    window = SlidingWindowConfig.from_mapping(
+        {"sliding_window_enable": "no", "sliding_window_max_tokens": 10, "context_window_size": 3}
+    )
+    assert (window.sliding_window_enable, window.sliding_window_max_tokens) == (False, 10)
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "{", "unknown_option: 1\n", "context_window_size: [1]\n"])
+def test_a_file_that_makes_no_sense_is_named(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "recollect.yaml"
+    file.write_text(text)
+    with pytest.raises(InvalidSetting, match=r"recollect\.yaml|context_window_size"):
+        Settings.load(file=file, environ={})
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match=r"nowhere\.yaml"):
+        Settings.load(file=tmp_path / "nowhere.yaml", environ={})
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://erin:s3cret@db/memory", "postgresql://erin:***@db/memory"),
+        ("redis://:p@ss@host", "redis://:***@host"),
+        ("sqlite:///a@b.db", "sqlite:///a@b.db"),
+        ("redis://host:6379/0", "redis://host:6379/0"),
+    ],
+)
+def test_passwords_are_masked(url: str, shown: str) -> None:
+    assert masked_url(url) == shown
