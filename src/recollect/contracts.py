@@ -19,7 +19,7 @@ The rules that types cannot say:
 - Errors are those of `recollect.errors`; a driver's own errors never come through.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -53,12 +53,49 @@ class Entry(Struct, frozen=True, kw_only=True):
         return Position(to_micros(self.message.timestamp), self.sequence)
 
 
-class Appended(Struct, frozen=True, kw_only=True):
-    """What an append did: the record as it is now, and which messages were new and which were known."""
+class Appended:
+    """What an append did: the record as it was then, and which messages were new and which were known.
 
-    conversation: Conversation
-    new: tuple[Entry, ...]
-    known: tuple[Entry, ...] = ()
+    Most callers look at none of it, so a store may hand in functions that are asked only then.
+    """
+
+    __slots__ = ("_conversation", "_new", "known")
+
+    def __init__(
+        self,
+        *,
+        conversation: Conversation | Callable[[], Conversation],
+        new: tuple[Entry, ...] | Callable[[], tuple[Entry, ...]],
+        known: tuple[Entry, ...] = (),
+    ) -> None:
+        self._conversation = conversation
+        self._new = new
+        self.known = known
+
+    @property
+    def conversation(self) -> Conversation:
+        if not isinstance(self._conversation, Conversation):
+            self._conversation = self._conversation()
+        return self._conversation
+
+    @property
+    def new(self) -> tuple[Entry, ...]:
+        if not isinstance(self._new, tuple):
+            self._new = self._new()
+        return self._new
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Appended):
+            return NotImplemented
+        return self._compared() == other._compared()
+
+    __hash__ = None  # type: ignore[assignment]  # messages may hold lists and dicts
+
+    def __repr__(self) -> str:
+        return f"Appended(conversation={self.conversation!r}, new={self.new!r}, known={self.known!r})"
+
+    def _compared(self) -> tuple[object, ...]:
+        return self.conversation, self.new, self.known
 
 
 class ConversationStore(Protocol):

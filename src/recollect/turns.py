@@ -65,6 +65,7 @@ class TurnInProgress:
         timestamp: datetime | None = None,
     ) -> Message:
         """Add one message. Content is text, any JSON, or what an SDK returned, as it is."""
+        self._check_under_way()
         message = self._manager.intake.message(
             role,
             content,
@@ -74,7 +75,6 @@ class TurnInProgress:
             tags=parse_tags(tags),
             timestamp=timestamp,
         )
-        self._check_under_way()
         self._messages.append(message)
         return message
 

@@ -131,27 +131,37 @@ class WriteLane(Lane):
         return jobs
 
     def _commit(self, jobs: list[Job], connection: apsw.Connection) -> None:
-        connection.execute("BEGIN IMMEDIATE")
+        """Hope first: nearly always every job succeeds, and none needs a savepoint of its own."""
         try:
-            if len(jobs) == 1:
-                jobs[0].attempt(connection, self._path)
+            connection.execute("BEGIN IMMEDIATE")
+            for job in jobs:
+                job.attempt(connection, self._path)
+                if job.error is not None:
+                    break
             else:
-                self._attempt_each(jobs, connection)
-            # Of many, one that failed has been undone already; alone, it is all that there is to undo.
-            alone_and_failed = len(jobs) == 1 and jobs[0].error is not None
-            connection.execute("ROLLBACK" if alone_and_failed else "COMMIT")
-        except BaseException:
+                connection.execute("COMMIT")
+                return
+        finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            raise
+        if len(jobs) > 1:
+            self._commit_apart(jobs, connection)
 
-    def _attempt_each(self, jobs: list[Job], connection: apsw.Connection) -> None:
-        for job in jobs:
-            connection.execute("SAVEPOINT job")
-            job.attempt(connection, self._path)
-            if job.error is not None:
-                connection.execute("ROLLBACK TO job")
-            connection.execute("RELEASE job")
+    def _commit_apart(self, jobs: list[Job], connection: apsw.Connection) -> None:
+        """Do them again, those that succeed in one transaction, those that fail undone."""
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for job in jobs:
+                job.error = None
+                connection.execute("SAVEPOINT job")
+                job.attempt(connection, self._path)
+                if job.error is not None:
+                    connection.execute("ROLLBACK TO job")
+                connection.execute("RELEASE job")
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
 
 
 def _settle(jobs: list[Job]) -> None:

@@ -110,11 +110,11 @@ DELETE FROM sessions WHERE owner = ? AND session_id = ?;
 -- One message in its place; a known id changes nothing.
 INSERT INTO messages (conversation, at, sequence, message_id, revision, stored_at, body)
 VALUES (?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (conversation, message_id) WHERE message_id IS NOT NULL DO NOTHING;
+ON CONFLICT (message_id, conversation) WHERE message_id IS NOT NULL DO NOTHING;
 
 -- name: get_message
 -- The message that holds an id.
-SELECT at, sequence, revision, stored_at, body FROM messages WHERE conversation = ? AND message_id = ?;
+SELECT at, sequence, revision, stored_at, body FROM messages WHERE message_id = ?2 AND conversation = ?1;
 
 -- name: delete_messages
 -- A conversation's whole log.

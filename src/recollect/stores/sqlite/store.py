@@ -135,8 +135,11 @@ class SQLiteStore(ConversationStore):
                 log.put(message, body)
             if log.new or not messages:
                 check_revision(conversation_id, log.revision, expected_revision)
-            record = log.move_record() if log.new else self._require(db, conversation_id).record
-            return Appended(conversation=record, new=tuple(log.new), known=tuple(log.known))
+            if log.new:
+                return log.moved()
+            return Appended(
+                conversation=self._require(db, conversation_id).record, new=(), known=tuple(log.known)
+            )
 
         return await self._backend.writer.run(work)
 
@@ -152,7 +155,7 @@ class SQLiteStore(ConversationStore):
             log.clear()
             for message, body in zip(messages, bodies, strict=True):
                 log.put(message, body)
-            return Appended(conversation=log.move_record(), new=tuple(log.new), known=tuple(log.known))
+            return log.moved()
 
         return await self._backend.writer.run(work)
 
@@ -222,7 +225,7 @@ class _Log:
         self._now = now
         self._now_micros = to_micros(now)
         self._stamp = stamp_for(rows.moment(self._last_at), now=now)
-        self.new: list[Entry] = []
+        self.new: list[tuple[Message, int]] = []
         self.known: list[Entry] = []
 
     def clear(self) -> None:
@@ -233,31 +236,36 @@ class _Log:
 
     def put(self, message: Message, body: str) -> None:
         """Store a message at the end, unless its id is known."""
-        stamped = message if message.timestamp else message.with_(timestamp=self._stamp)
-        at = to_micros(stamped.timestamp or self._stamp)
-        sequence, revision = self._next_sequence + len(self.new), self.revision + 1
-        values = (self._key, at, sequence, message.message_id, revision, self._now_micros, body)
+        at = to_micros(message.timestamp or self._stamp)
+        sequence = self._next_sequence + len(self.new)
+        values = (self._key, at, sequence, message.message_id, self.revision + 1, self._now_micros, body)
         self._db.execute(SQL["insert_message"], values)
         if not self._db.changes():
             self.known.append(self._stored(decode_message(body)))
             return
-        self.new.append(
-            Entry(
-                conversation_id=self._conversation_id,
-                sequence=sequence,
-                revision=revision,
-                stored_at=self._now,
-                message=stamped,
-            )
-        )
+        self.new.append((message, sequence))
         if self._last_at is None or at >= self._last_at:
             self._last_at, self._last_from = at, message.role
 
-    def move_record(self) -> Conversation:
-        """Bring the record up to date with what was put, and return it."""
+    def moved(self) -> Appended:
+        """Bring the record up to date with what was put, and say what was."""
         values = (self._last_at, self._last_from, len(self.new), self._now_micros, self._key)
         (row,) = self._db.execute(SQL["extend_conversation"], values).fetchall()
-        return rows.conversation(row)
+        return Appended(
+            conversation=lambda: rows.conversation(row), new=self._entries, known=tuple(self.known)
+        )
+
+    def _entries(self) -> tuple[Entry, ...]:
+        return tuple(
+            Entry(
+                conversation_id=self._conversation_id,
+                sequence=sequence,
+                revision=self.revision + 1,
+                stored_at=self._now,
+                message=message if message.timestamp else message.with_(timestamp=self._stamp),
+            )
+            for message, sequence in self.new
+        )
 
     def _stored(self, message: Message) -> Entry:
         (row,) = self._db.execute(SQL["get_message"], (self._key, message.message_id)).fetchall()

@@ -43,7 +43,8 @@ CREATE TABLE messages (
 
 CREATE UNIQUE INDEX messages_in_order ON messages (conversation, at, sequence);
 
-CREATE UNIQUE INDEX messages_by_id ON messages (conversation, message_id) WHERE message_id IS NOT NULL;
+-- Id first: ids are ordered by time, so that the turns of many conversations land on one page.
+CREATE UNIQUE INDEX messages_by_id ON messages (message_id, conversation) WHERE message_id IS NOT NULL;
 
 CREATE TABLE sessions (
     owner TEXT NOT NULL,
