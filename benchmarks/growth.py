@@ -65,9 +65,8 @@ async def main() -> dict[str, float]:
             }
             print("one more turn (FULL)")
             for size in SIZES:
-                print(
-                    f"  at {size:>9,} messages  p50 {micros(p50(turns[str(size)])):>9}  {written[size]:,.0f} bytes"
-                )
+                time = micros(p50(turns[str(size)]))
+                print(f"  at {size:>9,} messages  p50 {time:>9}  {written[size]:,.0f} bytes")
             contexts = await measure_contexts(manager, {100: await filled(manager, 100), **ids})
     smallest, largest = str(SIZES[0]), str(SIZES[-1])
     return {

@@ -1,5 +1,7 @@
 """`recollect config`: every setting, its value, and where it came from."""
 
+import asyncio
+
 from rich.table import Table
 
 from recollect.cli.rendering import console
@@ -11,7 +13,7 @@ def config(file: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Print every setting, its value and where it came from; passwords are masked."""
 
     async def work() -> list[Setting]:
-        return every_setting(file=file)
+        return await asyncio.to_thread(every_setting, file=file)
 
     settings = [(setting, _shown(setting)) for setting in run(work)]
     if as_json:

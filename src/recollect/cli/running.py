@@ -69,7 +69,7 @@ async def memory_at(url: str | None, *, create: bool = False) -> AsyncIterator[r
     settings = Settings.load()
     url = url or settings.store.url
     if not create:
-        _check_exists(url)
+        await asyncio.to_thread(_check_exists, url)
     async with recollect.open(
         url, config=settings.conversation, ttl=settings.retention.ttl, sweep_every=None
     ) as memory:

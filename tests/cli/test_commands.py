@@ -1,0 +1,151 @@
+"""The command line, as an operator meets it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from recollect.cli.app import app
+from recollect.ids import new_id
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RECOLLECT_URL", "sqlite:///recollect-demo.db")
+
+    def run(*arguments: str, code: int = 0) -> Result:
+        result = CliRunner().invoke(app, list(arguments))
+        assert result.exit_code == code, result.output
+        return result
+
+    return run
+
+
+@pytest.fixture
+def demo(run: Run) -> Any:
+    return json.loads(run("demo", "--json").stdout)
+
+
+def test_the_demo_stores_restarts_and_shows_the_context(run: Run) -> None:
+    shown = run("demo").stdout
+    assert "6 messages new, 0 known already" in shown
+    assert "closed, and opened again" in shown
+    assert "How many potatoes did you say?" in shown
+    assert "lock_state" in shown
+
+
+def test_the_demo_may_be_repeated(run: Run) -> None:
+    run("demo")
+    assert "0 messages new, 6 known already" in run("demo").stdout
+
+
+def test_the_demo_as_json_is_a_record_and_a_context(demo: Any) -> None:
+    assert demo["conversation"]["message_count"] == 6
+    assert [message["role"] for message in demo["context"]][-1] == "user"
+    assert len(demo["context"]) == 7
+
+
+def test_conversations_are_listed(run: Run, demo: Any) -> None:
+    assert "Door and dinner" in run("conversations").stdout
+    (listed,) = json.loads(run("conversations", "--json", "--owner", "erin", "--tag", "demo").stdout)
+    assert listed["id"] == demo["conversation"]["id"]
+    assert listed["owner"] == "erin"
+    assert json.loads(run("conversations", "--json", "--status", "closed").stdout) == []
+    assert "No conversations" in run("conversations", "--owner", "sam").stdout
+
+
+def test_one_conversation_is_shown(run: Run, demo: Any) -> None:
+    conversation_id = demo["conversation"]["id"]
+    shown = run("show", conversation_id).stdout
+    assert "Is the back door locked?" in shown
+    assert "unlocked since 18:40" in shown
+    page = json.loads(run("show", conversation_id, "--json", "--limit", "2", "--offset", "4").stdout)
+    assert [message["role"] for message in page["messages"]] == ["user", "assistant"]
+    assert "--offset 2 goes on" in run("show", conversation_id, "--limit", "2").stdout
+
+
+def test_a_context_is_explained(run: Run, demo: Any) -> None:
+    conversation_id = demo["conversation"]["id"]
+    shown = run("context", conversation_id, "--budget", "60", "--explain").stdout
+    assert "2 of 6 messages, 4 left out" in shown
+    assert "of 60" in shown
+    assert "tokens" in shown
+    explained = json.loads(run("context", conversation_id, "--budget", "60", "--explain", "--json").stdout)
+    assert [one["sequence"] for one in explained["report"]["left_out"]] == [1, 2, 3, 4]
+    request = json.loads(run("context", conversation_id, "--dialect", "openai_chat").stdout)
+    assert [message["role"] for message in request["messages"]][:3] == ["user", "assistant", "tool"]
+
+
+def test_statistics(run: Run, demo: Any) -> None:
+    found = json.loads(run("stats", "--json").stdout)
+    assert (found["owners"], found["conversations"], found["messages"]) == (1, 1, 6)
+    assert found["status"] == {"open": 1}
+    assert "messages" in run("stats").stdout
+
+
+def test_purging(run: Run, demo: Any) -> None:
+    assert json.loads(run("purge", "--json").stdout) == {"purged": 0}
+    assert "0 expired conversations removed" in run("purge", "--owner", "erin").stdout
+
+
+def test_settings_say_where_they_came_from(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOLLECT_URL", "postgresql://erin:s3cret@db/memory")
+    file = tmp_path / "settings.yaml"
+    file.write_text("context_window_size: 7\n")
+    found = {s["name"]: s for s in json.loads(run("config", "--config", str(file), "--json").stdout)}
+    assert found["url"]["value"] == "postgresql://erin:***@db/memory"
+    assert found["url"]["source"] == "RECOLLECT_URL"
+    assert (found["context_window_size"]["value"], found["context_window_size"]["source"]) == (7, str(file))
+    assert "s3cret" not in run("config").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["show", "kitchen"], 2, "must be a UUID"),
+        (["show", new_id()], 3, "there is no conversation"),
+        (["conversations", "--status", "lost"], 2, "open, pending, resolved, closed"),
+        (["conversations", "--url", "sqlite:///nowhere.db"], 4, "there is no file nowhere.db"),
+        (["conversations", "--url", "ftp://x"], 2, "there is no store for"),
+        (["show"], 2, "Missing argument"),
+        (["context", new_id(), "--budget", "0"], 3, "there is no conversation"),
+    ],
+)
+def test_errors_are_a_line_and_an_exit_code(
+    run: Run, demo: Any, arguments: list[str], code: int, words: str
+) -> None:
+    result = run(*arguments, code=code)
+    assert words in " ".join(result.output.split())
+    assert "Traceback" not in result.output
+
+
+def test_reading_makes_no_file(run: Run, tmp_path: Path) -> None:
+    run("stats", code=4)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_runs_as_a_module_and_as_a_script(tmp_path: Path) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "recollect", "demo", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(shown.stdout)["url"] == "sqlite:///recollect-demo.db"
+    assert shown.stderr == ""
+
+
+def test_without_its_extra_the_command_says_what_to_type() -> None:
+    code = "import sys; sys.modules['typer'] = None\nfrom recollect.cli import main\nmain()"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "pip install 'recollect[cli]'" in result.stderr
