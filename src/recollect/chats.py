@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from recollect.contracts import Appended
-from recollect.conversations import Channel, Conversation, Query
+from recollect.conversations import Channel
 from recollect.dialects import DIALECTS, write
 from recollect.errors import InvalidInput, InvalidMessage
 from recollect.ids import parse_name
@@ -29,8 +29,6 @@ SYSTEM_SENDER = "system"
 
 LABEL = "chat:"
 """Conversations of this face have a tag with their key behind this."""
-
-_PAGE = 200
 
 
 class ChatHistory:
@@ -83,16 +81,7 @@ class ChatHistory:
 
     async def clear_history(self, key: str) -> None:
         """Remove all that was said under this key, in earlier conversations too."""
-        bound = await self._manager.store.session(key)
-        if bound is not None:
-            await self._manager.delete_conversation(bound.id)
-        while records := await self._earlier(key):
-            for record in records:
-                await self._manager.delete_conversation(record.id)
-
-    async def _earlier(self, key: str) -> tuple[Conversation, ...]:
-        found = await self._manager.store.find(Query(tags=(_label(key),), limit=_PAGE))
-        return found.conversations
+        await self._manager.delete_session(key, tag=_label(key))
 
 
 def _label(key: str) -> str:

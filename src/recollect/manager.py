@@ -24,7 +24,7 @@ from recollect.conversations import (
     Status,
     started,
 )
-from recollect.dialects import Request, write
+from recollect.dialects import Request, resolve, write
 from recollect.errors import ConversationNotFound, InvalidInput, StoreError
 from recollect.ids import IdSource, new_id
 from recollect.intake import Intake, cost_of
@@ -93,7 +93,7 @@ class ConversationManager:
         if not record.message_count:
             return record
         latest = await self.store.tail(record.id, limit=self.config.context_window_size)
-        return replace(record, messages=tuple(entry.message for entry in latest))
+        return replace(record, messages=tuple(resolve(entry.message, {}) for entry in latest))
 
     async def session(self, session_id: str) -> Conversation | None:
         """The record of the session's conversation; None when it has none, or was silent for too long."""
@@ -188,6 +188,15 @@ class ConversationManager:
         """Remove the conversation with everything in it. What is not there is no error."""
         await self.store.delete(conversation_id)
         await self.pictures.forget(conversation_id)
+
+    async def delete_session(self, session_id: str, *, tag: str) -> None:
+        """Remove the session's conversation, and with it the earlier ones that have this tag."""
+        bound = await self.store.session(session_id)
+        if bound is not None:
+            await self.delete_conversation(bound.id)
+        while records := (await self.store.find(Query(tags=(tag,)))).conversations:
+            for record in records:
+                await self.delete_conversation(record.id)
 
     # Messages
 

@@ -101,9 +101,8 @@ class ConversationMemoryManager:
 
     async def reset_conversation(self, conversation_id: str) -> None:
         """Remove the conversation with all its messages. What is not there is no error."""
-        record = await self._manager.store.session(conversation_id)
-        if record is not None:
-            await self._manager.delete_conversation(record.id)
+        _, label = _labels(conversation_id)
+        await self._manager.delete_session(conversation_id, tag=label)
 
     async def get_stats(self, conversation_id: str) -> dict[str, Any]:
         """The window in numbers: what `get_messages` would give now.

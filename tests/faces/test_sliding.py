@@ -220,6 +220,18 @@ async def test_a_reset_conversation_starts_over(memory: Memory) -> None:
     assert texts(await sliding.get_messages("conv123")) == ["again"]
 
 
+async def test_a_reset_reaches_what_was_said_before_a_silence(memory: Memory, clock: FixedClock) -> None:
+    erin = memory.of("erin").idling_after(timedelta(minutes=30))
+    sliding = ConversationMemoryManager(erin)
+    await exchange(sliding, range(1))
+    clock.advance(timedelta(hours=1))
+    assert await sliding.get_messages("conv123") == []
+    await exchange(sliding, range(1))
+    await sliding.reset_conversation("conv123")
+    assert (await erin.list()).conversations == ()
+    assert await sliding.get_all_conversations() == []
+
+
 async def test_all_conversations_are_listed_by_the_ids_they_were_given(
     memory: Memory, clock: FixedClock
 ) -> None:
