@@ -232,6 +232,25 @@ async def test_a_reset_reaches_what_was_said_before_a_silence(memory: Memory, cl
     assert await sliding.get_all_conversations() == []
 
 
+async def test_a_message_that_meets_a_reset_begins_the_conversation_anew(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reset comes between finding the conversation and writing to it."""
+    erin = memory.of("erin")
+    sliding = ConversationMemoryManager(erin)
+    await exchange(sliding, range(1))
+    append = erin.store.append
+
+    async def after_a_reset(conversation_id: str, *given: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        await sliding.reset_conversation("conv123")
+        return await append(conversation_id, *given, **options)
+
+    monkeypatch.setattr(erin.store, "append", after_a_reset)
+    await sliding.add_message("conv123", "user", "hello again")
+    assert texts(await sliding.get_messages("conv123")) == ["hello again"]
+
+
 async def test_all_conversations_are_listed_by_the_ids_they_were_given(
     memory: Memory, clock: FixedClock
 ) -> None:
