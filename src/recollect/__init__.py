@@ -1,23 +1,28 @@
 """Recollect: conversation memory for assistants.
 
 Where to read on, in this order: `messages` and `conversations` (what is kept), `contracts` (what a
-store is), `manager` (the one door), `windows` (what a model receives), `stores` (where it is kept).
+store is), `manager` (the one door), `windows` (what a model receives), `stores` (where it is kept),
+`sliding` and `chats` (two narrower doors to the same).
 """
 
+from recollect.chats import ChatHistory
 from recollect.contexts import Context, Report
 from recollect.conversations import Channel, Conversation, Page, Priority, Status
 from recollect.errors import RecollectError
 from recollect.manager import ConversationManager
 from recollect.memory import Memory, open
 from recollect.messages import Message, Role, Turn
-from recollect.settings import ConversationConfig
+from recollect.settings import ConversationConfig, SlidingWindowConfig
+from recollect.sliding import ConversationMemoryManager
 
 __all__ = [
     "Channel",
+    "ChatHistory",
     "Context",
     "Conversation",
     "ConversationConfig",
     "ConversationManager",
+    "ConversationMemoryManager",
     "Memory",
     "Message",
     "Page",
@@ -25,6 +30,7 @@ __all__ = [
     "RecollectError",
     "Report",
     "Role",
+    "SlidingWindowConfig",
     "Status",
     "Turn",
     "open",

@@ -11,9 +11,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from recollect.contracts import TokenCounter
-from recollect.dialects import meaning_of, read, without_images
+from recollect.dialects import meaning_of, read
 from recollect.ids import IdSource, new_id
 from recollect.messages import Message, Role
+from recollect.pictures import Pictures
 from recollect.tokens import count_message, ready
 
 _COUNTED_AT_ONCE = 20_000
@@ -23,9 +24,20 @@ _COUNTED_AT_ONCE = 20_000
 class Intake:
     """What is done to every message on its way in."""
 
-    def __init__(self, *, ids: IdSource = new_id, counter: TokenCounter | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        ids: IdSource = new_id,
+        counter: TokenCounter | None = None,
+        pictures: Pictures | None = None,
+    ) -> None:
         self._ids = ids
         self.counter = counter
+        self.pictures = pictures or Pictures()
+
+    def counting_with(self, counter: TokenCounter) -> "Intake":
+        """This intake with another counter."""
+        return Intake(ids=self._ids, counter=counter, pictures=self.pictures)
 
     def message(self, role: Role, content: Any, **fields: Any) -> Message:
         """One message of this role. Content is text, any JSON, or an SDK's blocks or message."""
@@ -43,9 +55,12 @@ class Intake:
         """The message with an id."""
         return message if message.message_id else replace(message, message_id=self._ids())
 
-    async def stored_form(self, messages: Sequence[Message]) -> list[Message]:
-        """The messages as they go into the log."""
-        complete = [_without_pictures(self.completed(message)) for message in messages]
+    async def stored_form(self, conversation_id: str, messages: Sequence[Message]) -> list[Message]:
+        """The messages as they go into this conversation's log."""
+        complete = [self.pictures.without(self.completed(message)) for message in messages]
+        return await self.pictures.put_away(conversation_id, await self._with_counts(complete))
+
+    async def _with_counts(self, complete: list[Message]) -> list[Message]:
         if self.counter is None:
             return complete
         await ready(self.counter)
@@ -75,13 +90,15 @@ def _is_message(content: Any) -> bool:
     return hasattr(content, "model_dump") and (hasattr(content, "role") or hasattr(content, "choices"))
 
 
-def _without_pictures(message: Message) -> Message:
-    if isinstance(message.content, str) and not message.extra:
-        return message
-    return without_images(message)
-
-
-def _length(message: Message) -> int:
-    if isinstance(message.content, str) and not message.extra:
-        return len(message.content)
-    return len(repr(message.content)) + len(repr(message.extra))
+def _length(value: Any) -> int:
+    """About how many characters there are to count."""
+    match value:
+        case str():
+            return len(value)
+        case list() | tuple():
+            return sum(map(_length, value))
+        case dict():
+            return sum(map(_length, value.values()))
+        case Message():
+            return _length(value.content) + _length(value.extra)
+    return 1

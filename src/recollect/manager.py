@@ -2,11 +2,14 @@
 
 import logging
 from collections.abc import Collection, Sequence
+from copy import copy
 from datetime import datetime, timedelta
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 from msgspec.structs import replace
 
+from recollect.blobs import BlobStore
 from recollect.clock import parse_moment
 from recollect.contexts import Context, Report
 from recollect.contracts import Appended, ConversationStore, TokenCounter
@@ -21,11 +24,12 @@ from recollect.conversations import (
     Status,
     started,
 )
-from recollect.dialects import Request, write
+from recollect.dialects import Request, resolve, write
 from recollect.errors import ConversationNotFound, InvalidInput, StoreError
 from recollect.ids import IdSource, new_id
 from recollect.intake import Intake, cost_of
 from recollect.messages import ContentType, Message, Role, parse_tags
+from recollect.pictures import Images, Pictures
 from recollect.settings import ConversationConfig
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.tokens import default_counter, ready
@@ -50,13 +54,28 @@ class ConversationManager:
         ttl: timedelta | None = DEFAULT_TTL,
         idle_after: timedelta | None = None,
         counter: TokenCounter | None = None,
+        images: Images = "placeholder",
+        blobs: BlobStore | None = None,
     ) -> None:
         self.store = store or InMemoryBackend().of("default")
         self.config = config or ConversationConfig()
-        self.intake = Intake(ids=ids, counter=counter)
+        self.pictures = Pictures(images, blobs)
+        self.intake = Intake(ids=ids, counter=counter, pictures=self.pictures)
         self._ids = ids
         self._ttl = ttl
         self._idle_after = idle_after
+
+    def counting_with(self, counter: TokenCounter) -> Self:
+        """This manager, with tokens counted by another counter."""
+        other = copy(self)
+        other.intake = self.intake.counting_with(counter)
+        return other
+
+    def idling_after(self, idle_after: timedelta | None) -> Self:
+        """This manager, with sessions that start afresh after another time of silence."""
+        other = copy(self)
+        other._idle_after = idle_after
+        return other
 
     # Conversations
 
@@ -68,16 +87,27 @@ class ConversationManager:
         The same session id leads to the same conversation, also after a restart, until it expires
         or, with `idle_after`, has been silent for longer than that.
         """
-        now = self.store.now()
-        fresh = started(self._ids(), now=now, ttl=self._ttl, channel=channel, client_id=client_id)
-        since = None if self._idle_after is None else now - self._idle_after
-        record = await self.store.resume(session_id, fresh, active_since=since)
+        record = await self._resume(session_id, client_id=client_id, channel=channel)
         if client_id is not None and record.client_id is None:
             record = await self.store.update(record.id, Changes(client_id=client_id))
         if not record.message_count:
             return record
         latest = await self.store.tail(record.id, limit=self.config.context_window_size)
-        return replace(record, messages=tuple(entry.message for entry in latest))
+        return replace(record, messages=tuple(resolve(entry.message, {}) for entry in latest))
+
+    async def session(self, session_id: str) -> Conversation | None:
+        """The record of the session's conversation; None when it has none, or was silent for too long."""
+        record = await self.store.session(session_id)
+        since = self._active_since(self.store.now())
+        return None if record is None or (since is not None and record.last_activity < since) else record
+
+    async def _resume(self, session_id: str, **metadata: Any) -> Conversation:
+        now = self.store.now()
+        fresh = started(self._ids(), now=now, ttl=self._ttl, **metadata)
+        return await self.store.resume(session_id, fresh, active_since=self._active_since(now))
+
+    def _active_since(self, now: datetime) -> datetime | None:
+        return None if self._idle_after is None else now - self._idle_after
 
     async def get_conversation(self, conversation_id: str) -> Conversation:
         """The record, without messages. Raises `ConversationNotFound`."""
@@ -157,6 +187,16 @@ class ConversationManager:
     async def delete_conversation(self, conversation_id: str) -> None:
         """Remove the conversation with everything in it. What is not there is no error."""
         await self.store.delete(conversation_id)
+        await self.pictures.forget(conversation_id)
+
+    async def delete_session(self, session_id: str, *, tag: str) -> None:
+        """Remove the session's conversation, and with it the earlier ones that have this tag."""
+        bound = await self.store.session(session_id)
+        if bound is not None:
+            await self.delete_conversation(bound.id)
+        while records := (await self.store.find(Query(tags=(tag,)))).conversations:
+            for record in records:
+                await self.delete_conversation(record.id)
 
     # Messages
 
@@ -190,8 +230,40 @@ class ConversationManager:
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
         """Store a whole turn at once, all of it or nothing."""
-        prepared = await self.intake.stored_form(messages)
-        return await self.store.append(conversation_id, prepared, expected_revision=expected_revision)
+        prepared = await self.intake.stored_form(conversation_id, messages)
+        try:
+            return await self.store.append(conversation_id, prepared, expected_revision=expected_revision)
+        except ConversationNotFound:
+            await self.pictures.forget(conversation_id)
+            raise
+
+    async def append_to_session(
+        self,
+        session_id: str,
+        messages: Sequence[Message],
+        *,
+        channel: Channel = "voice",
+        tags: Sequence[str] = (),
+    ) -> Appended:
+        """Store a whole turn in the session's conversation, made for it when there is none.
+
+        The conversation has these tags from then on, so that it can be listed by them.
+        """
+        complete = [self.intake.completed(message) for message in messages]
+        try:
+            return await self._append_to_session(session_id, complete, channel=channel, tags=tags)
+        except ConversationNotFound:
+            # It was removed between finding and writing: a fresh one is what is asked for now.
+            return await self._append_to_session(session_id, complete, channel=channel, tags=tags)
+
+    async def _append_to_session(
+        self, session_id: str, messages: Sequence[Message], *, channel: Channel, tags: Sequence[str]
+    ) -> Appended:
+        labels = parse_tags(tags)
+        record = await self._resume(session_id, channel=channel, tags=labels)
+        if not set(labels) <= set(record.tags):
+            await self.store.update(record.id, Changes(tags=parse_tags((*record.tags, *labels))))
+        return await self.append(record.id, messages)
 
     def turn(self, conversation_id: str, *, expected_revision: int | None = None) -> TurnInProgress:
         """A turn, stored when its `async with` block ends well, and not at all when it does not."""
@@ -204,7 +276,9 @@ class ConversationManager:
 
     async def clear_history(self, conversation_id: str) -> Conversation:
         """Remove the messages; the conversation itself stays."""
-        return (await self.store.rewrite(conversation_id, ())).conversation
+        emptied = await self.store.rewrite(conversation_id, ())
+        await self.pictures.forget(conversation_id)
+        return emptied.conversation
 
     # Context
 
@@ -241,18 +315,18 @@ class ConversationManager:
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
     ) -> Context:
         counter = self.intake.counter or (None if policy.max_tokens is None else default_counter())
-        if counter is None:
-            free = _costs_nothing
-            return await read_window(self.store, conversation_id, policy, cost=free, pending=pending)
-        await ready(counter)
-        return await read_window(
-            self.store,
+        if counter is not None:
+            await ready(counter)
+        view = self.pictures.view(self.store, pending)
+        context = await read_window(
+            view.as_store(),
             conversation_id,
             policy,
-            cost=lambda message: cost_of(message, counter),
-            counter=counter.name,
+            cost=_costs_nothing if counter is None else partial(cost_of, counter=counter),
+            counter=None if counter is None else counter.name,
             pending=pending,
         )
+        return view.reported(context)
 
     async def load_request(
         self,
@@ -270,7 +344,9 @@ class ConversationManager:
 
     async def purge_expired(self) -> int:
         """Remove this owner's expired conversations; returns how many."""
-        return await self.store.purge_expired()
+        purged = await self.store.purge_expired()
+        await self.pictures.purge(self.store)
+        return purged
 
 
 def _costs_nothing(_: Message) -> int:

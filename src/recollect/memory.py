@@ -4,14 +4,17 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Generator
 from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from recollect.blobs import BlobBackend, blobs_at, purge_blobs
 from recollect.clock import Clock, system_clock
 from recollect.contracts import Backend, TokenCounter
 from recollect.conversations import DEFAULT_TTL
 from recollect.ids import IdSource, new_id
 from recollect.manager import ConversationManager
+from recollect.pictures import Images, check_images
 from recollect.retention import SWEEP_EVERY, sweep_forever
 from recollect.settings import ConversationConfig
 from recollect.stores.urls import backend_for
@@ -35,8 +38,13 @@ class Memory:
         idle_after: timedelta | None = None,
         sweep_every: timedelta | None = SWEEP_EVERY,
         counter: TokenCounter | None = None,
+        images: Images = "placeholder",
+        blobs: BlobBackend | None = None,
     ) -> None:
+        check_images(images, has_blobs=blobs is not None)
         self.backend = backend
+        self.blobs = blobs
+        self._images = images
         self._counter = counter
         self._config = config or ConversationConfig()
         self._ids = ids
@@ -54,6 +62,8 @@ class Memory:
             ttl=self._ttl,
             idle_after=self._idle_after,
             counter=self._counter,
+            images=self._images,
+            blobs=None if self.blobs is None else self.blobs.of(owner),
         )
 
     def owners(self) -> AsyncIterator[str]:
@@ -62,14 +72,17 @@ class Memory:
 
     async def purge_expired(self) -> int:
         """Remove every owner's expired conversations now; returns how many."""
-        return await self.backend.purge_expired()
+        purged = await self.backend.purge_expired()
+        if self.blobs is not None:
+            await purge_blobs(self.blobs, self.backend)
+        return purged
 
     async def start(self) -> Self:
         """Open the store and start sweeping."""
         await self.backend.open()
         if self._sweep_every is not None and self._sweeper is None:
             self._sweeper = asyncio.create_task(
-                sweep_forever(self.backend, every=self._sweep_every), name="recollect-sweep"
+                sweep_forever(self, every=self._sweep_every), name="recollect-sweep"
             )
         return self
 
@@ -104,6 +117,8 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     idle_after: timedelta | None = None,
     sweep_every: timedelta | None = SWEEP_EVERY,
     model: str | None = None,
+    images: Images = "placeholder",
+    blobs: str | Path | BlobBackend | None = None,
 ) -> Memory:
     """The memory at a URL; without one, in memory only.
 
@@ -111,7 +126,9 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     session that was silent for longer starts a fresh conversation; None never does. `sweep_every`:
     how often expired conversations are removed in the background; None leaves it to you. `model`:
     whose tokens are counted when a message is stored, once and for all; without it they are counted
-    when a token budget asks for them.
+    when a token budget asks for them. `images`: what is kept of a picture: "placeholder" words in
+    its place, "keep" the picture in the log, "blobs" its bytes beside the log, in `blobs`: a folder
+    that belongs to this memory alone, or a `BlobBackend`.
     """
     return Memory(
         backend_for(url, clock=clock),
@@ -121,4 +138,6 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
         idle_after=idle_after,
         sweep_every=sweep_every,
         counter=None if model is None else counter_for(model),
+        images=images,
+        blobs=None if blobs is None else blobs_at(blobs),
     )

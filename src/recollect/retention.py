@@ -1,4 +1,4 @@
-"""The sweep: expired conversations are removed while everything else goes on. Below: contracts.
+"""The sweep: expired conversations are removed while everything else goes on. Below: errors.
 
 What has expired is never served, swept or not; the sweep only gives the space back.
 """
@@ -7,8 +7,8 @@ import asyncio
 import logging
 import random
 from datetime import timedelta
+from typing import Protocol
 
-from recollect.contracts import Backend
 from recollect.errors import RecollectError
 
 log = logging.getLogger("recollect.retention")
@@ -17,7 +17,13 @@ SWEEP_EVERY = timedelta(hours=1)
 """Often enough that nothing lies about for long, seldom enough to cost nothing."""
 
 
-async def sweep_forever(backend: Backend, *, every: timedelta = SWEEP_EVERY) -> None:
+class Purged(Protocol):
+    """What can be swept: a backend, or a memory with all that belongs to it."""
+
+    async def purge_expired(self) -> int: ...
+
+
+async def sweep_forever(backend: Purged, *, every: timedelta = SWEEP_EVERY) -> None:
     """Purge now and then, until cancelled. A sweep that fails is logged, and the next one tries again."""
     while True:
         # Uneven, so that many processes on one store do not all sweep at once.
@@ -25,7 +31,7 @@ async def sweep_forever(backend: Backend, *, every: timedelta = SWEEP_EVERY) -> 
         await sweep_once(backend)
 
 
-async def sweep_once(backend: Backend) -> int:
+async def sweep_once(backend: Purged) -> int:
     """One purge; returns how many conversations went."""
     try:
         purged = await backend.purge_expired()

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from recollect.dialects import anthropic, openai_chat, openai_responses, plain
 from recollect.dialects.edits import only_results, with_result_text, without_results, without_thinking
-from recollect.dialects.images import rehydrate, split_images, without_images
+from recollect.dialects.images import references_in, rehydrate, resolve, split_images, without_images
 from recollect.dialects.intake import (
     Given,
     dialect_for,
@@ -37,7 +37,9 @@ __all__ = [
     "meaning_of",
     "only_results",
     "read",
+    "references_in",
     "rehydrate",
+    "resolve",
     "split_images",
     "tool_result",
     "with_result_text",

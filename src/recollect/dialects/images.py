@@ -7,6 +7,7 @@ result, in an item. One at an address (a URL, a file id) holds no bytes and alwa
 import base64
 import binascii
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +22,8 @@ REFERENCE = "recollect_blob"
 
 _DEEPEST = 16
 """Levels of JSON that are searched; no dialect goes half as deep."""
+
+_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII).fullmatch
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -54,6 +57,28 @@ def split_images(message: Message) -> tuple[Message, dict[str, bytes]]:
 def rehydrate(message: Message, blobs: Mapping[str, bytes]) -> Message:
     """The message with its pictures back in their places. Raises `NotFound` when one is missing."""
     return _changed(message, lambda block: _restored(block, blobs))
+
+
+def references_in(message: Message) -> tuple[str, ...]:
+    """The SHA-256 of each picture that the message refers to."""
+    found: list[str] = []
+
+    def note(block: dict[str, Any]) -> dict[str, Any]:
+        if _is_sound(block):
+            found.append(block["sha256"])
+        return block
+
+    _changed(message, note)
+    return tuple(dict.fromkeys(found))
+
+
+def resolve(message: Message, blobs: Mapping[str, bytes], *, placeholder: str = PLACEHOLDER) -> Message:
+    """The message without references: pictures that are at hand in their places, text for all others."""
+    if message.content is UNSET and message.extra.get("type") == REFERENCE:
+        resolved = _resolved(message.extra, blobs, placeholder)
+        if resolved.get("type") == "text":
+            return message.with_(content=placeholder, extra={"type": "message"}, tokens={})
+    return _changed(message, lambda block: _resolved(block, blobs, placeholder))
 
 
 # Places
@@ -128,6 +153,25 @@ def _restored(block: dict[str, Any], blobs: Mapping[str, bytes]) -> dict[str, An
             text = base64.b64encode(blobs[digest]).decode("ascii")
             return _with_value(emptied, tuple(path), _value_at(emptied, path) + text)
     return block
+
+
+def _resolved(block: dict[str, Any], blobs: Mapping[str, bytes], placeholder: str) -> dict[str, Any]:
+    if block.get("type") != REFERENCE:
+        return block
+    if not _is_sound(block):
+        return {"type": "text", "text": placeholder}
+    if block["sha256"] in blobs:
+        return _restored(block, blobs)
+    return _replaced(block["block"], placeholder)
+
+
+def _is_sound(block: dict[str, Any]) -> bool:
+    """Whether this is a reference as `split_images` writes it: anybody can send a block of that type."""
+    match block:
+        case {"type": "recollect_blob", "sha256": str(digest), "path": list(path), "block": dict(emptied)}:
+            spot = _spot_in(emptied)
+            return _DIGEST(digest) is not None and spot is not None and list(spot.path) == path
+    return False
 
 
 def _decoded(text: str) -> bytes | None:

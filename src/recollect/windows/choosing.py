@@ -193,11 +193,14 @@ class _Choosing:
         asked = [] if self.question is None else [self.question]
         if not line.in_loop and not self._fits(sorted({*before, *asked, *tail})):
             asked = []
-        going = [at for at in before if line.groups[at].group.kind != "system" and at not in asked]
+        going = [at for at in before if self._may_go(line.groups[at].group) and at not in asked]
         kept = sorted({*before, *asked, *tail})
         while going and not self._fits(kept):
             kept.remove(going.pop(0))
         return kept
+
+    def _may_go(self, group: Group) -> bool:
+        return group.kind != "system" or not self.policy.preserve_system
 
     def _fits(self, kept: Sequence[int]) -> bool:
         chosen = [self.line.groups[at] for at in kept]

@@ -98,7 +98,7 @@ class Grouping(Struct, frozen=True, kw_only=True):
 def tags_of(message: Message) -> tuple[str, ...]:
     """The tags that a message was given, and the one that its role gives it."""
     built_in = _BUILT_IN_TAGS.get(message.role)
-    return (*message.tags, built_in) if built_in else message.tags
+    return (*message.tags, built_in) if built_in and built_in not in message.tags else message.tags
 
 
 def group_log(entries: Iterable[Entry]) -> Grouping:
