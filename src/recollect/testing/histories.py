@@ -21,7 +21,7 @@ DIALECT_NAMES = ("plain", "anthropic", "openai_chat", "openai_responses")
 
 _START = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 _CONVERSATION = "00000000-0000-7000-8000-000000000001"
-_WORDS = "the kitchen light is on and dinner needs more chicken than yesterday because rain comes".split()
+_WORDS = ("the", "kitchen", "light", "is", "on", "and", "dinner", "needs", "more", "chicken", "rain", "comes")
 
 
 def entries_of(messages: Sequence[Message]) -> list[Entry]:

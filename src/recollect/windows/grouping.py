@@ -49,6 +49,8 @@ class Group(Struct, frozen=True, kw_only=True):
     """Its number in the log that was grouped, from zero."""
     kind: Kind
     pieces: tuple[Piece, ...]
+    tags: frozenset[str]
+    """What any of its messages is tagged with."""
     has_calls: bool = False
     interrupted: tuple[str, ...] = ()
     """Ids of calls that have no result."""
@@ -66,10 +68,6 @@ class Group(Struct, frozen=True, kw_only=True):
     def agent_name(self) -> str | None:
         """Whose step this is: results belong to the agent that called."""
         return self.pieces[0].message.agent_name
-
-    @property
-    def tags(self) -> frozenset[str]:
-        return frozenset(tag for piece in self.pieces if not piece.made for tag in tags_of(piece.message))
 
     @property
     def important(self) -> bool:
@@ -171,11 +169,11 @@ def _group(
         case "assistant":
             return _assistant_group(step, readings, matching, place=place)
         case "system":
-            return Group(place=place, kind="system", pieces=(Piece(message=message, entry=reading.entry),))
+            return _made_of((Piece(message=message, entry=reading.entry),), place=place, kind="system")
         case "user" if reading.rest is not None:
             part: Literal["rest", "whole"] = "rest" if reading.carries_results else "whole"
             piece = Piece(message=reading.rest, entry=reading.entry, part=part)
-            return Group(place=place, kind="user", pieces=(piece,))
+            return _made_of((piece,), place=place, kind="user")
         case _:
             return None
 
@@ -196,12 +194,26 @@ def _assistant_group(
                 missing.append((readings[index], call.id, call.name))
     results = [_results_piece(readings[source], ids) for source, ids in brought.items()]
     made = [_interrupted_piece(*call) for call in missing]
-    return Group(
+    return _made_of(
+        (*said, *results, *made),
         place=place,
         kind="assistant",
-        pieces=(*said, *results, *made),
         has_calls=bool(brought or missing),
         interrupted=tuple(call_id for _, call_id, _ in missing),
+    )
+
+
+def _made_of(
+    pieces: tuple[Piece, ...],
+    *,
+    place: int,
+    kind: Kind,
+    has_calls: bool = False,
+    interrupted: tuple[str, ...] = (),
+) -> Group:
+    tags = frozenset(tag for piece in pieces if not piece.made for tag in tags_of(piece.message))
+    return Group(
+        place=place, kind=kind, pieces=pieces, tags=tags, has_calls=has_calls, interrupted=interrupted
     )
 
 
