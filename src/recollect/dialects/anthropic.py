@@ -17,7 +17,7 @@ Out:
 - A picture of a kind that the provider does not take is named in words.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from recollect.dialects.carrying import (
@@ -180,7 +180,10 @@ def _belong_together(earlier: Draft, later: Draft) -> bool:
     role = later.document["role"]
     if earlier.document["role"] != role or role == "system":
         return False
-    return earlier.converted or later.converted or any(_has_results(later.document))
+    if earlier.converted or later.converted:
+        return True
+    # Neighbours of Anthropic's own, torn apart so that results would not be in the one next message.
+    return _has(earlier.document, "tool_use") or _has(later.document, "tool_result")
 
 
 def _joined(earlier: Draft, later: Draft) -> Draft:
@@ -191,8 +194,8 @@ def _joined(earlier: Draft, later: Draft) -> Draft:
     return Draft(document={**first, **second, "content": content}, converted=True)
 
 
-def _has_results(document: dict[str, Any]) -> Iterator[bool]:
-    return (block.get("type") == "tool_result" for block in _blocks_of(document["content"]))
+def _has(document: dict[str, Any], kind: str) -> bool:
+    return any(block.get("type") == kind for block in _blocks_of(document["content"]))
 
 
 def _tidied(draft: Draft) -> dict[str, Any] | None:
