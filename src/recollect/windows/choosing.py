@@ -9,13 +9,14 @@ Only where that would leave the window less than half full (one very long turn) 
 a turn: with the turn's question in front, and the middle left out.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
 
 from recollect.contexts import Reason
-from recollect.windows.cut import Cut, Limit, find_cut
+from recollect.windows.cut import Cut, Limit, find_cut, roundness
 from recollect.windows.grouping import Group
 from recollect.windows.lines import Line, Weighed
 from recollect.windows.policies import WindowPolicy
@@ -59,6 +60,7 @@ class _Choosing:
         self.question: int | None = None
         self.lowest: int | None = None
         self.left_out: dict[int, Reason] = {}
+        self.knows_enough = True
         self.slides = False
         self.sheds = False
 
@@ -76,9 +78,10 @@ class _Choosing:
             range(len(starts)),
             total=lambda nth: len(starts) - nth,
             limit=self._count_limit(most),
-            number=lambda nth: self._number(starts[nth]),
+            rank=lambda nth: self._turn_rank(starts[nth]),
         )
         assert cut is not None  # the newest turn is one turn
+        self._needs_turn_before(starts[cut.first_fitting])
         self._cut(Cut(start=starts[cut.start], first_fitting=starts[cut.first_fitting]), "turns")
         self.slides = self.policy.count_retention_ratio >= 1
 
@@ -91,7 +94,7 @@ class _Choosing:
         if total(self.start) <= most:
             return
         starts = self._possible_starts()
-        cut = find_cut(starts, total=total, limit=self._count_limit(most), number=self._number)
+        cut = find_cut(starts, total=total, limit=self._count_limit(most), rank=self._rank)
         self._cut(cut or self._least(), "messages")
         self.question = self.line.loop_question_of(self.start)
         self.slides = self.policy.count_retention_ratio >= 1
@@ -109,15 +112,29 @@ class _Choosing:
     def choice(self, origin: int) -> Choice:
         kept = self._kept() if self.line.groups else []
         places = {self.line.place(at) for at in kept}
+        in_reach = self.lowest is not None and self.lowest - self.policy.look_back >= origin
         return Choice(
             kept=tuple(self.line.groups[at] for at in kept),
             left_out={place: why for place, why in self.left_out.items() if place not in places},
-            settled=self.lowest is not None and self.lowest - self.policy.look_back >= origin,
+            settled=in_reach and self.knows_enough,
             slides=self.slides,
             sheds=self.sheds,
         )
 
     # Measuring
+
+    def _rank(self, at: int) -> int:
+        """How round a start is among all groups."""
+        return roundness(self._number(at - 1) if at else 0, self._number(at))
+
+    def _turn_rank(self, at: int) -> int:
+        """How round a start is among the starts of turns."""
+        before = bisect_left(self.line.turn_starts, at) - 1
+        return roundness(self._number(self.line.turn_starts[before]) if before >= 0 else 0, self._number(at))
+
+    def _needs_turn_before(self, at: int) -> None:
+        """How round a turn's start is cannot be told without the turn before."""
+        self.knows_enough &= bisect_left(self.line.turn_starts, at) > 0
 
     def _number(self, at: int) -> int:
         return self.line.groups[at].group.number
@@ -156,13 +173,14 @@ class _Choosing:
         limit = Limit(most=room, ratio=self.policy.retention_ratio)
         total = self._tokens_from(self.line.question_of)
         anywhere = self._possible_starts()
-        inside = find_cut(anywhere, total=total, limit=limit, number=self._number)
+        inside = find_cut(anywhere, total=total, limit=limit, rank=self._rank)
         if inside is None:
             return None
         turns = [start for start in self.line.turn_starts if start in anywhere]
-        at_turn = find_cut(turns, total=total, limit=limit, number=self._number)
+        at_turn = find_cut(turns, total=total, limit=limit, rank=self._turn_rank)
         if at_turn is None or total(at_turn.start) < min(limit.low, room * _LEAST_FILL):
             return inside
+        self._needs_turn_before(at_turn.first_fitting)
         return Cut(start=at_turn.start, first_fitting=inside.first_fitting)
 
     def _possible_starts(self) -> range:
@@ -228,8 +246,6 @@ class _Choosing:
         self._leave_out(gone)
 
     def _leave_out(self, gone: Sequence[int]) -> None:
-        if not gone:
-            return
         self.sheds = True
         going = set(gone)
         for at in gone:
