@@ -17,7 +17,8 @@ from recollect.dialects.edits import only_results, with_result_text, without_res
 from recollect.dialects.images import rehydrate, split_images, without_images
 from recollect.dialects.intake import (
     Given,
-    fallback_dialect,
+    dialect_for,
+    guessed,
     is_documented_form,
     settled_dialect,
     unpacked,
@@ -73,13 +74,17 @@ def read(given: Any, *, dialect: str | None = None) -> list[Message]:
     Without `dialect` it is guessed: by the SDK that the object's type belongs to, else by fields
     and block types that only one dialect has. A message that could be anybody's speaks the
     dialect of the first in the list that shows one; where none does, text blocks are taken for
-    Anthropic's, the role `developer` for OpenAI's, and a role with mere text is plain. A message
-    with Recollect's own labels (`timestamp`, `content_type`, `dialect`) gets them as labels.
+    Anthropic's, the role `developer` and a tool message with its `tool_call_id` for OpenAI's chat,
+    and a role with mere text is plain. A message with Recollect's own labels (`timestamp`,
+    `content_type`, `dialect`) gets them as labels.
     """
-    named = None if dialect is None else _named(dialect).NAME
-    everything = unpacked(given)
-    settled = named or settled_dialect(everything)
-    return [each if isinstance(each, Message) else _read(each, named, settled) for each in everything]
+    handed_in = unpacked(given)
+    if dialect is not None:
+        read_one = _named(dialect).read_one
+        return [each if isinstance(each, Message) else read_one(each.document) for each in handed_in]
+    guesses = [each if isinstance(each, Message) else guessed(each) for each in handed_in]
+    settled = settled_dialect([each for each in guesses if isinstance(each, Given)])
+    return [each if isinstance(each, Message) else _read(each, settled) for each in guesses]
 
 
 def write(messages: Sequence[Message], dialect: str) -> Request:
@@ -97,11 +102,18 @@ def tool_result(dialect: str, *, call_id: str, name: str, text: str, is_error: b
     return _named(dialect).result(call_id=call_id, name=name, text=text, is_error=is_error)
 
 
-def _read(given: Given, named: str | None, settled: str | None) -> Message:
-    dialect = named or given.dialect or settled or fallback_dialect(given.document)
-    if named is None and is_documented_form(given.document):
-        return Message.from_dict({**given.document, "dialect": dialect})
+def _read(given: Given, settled: str) -> Message:
+    dialect = dialect_for(given, settled)
+    if is_documented_form(given.document):
+        return _from_documented_form({**given.document, "dialect": dialect})
     return _named(dialect).read_one(given.document)
+
+
+def _from_documented_form(document: dict[str, Any]) -> Message:
+    # That form always has a content; an item of the Responses interface, kept whole, has none.
+    if document["dialect"] == openai_responses.NAME and document.get("content") is None:
+        document.pop("content", None)
+    return Message.from_dict(document)
 
 
 def _named(dialect: str) -> Dialect:

@@ -11,7 +11,8 @@ Out:
 - The results of one message's calls are in the one next user message, before anything else in it.
 - Neighbours with one role are joined where conversion made them; Anthropic's own are left as given.
 - Text without a visible character is refused by the provider and so left out, and with it a message
-  that has nothing else. Thinking with nothing after it is left out for the same reason.
+  that has nothing else (also at the end, where it would be taken, since another will follow).
+  Thinking with nothing after it is left out for the same reason.
 - The first message must be the user's. Where it is the assistant's (a greeting, or a history that
   was cut) a user message goes before it that says just that: `OPENING`.
 - A picture of a kind that the provider does not take is named in words.
@@ -118,7 +119,7 @@ def _prompt_content(prompt: Message) -> str | list[dict[str, Any]] | None:
 
 
 def _draft(message: Message) -> Draft:
-    if speaks(message, NAME):
+    if speaks(message, NAME) and isinstance(message.content, (str, list)):
         return Draft(document=verbatim(message), converted=False)
     role = "assistant" if message.role == "assistant" else "user"
     blocks = _answer(parts_of(message)) if role == "assistant" else _question(parts_of(message))
@@ -208,9 +209,9 @@ def _tidied(draft: Draft) -> dict[str, Any] | None:
         kept.pop()
     if document["role"] == "user":
         kept.sort(key=lambda block: block.get("type") != "tool_result")
-    if kept == content:
-        return document
-    return {**document, "content": kept} if kept else None
+    if not kept:
+        return None
+    return document if kept == content else {**document, "content": kept}
 
 
 def _is_blank(block: dict[str, Any]) -> bool:

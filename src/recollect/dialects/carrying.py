@@ -39,13 +39,20 @@ class Draft(Struct, frozen=True, kw_only=True):
 def speaks(message: Message, dialect: str) -> bool:
     """Whether the message goes out as it came in: its own dialect, or words alone, alike in all."""
     if message.dialect == dialect:
-        return True
+        return dialect == "plain" or _is_regular(message.content)
     return (
         message.dialect == "plain"
         and message.role in ("user", "assistant")
         and isinstance(message.content, str)
         and not message.extra
     )
+
+
+def _is_regular(content: Any) -> bool:
+    """Whether the content has a provider's form; a caller may have made the message by hand."""
+    if isinstance(content, list):
+        return all(isinstance(block, dict) for block in content)
+    return content is UNSET or content is None or isinstance(content, str)
 
 
 def verbatim(message: Message) -> dict[str, Any]:

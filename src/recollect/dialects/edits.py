@@ -9,17 +9,10 @@ from typing import Any
 
 from msgspec import UNSET
 
-from recollect.dialects.meaning import ToolResult
-from recollect.dialects.reading import (
-    OUTPUT_ITEMS,
-    THINKING_BLOCKS,
-    THINKING_FIELDS,
-    call_id_of_item,
-    parts_of,
-)
+from recollect.dialects.reading import THINKING_BLOCKS, THINKING_FIELDS, answered_by
 from recollect.messages import Message
 
-_TEXT_OUTPUT_ITEMS = frozenset(("function_call_output", "custom_tool_call_output", "local_shell_call_output"))
+_TEXT_OUTPUT_ITEMS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
 """Items whose output may be text; a screenshot's, say, may not."""
 
 
@@ -35,9 +28,10 @@ def only_results(message: Message, call_ids: Collection[str]) -> Message | None:
 
 def with_result_text(message: Message, call_id: str, text: str) -> Message:
     """The message with the content of one result replaced by text; without such a result, as it is."""
-    if not _is_result(message):
+    answered = answered_by(message)
+    if answered is None:
         return _with_blocks(message, lambda block: _result_block_with(block, call_id, text))
-    if _message_result_id(message) != call_id:
+    if answered != call_id:
         return message
     if message.content is not UNSET:
         return message.with_(content=text, tokens={})
@@ -50,7 +44,7 @@ def without_thinking(message: Message) -> Message | None:
     """The message without a model's thinking; None when it was nothing else."""
     if message.content is UNSET and message.extra.get("type") == "reasoning":
         return None
-    kept = _filtered(message, lambda block: _kind(block) not in THINKING_BLOCKS)
+    kept = _filtered(message, lambda block: not _is_thinking(block))
     if kept is None or kept.role != "assistant" or not any(field in kept.extra for field in THINKING_FIELDS):
         return kept
     extra = {field: value for field, value in kept.extra.items() if field not in THINKING_FIELDS}
@@ -59,8 +53,9 @@ def without_thinking(message: Message) -> Message | None:
 
 def _chosen_results(message: Message, wanted: Callable[[str], bool], *, rest: bool) -> Message | None:
     """The message with the results that are wanted, and with `rest` all that is no result."""
-    if _is_result(message):
-        return message if wanted(_message_result_id(message)) else None
+    answered = answered_by(message)
+    if answered is not None:
+        return message if wanted(answered) else None
 
     def keep(block: Any) -> bool:
         call_id = _block_result_id(block)
@@ -69,17 +64,6 @@ def _chosen_results(message: Message, wanted: Callable[[str], bool], *, rest: bo
     if not isinstance(message.content, list):
         return message if rest else None
     return _filtered(message, keep)
-
-
-def _is_result(message: Message) -> bool:
-    """Whether the message as a whole is one result: a chat `tool` message, or an output item."""
-    if message.content is UNSET and message.extra.get("type") in OUTPUT_ITEMS:
-        return call_id_of_item(message.extra) is not None
-    return message.role == "tool" and isinstance(message.extra.get("tool_call_id"), str)
-
-
-def _message_result_id(message: Message) -> str:
-    return next(part.call_id for part in parts_of(message) if isinstance(part, ToolResult))
 
 
 def _block_result_id(block: Any) -> str | None:
@@ -109,5 +93,5 @@ def _with_blocks(message: Message, change: Callable[[Any], Any]) -> Message:
     return message if changed == content else message.with_(content=changed, tokens={})
 
 
-def _kind(block: Any) -> Any:
-    return block.get("type") if isinstance(block, dict) else None
+def _is_thinking(block: Any) -> bool:
+    return isinstance(block, dict) and str(block.get("type")) in THINKING_BLOCKS

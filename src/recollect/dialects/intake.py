@@ -3,7 +3,7 @@
 SDK objects are recognised by what they can do (`model_dump`), so no SDK is imported.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -20,7 +20,12 @@ _MODULES = (
 _LABELS = frozenset(("timestamp", "content_type", "dialect"))
 """Fields that only Recollect's documented form has."""
 
-_CHAT_FIELDS = frozenset(("tool_call_id", "function_call", "refusal", "audio", "annotations"))
+_ROLES_LACKING = {
+    "plain": ("developer",),
+    "anthropic": ("developer", "tool"),
+    "openai_responses": ("tool",),
+}
+_CHAT_FIELDS = frozenset(("function_call", "refusal", "audio", "annotations"))
 _ANTHROPIC_BLOCKS = frozenset(
     (
         "image",
@@ -46,7 +51,7 @@ _BLOCK_DIALECTS = {
 
 
 class Given(Struct, frozen=True, kw_only=True):
-    """One message as it was handed in, as JSON, and the dialect where its type or shape gives it away."""
+    """One message as it was handed in, as JSON, and its dialect where that is known."""
 
     document: dict[str, Any]
     dialect: str | None
@@ -61,17 +66,37 @@ def unpacked(given: Any) -> list[Given | Message]:
     return list(_unpacked_one(given))
 
 
-def settled_dialect(everything: Iterable[Given | Message]) -> str | None:
-    """The dialect of the first message that shows one: those that could be anybody's follow it."""
-    return next((each.dialect for each in everything if isinstance(each, Given) and each.dialect), None)
+def guessed(given: Given) -> Given:
+    """The same, with the dialect that its shape shows, if it does."""
+    return given if given.dialect else Given(document=given.document, dialect=_guessed(given.document))
 
 
-def fallback_dialect(document: Mapping[str, Any]) -> str:
-    """The dialect of a message that nothing gives away: plain, unless it has blocks or a developer."""
-    if document.get("role") == "developer":
+def settled_dialect(given: Sequence[Given]) -> str:
+    """The dialect of those messages that could be anybody's: that of the first which shows one.
+
+    Where none does, blocks are taken for Anthropic's, a developer or a tool message with the id
+    of its call for OpenAI's chat; mere text is plain.
+    """
+    shown_by = next((each.dialect for each in given if each.dialect), None)
+    likely = (_likely_dialect(each.document) for each in given)
+    return shown_by or next((dialect for dialect in likely if dialect != "plain"), "plain")
+
+
+def dialect_for(given: Given, settled: str) -> str:
+    """Its own dialect, else the settled one, unless that has no such role."""
+    if given.dialect is not None:
+        return given.dialect
+    if given.document["role"] in _ROLES_LACKING.get(settled, ()):
+        return _likely_dialect(given.document)
+    return settled
+
+
+def _likely_dialect(document: Mapping[str, Any]) -> str:
+    if document.get("role") == "developer" or "tool_call_id" in document:
         return "openai_chat"
     content = document.get("content")
-    return "anthropic" if isinstance(content, list) and content and _all_typed(content) else "plain"
+    has_blocks = isinstance(content, list) and bool(content) and _all_typed(content)
+    return "anthropic" if has_blocks and document.get("role") != "tool" else "plain"
 
 
 def is_documented_form(document: Mapping[str, Any]) -> bool:
@@ -95,7 +120,7 @@ def _unpacked_one(given: Any) -> Iterator[Given]:
 def _given(document: Any, dialect: str | None) -> Given:
     if not isinstance(document, dict):
         raise InvalidMessage(f"a message must be an object; got {shown(document)}")
-    return Given(document=document, dialect=dialect or _guessed(document))
+    return Given(document=document, dialect=dialect)
 
 
 def _first_choice(document: dict[str, Any]) -> Any:
@@ -152,7 +177,7 @@ def _guessed(document: dict[str, Any]) -> str | None:
     if document["role"] == "function" or not _CHAT_FIELDS.isdisjoint(document):
         return "openai_chat"
     blocks = document.get("content")
-    shown_by = _dialect_of_blocks(blocks) if isinstance(blocks, list) else None
+    shown_by = _dialect_of_blocks(blocks) if isinstance(blocks, list) and document["role"] != "tool" else None
     return shown_by or ("openai_responses" if document.get("type") == "message" else None)
 
 

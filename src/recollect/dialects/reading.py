@@ -64,8 +64,6 @@ def parts_in(content: Any) -> list[Part]:
             return [Text(content)] if content else []
         case list() | tuple():
             return [part for block in content for part in _block_parts(block)]
-        case dict() if isinstance(content.get("type"), str):
-            return _block_parts(content)
         case None:
             return []
         case _:
@@ -140,10 +138,20 @@ def _image_at(url: str, *, detail: Any = None) -> Image | None:
     return None if url.startswith("data:") else Image(url=url, detail=looked_at)
 
 
-def _answer_parts(message: Message) -> list[Part]:
+def answered_by(message: Message) -> str | None:
+    """The call that the message as a whole answers: a chat `tool` message's, or an output item's."""
+    if message.content is UNSET and isinstance(message.extra.get("type"), str):
+        return call_id_of_item(message.extra) if message.extra["type"] in OUTPUT_ITEMS else None
+    if message.role != "tool":
+        return None
     # OpenAI's deprecated `function` messages have no call id; they answer by name.
     call_id = message.extra.get("tool_call_id", message.extra.get("name"))
-    if not isinstance(call_id, str):
+    return call_id if isinstance(call_id, str) else None
+
+
+def _answer_parts(message: Message) -> list[Part]:
+    call_id = answered_by(message)
+    if call_id is None:
         return parts_in(message.content)
     content = None if message.content is UNSET else message.content
     return [ToolResult(call_id=call_id, content=content, is_error=message.extra.get("is_error") is True)]

@@ -49,8 +49,9 @@ def _behind_results(drafts: list[Draft]) -> int:
 
 def _belong_together(earlier: Draft, later: Draft) -> bool:
     """Whether conversion has torn apart what is one message here: words and calls, calls and calls."""
-    roles = {earlier.document["role"], later.document["role"]}
-    if roles != {"assistant"} or not (earlier.converted or later.converted):
+    if not (earlier.converted or later.converted):
+        return False
+    if earlier.document["role"] != "assistant" or later.document["role"] != "assistant":
         return False
     return bool(earlier.document.get("tool_calls") or later.document.get("tool_calls"))
 
@@ -58,7 +59,7 @@ def _belong_together(earlier: Draft, later: Draft) -> bool:
 def _joined(earlier: Draft, later: Draft) -> Draft:
     first, second = earlier.document, later.document
     document = {**first, **second, "content": _both(first.get("content"), second.get("content"))}
-    calls = [*(first.get("tool_calls") or ()), *(second.get("tool_calls") or ())]
+    calls = [*_calls_of(first), *_calls_of(second)]
     return replace(earlier, document={**document, "tool_calls": calls}, converted=True)
 
 
@@ -66,6 +67,11 @@ def _both(first: Any, second: Any) -> Any:
     if not first or not second:
         return first or second or None
     return [*_as_blocks(first), *_as_blocks(second)]
+
+
+def _calls_of(document: dict[str, Any]) -> list[Any]:
+    calls = document.get("tool_calls")
+    return calls if isinstance(calls, list) else []
 
 
 def _as_blocks(content: Any) -> list[Any]:

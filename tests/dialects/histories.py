@@ -1,0 +1,273 @@
+"""Conversations that happened, as data, and how each provider's own client would have written them.
+
+The renderers here are written by hand from the providers' forms; they share nothing with the
+dialects under test.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+from msgspec import Struct
+
+PNG = "iVBORw0KGgo="
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+unknown_fields = st.dictionaries(st.text(min_size=1).map("x_{}".format), json_values, max_size=2)
+words = st.text(min_size=1, max_size=20).filter(lambda text: bool(text.strip()))
+
+
+class Call(Struct, frozen=True):
+    """A tool call and what came back."""
+
+    id: str
+    arguments: dict[str, Any]
+    answer: str
+    with_image: bool
+    is_error: bool
+
+
+class Step(Struct, frozen=True):
+    """One message of the model's: thinking, words, calls."""
+
+    thinks: bool
+    says: list[str]
+    calls: list[Call]
+
+
+class Exchange(Struct, frozen=True):
+    """A question, the steps with calls, and the last words."""
+
+    asks: list[str]
+    shows_image: bool
+    steps: list[Step]
+    last: str
+
+
+class History(Struct, frozen=True):
+    """A whole conversation, perhaps with a system prompt."""
+
+    system: str | None
+    exchanges: list[Exchange]
+
+
+_ids = st.integers(min_value=0, max_value=10**9)
+_calls = st.builds(
+    Call,
+    _ids.map("call_{}".format),
+    st.dictionaries(st.text(), json_values, max_size=2),
+    st.text(max_size=20),
+    st.booleans(),
+    st.booleans(),
+)
+_steps = st.builds(Step, st.booleans(), st.lists(words, max_size=2), st.lists(_calls, min_size=1, max_size=3))
+_exchanges = st.builds(
+    Exchange, st.lists(words, min_size=1, max_size=2), st.booleans(), st.lists(_steps, max_size=2), words
+)
+
+
+def _ids_are_unique(history: History) -> bool:
+    ids = [call.id for exchange in history.exchanges for step in exchange.steps for call in step.calls]
+    return len(ids) == len(set(ids))
+
+
+histories = st.builds(History, st.none() | words, st.lists(_exchanges, min_size=1, max_size=3)).filter(
+    _ids_are_unique
+)
+
+
+# Anthropic
+
+
+def as_anthropic(history: History) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
+    if history.system is not None:
+        messages.append({"role": "system", "content": history.system})
+    for exchange in history.exchanges:
+        messages.append({"role": "user", "content": _anthropic_question(exchange)})
+        for step in exchange.steps:
+            messages.append({"role": "assistant", "content": _anthropic_step(step)})
+            messages.append({"role": "user", "content": [_anthropic_answer(call) for call in step.calls]})
+        messages.append({"role": "assistant", "content": exchange.last})
+    return messages
+
+
+def _anthropic_question(exchange: Exchange) -> str | list[dict[str, Any]]:
+    if len(exchange.asks) == 1 and not exchange.shows_image:
+        return exchange.asks[0]
+    blocks = [anthropic_image()] if exchange.shows_image else []
+    return blocks + [{"type": "text", "text": text} for text in exchange.asks]
+
+
+def _anthropic_step(step: Step) -> list[dict[str, Any]]:
+    thinking = [{"type": "thinking", "thinking": "hm", "signature": "c2ln"}] if step.thinks else []
+    texts = [{"type": "text", "text": text} for text in step.says]
+    calls = [
+        {"type": "tool_use", "id": call.id, "name": "look", "input": call.arguments} for call in step.calls
+    ]
+    return [*thinking, *texts, *calls]
+
+
+def _anthropic_answer(call: Call) -> dict[str, Any]:
+    content: Any = call.answer
+    if call.with_image:
+        content = [anthropic_image()] + (
+            [{"type": "text", "text": call.answer}] if call.answer.strip() else []
+        )
+    flag = {"is_error": True} if call.is_error else {}
+    return {"type": "tool_result", "tool_use_id": call.id, "content": content, **flag}
+
+
+def anthropic_image() -> dict[str, Any]:
+    return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
+
+
+# OpenAI chat
+
+
+def as_openai_chat(history: History) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
+    if history.system is not None:
+        messages.append({"role": "developer", "content": history.system})
+    for exchange in history.exchanges:
+        messages.append({"role": "user", "content": _chat_question(exchange)})
+        for step in exchange.steps:
+            messages.append(_chat_step(step))
+            messages.extend(
+                {"role": "tool", "tool_call_id": call.id, "content": call.answer} for call in step.calls
+            )
+        messages.append({"role": "assistant", "content": exchange.last, "refusal": None})
+    return messages
+
+
+def _chat_question(exchange: Exchange) -> str | list[dict[str, Any]]:
+    if len(exchange.asks) == 1 and not exchange.shows_image:
+        return exchange.asks[0]
+    blocks = [chat_image()] if exchange.shows_image else []
+    return blocks + [{"type": "text", "text": text} for text in exchange.asks]
+
+
+def _chat_step(step: Step) -> dict[str, Any]:
+    calls = [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": "look", "arguments": json.dumps(call.arguments)},
+        }
+        for call in step.calls
+    ]
+    return {"role": "assistant", "content": "".join(step.says) or None, "tool_calls": calls}
+
+
+def chat_image() -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}", "detail": "low"}}
+
+
+# OpenAI Responses
+
+
+def as_openai_responses(history: History) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
+    if history.system is not None:
+        items.append({"role": "developer", "content": history.system})
+    for exchange in history.exchanges:
+        items.append({"role": "user", "content": _responses_question(exchange)})
+        for number, step in enumerate(exchange.steps):
+            items.extend(_responses_step(step, number))
+        items.append(_responses_words(exchange.last))
+    return items
+
+
+def _responses_question(exchange: Exchange) -> list[dict[str, Any]]:
+    blocks = [responses_image()] if exchange.shows_image else []
+    return blocks + [{"type": "input_text", "text": text} for text in exchange.asks]
+
+
+def _responses_words(text: str) -> dict[str, Any]:
+    part = {"type": "output_text", "text": text, "annotations": []}
+    return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
+
+
+def _responses_step(step: Step, number: int) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
+    if step.thinks:
+        items.append({"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": "e"})
+    items.extend(_responses_words(text) for text in step.says)
+    items.extend(
+        {
+            "type": "function_call",
+            "id": f"fc_{call.id}",
+            "call_id": call.id,
+            "name": "look",
+            "arguments": json.dumps(call.arguments),
+        }
+        for call in step.calls
+    )
+    items.extend(_responses_answer(call) for call in step.calls)
+    return items
+
+
+def _responses_answer(call: Call) -> dict[str, Any]:
+    output: Any = call.answer
+    if call.with_image:
+        output = [{"type": "input_text", "text": call.answer}, responses_image()]
+    return {"type": "function_call_output", "call_id": call.id, "output": output}
+
+
+def responses_image() -> dict[str, Any]:
+    return {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}", "detail": "auto"}
+
+
+# Plain
+
+
+def as_plain(history: History) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
+    if history.system is not None:
+        messages.append({"role": "system", "content": history.system})
+    for exchange in history.exchanges:
+        messages.append({"role": "user", "content": "\n".join(exchange.asks)})
+        for step in exchange.steps:
+            calls = [{"id": call.id, "name": "look", "arguments": call.arguments} for call in step.calls]
+            messages.append({"role": "assistant", "content": "".join(step.says), "tool_calls": calls})
+            messages.extend(_plain_answer(call) for call in step.calls)
+        messages.append({"role": "assistant", "content": exchange.last})
+    return messages
+
+
+def _plain_answer(call: Call) -> dict[str, Any]:
+    flag = {"is_error": True} if call.is_error else {}
+    return {"role": "tool", "tool_call_id": call.id, "content": call.answer, **flag}
+
+
+RENDERERS: dict[str, Callable[[History], list[dict[str, Any]]]] = {
+    "plain": as_plain,
+    "anthropic": as_anthropic,
+    "openai_chat": as_openai_chat,
+    "openai_responses": as_openai_responses,
+}
+
+
+@st.composite
+def decorated(draw: st.DrawFn, dialect: str) -> list[dict[str, Any]]:
+    """A history in this dialect, with fields at messages and blocks that nobody has heard of."""
+    messages = RENDERERS[dialect](draw(histories))
+    return [_decorated_message(draw, message) for message in messages]
+
+
+def _decorated_message(draw: st.DrawFn, message: dict[str, Any]) -> dict[str, Any]:
+    message = {**message, **draw(unknown_fields)}
+    if isinstance(message.get("content"), list):
+        blocks = [{**block, **draw(unknown_fields)} for block in message["content"]]
+        message["content"] = [*blocks, *draw(_unknown_blocks)] if message.get("role") == "user" else blocks
+    return message
+
+
+_unknown_blocks = st.lists(
+    st.builds(lambda fields: {"type": "x_hologram", **fields}, unknown_fields), max_size=1
+)
