@@ -102,7 +102,7 @@ class History(list[Message]):
 
 @st.composite
 def histories(
-    draw: st.DrawFn, state: State | None = None, *, turns: tuple[int, int] = (0, 12), **options: Any
+    draw: st.DrawFn, /, state: State | None = None, *, turns: tuple[int, int] = (0, 12), **options: Any
 ) -> History:
     """A history of any kind."""
     return History(

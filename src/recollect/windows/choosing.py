@@ -1,8 +1,8 @@
 """Which groups a window holds: the policy applied to groups in a line. Below: lines, cut, policies.
 
 Three steps, each only where its limit is exceeded, each moving the start of the window on: turns,
-messages, tokens. Before normal messages go, ephemeral ones of finished turns go, all at once; while
-anything else can go, important ones stay.
+messages, tokens. Before normal messages go, ephemeral ones go, all at once (but not the newest, nor
+the question of a tool loop under way); while anything else can go, important ones stay.
 
 A token cut starts a window at a turn, because providers want a request to begin with a question.
 Only where that would leave the window less than half full (one very long turn) does it start inside
@@ -36,7 +36,7 @@ class Choice(Struct, frozen=True, kw_only=True):
     slides: bool
     """Whether the window moves on with every turn."""
     sheds: bool
-    """Whether ephemeral groups of finished turns are out."""
+    """Whether ephemeral groups are out, the newest excepted."""
 
 
 def choose(groups: Sequence[Weighed], policy: WindowPolicy, *, room: int | None, origin: int) -> Choice:
@@ -231,9 +231,10 @@ class _Choosing:
     # Ephemeral groups
 
     def _leave_out_ephemeral(self) -> None:
-        newest_turn = self.line.newest_turn
-        gone = [at for at in range(self.start, newest_turn) if self.line.groups[at].group.ephemeral]
-        self._leave_out(gone)
+        line = self.line
+        needed = {line.newest, *line.turn_starts[-1:]} if line.in_loop else {line.newest}
+        going = (at for at in range(self.start, len(line.groups)) if at not in needed)
+        self._leave_out([at for at in going if line.groups[at].group.ephemeral])
 
     def _leave_out_fleeting_turns(self) -> None:
         """Turns in which everything is ephemeral, the newest excepted."""

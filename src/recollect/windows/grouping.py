@@ -47,6 +47,8 @@ class Group(Struct, frozen=True, kw_only=True):
 
     place: int
     """Its number in the log that was grouped, from zero."""
+    turn: int
+    """The number of its turn there; zero before the first question."""
     kind: Kind
     pieces: tuple[Piece, ...]
     tags: frozenset[str]
@@ -78,6 +80,13 @@ class Group(Struct, frozen=True, kw_only=True):
         return EPHEMERAL in self.tags and not self.important
 
 
+class Where(Struct, frozen=True):
+    """Where a group stands: its number and its turn's."""
+
+    place: int
+    turn: int
+
+
 class Dropped(Struct, frozen=True, kw_only=True):
     """A part of a message that no window may hold."""
 
@@ -106,10 +115,13 @@ def group_log(entries: Iterable[Entry]) -> Grouping:
     dropped = [_unmatched(readings[slot.index], slot, reason) for slot, reason in matching.unmatched.items()]
     dropped += [part for reading in readings for part in _repeated(reading)]
     groups: list[Group] = []
+    turn = 0
     for step in _steps(readings):
+        turn += readings[step[0]].starts_turn
+        where = Where(place=len(groups), turn=turn)
         if _is_bare_thinking(step, readings):
             dropped += [_bare(readings[index]) for index in step]
-        elif (group := _group(step, readings, matching, place=len(groups))) is not None:
+        elif (group := _group(step, readings, matching, where)) is not None:
             groups.append(group)
         elif not readings[step[0]].carries_results:
             dropped.append(_bare(readings[step[0]]))
@@ -161,25 +173,25 @@ def _is_bare_thinking(step: Sequence[int], readings: Sequence[Reading]) -> bool:
 
 
 def _group(
-    step: Sequence[int], readings: Sequence[Reading], matching: Matching, *, place: int
+    step: Sequence[int], readings: Sequence[Reading], matching: Matching, where: Where
 ) -> Group | None:
     reading = readings[step[0]]
     message = reading.entry.message
     match message.role:
         case "assistant":
-            return _assistant_group(step, readings, matching, place=place)
+            return _assistant_group(step, readings, matching, where)
         case "system":
-            return _made_of((Piece(message=message, entry=reading.entry),), place=place, kind="system")
+            return _made_of((Piece(message=message, entry=reading.entry),), where, kind="system")
         case "user" if reading.rest is not None:
             part: Literal["rest", "whole"] = "rest" if reading.carries_results else "whole"
             piece = Piece(message=reading.rest, entry=reading.entry, part=part)
-            return _made_of((piece,), place=place, kind="user")
+            return _made_of((piece,), where, kind="user")
         case _:
             return None
 
 
 def _assistant_group(
-    step: Sequence[int], readings: Sequence[Reading], matching: Matching, *, place: int
+    step: Sequence[int], readings: Sequence[Reading], matching: Matching, where: Where
 ) -> Group:
     said = [Piece(message=readings[index].entry.message, entry=readings[index].entry) for index in step]
     brought: dict[int, list[str]] = {}
@@ -196,7 +208,7 @@ def _assistant_group(
     made = [_interrupted_piece(*call) for call in missing]
     return _made_of(
         (*said, *results, *made),
-        place=place,
+        where,
         kind="assistant",
         has_calls=bool(brought or missing),
         interrupted=tuple(call_id for _, call_id, _ in missing),
@@ -205,15 +217,21 @@ def _assistant_group(
 
 def _made_of(
     pieces: tuple[Piece, ...],
+    where: Where,
     *,
-    place: int,
     kind: Kind,
     has_calls: bool = False,
     interrupted: tuple[str, ...] = (),
 ) -> Group:
     tags = frozenset(tag for piece in pieces if not piece.made for tag in tags_of(piece.message))
     return Group(
-        place=place, kind=kind, pieces=pieces, tags=tags, has_calls=has_calls, interrupted=interrupted
+        place=where.place,
+        turn=where.turn,
+        kind=kind,
+        pieces=pieces,
+        tags=tags,
+        has_calls=has_calls,
+        interrupted=interrupted,
     )
 
 

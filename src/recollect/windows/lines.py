@@ -48,8 +48,11 @@ class Line:
 
     def question_of(self, start: int) -> int | None:
         """The question of the turn that `start` stands in; None where it starts a turn itself."""
-        before = bisect_left(self.turn_starts, start + 1) - 1
-        return self.turn_starts[before] if before >= 0 and self.turn_starts[before] != start else None
+        before = bisect_left(self.turn_starts, start) - 1
+        if self.groups[start].group.starts_turn or before < 0:
+            return None
+        asked = self.turn_starts[before]
+        return asked if self.groups[asked].group.turn == self.groups[start].group.turn else None
 
     def loop_question_of(self, start: int) -> int | None:
         """The same for a tool loop under way; None when it is at rest."""
