@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from random import Random
 
+from recollect.contracts import Entry
 from recollect.dialects import read
 from recollect.messages import Message
 from recollect.testing.histories import entries_of
@@ -59,9 +60,8 @@ def shares(shape: Shape, policy: WindowPolicy, turns: int) -> tuple[float, int, 
     """The share of prompt tokens served, the number of cuts, and of requests."""
     served = asked = cuts = requests = 0
     before: Sequence[Message] = ()
-    for messages in requests_of(shape, turns):
-        # Only the newest part of the log can be in the window: what a store would be asked for.
-        window = build_window(messages, policy, cost=tokens).messages
+    for entries in requests_of(shape, turns):
+        window = build_window(entries, policy, cost=tokens).messages
         shared = list(takewhile(lambda pair: pair[0] == pair[1], zip(before, window, strict=False)))
         served += sum(tokens(message) for message, _ in shared)
         asked += sum(tokens(message) for message in window)
@@ -71,15 +71,15 @@ def shares(shape: Shape, policy: WindowPolicy, turns: int) -> tuple[float, int, 
     return 100 * served / asked, cuts, requests
 
 
-def requests_of(shape: Shape, turns: int) -> Iterator[list]:  # type: ignore[type-arg]
-    """The newest entries of the log before each answer of the model."""
+def requests_of(shape: Shape, turns: int) -> Iterator[list[Entry]]:
+    """The newest entries of the log before each answer of the model: more than a window can hold."""
     random = Random(7)
-    log: list[Message] = [Message(role="system", content="You are the voice of a house. " * 20)]
-    for number in range(turns):
-        for message in shape(random, number):
-            if message.role == "assistant":
-                yield entries_of(log)[-600:]
-            log.append(message)
+    opening = Message(role="system", content="You are the voice of a house. " * 20)
+    turns_of_log = [shape(random, number) for number in range(turns)]
+    log = entries_of([opening, *(message for turn in turns_of_log for message in turn)])
+    for end, entry in enumerate(log):
+        if entry.message.role == "assistant":
+            yield [log[0], *log[max(1, end - 400) : end]]
 
 
 def _user(random: Random, least: int, most: int) -> Message:

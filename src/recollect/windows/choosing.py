@@ -68,10 +68,10 @@ class _Choosing:
 
     def limit_turns(self) -> None:
         most = self.policy.max_turns
-        if most is None or self._turns() <= most:
+        if most is None or self._within_count(self._turns(), most):
             return
         self._leave_out_fleeting_turns()
-        if self._turns() <= most:
+        if self._within_count(self._turns(), most):
             return
         starts = self._turn_starts()
         cut = find_cut(
@@ -81,17 +81,17 @@ class _Choosing:
             rank=lambda nth: self._turn_rank(starts[nth]),
         )
         assert cut is not None  # the newest turn is one turn
-        self._needs_turn_before(starts[cut.first_fitting])
+        self._needs_turn_before(starts[cut.first_fitting], ratio=self.policy.count_retention_ratio)
         self._cut(Cut(start=starts[cut.start], first_fitting=starts[cut.first_fitting]), "turns")
         self.slides = self.policy.count_retention_ratio >= 1
 
     def limit_messages(self) -> None:
         most = self.policy.max_messages
-        if most is None or self._messages_from()(self.start) <= most:
+        if most is None or self._within_count(self._messages_from()(self.start), most):
             return
         self._leave_out_ephemeral()
         total = self._messages_from()
-        if total(self.start) <= most:
+        if self._within_count(total(self.start), most):
             return
         starts = self._possible_starts()
         cut = find_cut(starts, total=total, limit=self._count_limit(most), rank=self._rank)
@@ -116,7 +116,7 @@ class _Choosing:
         return Choice(
             kept=tuple(self.line.groups[at] for at in kept),
             left_out={place: why for place, why in self.left_out.items() if place not in places},
-            settled=in_reach and self.knows_enough,
+            settled=in_reach and self.knows_enough and self.line.has_words,
             slides=self.slides,
             sheds=self.sheds,
         )
@@ -132,12 +132,17 @@ class _Choosing:
         before = bisect_left(self.line.turn_starts, at) - 1
         return roundness(self._number(self.line.turn_starts[before]) if before >= 0 else 0, self._number(at))
 
-    def _needs_turn_before(self, at: int) -> None:
-        """How round a turn's start is cannot be told without the turn before."""
-        self.knows_enough &= bisect_left(self.line.turn_starts, at) > 0
+    def _needs_turn_before(self, at: int, *, ratio: float) -> None:
+        """How round a turn's start is, where that matters, cannot be told without the turn before."""
+        self.knows_enough &= ratio >= 1 or bisect_left(self.line.turn_starts, at) > 0
 
     def _number(self, at: int) -> int:
         return self.line.groups[at].group.number
+
+    def _within_count(self, count: int, most: int) -> bool:
+        # Older messages could bring about a cut in a block, further on than any other limit's.
+        self.knows_enough &= count > most or self.policy.count_retention_ratio >= 1
+        return count <= most
 
     def _count_limit(self, most: int) -> Limit:
         return Limit(most=most, ratio=self.policy.count_retention_ratio)
@@ -180,7 +185,7 @@ class _Choosing:
         at_turn = find_cut(turns, total=total, limit=limit, rank=self._turn_rank)
         if at_turn is None or total(at_turn.start) < min(limit.low, room * _LEAST_FILL):
             return inside
-        self._needs_turn_before(at_turn.first_fitting)
+        self._needs_turn_before(at_turn.first_fitting, ratio=limit.ratio)
         return Cut(start=at_turn.start, first_fitting=inside.first_fitting)
 
     def _possible_starts(self) -> range:
@@ -195,8 +200,7 @@ class _Choosing:
     def _cut(self, cut: Cut, reason: Reason) -> None:
         for at in range(self.start, cut.start):
             self.left_out.setdefault(self.line.place(at), reason)
-        if self.lowest is None:
-            self.lowest = self.line.place(cut.first_fitting)
+        self.lowest = self.line.place(cut.first_fitting)
         self.start = cut.start
         if reason == "tokens":
             self.question = self.line.question_of(cut.start)

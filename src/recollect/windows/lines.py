@@ -33,6 +33,8 @@ class Line:
         self._look_back = look_back
         self.turn_starts = [at for at, item in enumerate(groups) if item.group.starts_turn]
         spoken = [at for at, item in enumerate(groups) if item.group.kind != "system"]
+        self.has_words = bool(spoken)
+        """Whether there is anything but system messages."""
         self.newest = spoken[-1] if spoken else len(groups) - 1
         """The last group that is not a system message."""
 

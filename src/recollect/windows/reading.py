@@ -44,8 +44,9 @@ async def read_window(
         if policy.has_limit:
             draft = draft_window(entries, policy, cost=cost, head=head, partial=not at_reach)
             if at_reach or draft.choice.settled:
-                count = await _message_count(store, conversation_id, least=draft.looked_at)
-                return finish_window(draft, message_count=count, counter=counter, at_reach=at_reach)
+                count = await _message_count(store, conversation_id, least=len(entries))
+                beyond = at_reach and count > len(entries)
+                return finish_window(draft, message_count=count, counter=counter, at_reach=beyond)
         entries, at_front = await _older(store, conversation_id, policy, entries, wanted=len(entries))
     return build_window(entries, policy, cost=cost, counter=counter)
 
