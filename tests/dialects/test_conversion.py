@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from recollect.dialects import DIALECTS, Request, meaning_of, read, write
+from recollect.dialects import DIALECTS, Request, meaning_of, read, tool_result, write
 from recollect.dialects.anthropic import OPENING
 from recollect.messages import Message
 from recollect.testing.validity import problems
@@ -97,6 +97,22 @@ def test_results_that_came_in_messages_of_their_own_are_joined_for_anthropic() -
     ]
 
 
+@pytest.mark.parametrize("target", ["anthropic", "openai_chat", "plain"])
+def test_a_late_result_moves_up_to_its_call(target: str) -> None:
+    words = {"type": "text", "text": "are you there?"}
+    given = [
+        HI,
+        {"role": "assistant", "content": [use("a"), use("b")]},
+        {"role": "user", "content": [result("a")]},
+        {"role": "user", "content": [words]},
+        {"role": "user", "content": [result("b"), {"type": "text", "text": "go on"}]},
+    ]
+    messages = read(converted(given, target).messages, dialect=target)
+    order = [each.call_id for message in messages for each in meaning_of(message).results]
+    assert order == ["a", "b"]
+    assert [meaning_of(message).text for message in messages][-2:] == ["are you there?", "go on"]
+
+
 def test_results_come_first_in_their_message() -> None:
     words = {"type": "text", "text": "so"}
     given = [
@@ -172,7 +188,7 @@ def test_the_flag_is_kept_between_anthropic_and_plain() -> None:
     assert converted(plain, "anthropic", "plain").messages[-1]["content"] == [result("a", is_error=True)]
 
 
-@pytest.mark.parametrize("broken", ["{oops", "[1, 2]", '"text"', "NaN", "{} trailing", "[" * 100_000])
+@pytest.mark.parametrize("broken", ["{oops", "[1, 2]", '"text"', '{"a": NaN}', "{} trailing", "[" * 100_000])
 @pytest.mark.parametrize("target", ["anthropic", "openai_responses", "plain"])
 def test_arguments_that_are_no_object_survive(broken: str, target: str) -> None:
     request = converted([HI, chat_call("a", broken), chat_answer("a")], target)
@@ -202,6 +218,21 @@ def test_an_id_that_the_target_refuses_is_replaced_for_call_and_result_alike(tar
     (called,) = [call.id for meaning in meanings for call in meaning.calls]
     (answered,) = [each.call_id for meaning in meanings for each in meaning.results]
     assert called == answered != strange
+
+
+def test_a_strange_id_stays_where_the_call_is_the_targets_own() -> None:
+    strange = "chatcmpl-tool-0123456789abcdef0123456789abcdef"
+    answer = Message(role="tool", content="ok", extra={"tool_call_id": strange})
+    request = write([*read([HI, chat_call(strange)]), answer], "openai_chat")
+    assert request.messages[-1] == chat_answer(strange)
+
+
+def test_a_custom_tool_gets_a_result_of_its_type() -> None:
+    call = {"type": "custom_tool_call", "call_id": "a", "name": "shell", "input": "ls"}
+    made = tool_result("openai_responses", call_id="a", name="shell", text="ok")
+    request = write([*read([HI, call]), made], "openai_responses")
+    assert problems(request, "openai_responses") == []
+    assert request.messages[-1] == {"type": "custom_tool_call_output", "call_id": "a", "output": "ok"}
 
 
 def test_a_tool_message_that_answers_no_call_becomes_words() -> None:
@@ -280,7 +311,8 @@ ADDRESSED = {
 def test_images_are_converted(images: dict[str, dict[str, Any]], source: str, target: str) -> None:
     (message,) = converted([{"role": "user", "content": [images[source]]}], target, source).messages
     (block,) = message["content"]
-    block.get("image_url", {}).pop("detail", None) if block["type"] == "image_url" else None
+    if (source, target) == ("openai_responses", "openai_chat"):
+        assert block["image_url"].pop("detail") == "auto"
     assert block == images[target]
 
 

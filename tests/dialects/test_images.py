@@ -5,7 +5,7 @@ import hashlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from recollect.dialects import meaning_of, read, rehydrate, split_images, without_images
@@ -140,6 +140,8 @@ def test_any_bytes_come_back(pictures: list[bytes]) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(text=st.text(alphabet="AB=\n+/-_", max_size=12))
+@example(text="AB==")  # stray bits: any encoder writes AA==
+@example(text="AAAA\n")
 def test_base64_of_any_spelling_comes_back(text: str) -> None:
     block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": text}}
     (message,) = read({"role": "user", "content": [block]})

@@ -214,6 +214,26 @@ def test_a_response_gives_its_items(responses_reply: Any) -> None:
     assert read(responses_reply.output) == messages
 
 
+def test_what_an_sdk_parsed_for_its_caller_is_not_sent_back() -> None:
+    from openai.types.responses.parsed_response import (
+        ParsedResponseFunctionToolCall,
+        ParsedResponseOutputMessage,
+        ParsedResponseOutputText,
+    )
+
+    *_, spoken, call = RESPONSES_ITEMS
+    texts = [ParsedResponseOutputText(**part, parsed={"sky": "blue"}) for part in spoken["content"]]
+    message = ParsedResponseOutputMessage(**{**spoken, "content": texts})
+    called = ParsedResponseFunctionToolCall(**call, parsed_arguments={"at": "sky"})
+    assert write(read([message, called]), "openai_responses").messages == [spoken, call]
+
+
+def test_fields_go_by_the_providers_names(responses_types: Any) -> None:
+    item = {**RESPONSES_ITEMS[-1], "async": True}
+    called = responses_types.ResponseFunctionToolCall.model_validate(item)
+    assert write(read(called), "openai_responses").messages == [item]
+
+
 # Out
 
 

@@ -206,6 +206,14 @@ RESPONSES_BAD: dict[str, tuple[Messages, str]] = {
     "a text part of nothing": ([user({"type": "input_text"})], "without text"),
     "a picture of nothing": ([user({"type": "input_image", "detail": "auto"})], "without image_url"),
     "an unanswered call": ([HI, CALL_ITEM], "has no output"),
+    "an output of another type": (
+        [HI, CALL_ITEM, {**OUTPUT_ITEM, "type": "custom_tool_call_output"}],
+        "with a custom_tool_call_output",
+    ),
+    "a click that nobody answers": (
+        [HI, {"type": "computer_call", "call_id": "c1", "id": "x", "pending_safety_checks": []}],
+        "has no output",
+    ),
     "an output before its call": ([HI, OUTPUT_ITEM, CALL_ITEM], "before any such call"),
     "an orphan output": ([HI, OUTPUT_ITEM], "before any such call"),
     "an output twice": ([HI, CALL_ITEM, OUTPUT_ITEM, OUTPUT_ITEM], "a second time"),

@@ -23,10 +23,10 @@ from typing import Any
 
 from recollect.dialects.carrying import (
     Draft,
+    IdFitter,
     arguments_object,
     calls_in,
     carried,
-    fitting_id,
     result_parts,
     results_in,
     speaks,
@@ -59,8 +59,9 @@ def write(messages: Sequence[Message]) -> Request:
     """The `messages` and the `system` of a request."""
     prompts, spoken = _prompts_apart(messages)
     joined: list[Draft] = []
+    fit = IdFitter(messages, NAME, longest=LONGEST_ID)
     for message in results_after_calls(spoken):
-        _add(joined, _draft(message))
+        _add(joined, _draft(message, fit))
     documents = [document for draft in joined if (document := _tidied(draft)) is not None]
     if documents and documents[0]["role"] == "assistant":
         documents.insert(0, {"role": "user", "content": OPENING})
@@ -118,39 +119,42 @@ def _prompt_content(prompt: Message) -> str | list[dict[str, Any]] | None:
 # Messages
 
 
-def _draft(message: Message) -> Draft:
+def _draft(message: Message, fit: IdFitter) -> Draft:
     if speaks(message, NAME) and isinstance(message.content, (str, list)):
         return Draft(document=verbatim(message), converted=False)
     role = "assistant" if message.role == "assistant" else "user"
-    blocks = _answer(parts_of(message)) if role == "assistant" else _question(parts_of(message))
+    parts = parts_of(message)
+    blocks = _answer(parts, fit) if role == "assistant" else _question(parts, fit)
     content = blocks[0]["text"] if len(blocks) == 1 and blocks[0]["type"] == "text" else blocks
     return Draft(document={"role": role, "content": content}, converted=True)
 
 
-def _answer(parts: Sequence[Part]) -> list[dict[str, Any]]:
+def _answer(parts: Sequence[Part], fit: IdFitter) -> list[dict[str, Any]]:
     words: list[dict[str, Any]] = [_block(Text(text)) for text in words_in(parts)]
-    return words + [_tool_use(call) for call in calls_in(parts)]
+    return words + [_tool_use(call, fit) for call in calls_in(parts)]
 
 
-def _question(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    return [_tool_result(answer) for answer in results_in(parts)] + [_block(part) for part in carried(parts)]
+def _question(parts: Sequence[Part], fit: IdFitter) -> list[dict[str, Any]]:
+    return [_tool_result(answer, fit) for answer in results_in(parts)] + [
+        _block(part) for part in carried(parts)
+    ]
 
 
-def _tool_use(call: ToolCall) -> dict[str, Any]:
+def _tool_use(call: ToolCall, fit: IdFitter) -> dict[str, Any]:
     return {
         "type": "tool_use",
-        "id": fitting_id(call.id, longest=LONGEST_ID),
+        "id": fit(call.id),
         "name": call.name,
         "input": arguments_object(call.arguments),
     }
 
 
-def _tool_result(answer: ToolResult) -> dict[str, Any]:
+def _tool_result(answer: ToolResult, fit: IdFitter) -> dict[str, Any]:
     blocks = [_block(part) for part in result_parts(answer)]
     alone = len(blocks) == 1 and blocks[0]["type"] == "text"
     return {
         "type": "tool_result",
-        "tool_use_id": fitting_id(answer.call_id, longest=LONGEST_ID),
+        "tool_use_id": fit(answer.call_id),
         "content": blocks[0]["text"] if alone else blocks or "",
         **({"is_error": True} if answer.is_error else {}),
     }
@@ -171,9 +175,11 @@ def _block(part: Text | Image) -> dict[str, Any]:
 
 
 def _add(drafts: list[Draft], draft: Draft) -> None:
+    if draft.converted and not draft.document["content"]:
+        return
     if drafts and _belong_together(drafts[-1], draft):
         drafts[-1] = _joined(drafts[-1], draft)
-    elif draft.document["content"] or not draft.converted:
+    else:
         drafts.append(draft)
 
 
@@ -195,7 +201,8 @@ def _joined(earlier: Draft, later: Draft) -> Draft:
     content += [block for block in _blocks_of(second["content"]) if not (said and _is_thinking(block))]
     if not any(_is_thinking(block) for block in content):
         content = sorted(content, key=lambda block: block.get("type") == "tool_use")
-    return Draft(document={**first, **second, "content": content}, converted=True)
+    document = {**first, **second, "content": content}
+    return Draft(document=document, converted=earlier.converted or later.converted)
 
 
 def _is_thinking(block: dict[str, Any]) -> bool:

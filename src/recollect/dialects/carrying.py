@@ -14,12 +14,13 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 from msgspec import UNSET, Struct
 
 from recollect.dialects.meaning import Image, Other, Part, Text, ToolCall, ToolResult
-from recollect.dialects.reading import as_json, parts_in
+from recollect.dialects.reading import as_json, parts_in, parts_of
 from recollect.messages import Message
 
 UNPARSED = "unparsed_arguments"
@@ -51,7 +52,7 @@ def speaks(message: Message, dialect: str) -> bool:
 def _is_regular(content: Any) -> bool:
     """Whether the content has a provider's form; a caller may have made the message by hand."""
     if isinstance(content, list):
-        return all(isinstance(block, dict) for block in content)
+        return all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in content)
     return content is UNSET or content is None or isinstance(content, str)
 
 
@@ -97,12 +98,30 @@ def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
 
 
-def fitting_id(call_id: str, *, longest: int) -> str:
-    """The id, or where the target would refuse it one made from it."""
-    if call_id and len(call_id) <= longest and not _UNFIT.search(call_id):
-        return call_id
-    digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"call_{digest[:24]}"
+class IdFitter:
+    """Gives each id back as it is, or where the target would refuse it one made from it.
+
+    An id that the target's own messages use is theirs and stays, so that a call and its result
+    meet also when only one of the two is converted.
+    """
+
+    def __init__(self, messages: Sequence[Message], dialect: str, *, longest: int) -> None:
+        self._messages = messages
+        self._dialect = dialect
+        self._longest = longest
+
+    def __call__(self, call_id: str) -> str:
+        fits = bool(call_id) and len(call_id) <= self._longest and not _UNFIT.search(call_id)
+        if fits or call_id in self._own_ids:
+            return call_id
+        digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()
+        return f"call_{digest[:24]}"
+
+    @cached_property
+    def _own_ids(self) -> frozenset[str]:
+        own = (message for message in self._messages if speaks(message, self._dialect))
+        parts = [part for message in own for part in parts_of(message)]
+        return frozenset([call.id for call in calls_in(parts)] + [each.call_id for each in results_in(parts)])
 
 
 def said_error(text: str, *, is_error: bool) -> str:

@@ -154,13 +154,34 @@ def _as_document(given: Any) -> dict[str, Any]:
 
 def as_json_value(value: Any) -> Any:
     """The value with SDK objects at any depth turned into what they are on the wire."""
-    if hasattr(value, "model_dump") and not isinstance(value, type):
-        return value.model_dump(mode="json", exclude_unset=True, warnings=False)
+    if _is_model(value):
+        return _dumped(value)
     if isinstance(value, Mapping):
         return {key: as_json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [as_json_value(item) for item in value]
     return value
+
+
+def _dumped(model: Any) -> dict[str, Any]:
+    """The provider's fields by the provider's names, without what the SDK has parsed for its caller."""
+    document: dict[str, Any] = model.model_dump(
+        mode="json",
+        by_alias=True,
+        exclude_unset=True,
+        exclude=getattr(model, "__api_exclude__", None),
+        warnings=False,
+    )
+    for field in document:
+        inner = getattr(model, field, None)
+        if isinstance(inner, list) and any(_is_model(item) for item in inner):
+            # Each object inside knows best what of it was parsed.
+            document[field] = as_json_value(inner)
+    return document
+
+
+def _is_model(value: Any) -> bool:
+    return hasattr(value, "model_dump") and not isinstance(value, type)
 
 
 # Guessing

@@ -16,10 +16,10 @@ from typing import Any
 
 from recollect.dialects.carrying import (
     Draft,
+    IdFitter,
     arguments_text,
     calls_in,
     carried,
-    fitting_id,
     result_parts,
     results_in,
     said_error,
@@ -57,7 +57,8 @@ def read_one(document: dict[str, Any]) -> Message:
 
 def write(messages: Sequence[Message]) -> Request:
     """The `messages` of a request."""
-    return Request(messages=thread(messages, NAME, _converted))
+    fit = IdFitter(messages, NAME, longest=LONGEST_ID)
+    return Request(messages=thread(messages, NAME, lambda message: _converted(message, fit)))
 
 
 def result(*, call_id: str, name: str, text: str, is_error: bool) -> Message:
@@ -81,16 +82,17 @@ def _check_calls(calls: Any) -> None:
         require_text(call, "id", what="a tool call")
 
 
-def _converted(message: Message) -> Iterator[Draft]:
+def _converted(message: Message, fit: IdFitter) -> Iterator[Draft]:
     parts = parts_of(message)
     if message.role == "system":
-        yield from _said(str(message.extra.get("role", "system")), _text_content(words_in(parts)))
+        role = "developer" if message.extra.get("role") == "developer" else "system"
+        yield from _said(role, _text_content(words_in(parts)))
     elif message.role == "assistant":
-        yield from _answer(parts)
+        yield from _answer(parts, fit)
     else:
         for answer in results_in(parts):
-            yield Draft(document=_tool_message(answer), converted=True)
-        yield from _question(parts)
+            yield Draft(document=_tool_message(answer, fit), converted=True)
+        yield from _question(parts, fit)
 
 
 def _said(role: str, content: Any) -> Iterator[Draft]:
@@ -98,17 +100,21 @@ def _said(role: str, content: Any) -> Iterator[Draft]:
         yield Draft(document={"role": role, "content": content}, converted=True)
 
 
-def _answer(parts: Sequence[Part]) -> Iterator[Draft]:
+def _answer(parts: Sequence[Part], fit: IdFitter) -> Iterator[Draft]:
     content, calls = _text_content(words_in(parts)), calls_in(parts)
     if calls:
-        document = {"role": "assistant", "content": content, "tool_calls": [_call(call) for call in calls]}
+        document = {
+            "role": "assistant",
+            "content": content,
+            "tool_calls": [_call(call, fit) for call in calls],
+        }
         yield Draft(document=document, converted=True)
     else:
         yield from _said("assistant", content)
 
 
-def _question(parts: Sequence[Part]) -> Iterator[Draft]:
-    pictures = [block for answer in results_in(parts) for block in _pictures_of(answer)]
+def _question(parts: Sequence[Part], fit: IdFitter) -> Iterator[Draft]:
+    pictures = [block for answer in results_in(parts) for block in _pictures_of(answer, fit)]
     blocks = pictures + [_block(part) for part in carried(parts)]
     if blocks:
         alone = len(blocks) == 1 and blocks[0]["type"] == "text"
@@ -116,24 +122,24 @@ def _question(parts: Sequence[Part]) -> Iterator[Draft]:
         yield Draft(document=document, converted=True, trailing=bool(pictures))
 
 
-def _tool_message(answer: ToolResult) -> dict[str, Any]:
+def _tool_message(answer: ToolResult, fit: IdFitter) -> dict[str, Any]:
     words = [part.text if isinstance(part, Text) else "[image: see below]" for part in result_parts(answer)]
     return {
         "role": "tool",
-        "tool_call_id": fitting_id(answer.call_id, longest=LONGEST_ID),
+        "tool_call_id": fit(answer.call_id),
         "content": said_error("\n".join(words), is_error=answer.is_error),
     }
 
 
-def _pictures_of(answer: ToolResult) -> list[dict[str, Any]]:
+def _pictures_of(answer: ToolResult, fit: IdFitter) -> list[dict[str, Any]]:
     pictures = [_block(part) for part in result_parts(answer) if isinstance(part, Image)]
-    heading = f"Returned by tool call {fitting_id(answer.call_id, longest=LONGEST_ID)}:"
+    heading = f"Returned by tool call {fit(answer.call_id)}:"
     return [{"type": "text", "text": heading}, *pictures] if pictures else []
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _call(call: ToolCall, fit: IdFitter) -> dict[str, Any]:
     return {
-        "id": fitting_id(call.id, longest=LONGEST_ID),
+        "id": fit(call.id),
         "type": "function",
         "function": {"name": call.name, "arguments": arguments_text(call.arguments)},
     }

@@ -11,6 +11,8 @@ Out, from other dialects:
 - An assistant's words are a message of text; each tool call and each result is an item.
 - A result may hold pictures. Thinking and a provider's own blocks stay behind.
 
+- A result has the type that its call asks for, a function's or a custom tool's.
+
 A reasoning item belongs to the item after it and never moves away from it. One with nothing of the
 assistant's behind it (an answer that was cut off) is refused by the provider and so left out.
 """
@@ -21,9 +23,9 @@ from typing import Any
 from msgspec import UNSET
 
 from recollect.dialects.carrying import (
+    IdFitter,
     arguments_text,
     carried,
-    fitting_id,
     result_parts,
     results_in,
     said_error,
@@ -72,13 +74,14 @@ def read_one(document: dict[str, Any]) -> Message:
 
 def write(messages: Sequence[Message]) -> Request:
     """The `input` of a request."""
+    fit = IdFitter(messages, NAME, longest=LONGEST_ID)
     items: list[dict[str, Any]] = []
     for message in messages:
         if speaks(message, NAME):
             items.append(verbatim(message))
         else:
-            items.extend(_converted(message))
-    return Request(messages=_without_dangling_reasoning(items))
+            items.extend(_converted(message, fit))
+    return Request(messages=_without_dangling_reasoning(_with_matching_outputs(items)))
 
 
 def result(*, call_id: str, name: str, text: str, is_error: bool) -> Message:
@@ -93,6 +96,19 @@ def _item_role(item: dict[str, Any]) -> Role:
         return ROLES.get(str(item["role"]), "assistant")
     kind = str(item.get("type", ""))
     return "tool" if kind.endswith(("_output", "_response")) else "assistant"
+
+
+def _with_matching_outputs(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A custom tool's result is an item of another type; whoever made it may not have known the call."""
+    custom = {str(item.get("call_id")) for item in items if item.get("type") == "custom_tool_call"}
+    if not custom:
+        return items
+    return [
+        {**item, "type": "custom_tool_call_output"}
+        if item.get("type") == "function_call_output" and str(item.get("call_id")) in custom
+        else item
+        for item in items
+    ]
 
 
 def _without_dangling_reasoning(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -111,15 +127,15 @@ def _answers(item: dict[str, Any]) -> bool:
     return _item_role(item) == "tool"
 
 
-def _converted(message: Message) -> Iterator[dict[str, Any]]:
+def _converted(message: Message, fit: IdFitter) -> Iterator[dict[str, Any]]:
     parts = parts_of(message)
     if message.role == "system":
         role = "developer" if message.extra.get("role") == "developer" else "system"
         yield from _said(role, "\n\n".join(words_in(parts)))
     elif message.role == "assistant":
-        yield from _answer(parts)
+        yield from _answer(parts, fit)
     else:
-        yield from (_output(answer) for answer in results_in(parts))
+        yield from (_output(answer, fit) for answer in results_in(parts))
         yield from _said("user", _content(carried(parts)))
 
 
@@ -128,7 +144,7 @@ def _said(role: str, content: Any) -> Iterator[dict[str, Any]]:
         yield {"role": role, "content": content}
 
 
-def _answer(parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
+def _answer(parts: Sequence[Part], fit: IdFitter) -> Iterator[dict[str, Any]]:
     """Words and calls in their order; words that stand together are one message."""
     words = ""
     for part in parts:
@@ -137,26 +153,26 @@ def _answer(parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
         elif isinstance(part, ToolCall):
             yield from _said("assistant", words.strip() and words)
             words = ""
-            yield _call(part)
+            yield _call(part, fit)
     yield from _said("assistant", words.strip() and words)
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _call(call: ToolCall, fit: IdFitter) -> dict[str, Any]:
     return {
         "type": "function_call",
-        "call_id": fitting_id(call.id, longest=LONGEST_ID),
+        "call_id": fit(call.id),
         "name": call.name,
         "arguments": arguments_text(call.arguments),
     }
 
 
-def _output(answer: ToolResult) -> dict[str, Any]:
+def _output(answer: ToolResult, fit: IdFitter) -> dict[str, Any]:
     parts = result_parts(answer)
     if answer.is_error:
         parts = _with_error_said(parts)
     return {
         "type": "function_call_output",
-        "call_id": fitting_id(answer.call_id, longest=LONGEST_ID),
+        "call_id": fit(answer.call_id),
         "output": _content(parts),
     }
 

@@ -4,6 +4,7 @@ A log is in order of time, so something said while a tool was running stands bet
 its result. Here results move up to their call; what is in order already is left alone. Below: edits.
 """
 
+from collections import deque
 from collections.abc import Sequence
 
 from recollect.dialects.edits import only_results, without_results
@@ -14,18 +15,15 @@ from recollect.messages import Message
 
 def results_after_calls(messages: Sequence[Message]) -> list[Message]:
     """The same messages, each result moved directly behind the run of messages that called for it."""
-    waiting = list(messages)
+    waiting = deque(messages)
     ordered: list[Message] = []
     while waiting:
-        run = _leading_assistants(waiting)
-        if not run:
-            ordered.append(waiting.pop(0))
-            continue
-        del waiting[: len(run)]
-        ordered.extend(run)
+        run = _take_assistants(waiting)
         called = {part.id for message in run for part in parts_of(message) if isinstance(part, ToolCall)}
-        if called:
-            ordered.extend(_take_answers(waiting, called))
+        ordered.extend(run)
+        ordered.extend(_take_answers(waiting, called) if called else ())
+        if waiting and waiting[0].role != "assistant":
+            ordered.append(waiting.popleft())
     return ordered
 
 
@@ -35,27 +33,25 @@ def is_only_results(message: Message) -> bool:
     return bool(parts) and all(isinstance(part, ToolResult) for part in parts)
 
 
-def _leading_assistants(messages: Sequence[Message]) -> list[Message]:
+def _take_assistants(waiting: deque[Message]) -> list[Message]:
     run: list[Message] = []
-    for message in messages:
-        if message.role != "assistant":
-            break
-        run.append(message)
+    while waiting and waiting[0].role == "assistant":
+        run.append(waiting.popleft())
     return run
 
 
-def _take_answers(waiting: list[Message], called: set[str]) -> list[Message]:
+def _take_answers(waiting: deque[Message], called: set[str]) -> list[Message]:
     """Remove from the front and from further back what answers these calls, and give it in order."""
     answers: list[Message] = []
     while waiting and called and is_only_results(waiting[0]) and _answered(waiting[0], called):
         called = called - _answered(waiting[0], called)
-        answers.append(waiting.pop(0))
+        answers.append(waiting.popleft())
     if waiting and called and called <= _answered(waiting[0], called):
         return answers  # what is missing stands at the front of the next message, beside something said
     return answers + _pulled_up(waiting, called)
 
 
-def _pulled_up(waiting: list[Message], called: set[str]) -> list[Message]:
+def _pulled_up(waiting: deque[Message], called: set[str]) -> list[Message]:
     pulled: list[Message] = []
     position = 0
     while called and position < len(waiting):
@@ -71,11 +67,14 @@ def _pulled_up(waiting: list[Message], called: set[str]) -> list[Message]:
     return pulled
 
 
-def _move_results(waiting: list[Message], position: int, found: set[str], pulled: list[Message]) -> None:
+def _move_results(waiting: deque[Message], position: int, found: set[str], pulled: list[Message]) -> None:
     results, rest = only_results(waiting[position], found), without_results(waiting[position], found)
     if results is not None:
         pulled.append(results)
-    waiting[position : position + 1] = [] if rest is None else [rest]
+    if rest is None:
+        del waiting[position]
+    else:
+        waiting[position] = rest
 
 
 def _answered(message: Message, called: set[str]) -> set[str]:

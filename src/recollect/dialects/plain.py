@@ -38,7 +38,7 @@ def read_one(document: dict[str, Any]) -> Message:
     check_role(document, ROLES, dialect=NAME)
     if document.get("content", UNSET) is UNSET and not document.get("tool_calls"):
         raise InvalidMessage("a plain message needs content or tool_calls", field="content")
-    return Message.from_dict(document)
+    return Message.from_dict({**document, "dialect": NAME})
 
 
 def write(messages: Sequence[Message]) -> Request:

@@ -20,8 +20,8 @@ _KINDS = {
     "assistant": ("output_text", "refusal"),
 }
 _OUTPUT_KINDS = ("input_text", "input_image", "input_file")
-_CALLS = ("function_call", "custom_tool_call")
-_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+_CALLS = ("function_call", "custom_tool_call", "computer_call", "shell_call", "apply_patch_call")
+_OUTPUTS = tuple(f"{kind}_output" for kind in _CALLS)
 _LONGEST_ID = 64
 
 
@@ -43,7 +43,7 @@ def _item_problems(item: dict[str, Any], place: str) -> Iterator[str]:
         yield from _message_problems(item, place)
     elif kind == "function_call":
         yield from _call_problems(item, place)
-    elif kind in _OUTPUTS:
+    elif kind in ("function_call_output", "custom_tool_call_output"):
         # An output is text, or a list of what a user could have sent.
         yield from block_problems(item.get("output"), place, _OUTPUT_KINDS)
         yield from _part_problems(item.get("output"), place)
@@ -82,18 +82,20 @@ def _call_problems(item: dict[str, Any], place: str) -> Iterator[str]:
 
 
 def _pairing_problems(items: Messages) -> Iterator[str]:
-    open_calls: set[str] = set()
+    open_calls: dict[str, Any] = {}
     answered: set[str] = set()
     for at, item in enumerate(items):
         call_id = str(item.get("call_id"))
         if item.get("type") in _CALLS:
-            open_calls.add(call_id)
+            open_calls[call_id] = item["type"]
         elif item.get("type") in _OUTPUTS:
             # No tool call found for a function call output: the call comes first.
             if call_id not in open_calls:
                 how = "a second time" if call_id in answered else "before any such call"
                 yield f"item {at} answers {call_id!r} {how}"
-            open_calls.discard(call_id)
+            # Each type of call has its own type of output.
+            elif f"{open_calls.pop(call_id)}_output" != item["type"]:
+                yield f"item {at} answers {call_id!r} with a {item['type']}"
             answered.add(call_id)
     # No tool output found for a function call: each is answered.
     yield from (f"the tool call {call_id!r} has no output" for call_id in open_calls)
