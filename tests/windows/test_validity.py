@@ -67,6 +67,14 @@ def test_no_window_of_a_thousand_is_refused(state: State, data: st.DataObject, p
     check(data.draw(histories(state)).entries, policy, state)
 
 
+@given(history=histories(same_ids=True), policy=policies())
+@settings(max_examples=200, deadline=None)
+def test_call_ids_that_come_again_in_every_turn_are_told_apart(
+    history: History, policy: WindowPolicy
+) -> None:
+    check_valid(build_window(history.entries, policy, cost=words).messages)
+
+
 @given(history=histories(), policy=policies(oversize="error"))
 @settings(max_examples=200, deadline=None)
 def test_a_window_that_may_not_be_too_large_is_within_its_budget_or_refused(
