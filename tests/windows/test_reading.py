@@ -76,6 +76,26 @@ def test_reading_tails_gives_the_window_over_the_whole_log(
     assert read.report.not_read <= len(messages) - len(held)
 
 
+async def test_a_turn_is_not_judged_before_the_turn_before_it_is_known() -> None:
+    """How round the start at 135 is depends on the one at 129, which the first tail does not show."""
+    messages = [
+        *(assistant("before") for _ in range(128)),
+        user("q129", "x"),
+        assistant("a130"),
+        user("q131"),
+        *(assistant("more", "x") for _ in range(3)),
+        user("q135", "x"),
+        assistant("a136"),
+        user("q137", "x"),
+        assistant("a138", "x"),
+    ]
+    store = await store_with(messages)
+    policy = WindowPolicy(max_tokens=8, retention_ratio=0.25, tags=("x",), look_back=0)
+    context = await read_window(store, CONVERSATION, policy, cost=words, first_tail=8)
+    assert said(context.messages) == ["q137", "a138"]
+    assert store.read > 8
+
+
 def chat(turns: int) -> list[Message]:
     pairs = ((user(f"question {n}"), assistant(f"answer {n}")) for n in range(turns))
     return [system("you are a house"), *(message for pair in pairs for message in pair)]
