@@ -25,6 +25,7 @@ from recollect.dialects.intake import (
 )
 from recollect.dialects.meaning import Meaning, Request, ToolCall, ToolResult
 from recollect.dialects.reading import meaning_of
+from recollect.dialects.renaming import with_distinct_calls
 from recollect.errors import InvalidInput
 from recollect.messages import Message
 
@@ -96,7 +97,7 @@ def write(messages: Sequence[Message], dialect: str) -> Request:
     converted. What a provider would refuse in the order of things is put right. What cannot be
     put right without inventing something (a call without result, a result without call) stays.
     """
-    return _named(dialect).write(messages)
+    return _named(dialect).write(with_distinct_calls(messages))
 
 
 def tool_result(dialect: str, *, call_id: str, name: str, text: str, is_error: bool = False) -> Message:

@@ -195,11 +195,18 @@ def _belong_together(earlier: Draft, later: Draft) -> bool:
 
 def _joined(earlier: Draft, later: Draft) -> Draft:
     first, second = earlier.document, later.document
-    content = _blocks_of(first["content"]) + _blocks_of(second["content"])
-    if not any(block.get("type") in THINKING_BLOCKS for block in content):
+    content = _blocks_of(first["content"])
+    said = any(not _is_thinking(block) for block in content)
+    # Thinking is taken at the front of a message alone; behind words it stays behind.
+    content += [block for block in _blocks_of(second["content"]) if not (said and _is_thinking(block))]
+    if not any(_is_thinking(block) for block in content):
         content = sorted(content, key=lambda block: block.get("type") == "tool_use")
     document = {**first, **second, "content": content}
     return Draft(document=document, converted=earlier.converted or later.converted)
+
+
+def _is_thinking(block: dict[str, Any]) -> bool:
+    return block.get("type") in THINKING_BLOCKS
 
 
 def _has(document: dict[str, Any], kind: str) -> bool:

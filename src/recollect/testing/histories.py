@@ -21,23 +21,7 @@ DIALECT_NAMES = ("plain", "anthropic", "openai_chat", "openai_responses")
 
 _START = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 _CONVERSATION = "00000000-0000-7000-8000-000000000001"
-_WORDS = [
-    "the",
-    "kitchen",
-    "light",
-    "is",
-    "on",
-    "and",
-    "dinner",
-    "needs",
-    "more",
-    "chicken",
-    "than",
-    "yesterday",
-    "because",
-    "rain",
-    "comes",
-]
+_WORDS = ("the", "kitchen", "light", "is", "on", "and", "dinner", "needs", "more", "chicken", "rain", "comes")
 
 
 def entries_of(messages: Sequence[Message]) -> list[Entry]:
@@ -55,14 +39,22 @@ def entries_of(messages: Sequence[Message]) -> list[Entry]:
 
 
 def random_history(
-    random: Random, *, dialect: str, state: State, turns: int, troubled: bool = True, tagged: bool = True
+    random: Random,
+    *,
+    dialect: str,
+    state: State,
+    turns: int,
+    troubled: bool = True,
+    tagged: bool = True,
+    same_ids: bool = False,
 ) -> list[Message]:
     """A history in one dialect, or in a `mixed` one, that ends in this state.
 
     `troubled`: with results that are late, missing, doubled or of nobody, and with messages between
-    a call and its result. `tagged`: with important and ephemeral messages.
+    a call and its result. `tagged`: with important and ephemeral messages. `same_ids`: with calls
+    that are counted from one again in every turn.
     """
-    history = _History(random, dialect=dialect, troubled=troubled, tagged=tagged)
+    history = _History(random, dialect=dialect, troubled=troubled, tagged=tagged, same_ids=same_ids)
     history.opening()
     for _ in range(turns):
         history.turn()
@@ -73,11 +65,12 @@ def random_history(
 class _History:
     """A history being written."""
 
-    def __init__(self, random: Random, *, dialect: str, troubled: bool, tagged: bool) -> None:
+    def __init__(self, random: Random, *, dialect: str, troubled: bool, tagged: bool, same_ids: bool) -> None:
         self.random = random
         self.dialect = dialect
         self.troubled = troubled
         self.tagged = tagged
+        self.same_ids = same_ids
         self.messages: list[Message] = []
         self.owed: list[tuple[str, str, str]] = []
         self.calls = 0
@@ -127,6 +120,7 @@ class _History:
 
     def begin(self) -> None:
         self.speaking = self.random.choice(DIALECT_NAMES) if self.dialect == "mixed" else self.dialect
+        self.calls = 0 if self.same_ids else self.calls
         self.say("user")
 
     def answer(self) -> None:

@@ -71,7 +71,8 @@ def build_window(
     within = entries[-policy.reach :] if policy.has_limit else entries
     head = leading_system(entries[:HEAD]) if policy.preserve_system else ()
     draft = draft_window(within, policy, cost=cost, head=head)
-    return finish_window(draft, message_count=len(entries), counter=counter)
+    at_reach = len(within) < len(entries)
+    return finish_window(draft, message_count=len(entries), counter=counter, at_reach=at_reach)
 
 
 def leading_system(entries: Sequence[Entry]) -> tuple[Entry, ...]:
@@ -120,11 +121,14 @@ def draft_window(
 
 
 def finish_window(
-    draft: Draft, *, message_count: int, counter: str | None = None, warnings: Sequence[str] = ()
+    draft: Draft, *, message_count: int, counter: str | None = None, at_reach: bool = False
 ) -> Context:
-    """Write the chosen window down: shorten or refuse what is too large, and report."""
+    """Write the chosen window down: shorten or refuse what is too large, and report.
+
+    `at_reach`: there are older entries, which the policy forbids to look at.
+    """
     shown = _shown(draft)
-    notes = [*warnings, *_check_fixed(draft)]
+    notes = _check_reach(draft, at_reach=at_reach) + _check_fixed(draft)
     shown, shortened, oversize = _made_to_fit(draft, shown)
     notes += oversize
     report = Report(
@@ -204,14 +208,19 @@ def _shown(draft: Draft) -> list[_Shown]:
     shown: list[_Shown] = []
     before: Piece | None = None
     for item in items:
-        passing = draft.choice.sheds and item.group.ephemeral
         for piece in item.group.pieces:
+            passing = _may_change(piece, item.group, sheds=draft.choice.sheds)
             if before is not None and _belong_together(before, piece):
                 shown[-1] = _shown_whole(piece, draft.cost, passing=passing or shown[-1].passing)
             else:
-                shown.append(_shown_piece(piece, item.group, draft.cost, passing=passing or piece.made))
+                shown.append(_shown_piece(piece, item.group, draft.cost, passing=passing))
             before = piece
     return shown
+
+
+def _may_change(piece: Piece, group: Group, *, sheds: bool) -> bool:
+    """Whether it may change before the next cut: ephemeral messages go, results that are missing may come."""
+    return (sheds and group.ephemeral) or (bool(group.interrupted) and piece.message.role != "assistant")
 
 
 def _shown_piece(piece: Piece, group: Group, cost: Cost, *, passing: bool) -> _Shown:
@@ -249,6 +258,12 @@ def _made_to_fit(draft: Draft, shown: list[_Shown]) -> tuple[list[_Shown], tuple
     if needed <= budget:
         return result, fitted.call_ids, []
     return result, fitted.call_ids, [f"the window needs {needed} tokens, and the budget is {budget}"]
+
+
+def _check_reach(draft: Draft, *, at_reach: bool) -> list[str]:
+    if not at_reach or draft.choice.settled:
+        return []
+    return [f"only the newest {draft.policy.reach} messages were looked at"]
 
 
 def _check_fixed(draft: Draft) -> list[str]:

@@ -1,21 +1,22 @@
 """Which groups a window holds: the policy applied to groups in a line. Below: lines, cut, policies.
 
 Three steps, each only where its limit is exceeded, each moving the start of the window on: turns,
-messages, tokens. Before normal messages go, ephemeral ones of finished turns go, all at once; while
-anything else can go, important ones stay.
+messages, tokens. Before normal messages go, ephemeral ones go, all at once (but not the newest, nor
+the question of a tool loop under way); while anything else can go, important ones stay.
 
 A token cut starts a window at a turn, because providers want a request to begin with a question.
 Only where that would leave the window less than half full (one very long turn) does it start inside
 a turn: with the turn's question in front, and the middle left out.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
 
 from recollect.contexts import Reason
-from recollect.windows.cut import Cut, Limit, find_cut
+from recollect.windows.cut import Cut, Limit, find_cut, roundness
 from recollect.windows.grouping import Group
 from recollect.windows.lines import Line, Weighed
 from recollect.windows.policies import WindowPolicy
@@ -35,7 +36,7 @@ class Choice(Struct, frozen=True, kw_only=True):
     slides: bool
     """Whether the window moves on with every turn."""
     sheds: bool
-    """Whether ephemeral groups of finished turns are out."""
+    """Whether ephemeral groups are out, the newest excepted."""
 
 
 def choose(groups: Sequence[Weighed], policy: WindowPolicy, *, room: int | None, origin: int) -> Choice:
@@ -59,6 +60,7 @@ class _Choosing:
         self.question: int | None = None
         self.lowest: int | None = None
         self.left_out: dict[int, Reason] = {}
+        self.knows_enough = True
         self.slides = False
         self.sheds = False
 
@@ -66,32 +68,33 @@ class _Choosing:
 
     def limit_turns(self) -> None:
         most = self.policy.max_turns
-        if most is None or self._turns() <= most:
+        if most is None or self._within_count(self._turns(), most):
             return
         self._leave_out_fleeting_turns()
-        if self._turns() <= most:
+        if self._within_count(self._turns(), most):
             return
         starts = self._turn_starts()
         cut = find_cut(
             range(len(starts)),
             total=lambda nth: len(starts) - nth,
             limit=self._count_limit(most),
-            number=lambda nth: self._number(starts[nth]),
+            rank=lambda nth: self._turn_rank(starts[nth]),
         )
         assert cut is not None  # the newest turn is one turn
+        self._needs_turn_before(starts[cut.first_fitting], ratio=self.policy.count_retention_ratio)
         self._cut(Cut(start=starts[cut.start], first_fitting=starts[cut.first_fitting]), "turns")
         self.slides = self.policy.count_retention_ratio >= 1
 
     def limit_messages(self) -> None:
         most = self.policy.max_messages
-        if most is None or self._messages_from()(self.start) <= most:
+        if most is None or self._within_count(self._messages_from()(self.start), most):
             return
         self._leave_out_ephemeral()
         total = self._messages_from()
-        if total(self.start) <= most:
+        if self._within_count(total(self.start), most):
             return
         starts = self._possible_starts()
-        cut = find_cut(starts, total=total, limit=self._count_limit(most), number=self._number)
+        cut = find_cut(starts, total=total, limit=self._count_limit(most), rank=self._rank)
         self._cut(cut or self._least(), "messages")
         self.question = self.line.loop_question_of(self.start)
         self.slides = self.policy.count_retention_ratio >= 1
@@ -109,18 +112,37 @@ class _Choosing:
     def choice(self, origin: int) -> Choice:
         kept = self._kept() if self.line.groups else []
         places = {self.line.place(at) for at in kept}
+        in_reach = self.lowest is not None and self.lowest - self.policy.look_back >= origin
         return Choice(
             kept=tuple(self.line.groups[at] for at in kept),
             left_out={place: why for place, why in self.left_out.items() if place not in places},
-            settled=self.lowest is not None and self.lowest - self.policy.look_back >= origin,
+            settled=in_reach and self.knows_enough and self.line.has_words,
             slides=self.slides,
             sheds=self.sheds,
         )
 
     # Measuring
 
+    def _rank(self, at: int) -> int:
+        """How round a start is among all groups."""
+        return roundness(self._number(at - 1) if at else 0, self._number(at))
+
+    def _turn_rank(self, at: int) -> int:
+        """How round a start is among the starts of turns."""
+        before = bisect_left(self.line.turn_starts, at) - 1
+        return roundness(self._number(self.line.turn_starts[before]) if before >= 0 else 0, self._number(at))
+
+    def _needs_turn_before(self, at: int, *, ratio: float) -> None:
+        """How round a turn's start is, where that matters, cannot be told without the turn before."""
+        self.knows_enough &= ratio >= 1 or bisect_left(self.line.turn_starts, at) > 0
+
     def _number(self, at: int) -> int:
         return self.line.groups[at].group.number
+
+    def _within_count(self, count: int, most: int) -> bool:
+        # Older messages could bring about a cut in a block, further on than any other limit's.
+        self.knows_enough &= count > most or self.policy.count_retention_ratio >= 1
+        return count <= most
 
     def _count_limit(self, most: int) -> Limit:
         return Limit(most=most, ratio=self.policy.count_retention_ratio)
@@ -156,13 +178,14 @@ class _Choosing:
         limit = Limit(most=room, ratio=self.policy.retention_ratio)
         total = self._tokens_from(self.line.question_of)
         anywhere = self._possible_starts()
-        inside = find_cut(anywhere, total=total, limit=limit, number=self._number)
+        inside = find_cut(anywhere, total=total, limit=limit, rank=self._rank)
         if inside is None:
             return None
         turns = [start for start in self.line.turn_starts if start in anywhere]
-        at_turn = find_cut(turns, total=total, limit=limit, number=self._number)
+        at_turn = find_cut(turns, total=total, limit=limit, rank=self._turn_rank)
         if at_turn is None or total(at_turn.start) < min(limit.low, room * _LEAST_FILL):
             return inside
+        self._needs_turn_before(at_turn.first_fitting, ratio=limit.ratio)
         return Cut(start=at_turn.start, first_fitting=inside.first_fitting)
 
     def _possible_starts(self) -> range:
@@ -177,8 +200,7 @@ class _Choosing:
     def _cut(self, cut: Cut, reason: Reason) -> None:
         for at in range(self.start, cut.start):
             self.left_out.setdefault(self.line.place(at), reason)
-        if self.lowest is None:
-            self.lowest = self.line.place(cut.first_fitting)
+        self.lowest = self.line.place(cut.first_fitting)
         self.start = cut.start
         if reason == "tokens":
             self.question = self.line.question_of(cut.start)
@@ -216,9 +238,10 @@ class _Choosing:
     # Ephemeral groups
 
     def _leave_out_ephemeral(self) -> None:
-        newest_turn = self.line.newest_turn
-        gone = [at for at in range(self.start, newest_turn) if self.line.groups[at].group.ephemeral]
-        self._leave_out(gone)
+        line = self.line
+        needed = {line.newest, *line.turn_starts[-1:]} if line.in_loop else {line.newest}
+        going = (at for at in range(self.start, len(line.groups)) if at not in needed)
+        self._leave_out([at for at in going if line.groups[at].group.ephemeral])
 
     def _leave_out_fleeting_turns(self) -> None:
         """Turns in which everything is ephemeral, the newest excepted."""
@@ -231,8 +254,6 @@ class _Choosing:
         self._leave_out(gone)
 
     def _leave_out(self, gone: Sequence[int]) -> None:
-        if not gone:
-            return
         self.sheds = True
         going = set(gone)
         for at in gone:

@@ -47,8 +47,12 @@ class Group(Struct, frozen=True, kw_only=True):
 
     place: int
     """Its number in the log that was grouped, from zero."""
+    turn: int
+    """The number of its turn there; zero before the first question."""
     kind: Kind
     pieces: tuple[Piece, ...]
+    tags: frozenset[str]
+    """What any of its messages is tagged with."""
     has_calls: bool = False
     interrupted: tuple[str, ...] = ()
     """Ids of calls that have no result."""
@@ -68,16 +72,19 @@ class Group(Struct, frozen=True, kw_only=True):
         return self.pieces[0].message.agent_name
 
     @property
-    def tags(self) -> frozenset[str]:
-        return frozenset(tag for piece in self.pieces if not piece.made for tag in tags_of(piece.message))
-
-    @property
     def important(self) -> bool:
         return IMPORTANT in self.tags
 
     @property
     def ephemeral(self) -> bool:
         return EPHEMERAL in self.tags and not self.important
+
+
+class Where(Struct, frozen=True):
+    """Where a group stands: its number and its turn's."""
+
+    place: int
+    turn: int
 
 
 class Dropped(Struct, frozen=True, kw_only=True):
@@ -108,10 +115,13 @@ def group_log(entries: Iterable[Entry]) -> Grouping:
     dropped = [_unmatched(readings[slot.index], slot, reason) for slot, reason in matching.unmatched.items()]
     dropped += [part for reading in readings for part in _repeated(reading)]
     groups: list[Group] = []
+    turn = 0
     for step in _steps(readings):
+        turn += readings[step[0]].starts_turn
+        where = Where(place=len(groups), turn=turn)
         if _is_bare_thinking(step, readings):
             dropped += [_bare(readings[index]) for index in step]
-        elif (group := _group(step, readings, matching, place=len(groups))) is not None:
+        elif (group := _group(step, readings, matching, where)) is not None:
             groups.append(group)
         elif not readings[step[0]].carries_results:
             dropped.append(_bare(readings[step[0]]))
@@ -163,25 +173,25 @@ def _is_bare_thinking(step: Sequence[int], readings: Sequence[Reading]) -> bool:
 
 
 def _group(
-    step: Sequence[int], readings: Sequence[Reading], matching: Matching, *, place: int
+    step: Sequence[int], readings: Sequence[Reading], matching: Matching, where: Where
 ) -> Group | None:
     reading = readings[step[0]]
     message = reading.entry.message
     match message.role:
         case "assistant":
-            return _assistant_group(step, readings, matching, place=place)
+            return _assistant_group(step, readings, matching, where)
         case "system":
-            return Group(place=place, kind="system", pieces=(Piece(message=message, entry=reading.entry),))
+            return _made_of((Piece(message=message, entry=reading.entry),), where, kind="system")
         case "user" if reading.rest is not None:
             part: Literal["rest", "whole"] = "rest" if reading.carries_results else "whole"
             piece = Piece(message=reading.rest, entry=reading.entry, part=part)
-            return Group(place=place, kind="user", pieces=(piece,))
+            return _made_of((piece,), where, kind="user")
         case _:
             return None
 
 
 def _assistant_group(
-    step: Sequence[int], readings: Sequence[Reading], matching: Matching, *, place: int
+    step: Sequence[int], readings: Sequence[Reading], matching: Matching, where: Where
 ) -> Group:
     said = [Piece(message=readings[index].entry.message, entry=readings[index].entry) for index in step]
     brought: dict[int, list[str]] = {}
@@ -196,12 +206,32 @@ def _assistant_group(
                 missing.append((readings[index], call.id, call.name))
     results = [_results_piece(readings[source], ids) for source, ids in brought.items()]
     made = [_interrupted_piece(*call) for call in missing]
-    return Group(
-        place=place,
+    return _made_of(
+        (*said, *results, *made),
+        where,
         kind="assistant",
-        pieces=(*said, *results, *made),
         has_calls=bool(brought or missing),
         interrupted=tuple(call_id for _, call_id, _ in missing),
+    )
+
+
+def _made_of(
+    pieces: tuple[Piece, ...],
+    where: Where,
+    *,
+    kind: Kind,
+    has_calls: bool = False,
+    interrupted: tuple[str, ...] = (),
+) -> Group:
+    tags = frozenset(tag for piece in pieces if not piece.made for tag in tags_of(piece.message))
+    return Group(
+        place=where.place,
+        turn=where.turn,
+        kind=kind,
+        pieces=pieces,
+        tags=tags,
+        has_calls=has_calls,
+        interrupted=interrupted,
     )
 
 

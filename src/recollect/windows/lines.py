@@ -33,6 +33,8 @@ class Line:
         self._look_back = look_back
         self.turn_starts = [at for at, item in enumerate(groups) if item.group.starts_turn]
         spoken = [at for at, item in enumerate(groups) if item.group.kind != "system"]
+        self.has_words = bool(spoken)
+        """Whether there is anything but system messages."""
         self.newest = spoken[-1] if spoken else len(groups) - 1
         """The last group that is not a system message."""
 
@@ -48,8 +50,11 @@ class Line:
 
     def question_of(self, start: int) -> int | None:
         """The question of the turn that `start` stands in; None where it starts a turn itself."""
-        before = bisect_left(self.turn_starts, start + 1) - 1
-        return self.turn_starts[before] if before >= 0 and self.turn_starts[before] != start else None
+        before = bisect_left(self.turn_starts, start) - 1
+        if self.groups[start].group.starts_turn or before < 0:
+            return None
+        asked = self.turn_starts[before]
+        return asked if self.groups[asked].group.turn == self.groups[start].group.turn else None
 
     def loop_question_of(self, start: int) -> int | None:
         """The same for a tool loop under way; None when it is at rest."""

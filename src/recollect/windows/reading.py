@@ -33,12 +33,15 @@ async def read_window(
     cost: Cost,
     counter: str | None = None,
     pending: Sequence[Message] = (),
+    first_tail: int = FIRST_TAIL,
 ) -> Context:
     """The window of a conversation by this policy, with `pending` messages as if they were stored.
 
-    Raises `ConversationNotFound`, and `BudgetExceeded` where the policy asks for it.
+    `cost` gives the tokens of a message, `counter` the name of what counts them; `first_tail` is
+    how many entries to ask for at first. Raises `ConversationNotFound`, and `BudgetExceeded` where
+    the policy asks for it.
     """
-    entries, at_front = await _next_tail(store, conversation_id, policy, [])
+    entries, at_front = await _older(store, conversation_id, policy, [], wanted=first_tail)
     entries += _in_place(conversation_id, pending, after=entries[-1] if entries else None, now=store.now())
     head: tuple[Entry, ...] = ()
     if not at_front and policy.has_limit and policy.preserve_system:
@@ -48,17 +51,22 @@ async def read_window(
         if policy.has_limit:
             draft = draft_window(entries, policy, cost=cost, head=head, partial=not at_reach)
             if at_reach or draft.choice.settled:
-                count = await _message_count(store, conversation_id, least=draft.looked_at)
-                return finish_window(draft, message_count=count, counter=counter)
-        entries, at_front = await _next_tail(store, conversation_id, policy, entries)
+                count = await _message_count(store, conversation_id, least=len(entries))
+                beyond = at_reach and count > len(entries)
+                return finish_window(draft, message_count=count, counter=counter, at_reach=beyond)
+        entries, at_front = await _older(store, conversation_id, policy, entries, wanted=len(entries))
     return build_window(entries, policy, cost=cost, counter=counter)
 
 
-async def _next_tail(
-    store: ConversationStore, conversation_id: str, policy: WindowPolicy, entries: list[Entry]
+async def _older(
+    store: ConversationStore,
+    conversation_id: str,
+    policy: WindowPolicy,
+    entries: list[Entry],
+    *,
+    wanted: int,
 ) -> tuple[list[Entry], bool]:
-    """These entries with as many older ones in front, and whether that is the front of the log."""
-    wanted = len(entries) or FIRST_TAIL
+    """These entries with so many older ones in front, and whether that is the front of the log."""
     if policy.has_limit:
         wanted = min(wanted, policy.reach - len(entries))
     before = entries[0].position if entries else None

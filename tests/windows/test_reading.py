@@ -1,0 +1,154 @@
+"""A window read from a store is the window over the whole log, and costs what the window costs."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.windows.logs import History, assistant, histories, policies, said, system, user, words
+
+from recollect.contexts import Context
+from recollect.contracts import Entry, Position
+from recollect.conversations import started
+from recollect.errors import ConversationNotFound
+from recollect.messages import Message
+from recollect.stores.in_memory import InMemoryBackend, InMemoryStore
+from recollect.testing import FixedClock
+from recollect.windows import WindowPolicy, build_window, read_window
+
+CONVERSATION = "00000000-0000-7000-8000-000000000001"
+
+
+class CountingStore(InMemoryStore):
+    """A store that counts what is read."""
+
+    def __init__(self, backend: InMemoryBackend) -> None:
+        super().__init__(backend, "erin")
+        self.read = 0
+
+    async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
+        entries = await super().tail(conversation_id, limit=limit, before=before)
+        self.read += len(entries)
+        return entries
+
+
+async def store_with(messages: Sequence[Message]) -> CountingStore:
+    store = CountingStore(InMemoryBackend(clock=FixedClock()))
+    await store.create(started(CONVERSATION, now=store.now()))
+    await store.append(CONVERSATION, messages)
+    return store
+
+
+def compared(context: Context) -> tuple[object, ...]:
+    report = context.report
+    return (
+        context.messages,
+        report.tokens,
+        report.stable_prefix,
+        report.interrupted,
+        report.shortened,
+        report.warnings,
+    )
+
+
+@given(
+    messages=histories(turns=(0, 40)),
+    policy=policies(look_back=2) | policies(look_back=20),
+    first=st.sampled_from((1, 8, 64)),
+)
+@settings(max_examples=300, deadline=None)
+def test_reading_tails_gives_the_window_over_the_whole_log(
+    messages: History, policy: WindowPolicy, first: int
+) -> None:
+    async def both() -> tuple[Context, Context]:
+        store = await store_with(messages)
+        everything = await store.page(CONVERSATION, limit=10_000)
+        return (
+            await read_window(store, CONVERSATION, policy, cost=words, first_tail=first),
+            build_window(everything, policy, cost=words),
+        )
+
+    read, built = asyncio.run(both())
+    assert compared(read) == compared(built)
+    assert read.report.message_count == built.report.message_count == len(messages)
+    held = {message.timestamp for message in read.messages}
+    assert read.report.not_read <= len(messages) - len(held)
+
+
+async def test_a_turn_is_not_judged_before_the_turn_before_it_is_known() -> None:
+    """How round the start at 135 is depends on the one at 129, which the first tail does not show."""
+    messages = [
+        *(assistant("before") for _ in range(128)),
+        user("q129", "x"),
+        assistant("a130"),
+        user("q131"),
+        *(assistant("more", "x") for _ in range(3)),
+        user("q135", "x"),
+        assistant("a136"),
+        user("q137", "x"),
+        assistant("a138", "x"),
+    ]
+    store = await store_with(messages)
+    policy = WindowPolicy(max_tokens=8, retention_ratio=0.25, tags=("x",), look_back=0)
+    context = await read_window(store, CONVERSATION, policy, cost=words, first_tail=8)
+    assert said(context.messages) == ["q137", "a138"]
+    assert store.read > 8
+
+
+def chat(turns: int) -> list[Message]:
+    pairs = ((user(f"question {n}"), assistant(f"answer {n}")) for n in range(turns))
+    return [system("you are a house"), *(message for pair in pairs for message in pair)]
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [WindowPolicy(max_turns=20), WindowPolicy(max_messages=20), WindowPolicy(max_tokens=400)],
+    ids=["turns", "messages", "tokens"],
+)
+async def test_what_is_read_does_not_depend_on_the_length_of_the_log(policy: WindowPolicy) -> None:
+    amounts = []
+    for turns in (500, 5000):
+        store = await store_with(chat(turns))
+        context = await read_window(store, CONVERSATION, policy, cost=words)
+        assert said(context.messages)[0] == "you are a house"
+        assert said(context.messages)[-1] == f"answer {turns - 1}"
+        assert context.report.not_read == 2 * turns + 1 - len(context.messages) - len(context.report.left_out)
+        amounts.append(store.read)
+    assert amounts[0] == amounts[1] <= 512
+
+
+async def test_without_a_limit_everything_is_read() -> None:
+    store = await store_with(chat(300))
+    context = await read_window(store, CONVERSATION, WindowPolicy(), cost=words)
+    assert len(context) == 601
+    assert context.report.not_read == 0
+
+
+async def test_a_filter_that_passes_over_everything_looks_no_further_than_its_reach() -> None:
+    store = await store_with([user("the first", "rare"), *chat(1000)])
+    policy = WindowPolicy(max_messages=5, tags=("rare",), reach=300)
+    context = await read_window(store, CONVERSATION, policy, cost=words)
+    assert store.read == 300
+    assert context.messages == ()
+    assert "300" in context.report.warnings[0]
+
+
+async def test_important_messages_are_found_within_the_look_back() -> None:
+    messages = chat(400)
+    messages[700] = messages[700].with_(tags=("important",))
+    store = await store_with(messages)
+    near = WindowPolicy(max_messages=20, look_back=100)
+    far = WindowPolicy(max_messages=20, look_back=60)
+    kept = await read_window(store, CONVERSATION, near, cost=words)
+    assert said(kept.messages)[:2] == ["you are a house", "answer 349"]
+    assert len(kept) == 21
+    gone = await read_window(store, CONVERSATION, far, cost=words)
+    assert "answer 349" not in said(gone.messages)
+    assert gone.report.look_back == 60
+
+
+async def test_a_conversation_that_is_not_there_is_not_found() -> None:
+    store = CountingStore(InMemoryBackend(clock=FixedClock()))
+    with pytest.raises(ConversationNotFound):
+        await read_window(store, CONVERSATION, WindowPolicy(max_turns=3), cost=words)

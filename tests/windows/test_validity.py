@@ -1,0 +1,102 @@
+"""Every window is a request that every provider accepts, whatever the log and the policy."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.windows.logs import History, histories, policies, words
+
+from recollect.contexts import Context
+from recollect.contracts import Entry
+from recollect.dialects import meaning_of, write
+from recollect.errors import BudgetExceeded
+from recollect.messages import Message
+from recollect.testing.histories import DIALECT_NAMES, STATES, State
+from recollect.testing.validity import problems
+from recollect.windows import WindowPolicy, build_window
+
+
+def check_valid(messages: Sequence[Message]) -> None:
+    if all(message.role == "system" for message in messages):
+        return  # a filter that nobody's words pass leaves nothing to send
+    for dialect in DIALECT_NAMES:
+        assert problems(write(messages, dialect), dialect) == []
+
+
+def check_budget(context: Context, policy: WindowPolicy) -> None:
+    report = context.report
+    assert report.tokens.prompt + report.tokens.tools == policy.outside
+    assert report.tokens.system + report.tokens.history == sum(map(words, context.messages))
+    if policy.max_tokens is not None and report.tokens.total > policy.max_tokens:
+        assert any("the budget is" in warning for warning in report.warnings)
+
+
+def question(entries: Sequence[Entry]) -> str:
+    """What the user asked last."""
+    asked = [meaning_of(entry.message).text for entry in entries if entry.message.role == "user"]
+    return [text for text in asked if text][-1]
+
+
+def check(entries: list[Entry], policy: WindowPolicy, state: State) -> None:
+    context = build_window(entries, policy, cost=words)
+    check_valid(context.messages)
+    check_budget(context, policy)
+    if state != "at rest" and not policy.tags and policy.agent_name is None:
+        texts = [meaning_of(message).text for message in context.messages if message.role == "user"]
+        assert question(entries) in texts
+
+
+def for_any_history(examples: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    def decorated(test: Callable[..., None]) -> Callable[..., None]:
+        return settings(max_examples=examples, deadline=None)(given(data=st.data(), policy=policies())(test))
+
+    return decorated
+
+
+@pytest.mark.parametrize("state", STATES)
+@for_any_history(300)
+def test_no_window_is_refused(state: State, data: st.DataObject, policy: WindowPolicy) -> None:
+    check(data.draw(histories(state)).entries, policy, state)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("state", STATES)
+@for_any_history(1000)
+def test_no_window_of_a_thousand_is_refused(state: State, data: st.DataObject, policy: WindowPolicy) -> None:
+    check(data.draw(histories(state)).entries, policy, state)
+
+
+@given(history=histories(same_ids=True), policy=policies())
+@settings(max_examples=200, deadline=None)
+def test_call_ids_that_come_again_in_every_turn_are_told_apart(
+    history: History, policy: WindowPolicy
+) -> None:
+    check_valid(build_window(history.entries, policy, cost=words).messages)
+
+
+@given(history=histories(), policy=policies(oversize="error"))
+@settings(max_examples=200, deadline=None)
+def test_a_window_that_may_not_be_too_large_is_within_its_budget_or_refused(
+    history: History, policy: WindowPolicy
+) -> None:
+    try:
+        context = build_window(history.entries, policy, cost=words)
+    except BudgetExceeded as error:
+        refused = error
+    else:
+        assert policy.max_tokens is None or context.report.tokens.total <= policy.max_tokens
+        check_valid(context.messages)
+        return
+    assert refused.needed > refused.budget == policy.max_tokens
+
+
+@given(history=histories(), policy=policies(agent_name=None, tags=(), look_back=0, preserve_system=False))
+@settings(max_examples=200, deadline=None)
+def test_every_message_is_in_the_window_or_in_the_report(history: History, policy: WindowPolicy) -> None:
+    entries = history.entries
+    context = build_window(entries, policy, cost=words)
+    stamps = {message.timestamp for message in context.messages}
+    left_out = {line.sequence for line in context.report.left_out}
+    for entry in entries:
+        assert entry.message.timestamp in stamps or entry.sequence in left_out
