@@ -3,3 +3,5 @@
 import pytest
 
 pytest.register_assert_rewrite("recollect.testing")
+
+pytest_plugins = ["tests.servers.redis"]

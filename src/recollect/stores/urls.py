@@ -14,6 +14,10 @@ from recollect.errors import InvalidSetting, shown
 STORES = {
     "memory": "recollect.stores.in_memory",
     "sqlite": "recollect.stores.sqlite",
+    "redis": "recollect.stores.redis",
+    "rediss": "recollect.stores.redis",
+    "redis+cluster": "recollect.stores.redis",
+    "rediss+cluster": "recollect.stores.redis",
 }
 """URL scheme → the module whose `backend(address, clock)` opens it."""
 
