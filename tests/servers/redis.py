@@ -26,14 +26,25 @@ MASTERS = 3
 PATIENCE = 30.0
 
 
-@pytest.fixture(scope="session")
-def redis_url() -> Iterator[str]:
-    """A server that keeps an append-only file."""
+PACKAGED = "packaged"
+
+
+def servers() -> list[str]:
+    """What to test with: a server that runs already; or else the packaged one, and `redis-server` too
+    where there is one on the PATH."""
     existing = os.environ.get("RECOLLECT_TEST_REDIS_URL")
     if existing:
-        yield existing
+        return [existing]
+    return [PACKAGED, "redis-server"] if shutil.which("redis-server") else [PACKAGED]
+
+
+@pytest.fixture(scope="session", params=servers())
+def redis_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A server that keeps an append-only file."""
+    if "://" in request.param:
+        yield request.param
         return
-    with running() as port:
+    with running(binary=None if request.param == PACKAGED else request.param) as port:
         yield f"redis://127.0.0.1:{port}/0"
 
 
@@ -48,10 +59,10 @@ def redis_cluster_url() -> Iterator[str]:
         yield f"redis+cluster://127.0.0.1:{port}"
 
 
-def binaries() -> list[str]:
-    """Every server there is to test against: the packaged one, and a `redis-server` on the PATH."""
-    found = [packaged_binary(), shutil.which("redis-server")]
-    return [path for path in found if path]
+@pytest.fixture(params=["server", "cluster"])
+def any_redis_url(request: pytest.FixtureRequest, redis_url: str, redis_cluster_url: str) -> str:
+    """First the one, then the other."""
+    return redis_url if request.param == "server" else redis_cluster_url
 
 
 def packaged_binary() -> str:
@@ -65,11 +76,13 @@ def packaged_binary() -> str:
 
 
 @contextmanager
-def running(*options: str, binary: str | None = None, folder: Path | None = None) -> Iterator[int]:
+def running(
+    *options: str, binary: str | None = None, folder: Path | None = None, port: int | None = None
+) -> Iterator[int]:
     """A server, by its port. It ends with the block, however that ends, and with this process."""
     with ExitStack() as cleanup:
         home = folder or Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="recollect-redis-")))
-        port = free_port()
+        port = port or free_port()
         settings = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(home), "--save", ""]
         durable = [] if "--appendonly" in options else ["--appendonly", "yes"]
         with (home / f"server-{port}.log").open("wb") as output:
@@ -150,6 +163,8 @@ def _await_answer(port: int, process: "subprocess.Popen[bytes]", home: Path) -> 
         try:
             with client(port) as probe:
                 return bool(probe.ping())
+        except redis.AuthenticationError:
+            return True
         except redis.ConnectionError:
             return False
 

@@ -68,13 +68,13 @@ def parse_target(url: str) -> Target:
     )
 
 
-def make_client(target: Target, *, timeout: float, connections: int, tls: Mapping[str, str]) -> Client:
+def make_client(target: Target, *, connections: int, tls: Mapping[str, str]) -> Client:
     """A client that never sends a command twice: a turn whose answer got lost must not be doubled."""
     common: dict[str, Any] = {
         "username": target.username,
         "password": target.password,
-        "socket_timeout": timeout,
-        "socket_connect_timeout": timeout,
+        # Each command has its deadline in `connections`, connecting included.
+        "socket_timeout": None,
         "protocol": 2,
         "client_name": "recollect",
         "retry": Retry(NoBackoff(), 0),

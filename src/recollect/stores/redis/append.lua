@@ -64,23 +64,23 @@ if fresh > 0 or rewriting then
 
   local ttl = record[AT.ttl]
   local expires_at = expiry(now, ttl)
-  local moved = {
-    revision = revision,
-    next_sequence = string.format('%.0f', sequence),
-    message_count = string.format('%.0f', count + fresh),
-    unread_count = string.format('%.0f', unread + fresh),
-    last_message_at = last_at,
-    last_message_from = last_from,
-    updated_at = now,
-    expires_at = expires_at,
-  }
-  local changes = {}
-  for name, value in pairs(moved) do
-    record[AT[name]] = value
-    changes[#changes + 1] = name
-    changes[#changes + 1] = value
-  end
-  redis.call('HSET', KEYS[1], unpack(changes))
+  record[AT.revision] = revision
+  record[AT.next_sequence] = string.format('%.0f', sequence)
+  record[AT.message_count] = string.format('%.0f', count + fresh)
+  record[AT.unread_count] = string.format('%.0f', unread + fresh)
+  record[AT.last_message_at] = last_at
+  record[AT.last_message_from] = last_from
+  record[AT.updated_at] = now
+  record[AT.expires_at] = expires_at
+  redis.call('HSET', KEYS[1],
+    'revision', revision,
+    'next_sequence', record[AT.next_sequence],
+    'message_count', record[AT.message_count],
+    'unread_count', record[AT.unread_count],
+    'last_message_at', last_at,
+    'last_message_from', last_from,
+    'updated_at', now,
+    'expires_at', expires_at)
   live_for(expires_at == '' and '' or milliseconds(ttl))
   if KEYS[5] then
     redis.call('ZADD', KEYS[5], score(last_at ~= '' and last_at or record[AT.created_at]), id)

@@ -68,11 +68,13 @@ class RedisBackend(Backend):
             self._connections = connections
 
     def _connect(self) -> Connections:
-        if self._target is None:
-            assert not isinstance(self._source, str)
-            return connections_of(self._source, name="the server", owned=False, limit=self._limit)
-        client = make_client(self._target, timeout=self._timeout, connections=self._limit, tls=self._tls)
-        return connections_of(client, name=self._target.name, owned=True, limit=self._limit)
+        client, name = self._source, "the server"
+        if self._target is not None:
+            client = make_client(self._target, connections=self._limit, tls=self._tls)
+            name = self._target.name
+        assert not isinstance(client, str)
+        owned = client is not self._source
+        return connections_of(client, name=name, owned=owned, limit=self._limit, timeout=self._timeout)
 
     async def _prepare(self, connections: Connections) -> None:
         await _check_server(connections)

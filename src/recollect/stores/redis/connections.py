@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
+from hiredis import pack_command
 from redis import exceptions as driver
 from redis.asyncio import Redis, RedisCluster
 
@@ -27,11 +28,11 @@ from recollect.stores.redis.scripts import Script
 Command = Sequence[Any]
 
 
-def connections_of(client: Client, *, name: str, owned: bool, limit: int) -> "Connections":
+def connections_of(client: Client, *, name: str, owned: bool, limit: int, timeout: float) -> "Connections":
     """The connections of a client, on one server or on a cluster."""
     if isinstance(client, RedisCluster):
-        return ClusterConnections(client, name=name, owned=owned, limit=limit)
-    return ServerConnections(client, name=name, owned=owned, limit=limit)
+        return ClusterConnections(client, name=name, owned=owned, limit=limit, timeout=timeout)
+    return ServerConnections(client, name=name, owned=owned, limit=limit, timeout=timeout)
 
 
 class Connections:
@@ -39,8 +40,9 @@ class Connections:
 
     clustered = False
 
-    def __init__(self, client: Any, *, name: str, owned: bool, limit: int) -> None:
+    def __init__(self, client: Any, *, name: str, owned: bool, limit: int, timeout: float) -> None:
         self.name = name
+        self._timeout = timeout
         self._client = client
         self._owned = owned
         self._limit = limit
@@ -50,27 +52,30 @@ class Connections:
 
     async def call(self, *command: Any) -> Any:
         """One command and its reply."""
-        async with self._free:
-            self._check_open()
-            with translated(self.name):
-                return await self._send(command)
+        async with self._exchange():
+            return await self._send(command)
 
     async def run(self, script: Script, keys: Sequence[str], *values: Any) -> Any:
         """A script and its reply. A server that does not know it yet is told the text."""
-        async with self._free:
-            self._check_open()
-            with translated(self.name):
-                try:
-                    return await self._send(("EVALSHA", script.digest, len(keys), *keys, *values))
-                except driver.NoScriptError:
-                    return await self._send(("EVAL", script.text, len(keys), *keys, *values))
+        async with self._exchange():
+            try:
+                return await self._send(("EVALSHA", script.digest, len(keys), *keys, *values))
+            except driver.NoScriptError:
+                return await self._send(("EVAL", script.text, len(keys), *keys, *values))
 
     async def many(self, commands: Sequence[Command]) -> list[Any]:
         """Commands that do not depend on each other, and their replies, in order."""
+        async with self._exchange():
+            return await self._send_many(commands)
+
+    @contextlib.asynccontextmanager
+    async def _exchange(self) -> AsyncIterator[None]:
+        """When it is our turn: within the time allowed, and with the driver's errors made ours."""
         async with self._free:
             self._check_open()
             with translated(self.name):
-                return await self._send_many(commands)
+                async with asyncio.timeout(self._timeout):
+                    yield
 
     @contextlib.asynccontextmanager
     async def listening(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -80,9 +85,10 @@ class Connections:
             connection = self._listener()
             self._listeners.add(connection)
             try:
-                await connection.connect()
-                await connection.send_command("SUBSCRIBE", channel)
-                await _next_push(connection)
+                async with asyncio.timeout(self._timeout):
+                    await connection.connect()
+                    await connection.send_command("SUBSCRIBE", channel)
+                    await _next_push(connection)
                 yield self._heard(connection)
             finally:
                 self._listeners.discard(connection)
@@ -139,14 +145,14 @@ class ServerConnections(Connections):
 
     async def _send(self, command: Command) -> Any:
         async with self._connection() as connection:
-            await connection.send_command(*command)
+            await connection.send_packed_command(pack_command(tuple(command)))
             return await connection.read_response(disable_decoding=True)
 
     async def _send_many(self, commands: Sequence[Command]) -> list[Any]:
         if not commands:
             return []
         async with self._connection() as connection:
-            await connection.send_packed_command(connection.pack_commands(commands))
+            await connection.send_packed_command([pack_command(tuple(command)) for command in commands])
             replies = [await _reply_or_error(connection) for _ in commands]
         for reply in replies:
             if isinstance(reply, driver.ResponseError):
@@ -168,7 +174,7 @@ class ServerConnections(Connections):
         return pool.connection_class(**pool.connection_kwargs | {"socket_timeout": None})
 
     async def settings(self) -> list[dict[str, str]]:
-        with translated(self.name):
+        async with self._exchange():
             return [await _settings(lambda *command: self._send(command))]
 
 
@@ -178,14 +184,14 @@ class ClusterConnections(Connections):
     clustered = True
     _client: RedisCluster
 
-    def __init__(self, client: RedisCluster, *, name: str, owned: bool, limit: int) -> None:
+    def __init__(self, client: RedisCluster, *, name: str, owned: bool, limit: int, timeout: float) -> None:
         if client.retry.get_retries():
             raise InvalidSetting(
                 "a cluster client that repeats commands by itself may store a turn twice: "
                 "make it with retry=Retry(NoBackoff(), 0)",
                 field="client",
             )
-        super().__init__(client, name=name, owned=owned, limit=limit)
+        super().__init__(client, name=name, owned=owned, limit=limit, timeout=timeout)
 
     async def _send(self, command: Command) -> Any:
         return await self._client.execute_command(*command, NEVER_DECODE=True)
@@ -198,7 +204,7 @@ class ClusterConnections(Connections):
         return node.connection_class(**node.connection_kwargs | {"socket_timeout": None})
 
     async def settings(self) -> list[dict[str, str]]:
-        with translated(self.name):
+        async with self._exchange():
             await self._client.initialize()
             return [await _settings(node.execute_command) for node in self._client.get_primaries()]
 
@@ -242,6 +248,8 @@ def translated(name: str) -> Iterator[None]:
         yield
     except (driver.RedisError, driver.RedisClusterException) as error:
         raise _ours(error, name) from error
+    except TimeoutError as error:
+        raise StoreUnavailable(f"{name} took too long to answer") from error
     except OSError as error:
         raise StoreUnavailable(f"cannot reach {name}: {error}") from error
 

@@ -1,5 +1,5 @@
 -- What every script about one conversation begins with. Above it stand, written by scripts.py:
--- FIELDS, the names of the record's fields, and LATEST, the last moment that there is.
+-- FIELDS, the names of the record's fields; AT, the place of each; LATEST, the last moment that there is.
 --
 -- KEYS[1] record  hash    what is known about the conversation, by field
 -- KEYS[2] log     zset    position:revision:stored_at:body, every score 0, so ordered by its text
@@ -9,9 +9,6 @@
 -- A moment is text: microseconds since 1970 plus 10^17, in twenty digits. Text order is time order, and
 -- no number ever passes through a double, which is exact only as far as 2^53. A lifetime is text
 -- likewise, without the 10^17. The empty text is none.
-
-local AT = {}
-for place, name in ipairs(FIELDS) do AT[name] = place end
 
 local function read_record()
   local record = redis.call('HMGET', KEYS[1], unpack(FIELDS))

@@ -22,7 +22,8 @@ class Script(Struct, frozen=True):
 def about_conversations(name: str) -> Script:
     """A script whose keys are those of one conversation."""
     fields = ", ".join(f"'{field}'" for field in FIELDS)
-    known = f"local FIELDS = {{{fields}}}\nlocal LATEST = '{LATEST}'\n"
+    places = ", ".join(f"{field} = {place}" for place, field in enumerate(FIELDS, start=1))
+    known = f"local FIELDS = {{{fields}}}\nlocal AT = {{{places}}}\nlocal LATEST = '{LATEST}'\n"
     return _script(known + _text("conversation") + _text(name))
 
 
