@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 SLOTS = 16384
 MASTERS = 3
@@ -135,7 +137,8 @@ def running_cluster() -> Iterator[int]:
 
 
 def client(port: int) -> Any:
-    return redis.Redis(host="127.0.0.1", port=port)
+    """A plain client, to look at a server from outside."""
+    return redis.Redis(host="127.0.0.1", port=port, retry=Retry(NoBackoff(), 0))
 
 
 def _form_cluster(nodes: list[Any]) -> None:

@@ -5,12 +5,14 @@ import contextlib
 import logging
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from redis.asyncio import Redis, RedisCluster
+from redis.asyncio import Redis, RedisCluster, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
@@ -26,7 +28,7 @@ from recollect.errors import (
 from recollect.ids import new_id
 from recollect.messages import Message
 from recollect.stores.redis import RedisBackend
-from recollect.stores.redis.addresses import parse_target
+from recollect.stores.redis.addresses import make_client, parse_target
 from recollect.stores.urls import backend_for
 from tests.servers.redis import client, free_port, running
 
@@ -155,6 +157,29 @@ class TestOpening:
                 async with opened(f"redis://app:pw@127.0.0.1:{port}") as backend:
                     assert await backend.of("erin").find(Query())
         assert ["does not tell" in record.getMessage() for record in caplog.records] == [True]
+
+    def test_without_the_driver_it_says_what_to_install(self) -> None:
+        code = (
+            "import sys; sys.modules['redis'] = None\n"
+            "from recollect.errors import MissingExtra\n"
+            "from recollect.stores.urls import backend_for\n"
+            "try: backend_for('redis://localhost')\n"
+            "except MissingExtra as error: print(error)"
+        )
+        path = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
+        said = subprocess.run([sys.executable, "-c", code], env=path, capture_output=True, check=True)
+        assert b"pip install 'recollect[redis]'" in said.stdout
+
+    @pytest.mark.parametrize("url", ["rediss://h:1/2", "rediss+cluster://127.0.0.1:1"])
+    def test_tls_checks_certificates_unless_told_otherwise(self, url: str) -> None:
+        for tls, expected in (({}, "required"), ({"ssl_cert_reqs": "none"}, "none")):
+            made: Any = make_client(parse_target(url), connections=1, tls=tls)
+            if isinstance(made, RedisCluster):
+                kind, settings = made.connection_kwargs["connection_class"], made.connection_kwargs
+            else:
+                kind, settings = made.connection_pool.connection_class, made.connection_pool.connection_kwargs
+            assert kind is SSLConnection
+            assert settings.get("ssl_cert_reqs", "required") == expected
 
 
 class TestClients:

@@ -149,3 +149,9 @@ async def test_a_line_that_breaks_is_an_error_for_changes_may_be_missed(redis_ur
         assert await take(changes, 1) == [(record.id, 0)]
     await backend.of("watcher").delete(record.id)
     await backend.close()
+
+
+async def test_what_the_watcher_itself_raises_is_not_changed(pair: tuple[RedisStore, RedisStore]) -> None:
+    with pytest.raises(OSError, match="mine"):
+        async with pair[0].watch():
+            raise OSError("mine")

@@ -11,7 +11,8 @@ from recollect.errors import MissingExtra
 from recollect.stores.urls import Address
 
 try:
-    import redis.asyncio as _  # noqa: F401
+    import hiredis as _hiredis  # noqa: F401
+    import redis.asyncio as _redis  # noqa: F401
 except ImportError as error:
     raise MissingExtra("the Redis store", extra="redis") from error
 

@@ -84,8 +84,8 @@ def make_client(target: Target, *, connections: int, tls: Mapping[str, str]) -> 
         nodes = [ClusterNode(host, port) for host, port in target.hosts]
         return RedisCluster(
             startup_nodes=nodes,
-            # One more than we ever use at once: the client asks for the cluster's layout now and then.
-            max_connections=connections + 1,
+            # On each node. More than are ever in use at once: some may be on their way to be closed.
+            max_connections=2 * connections + 8,
             ssl=target.tls,
             **common,
         )
@@ -98,6 +98,14 @@ def make_client(target: Target, *, connections: int, tls: Mapping[str, str]) -> 
         **common,
     )
     return Redis.from_pool(pool)
+
+
+def name_of(client: Client) -> str:
+    """The server of a client that was handed in, for errors and logs."""
+    if isinstance(client, RedisCluster):
+        return ",".join(node.name for node in client.startup_nodes)
+    settings = client.connection_pool.connection_kwargs
+    return f"{settings.get('host', 'the server')}:{settings.get('port', DEFAULT_PORT)}"
 
 
 def _host(text: str) -> tuple[str, int]:

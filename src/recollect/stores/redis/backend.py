@@ -10,8 +10,8 @@ from recollect.contracts import Backend
 from recollect.conversations import check_count
 from recollect.errors import InvalidSetting, StoreClosed, StoreError, StoreForeign, shown
 from recollect.ids import parse_name
-from recollect.stores.redis.addresses import Client, make_client, parse_target
-from recollect.stores.redis.connections import Connections, connections_of
+from recollect.stores.redis.addresses import Client, Target, make_client, name_of, parse_target
+from recollect.stores.redis.connections import Bounds, Connections, connections_of
 from recollect.stores.redis.keys import DEFAULT_PREFIX, format_key, owners_key, parse_prefix
 from recollect.stores.redis.store import RedisStore
 
@@ -19,7 +19,7 @@ FORMAT = 1
 """The version of what is written. A server that holds a later one is left as it is."""
 
 OWNERS_BATCH = 100
-OLDEST_SERVER = (6, 2)
+OLDEST_SERVER = (7, 0)
 
 log = logging.getLogger("recollect.stores.redis")
 
@@ -47,10 +47,8 @@ class RedisBackend(Backend):
             )
         self.clock = clock
         self.prefix = parse_prefix(prefix)
-        self._source = source
-        self._target = parse_target(source) if isinstance(source, str) else None
-        self._limit = max_connections
-        self._timeout = timeout
+        self._source = parse_target(source) if isinstance(source, str) else source
+        self._bounds = Bounds(commands=max_connections, seconds=timeout)
         self._tls = tls or {}
         self._connections: Connections | None = None
         self._opening = asyncio.Lock()
@@ -68,13 +66,11 @@ class RedisBackend(Backend):
             self._connections = connections
 
     def _connect(self) -> Connections:
-        client, name = self._source, "the server"
-        if self._target is not None:
-            client = make_client(self._target, connections=self._limit, tls=self._tls)
-            name = self._target.name
-        assert not isinstance(client, str)
-        owned = client is not self._source
-        return connections_of(client, name=name, owned=owned, limit=self._limit, timeout=self._timeout)
+        source = self._source
+        if not isinstance(source, Target):
+            return connections_of(source, name=name_of(source), owned=False, bounds=self._bounds)
+        client = make_client(source, connections=self._bounds.commands, tls=self._tls)
+        return connections_of(client, name=source.name, owned=True, bounds=self._bounds)
 
     async def _prepare(self, connections: Connections) -> None:
         await _check_server(connections)
@@ -149,7 +145,7 @@ async def _check_server(connections: Connections) -> None:
         )
     version = info.get("redis_version", "")
     if version and tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SERVER:
-        raise StoreForeign(f"{connections.name} is Redis {version}; 6.2 is the oldest that will do")
+        raise StoreForeign(f"{connections.name} is Redis {version}; 7.0 is the oldest that will do")
 
 
 def _parse_info(reply: bytes) -> dict[str, str]:

@@ -6,10 +6,12 @@ second time by itself, also when the client was handed in by somebody who lets i
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from hiredis import pack_command
+from msgspec import Struct
 from redis import exceptions as driver
 from redis.asyncio import Redis, RedisCluster
 
@@ -28,25 +30,31 @@ from recollect.stores.redis.scripts import Script
 Command = Sequence[Any]
 
 
-def connections_of(client: Client, *, name: str, owned: bool, limit: int, timeout: float) -> "Connections":
+class Bounds(Struct, frozen=True, kw_only=True):
+    """How many commands may be under way at once, and how long each may take."""
+
+    commands: int
+    seconds: float
+
+
+def connections_of(client: Client, *, name: str, owned: bool, bounds: Bounds) -> "Connections":
     """The connections of a client, on one server or on a cluster."""
     if isinstance(client, RedisCluster):
-        return ClusterConnections(client, name=name, owned=owned, limit=limit, timeout=timeout)
-    return ServerConnections(client, name=name, owned=owned, limit=limit, timeout=timeout)
+        return ClusterConnections(client, name=name, owned=owned, bounds=bounds)
+    return ServerConnections(client, name=name, owned=owned, bounds=bounds)
 
 
-class Connections:
-    """At most `limit` commands under way at once; the others wait their turn."""
+class Connections(ABC):
+    """So many commands under way at once; the others wait their turn."""
 
     clustered = False
 
-    def __init__(self, client: Any, *, name: str, owned: bool, limit: int, timeout: float) -> None:
+    def __init__(self, client: Any, *, name: str, owned: bool, bounds: Bounds) -> None:
         self.name = name
-        self._timeout = timeout
         self._client = client
         self._owned = owned
-        self._limit = limit
-        self._free = asyncio.Semaphore(limit)
+        self._bounds = bounds
+        self._free = asyncio.Semaphore(bounds.commands)
         self._closed = False
         self._listeners: set[Any] = set()
 
@@ -63,10 +71,9 @@ class Connections:
             except driver.NoScriptError:
                 return await self._send(("EVAL", script.text, len(keys), *keys, *values))
 
+    @abstractmethod
     async def many(self, commands: Sequence[Command]) -> list[Any]:
         """Commands that do not depend on each other, and their replies, in order."""
-        async with self._exchange():
-            return await self._send_many(commands)
 
     @contextlib.asynccontextmanager
     async def _exchange(self) -> AsyncIterator[None]:
@@ -74,25 +81,28 @@ class Connections:
         async with self._free:
             self._check_open()
             with translated(self.name):
-                async with asyncio.timeout(self._timeout):
+                async with asyncio.timeout(self._bounds.seconds):
                     yield
 
     @contextlib.asynccontextmanager
     async def listening(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
         """What is said on a channel, from the moment of entering."""
         self._check_open()
+        connection = self._listener()
+        self._listeners.add(connection)
+        try:
+            await self._subscribe(connection, channel)
+            yield self._heard(connection)
+        finally:
+            self._listeners.discard(connection)
+            await connection.disconnect(nowait=True)
+
+    async def _subscribe(self, connection: Any, channel: str) -> None:
         with translated(self.name):
-            connection = self._listener()
-            self._listeners.add(connection)
-            try:
-                async with asyncio.timeout(self._timeout):
-                    await connection.connect()
-                    await connection.send_command("SUBSCRIBE", channel)
-                    await _next_push(connection)
-                yield self._heard(connection)
-            finally:
-                self._listeners.discard(connection)
-                await connection.disconnect(nowait=True)
+            async with asyncio.timeout(self._bounds.seconds):
+                await connection.connect()
+                await connection.send_command("SUBSCRIBE", channel)
+                await _next_push(connection)
 
     async def _heard(self, connection: Any) -> AsyncIterator[bytes]:
         while True:
@@ -105,18 +115,18 @@ class Connections:
             if kind == b"message":
                 yield payload
 
+    @abstractmethod
     async def settings(self) -> list[dict[str, str]]:
         """What each server says about how it keeps data; empty where one does not say."""
-        raise NotImplementedError
 
     async def close(self) -> None:
         """Let what is under way finish, then disconnect whatever was not handed in."""
         if self._closed:
             return
         self._closed = True
-        for _ in range(self._limit):
+        for _ in range(self._bounds.commands):
             await self._free.acquire()
-        for _ in range(self._limit):
+        for _ in range(self._bounds.commands):
             self._free.release()  # whoever waits in line is told that it is closed
         for connection in list(self._listeners):
             await connection.disconnect(nowait=True)
@@ -128,14 +138,13 @@ class Connections:
         if self._closed:
             raise StoreClosed(f"the connection to {self.name} is closed")
 
+    @abstractmethod
     async def _send(self, command: Command) -> Any:
-        raise NotImplementedError
+        """Send a command once, and read its reply."""
 
-    async def _send_many(self, commands: Sequence[Command]) -> list[Any]:
-        raise NotImplementedError
-
+    @abstractmethod
     def _listener(self) -> Any:
-        raise NotImplementedError
+        """A connection of its own, not connected yet, that may wait for ever."""
 
 
 class ServerConnections(Connections):
@@ -148,9 +157,11 @@ class ServerConnections(Connections):
             await connection.send_packed_command(pack_command(tuple(command)))
             return await connection.read_response(disable_decoding=True)
 
+    async def many(self, commands: Sequence[Command]) -> list[Any]:
+        async with self._exchange():
+            return await self._send_many(commands) if commands else []
+
     async def _send_many(self, commands: Sequence[Command]) -> list[Any]:
-        if not commands:
-            return []
         async with self._connection() as connection:
             await connection.send_packed_command([pack_command(tuple(command)) for command in commands])
             replies = [await _reply_or_error(connection) for _ in commands]
@@ -184,14 +195,14 @@ class ClusterConnections(Connections):
     clustered = True
     _client: RedisCluster
 
-    def __init__(self, client: RedisCluster, *, name: str, owned: bool, limit: int, timeout: float) -> None:
+    def __init__(self, client: RedisCluster, *, name: str, owned: bool, bounds: Bounds) -> None:
         if client.retry.get_retries():
             raise InvalidSetting(
                 "a cluster client that repeats commands by itself may store a turn twice: "
                 "make it with retry=Retry(NoBackoff(), 0)",
                 field="client",
             )
-        super().__init__(client, name=name, owned=owned, limit=limit, timeout=timeout)
+        super().__init__(client, name=name, owned=owned, bounds=bounds)
 
     async def _send(self, command: Command) -> Any:
         return await self._client.execute_command(*command, NEVER_DECODE=True)

@@ -16,7 +16,7 @@ from recollect.conversations import Conversation, Page, Query, cursor_of, is_exp
 from recollect.stores.redis import values
 from recollect.stores.redis.connections import Connections
 from recollect.stores.redis.keys import OwnerKeys, owners_key
-from recollect.stores.redis.scripts import about_owners
+from recollect.stores.redis.scripts import ABOUT_OWNERS
 
 BATCH = 100
 _EXACT = 2.0**53
@@ -60,7 +60,7 @@ class Index:
     async def touch(self, conversation_id: str, activity: datetime | None) -> str | None:
         """The conversation is about to be this active. Returns what the index says then, if it lists it."""
         score = "-inf" if activity is None else values.score_text(to_micros(activity))
-        said = await self._connections.run(about_owners("touch"), [self._keys.index], score, conversation_id)
+        said = await self._connections.run(ABOUT_OWNERS["touch"], [self._keys.index], score, conversation_id)
         return said.decode() if said else None
 
     async def follow(self, record: Conversation, said: str | None) -> None:
@@ -73,7 +73,7 @@ class Index:
     async def settle(self, conversation_id: str, *, was: str, activity: datetime) -> None:
         """Correct a score, unless somebody touched it since it was read."""
         right = values.score_text(to_micros(activity))
-        await self._connections.run(about_owners("settle"), [self._keys.index], conversation_id, was, right)
+        await self._connections.run(ABOUT_OWNERS["settle"], [self._keys.index], conversation_id, was, right)
 
     async def remove(self, conversation_id: str, *, bound: str = "", names: Sequence[bytes] = ()) -> None:
         """Take the conversation off the list, with its sessions; and the owner, when it was the last.
@@ -82,15 +82,18 @@ class Index:
         So look once more, after removing: its maker, for the same reason, lists it again after writing.
         """
         left = await self._connections.run(
-            about_owners("unlist"), [self._keys.index, self._keys.sessions], conversation_id, bound, *names
+            ABOUT_OWNERS["unlist"], [self._keys.index, self._keys.sessions], conversation_id, bound, *names
         )
         if not left:
-            await self._leave()
+            await self.leave_if_empty()
         found = await self.stored([conversation_id])
         if found[0] is not None:
             await self.add(conversation_id, found[0].record.last_activity)
 
-    async def _leave(self) -> None:
+    async def leave_if_empty(self) -> None:
+        """Forget the owner's name when there is nothing left; looking twice, as `remove` does."""
+        if await self._connections.call("ZCARD", self._keys.index):
+            return
         owners = owners_key(self._keys.prefix)
         await self._connections.call("ZREM", owners, self._owner)
         if await self._connections.call("ZCARD", self._keys.index):
@@ -107,7 +110,7 @@ class Index:
         ties: set[str] = set()
         while True:
             wanted = BATCH + len(ties)
-            flat = await self._connections.run(about_owners("listed"), [self._keys.index], ceiling, wanted)
+            flat = await self._connections.run(ABOUT_OWNERS["listed"], [self._keys.index], ceiling, wanted)
             listed = [
                 Listed(one.decode(), score.decode()) for one, score in zip(flat[::2], flat[1::2], strict=True)
             ]
@@ -167,7 +170,7 @@ async def scanned(connections: Connections, how: str, key: str) -> AsyncIterator
     """All pairs of a hash or a sorted set, by a whole walk of its cursor."""
     cursor = b"0"
     while True:
-        cursor, flat = await connections.run(about_owners("scan"), [key], how, cursor, BATCH)
+        cursor, flat = await connections.run(ABOUT_OWNERS["scan"], [key], how, cursor, BATCH)
         yield list(zip(flat[::2], flat[1::2], strict=True))
         if cursor == b"0":
             return

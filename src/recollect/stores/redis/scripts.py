@@ -1,6 +1,5 @@
 """The Lua files, ready to be called by their digest."""
 
-from functools import cache
 from hashlib import sha1
 from importlib.resources import files
 
@@ -18,24 +17,30 @@ class Script(Struct, frozen=True):
     digest: str
 
 
-@cache
-def about_conversations(name: str) -> Script:
-    """A script whose keys are those of one conversation."""
-    fields = ", ".join(f"'{field}'" for field in FIELDS)
-    places = ", ".join(f"{field} = {place}" for place, field in enumerate(FIELDS, start=1))
-    known = f"local FIELDS = {{{fields}}}\nlocal AT = {{{places}}}\nlocal LATEST = '{LATEST}'\n"
-    return _script(known + _text("conversation") + _text(name))
-
-
-@cache
-def about_owners(name: str) -> Script:
-    """A script whose keys are an owner's."""
-    return _script(_text(name))
-
-
 def _script(text: str) -> Script:
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
 def _text(name: str) -> str:
     return files(PACKAGE).joinpath(f"{name}.lua").read_text(encoding="utf-8")
+
+
+def _preamble() -> str:
+    """What all scripts about a conversation begin with."""
+    fields = ", ".join(f"'{field}'" for field in FIELDS)
+    places = ", ".join(f"{field} = {place}" for place, field in enumerate(FIELDS, start=1))
+    known = f"local FIELDS = {{{fields}}}\nlocal AT = {{{places}}}\nlocal LATEST = '{LATEST}'\n"
+    return known + _text("conversation")
+
+
+# Read when the module is imported: later, the event loop would have to wait for the disk.
+ABOUT_CONVERSATIONS = {
+    name: _script(_preamble() + _text(name))
+    for name in ("append", "bind", "create", "delete", "read", "update")
+}
+"""Scripts whose keys are those of one conversation."""
+
+ABOUT_OWNERS = {
+    name: _script(_text(name)) for name in ("listed", "scan", "settle", "swap", "touch", "unlist")
+}
+"""Scripts whose keys are an owner's."""

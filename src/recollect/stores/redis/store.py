@@ -26,7 +26,7 @@ from recollect.messages import Message
 from recollect.stores.redis import values
 from recollect.stores.redis.keys import OwnerKeys, hashed
 from recollect.stores.redis.listing import Index, scanned
-from recollect.stores.redis.scripts import about_conversations, about_owners
+from recollect.stores.redis.scripts import ABOUT_CONVERSATIONS, ABOUT_OWNERS
 from recollect.stores.redis.turns import Draft
 from recollect.stores.redis.values import Stored, moment_of
 from recollect.stores.redis.watching import watched
@@ -162,6 +162,7 @@ class RedisStore(ConversationStore):
         async for bindings in scanned(self._connections, "HSCAN", self._keys.sessions):
             for name, binding in bindings:
                 await self._resolve(name.decode(), binding.decode())
+        await self._index.leave_if_empty()
         return removed
 
     async def holds_anything(self) -> bool:
@@ -189,7 +190,7 @@ class RedisStore(ConversationStore):
     async def _run(self, script: str, conversation_id: str, *arguments: Any, also: Sequence[str] = ()) -> Any:
         """Run a script on a conversation that must be there."""
         keys = [*self._keys.of(conversation_id), *also]
-        reply = await self._connections.run(about_conversations(script), keys, *arguments)
+        reply = await self._connections.run(ABOUT_CONVERSATIONS[script], keys, *arguments)
         if reply[0] == b"missing":
             raise ConversationNotFound(conversation_id)
         return reply
@@ -264,7 +265,7 @@ class RedisStore(ConversationStore):
 
     async def _rebind(self, name: str, seen: str, becomes: str) -> bool:
         """Bind the session to something else, unless somebody changed it since it was seen."""
-        swap = about_owners("swap")
+        swap = ABOUT_OWNERS["swap"]
         return bool(await self._connections.run(swap, [self._keys.sessions], name, seen, becomes))
 
     async def _extend(
