@@ -4,11 +4,13 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from redis.asyncio import Redis, RedisCluster, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from recollect.conversations import Query, started
+from recollect.conversations import Changes, Query, started
 from recollect.errors import (
     InvalidSetting,
     StoreClosed,
@@ -214,6 +216,32 @@ class TestClients:
     async def test_a_cluster_client_that_repeats_commands_is_refused(self) -> None:
         with pytest.raises(InvalidSetting, match="retry"):
             await RedisBackend(RedisCluster(host="127.0.0.1", port=1)).open()
+
+
+async def test_a_user_with_the_documented_rights_can_do_everything() -> None:
+    rights = re.search(r"`(~recollect:\* [^`]*)`", DOCUMENTATION.read_text())
+    assert rights
+    with running() as port, client(port) as admin:
+        admin.execute_command("ACL", "SETUSER", "app", "on", ">pw", *rights[1].split())
+        async with opened(f"redis://app:pw@127.0.0.1:{port}") as backend:
+            store = backend.of("erin")
+            async with store.watch() as changes:
+                record = await store.resume("kitchen", started(new_id(), now=store.now()))
+                await store.append(record.id, [*TURN, Message(role="user", content=1, message_id="m1")])
+                assert [(await anext(changes)).revision for _ in range(2)] == [0, 1]
+            await store.rewrite(record.id, TURN)
+            await store.update(record.id, Changes(subject="roof", ttl=None))
+            assert len(await store.tail(record.id, limit=5)) == 2
+            await store.bind("phone", record.id)
+            await store.unbind("phone")
+            assert len((await store.find(Query())).conversations) == 1
+            assert [owner async for owner in backend.owners()] == ["erin"]
+            assert await backend.purge_expired() == 0
+            await store.delete(record.id)
+        assert admin.keys("*") == [b"recollect:format"]
+
+
+DOCUMENTATION = Path(__file__).parents[2] / "docs" / "stores" / "redis.md"
 
 
 class LossyLine:

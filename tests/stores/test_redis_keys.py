@@ -377,3 +377,23 @@ async def test_pages_of_a_long_listing_with_many_ties_cover_everything_once(
         page = await store.find(Query(limit=40, after=page.next))
     assert len(seen) == 350
     assert set(seen) == made
+
+
+async def test_callers_of_one_session_on_many_machines_get_one_conversation_and_leave_no_other(
+    any_redis_url: str,
+) -> None:
+    backends = [RedisBackend(any_redis_url) for _ in range(5)]
+    for backend in backends:
+        await backend.open()
+    owner = f"shared-{new_id()}"
+    stores = [backend.of(owner) for backend in backends]
+    for round_ in range(5):
+        attempts = [
+            store.resume(f"door {round_}", started(new_id(), now=store.now()))
+            for _ in range(4)
+            for store in stores
+        ]
+        assert len({record.id for record in await asyncio.gather(*attempts)}) == 1
+        assert len(await listed(stores[0])) == round_ + 1
+    for backend in backends:
+        await backend.close()

@@ -77,6 +77,8 @@ def make_client(target: Target, *, connections: int, tls: Mapping[str, str]) -> 
         "socket_timeout": None,
         "protocol": 2,
         "client_name": "recollect",
+        # Else the driver looks up its own version on disk for every connection, while the event loop waits.
+        "driver_info": None,
         "retry": Retry(NoBackoff(), 0),
         **tls,
     }
