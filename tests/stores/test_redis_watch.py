@@ -42,6 +42,14 @@ async def take(changes: AsyncIterator[Change], count: int) -> list[tuple[str, in
     return [(change.conversation_id, change.revision) for change in found]
 
 
+async def take_after(changes: AsyncIterator[Change], revision: int) -> tuple[str, int | None]:
+    """The first change past this revision: on a cluster, news from just before may still be on its way."""
+    while True:
+        ((conversation_id, moved_to),) = await take(changes, 1)
+        if moved_to is None or moved_to > revision:
+            return conversation_id, moved_to
+
+
 def said(content: str) -> list[Message]:
     return [Message(role="user", content=content)]
 
@@ -74,7 +82,7 @@ async def test_what_changes_nothing_is_not_told(pair: tuple[RedisStore, RedisSto
         await there.append(record.id, [])
         await there.delete(new_id())
         await there.append(record.id, said("more"))
-        assert await take(changes, 1) == [(record.id, 2)]
+        assert await take_after(changes, 1) == (record.id, 2)
 
 
 async def test_one_conversation_can_be_watched(pair: tuple[RedisStore, RedisStore]) -> None:
@@ -83,7 +91,7 @@ async def test_one_conversation_can_be_watched(pair: tuple[RedisStore, RedisStor
     async with here.watch(two.id.upper()) as changes:
         await there.append(one.id, said("hello"))
         await there.append(two.id, said("hello"))
-        assert await take(changes, 1) == [(two.id, 1)]
+        assert await take_after(changes, 0) == (two.id, 1)
 
 
 async def test_an_id_that_is_none_is_refused(pair: tuple[RedisStore, RedisStore]) -> None:
