@@ -154,9 +154,14 @@ def _form_cluster(nodes: list[Any]) -> None:
 
 
 def _is_whole(node: Any) -> bool:
-    info = node.execute_command("CLUSTER", "INFO")
-    text = info if isinstance(info, dict) else dict(line.split(":") for line in info.decode().split())
-    return text["cluster_state"] == "ok" and int(text["cluster_known_nodes"]) == MASTERS
+    """Whether this node serves all slots, knows all others, and has a line to each."""
+    state = node.execute_command("CLUSTER", "INFO")
+    known = [line.split() for line in node.execute_command("CLUSTER", "NODES").splitlines()]
+    return (
+        b"cluster_state:ok" in state
+        and len(known) == MASTERS
+        and all(b"handshake" not in fields[2] and fields[7] == b"connected" for fields in known)
+    )
 
 
 def _await_answer(port: int, process: "subprocess.Popen[bytes]", home: Path) -> None:

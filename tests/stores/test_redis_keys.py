@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ import redis
 
 from recollect.contracts import ConversationStore
 from recollect.conversations import Changes, Conversation, Query, started
-from recollect.errors import ConversationNotFound
+from recollect.errors import Conflict, ConversationNotFound, MessageConflict
 from recollect.ids import new_id
 from recollect.messages import Message
 from recollect.stores.redis import RedisBackend
@@ -359,6 +360,100 @@ async def test_an_index_that_is_ahead_is_put_right_by_reading(
     observer.client.zadd(store._keys.index, {first.id: 2e15})
     assert await listed(store) == [second.id, first.id]
     assert observer.client.zrevrange(store._keys.index, 0, -1) == [second.id.encode(), first.id.encode()]
+
+
+async def test_a_write_that_is_refused_does_not_move_the_conversation_in_the_index(
+    store: RedisStore, observer: Observer, clock: FixedClock
+) -> None:
+    record = await new(store)
+    await store.append(record.id, [said("hello", message_id="m1")])
+    before = observer.client.zscore(store._keys.index, record.id)
+    clock.advance(timedelta(minutes=1))
+    for refused in (
+        store.create(started(record.id, now=store.now())),
+        store.append(record.id, [said("other", message_id="m1")]),
+        store.append(record.id, [said("late")], expected_revision=0),
+        store.rewrite(record.id, [], expected_revision=0),
+    ):
+        with pytest.raises(Conflict):
+            await refused
+        assert observer.client.zscore(store._keys.index, record.id) == before
+
+
+class Meanwhile:
+    """Lets somebody else do something between a writer's first and second command to a conversation."""
+
+    def __init__(self, backend: RedisBackend, conversation_id: str, doing: Any) -> None:
+        self._connections: Any = backend.connections
+        self._send = self._connections._send
+        self._conversation_id = conversation_id
+        self._doing = doing
+
+    def __enter__(self) -> None:
+        self._connections._send = self._pass
+
+    def __exit__(self, *_: object) -> None:
+        del self._connections._send
+
+    async def _pass(self, command: Any) -> Any:
+        reply = await self._send(command)
+        if self._doing and any(f"{self._conversation_id}}}:log" in str(part) for part in command):
+            doing, self._doing = self._doing, None
+            await doing
+        return reply
+
+
+class TestComparing:
+    """A known id is compared between two commands. What happens in between is noticed."""
+
+    TURN = (said("hello", message_id="m1"), said("new"))
+
+    async def test_nothing_happens(self, store: RedisStore, backend: RedisBackend) -> None:
+        record = await new(store)
+        first = await store.append(record.id, self.TURN[:1])
+        appended = await store.append(record.id, self.TURN)
+        assert (appended.known, len(appended.new)) == (first.new, 1)
+
+    async def test_the_id_gets_other_content(
+        self, store: RedisStore, backend: RedisBackend, any_redis_url: str
+    ) -> None:
+        record = await new(store)
+        await store.append(record.id, self.TURN[:1])
+        async with self.somebody_else(any_redis_url, store) as other:
+            rewriting = other.rewrite(record.id, [said("HELLO", message_id="m1")])
+            with Meanwhile(backend, record.id, rewriting), pytest.raises(MessageConflict):
+                await store.append(record.id, self.TURN)
+        assert [e.message.content for e in await store.page(record.id, limit=9)] == ["HELLO"]
+
+    async def test_the_id_becomes_free(
+        self, store: RedisStore, backend: RedisBackend, any_redis_url: str
+    ) -> None:
+        record = await new(store)
+        await store.append(record.id, self.TURN[:1])
+        async with self.somebody_else(any_redis_url, store) as other:
+            with Meanwhile(backend, record.id, other.rewrite(record.id, [])):
+                appended = await store.append(record.id, self.TURN)
+        assert [entry.sequence for entry in appended.new] == [2, 3]
+        assert appended.known == ()
+        assert await store.page(record.id, limit=9) == list(appended.new)
+
+    async def test_the_conversation_goes(
+        self, store: RedisStore, backend: RedisBackend, any_redis_url: str
+    ) -> None:
+        record = await new(store)
+        await store.append(record.id, self.TURN[:1])
+        async with self.somebody_else(any_redis_url, store) as other:
+            deleting = other.delete(record.id)
+            with Meanwhile(backend, record.id, deleting), pytest.raises(ConversationNotFound):
+                await store.append(record.id, self.TURN)
+        assert await listed(store) == []
+
+    @asynccontextmanager
+    async def somebody_else(self, url: str, store: RedisStore) -> AsyncIterator[RedisStore]:
+        backend = RedisBackend(url, clock=store.now)
+        await backend.open()
+        yield backend.of(store._owner)
+        await backend.close()
 
 
 async def test_pages_of_a_long_listing_with_many_ties_cover_everything_once(

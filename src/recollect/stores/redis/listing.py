@@ -70,6 +70,12 @@ class Index:
         elif float(said) != values.score(to_micros(record.last_activity)):
             await self.settle(record.id, was=said, activity=record.last_activity)
 
+    async def correct(self, conversation_id: str) -> None:
+        """After a write that was announced and then refused: take the announcement back."""
+        (found,) = await self.stored([conversation_id])
+        if found is not None:
+            await self.follow(found.record, await self.touch(conversation_id, None))
+
     async def settle(self, conversation_id: str, *, was: str, activity: datetime) -> None:
         """Correct a score, unless somebody touched it since it was read."""
         right = values.score_text(to_micros(activity))

@@ -20,7 +20,7 @@ from recollect.conversations import (
     expiry,
     is_expired,
 )
-from recollect.errors import ConversationExists, ConversationNotFound, RevisionConflict
+from recollect.errors import Conflict, ConversationExists, ConversationNotFound, RevisionConflict
 from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message
 from recollect.stores.redis import values
@@ -228,6 +228,7 @@ class RedisStore(ConversationStore):
             msgpack.encode(values.record_fields(conversation, birth=birth)),
         )
         if reply[0] == b"exists":
+            await self._index.correct(conversation.id)
             raise ConversationExists(conversation.id)
         await self._release(conversation.id, reply[1].decode(), reply[2])
         await self._index.add(conversation.id, conversation.last_activity)
@@ -279,7 +280,11 @@ class RedisStore(ConversationStore):
                 conversation_id, draft, head, expected_revision, also=(self._keys.index,)
             )
         score = await self._index.touch(conversation_id, draft.activity(now))
-        appended = await self._store(conversation_id, draft, head, expected_revision)
+        try:
+            appended = await self._store(conversation_id, draft, head, expected_revision)
+        except Conflict:
+            await self._index.correct(conversation_id)
+            raise
         await self._index.follow(appended.conversation, score)
         return appended
 
