@@ -5,6 +5,7 @@ listens on a free port of the loopback address, works in a temporary folder, and
 `RECOLLECT_TEST_REDIS_URL` and `RECOLLECT_TEST_REDIS_CLUSTER_URL` name servers that run already.
 """
 
+import ctypes
 import os
 import shutil
 import signal
@@ -94,7 +95,7 @@ def running(
                 stderr=subprocess.STDOUT,
                 # An interrupt at the keyboard goes to the tests, which then end the server in order.
                 start_new_session=True,
-                # No other thread runs yet that could hold a lock which the child then waits for.
+                # It takes no lock that another thread could be holding when the child is forked.
                 preexec_fn=_end_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
             )
         cleanup.callback(_stop, process)
@@ -104,10 +105,11 @@ def running(
 
 def _end_with_parent() -> None:
     """Ask Linux to end the server when the tests are killed without a chance to clean up."""
-    import ctypes
-
     set_parent_death_signal = 1
-    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+    _LIBC.prctl(set_parent_death_signal, signal.SIGKILL)
+
+
+_LIBC = ctypes.CDLL(None)
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:

@@ -386,6 +386,22 @@ class TestLosses:
                 await store.page(record.id, limit=1)
             await store.delete(record.id)
 
+    async def test_a_record_that_cannot_be_read_is_reported_and_the_others_are_listed(
+        self, any_redis_url: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with opened(any_redis_url) as backend:
+            store = backend.of(f"erin-{new_id()}")
+            good, bad = [await store.create(started(new_id(), now=store.now())) for _ in range(2)]
+            await backend.connections.call("HSET", store._keys.of(bad.id).record, "revision", "many")
+            assert (await store.find(Query())).conversations == (good,)
+            assert await store.purge_expired() == 0
+            assert any(bad.id in record.getMessage() for record in caplog.records)
+            with pytest.raises(StoreDamaged, match=bad.id):
+                await store.get(bad.id)
+            await store.delete(bad.id)
+            assert await store.get(bad.id) is None
+            await store.delete(good.id)
+
     async def test_closing_waits_for_what_was_accepted(self, redis_url: str) -> None:
         backend = RedisBackend(redis_url, max_connections=4)
         await backend.open()

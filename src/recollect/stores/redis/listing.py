@@ -7,12 +7,15 @@ misses one. Reading puts right what it meets: it takes records as the truth, dro
 corrects scores.
 """
 
-from collections.abc import AsyncIterator, Sequence
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from datetime import datetime
 from typing import NamedTuple
 
 from recollect.clock import to_micros
 from recollect.conversations import Conversation, Page, Query, cursor_of, is_expired, parse_cursor
+from recollect.errors import StoreDamaged
 from recollect.stores.redis import values
 from recollect.stores.redis.connections import Connections
 from recollect.stores.redis.keys import OwnerKeys, owners_key
@@ -20,6 +23,8 @@ from recollect.stores.redis.scripts import ABOUT_OWNERS
 
 BATCH = 100
 _EXACT = 2.0**53
+
+log = logging.getLogger("recollect.stores.redis")
 
 
 class Listed(NamedTuple):
@@ -72,9 +77,9 @@ class Index:
 
     async def correct(self, conversation_id: str) -> None:
         """After a write that was announced and then refused: take the announcement back."""
-        (found,) = await self.stored([conversation_id])
-        if found is not None:
-            await self.follow(found.record, await self.touch(conversation_id, None))
+        for _, found in await self.stored([conversation_id]):
+            if found is not None:
+                await self.follow(found.record, await self.touch(conversation_id, None))
 
     async def settle(self, conversation_id: str, *, was: str, activity: datetime) -> None:
         """Correct a score, unless somebody touched it since it was read."""
@@ -92,9 +97,9 @@ class Index:
         )
         if not left:
             await self.leave_if_empty()
-        found = await self.stored([conversation_id])
-        if found[0] is not None:
-            await self.add(conversation_id, found[0].record.last_activity)
+        for _, found in await self.stored([conversation_id]):
+            if found is not None:
+                await self.add(conversation_id, found.record.last_activity)
 
     async def leave_if_empty(self) -> None:
         """Forget the owner's name when there is nothing left; looking twice, as `remove` does."""
@@ -105,13 +110,21 @@ class Index:
         if await self._connections.call("ZCARD", self._keys.index):
             await self._connections.call("ZADD", owners, 0, self._owner)
 
-    async def stored(self, conversation_ids: Sequence[str]) -> list[values.Stored | None]:
-        """The records of these conversations; None where there is none."""
-        commands = [("HMGET", self._keys.of(one).record, *values.FIELDS) for one in conversation_ids]
-        replies = await self._connections.many(commands)
-        return [values.stored(one, reply) for one, reply in zip(conversation_ids, replies, strict=True)]
+    async def stored(self, conversation_ids: Sequence[str]) -> list[tuple[str, values.Stored | None]]:
+        """The records of these conversations; None where there is none.
 
-    async def batches(self, ceiling: str = "+inf") -> AsyncIterator[tuple[list[Conversation], Listed]]:
+        A record that cannot be read is set aside, and said so in the log: the others can.
+        """
+        commands = [("HMGET", self._keys.of(one).record, *values.FIELDS) for one in conversation_ids]
+        found = []
+        for one, reply in zip(conversation_ids, await self._connections.many(commands), strict=True):
+            try:
+                found.append((one, values.stored(one, reply)))
+            except StoreDamaged as error:
+                log.error("%s: %s", self._connections.name, error)  # noqa: TRY400  the words say it all
+        return found
+
+    async def batches(self, ceiling: str = "+inf") -> AsyncGenerator[tuple[list[Conversation], Listed], None]:
         """Records from the most active on, and after each batch the entry up to which it has come."""
         ties: set[str] = set()
         while True:
@@ -132,36 +145,35 @@ class Index:
 
     async def _records(self, listed: Sequence[Listed]) -> list[Conversation]:
         """The records of these entries. What the index had wrong is put right."""
+        said = dict(listed)
         records = []
-        found = await self.stored([one.conversation_id for one in listed])
-        for one, stored in zip(listed, found, strict=True):
+        for one, stored in await self.stored(list(said)):
             if stored is None:
-                await self.remove(one.conversation_id)
+                await self.remove(one)
                 continue
             records.append(stored.record)
-            if one.score != values.score(to_micros(stored.record.last_activity)):
-                await self.settle(
-                    one.conversation_id, was=one.score_text, activity=stored.record.last_activity
-                )
+            if float(said[one]) != values.score(to_micros(stored.record.last_activity)):
+                await self.settle(one, was=said[one], activity=stored.record.last_activity)
         return records
 
     async def holds_anything(self) -> bool:
         """Whether there is a conversation at all."""
-        async for records, _ in self.batches():
-            if records:
-                return True
+        async with aclosing(self.batches()) as batches:
+            async for records, _ in batches:
+                if records:
+                    return True
         return False
 
     async def page(self, query: Query, *, now: datetime) -> Page:
         """One page of a listing, by the same rules as the model: at most a batch more is read than needed."""
         after = parse_cursor(query.after) if query.after is not None else None
         found: list[Conversation] = []
-        async for records, last in self.batches(_ceiling(query, after)):
-            found += [record for record in records if _belongs(record, query, after, now)]
-            found = sorted(found, key=_activity, reverse=True)[: query.limit + 1]
-            complete = len(found) > query.limit and last.precedes_the_rest(found[-1])
-            if complete or (query.date_from and last.score < values.score(to_micros(query.date_from))):
-                break
+        async with aclosing(self.batches(_ceiling(query, after))) as batches:
+            async for records, last in batches:
+                found += [record for record in records if _belongs(record, query, after, now)]
+                found = sorted(found, key=_activity, reverse=True)[: query.limit + 1]
+                if _is_complete(found, query, last):
+                    break
         shown = found[: query.limit]
         more = len(found) > query.limit
         return Page(conversations=tuple(shown), next=cursor_of(shown[-1]) if more else None)
@@ -188,6 +200,13 @@ def _ceiling(query: Query, after: tuple[int, str] | None) -> str:
     if query.date_to is not None:
         tops.append(to_micros(query.date_to))
     return values.score_text(min(tops)) if tops else "+inf"
+
+
+def _is_complete(found: Sequence[Conversation], query: Query, last: Listed) -> bool:
+    """Whether nothing that the index lists after this entry can belong to the page."""
+    if len(found) > query.limit and last.precedes_the_rest(found[-1]):
+        return True
+    return query.date_from is not None and last.score < values.score(to_micros(query.date_from))
 
 
 def _belongs(record: Conversation, query: Query, after: tuple[int, str] | None, now: datetime) -> bool:

@@ -156,7 +156,7 @@ class RedisStore(ConversationStore):
         """Remove what has expired by then. Counts what was still there: the server removes most by itself."""
         removed = 0
         async for conversation_ids in self._index.every_id():
-            for one, found in zip(conversation_ids, await self._index.stored(conversation_ids), strict=True):
+            for one, found in await self._index.stored(conversation_ids):
                 if found is None or is_expired(found.record, now=now):
                     removed += await self._delete(one, expired_by=now)
         async for bindings in scanned(self._connections, "HSCAN", self._keys.sessions):

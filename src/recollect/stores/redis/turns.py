@@ -11,7 +11,6 @@ from datetime import datetime
 
 import msgspec
 
-from recollect.clock import from_micros
 from recollect.contracts import Appended, Entry
 from recollect.conversations import Conversation
 from recollect.errors import InvalidMessage, MessageConflict
@@ -30,14 +29,14 @@ class Draft:
 
     def __init__(self, conversation_id: str, messages: Sequence[Message]) -> None:
         self._conversation_id = conversation_id
-        self._messages = messages
-        self._bodies = [encode_message(message) for message in messages]
+        self._messages = tuple(messages)
+        self._bodies = [encode_message(message) for message in self._messages]
         self._first: dict[str, int] = {}
         self._sent: list[int] = []
         self._seen: dict[int, Entry] = {}
         self._positions: dict[int, str] = {}
         self.contradicts_itself = False
-        for place, message in enumerate(messages):
+        for place, message in enumerate(self._messages):
             self._draw_up(place, message)
 
     def _draw_up(self, place: int, message: Message) -> None:
@@ -97,7 +96,7 @@ class Draft:
     ) -> Appended:
         """The turn is stored; every message that was not known has its place."""
         new: dict[int, Entry] = {}
-        at = from_micros(int(stamp) - int(values.moment(0)))
+        at = values.moment_from(stamp)
         for place, position in zip(self._sent, known, strict=True):
             if not position:
                 new[place] = self._entry(place, int(first_sequence) + len(new), record, at)

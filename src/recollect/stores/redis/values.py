@@ -56,12 +56,13 @@ def moment_of(at: datetime) -> str:
 LATEST = moment_of(datetime.max.replace(tzinfo=UTC))
 
 
-def _micros(text: bytes | str) -> int:
-    return int(text) - _BIAS
+def moment_from(text: bytes) -> datetime:
+    """The moment that `moment_of` was given."""
+    return from_micros(int(text) - _BIAS)
 
 
 def _moment_or_none(text: bytes) -> datetime | None:
-    return from_micros(_micros(text)) if text else None
+    return moment_from(text) if text else None
 
 
 def score(micros: int) -> float:
@@ -87,12 +88,12 @@ def entry(conversation_id: str, member: bytes) -> Entry:
         _, revision, stored_at, body = member.split(b":", 3)
         message = decode_message(body)
         if message.timestamp is None:
-            force_setattr(message, "timestamp", from_micros(_micros(member[:_DIGITS])))
+            force_setattr(message, "timestamp", moment_from(member[:_DIGITS]))
         return Entry(
             conversation_id=conversation_id,
             sequence=int(member[_DIGITS:_POSITION]),
             revision=int(revision),
-            stored_at=from_micros(_micros(stored_at)),
+            stored_at=moment_from(stored_at),
             message=message,
         )
     except (ValueError, OverflowError) as error:
@@ -129,8 +130,8 @@ def _record(conversation_id: str, of: dict[str, Any]) -> Conversation:
         unread_count=int(of["unread_count"]),
         last_message_at=_moment_or_none(of["last_message_at"]),
         last_message_from=of["last_message_from"].decode() or None,
-        created_at=from_micros(_micros(of["created_at"])),
-        updated_at=from_micros(_micros(of["updated_at"])),
+        created_at=moment_from(of["created_at"]),
+        updated_at=moment_from(of["updated_at"]),
         expires_at=_moment_or_none(of["expires_at"]),
         ttl=int(of["ttl"]) * _MICROSECOND if of["ttl"] else None,
         channel=of["channel"].decode(),
