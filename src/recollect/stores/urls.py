@@ -15,6 +15,10 @@ STORES = {
     "file": "recollect.stores.json_file",
     "memory": "recollect.stores.in_memory",
     "sqlite": "recollect.stores.sqlite",
+    "redis": "recollect.stores.redis",
+    "rediss": "recollect.stores.redis",
+    "redis+cluster": "recollect.stores.redis",
+    "rediss+cluster": "recollect.stores.redis",
 }
 """URL scheme → the module whose `backend(address, clock)` opens it."""
 

@@ -1,0 +1,91 @@
+-- Store one turn, all of it or nothing: `conversations.stamp_for` and `conversations.extended`, on the server.
+-- KEYS[5], where the server holds it too: the owner's index.
+-- ARGV: now, now and the skew, 'append' or 'rewrite', revision that must be or '', '1' to only look,
+--       channel, id, messages; a message is: its id or '', its moment or '', role, body, and where the
+--       caller has seen a message of this id that says the same, or ''
+-- Returns 'missing', 'moved' with the revision,
+--   'known' with the record and what is stored under these ids, when the caller has to compare,
+--   'done' with the record, the moment and the sequence of the first new message, and the known positions.
+
+local now, ahead, mode, expected, only_look, channel, id = unpack(ARGV, 1, 7)
+local messages = cmsgpack.unpack(ARGV[8])
+local record = alive(now)
+if not record then return {'missing'} end
+local rewriting = mode == 'rewrite'
+local has_moved = expected ~= '' and expected ~= record[AT.revision]
+if rewriting and has_moved then return {'moved', record[AT.revision]} end
+
+local known, fresh, unsure = {}, #messages, only_look == '1'
+if not rewriting then
+  for place, message in ipairs(messages) do
+    local position = message[1] ~= '' and redis.call('HGET', KEYS[3], message[1])
+    if position then
+      known[place] = position
+      fresh = fresh - 1
+      unsure = unsure or position ~= message[5]
+    end
+  end
+end
+
+if unsure then
+  local stored = {}
+  for place = 1, #messages do
+    local position = known[place]
+    stored[place] = position
+      and redis.call('ZRANGEBYLEX', KEYS[2], '[' .. position, '(' .. position .. ';', 'LIMIT', 0, 1)[1] or ''
+  end
+  return {'known', record, stored}
+end
+if has_moved and (fresh > 0 or #messages == 0) then return {'moved', record[AT.revision]} end
+
+local stamp, first = now, tonumber(record[AT.next_sequence])
+local positions = {}
+if fresh > 0 or rewriting then
+  local last_at, last_from = record[AT.last_message_at], record[AT.last_message_from]
+  local unread, count = tonumber(record[AT.unread_count]), tonumber(record[AT.message_count])
+  if rewriting then
+    redis.call('UNLINK', KEYS[2], KEYS[3])
+    last_at, last_from, unread, count = '', '', 0, 0
+  end
+  if now < last_at and last_at <= ahead then stamp = last_at end
+
+  local revision = string.format('%.0f', tonumber(record[AT.revision]) + 1)
+  local sequence = first
+  for place, message in ipairs(messages) do
+    if not known[place] then
+      local at = message[2] ~= '' and message[2] or stamp
+      local position = at .. string.format('%016.0f', sequence)
+      redis.call('ZADD', KEYS[2], 0, position .. ':' .. revision .. ':' .. now .. ':' .. message[4])
+      if message[1] ~= '' then redis.call('HSET', KEYS[3], message[1], position) end
+      if at >= last_at then last_at, last_from = at, message[3] end
+      sequence = sequence + 1
+    end
+  end
+
+  local ttl = record[AT.ttl]
+  local expires_at = expiry(now, ttl)
+  record[AT.revision] = revision
+  record[AT.next_sequence] = string.format('%.0f', sequence)
+  record[AT.message_count] = string.format('%.0f', count + fresh)
+  record[AT.unread_count] = string.format('%.0f', unread + fresh)
+  record[AT.last_message_at] = last_at
+  record[AT.last_message_from] = last_from
+  record[AT.updated_at] = now
+  record[AT.expires_at] = expires_at
+  redis.call('HSET', KEYS[1],
+    'revision', revision,
+    'next_sequence', record[AT.next_sequence],
+    'message_count', record[AT.message_count],
+    'unread_count', record[AT.unread_count],
+    'last_message_at', last_at,
+    'last_message_from', last_from,
+    'updated_at', now,
+    'expires_at', expires_at)
+  live_for(expires_at == '' and '' or milliseconds(ttl))
+  if KEYS[5] then
+    redis.call('ZADD', KEYS[5], score(last_at ~= '' and last_at or record[AT.created_at]), id)
+  end
+  tell(channel, id, revision)
+end
+for place = 1, #messages do positions[place] = known[place] or '' end
+return {'done', record, stamp, string.format('%.0f', first), positions}

@@ -1,0 +1,298 @@
+"""Speaking to the server: one command, many at once, a script. Below: the driver; its errors end here.
+
+Commands go over the driver's pooled connections directly, past its client: so none is ever sent a
+second time by itself, also when the client was handed in by somebody who lets it retry.
+"""
+
+import asyncio
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+from hiredis import pack_command
+from msgspec import Struct
+from redis import exceptions as driver
+from redis.asyncio import Redis, RedisCluster
+
+from recollect.errors import (
+    InvalidMessage,
+    InvalidSetting,
+    RecollectError,
+    StoreClosed,
+    StoreDamaged,
+    StoreError,
+    StoreUnavailable,
+)
+from recollect.stores.redis.addresses import Client
+from recollect.stores.redis.scripts import Script
+
+Command = Sequence[Any]
+
+
+class Bounds(Struct, frozen=True, kw_only=True):
+    """How many commands may be under way at once, and how long each may take."""
+
+    commands: int
+    seconds: float
+
+
+def connections_of(client: Client, *, name: str, owned: bool, bounds: Bounds) -> "Connections":
+    """The connections of a client, on one server or on a cluster."""
+    if isinstance(client, RedisCluster):
+        return ClusterConnections(client, name=name, owned=owned, bounds=bounds)
+    return ServerConnections(client, name=name, owned=owned, bounds=bounds)
+
+
+class Connections(ABC):
+    """So many commands under way at once; the others wait their turn."""
+
+    clustered = False
+
+    def __init__(self, client: Any, *, name: str, owned: bool, bounds: Bounds) -> None:
+        self.name = name
+        self._client = client
+        self._owned = owned
+        self._bounds = bounds
+        self._free = asyncio.Semaphore(bounds.commands)
+        self._closed = False
+        self._listeners: set[Any] = set()
+
+    async def call(self, *command: Any) -> Any:
+        """One command and its reply."""
+        async with self._exchange():
+            return await self._send(command)
+
+    async def run(self, script: Script, keys: Sequence[str], *values: Any) -> Any:
+        """A script and its reply. A server that does not know it yet is told the text."""
+        async with self._exchange():
+            try:
+                return await self._send(("EVALSHA", script.digest, len(keys), *keys, *values))
+            except driver.NoScriptError:
+                return await self._send(("EVAL", script.text, len(keys), *keys, *values))
+
+    @abstractmethod
+    async def many(self, commands: Sequence[Command]) -> list[Any]:
+        """Commands that do not depend on each other, and their replies, in order."""
+
+    @contextlib.asynccontextmanager
+    async def _exchange(self) -> AsyncIterator[None]:
+        """When it is our turn: within the time allowed, and with the driver's errors made ours."""
+        async with self._free:
+            self._check_open()
+            with translated(self.name):
+                async with asyncio.timeout(self._bounds.seconds):
+                    yield
+
+    @contextlib.asynccontextmanager
+    async def listening(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """What is said on a channel, from the moment of entering."""
+        self._check_open()
+        connection = self._listener()
+        self._listeners.add(connection)
+        try:
+            await self._subscribe(connection, channel)
+            yield self._heard(connection)
+        finally:
+            self._listeners.discard(connection)
+            await connection.disconnect(nowait=True)
+
+    async def _subscribe(self, connection: Any, channel: str) -> None:
+        with translated(self.name):
+            async with asyncio.timeout(self._bounds.seconds):
+                await connection.connect()
+                await connection.send_command("SUBSCRIBE", channel)
+                await _next_push(connection)
+
+    async def _heard(self, connection: Any) -> AsyncIterator[bytes]:
+        while True:
+            try:
+                with translated(self.name):
+                    kind, *_, payload = await _next_push(connection)
+            except StoreUnavailable:
+                self._check_open()
+                raise
+            if kind == b"message":
+                yield payload
+
+    @abstractmethod
+    async def settings(self) -> list[dict[str, str]]:
+        """What each server says about how it keeps data; empty where one does not say."""
+
+    async def close(self) -> None:
+        """Let what is under way finish, then disconnect whatever was not handed in."""
+        if self._closed:
+            return
+        self._closed = True
+        for _ in range(self._bounds.commands):
+            await self._free.acquire()
+        for _ in range(self._bounds.commands):
+            self._free.release()  # whoever waits in line is told that it is closed
+        for connection in list(self._listeners):
+            await connection.disconnect(nowait=True)
+        if self._owned:
+            with translated(self.name):
+                await self._client.aclose()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed(f"the connection to {self.name} is closed")
+
+    @abstractmethod
+    async def _send(self, command: Command) -> Any:
+        """Send a command once, and read its reply."""
+
+    @abstractmethod
+    def _listener(self) -> Any:
+        """A connection of its own, not connected yet, that may wait for ever."""
+
+
+class ServerConnections(Connections):
+    """One server, or whichever a Sentinel says is the primary."""
+
+    _client: Redis
+
+    async def _send(self, command: Command) -> Any:
+        async with self._connection() as connection:
+            await connection.send_packed_command(pack_command(tuple(command)))
+            return await connection.read_response(disable_decoding=True)
+
+    async def many(self, commands: Sequence[Command]) -> list[Any]:
+        async with self._exchange():
+            return await self._send_many(commands) if commands else []
+
+    async def _send_many(self, commands: Sequence[Command]) -> list[Any]:
+        async with self._connection() as connection:
+            await connection.send_packed_command([pack_command(tuple(command)) for command in commands])
+            replies = [await _reply_or_error(connection) for _ in commands]
+        for reply in replies:
+            if isinstance(reply, driver.ResponseError):
+                raise reply
+        return replies
+
+    @contextlib.asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        pool: Any = self._client.connection_pool
+        connection = await pool.get_connection()
+        try:
+            yield connection
+        finally:
+            # The driver disconnects a connection whose reply was not read, as when a caller is cancelled.
+            await pool.release(connection)
+
+    def _listener(self) -> Any:
+        pool: Any = self._client.connection_pool
+        return pool.connection_class(**pool.connection_kwargs | {"socket_timeout": None})
+
+    async def settings(self) -> list[dict[str, str]]:
+        async with self._exchange():
+            return [await _settings(lambda *command: self._send(command))]
+
+
+class ClusterConnections(Connections):
+    """A cluster: the client knows which server holds which slot."""
+
+    clustered = True
+    _client: RedisCluster
+
+    def __init__(self, client: RedisCluster, *, name: str, owned: bool, bounds: Bounds) -> None:
+        if client.retry.get_retries():
+            raise InvalidSetting(
+                "a cluster client that repeats commands by itself may store a turn twice: "
+                "make it with retry=Retry(NoBackoff(), 0)",
+                field="client",
+            )
+        super().__init__(client, name=name, owned=owned, bounds=bounds)
+
+    async def _send(self, command: Command) -> Any:
+        return await self._client.execute_command(*command, NEVER_DECODE=True)
+
+    async def many(self, commands: Sequence[Command]) -> list[Any]:
+        return await asyncio.gather(*(self.call(*command) for command in commands))
+
+    def _listener(self) -> Any:
+        node = self._client.get_random_primary_node()
+        return node.connection_class(**node.connection_kwargs | {"socket_timeout": None})
+
+    async def settings(self) -> list[dict[str, str]]:
+        async with self._exchange():
+            await self._client.initialize()
+            return [await _settings(node.execute_command) for node in self._client.get_primaries()]
+
+
+SETTINGS = ("appendonly", "save", "maxmemory", "maxmemory-policy")
+
+
+async def _settings(call: Any) -> dict[str, str]:
+    """The server's settings; empty when it does not tell, as managed servers do not."""
+    found: dict[str, str] = {}
+    for name in SETTINGS:
+        try:
+            reply = await call("CONFIG", "GET", name)
+        except driver.ResponseError:
+            return {}
+        pairs = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
+        found |= {_as_text(key): _as_text(value) for key, value in pairs.items()}
+    return found
+
+
+def _as_text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+async def _next_push(connection: Any) -> Any:
+    return await connection.read_response(disable_decoding=True, push_request=True)
+
+
+async def _reply_or_error(connection: Any) -> Any:
+    """A reply; an error that the server answered is a reply too, for others follow it."""
+    try:
+        return await connection.read_response(disable_decoding=True)
+    except driver.ResponseError as error:
+        return error
+
+
+@contextlib.contextmanager
+def translated(name: str) -> Iterator[None]:
+    """Turn the driver's errors into ours, each naming the server."""
+    try:
+        yield
+    except (driver.RedisError, driver.RedisClusterException) as error:
+        raise _ours(error, name) from error
+    except TimeoutError as error:
+        raise StoreUnavailable(f"{name} took too long to answer") from error
+    except OSError as error:
+        raise StoreUnavailable(f"cannot reach {name}: {error}") from error
+
+
+def _ours(error: Exception, name: str) -> RecollectError:
+    match error:
+        case driver.AuthenticationError() | driver.AuthorizationError() | driver.NoPermissionError():
+            return StoreError(f"{name} does not let us in: {error}")
+        case driver.AskError():
+            return StoreError(f"{name} belongs to a cluster: use redis+cluster:// in its URL")
+        case (
+            driver.ConnectionError()
+            | driver.TimeoutError()
+            | driver.ClusterError()
+            | driver.RedisClusterException()
+            | driver.ReadOnlyError()
+            | driver.OutOfMemoryError()
+            | driver.TryAgainError()
+        ):
+            return StoreUnavailable(f"{name} cannot be used now: {error}")
+        case driver.ResponseError():
+            return _answered(str(error), name)
+        case _:
+            return StoreError(f"{name}: {error}")
+
+
+def _answered(text: str, name: str) -> RecollectError:
+    """What the server answered, by the word that it begins with."""
+    if any(word in text for word in ("OOM ", "MISCONF ", "NOREPLICAS", "LOADING ", "BUSY ", "UNKILLABLE ")):
+        return StoreUnavailable(f"{name} cannot be used now: {text}")
+    if "WRONGTYPE" in text:
+        return StoreDamaged(f"{name} holds something else under our keys: {text}")
+    if "exceeds maximum allowed size" in text or "invalid bulk length" in text:
+        return InvalidMessage("the message is larger than the store can hold", field="content")
+    return StoreError(f"{name}: {text}")

@@ -1,0 +1,46 @@
+"""The Lua files, ready to be called by their digest."""
+
+from hashlib import sha1
+from importlib.resources import files
+
+from msgspec import Struct
+
+from recollect.stores.redis.values import FIELDS, LATEST
+
+PACKAGE = "recollect.stores.redis"
+
+
+class Script(Struct, frozen=True):
+    """A script's text, and the digest by which a server that has seen it knows it."""
+
+    text: str
+    digest: str
+
+
+def _script(text: str) -> Script:
+    return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+def _text(name: str) -> str:
+    return files(PACKAGE).joinpath(f"{name}.lua").read_text(encoding="utf-8")
+
+
+def _preamble() -> str:
+    """What all scripts about a conversation begin with."""
+    fields = ", ".join(f"'{field}'" for field in FIELDS)
+    places = ", ".join(f"{field} = {place}" for place, field in enumerate(FIELDS, start=1))
+    known = f"local FIELDS = {{{fields}}}\nlocal AT = {{{places}}}\nlocal LATEST = '{LATEST}'\n"
+    return known + _text("conversation")
+
+
+# Read when the module is imported: later, the event loop would have to wait for the disk.
+ABOUT_CONVERSATIONS = {
+    name: _script(_preamble() + _text(name))
+    for name in ("append", "bind", "create", "delete", "read", "update")
+}
+"""Scripts whose keys are those of one conversation."""
+
+ABOUT_OWNERS = {
+    name: _script(_text(name)) for name in ("listed", "scan", "settle", "swap", "touch", "unlist")
+}
+"""Scripts whose keys are an owner's."""

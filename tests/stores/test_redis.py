@@ -1,0 +1,218 @@
+"""The Redis store is a store, on one server and on a cluster."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from recollect.contracts import Backend
+from recollect.conversations import Changes, Query, started
+from recollect.ids import new_id
+from recollect.messages import Message
+from recollect.stores.in_memory import InMemoryBackend
+from recollect.stores.redis import RedisBackend
+from recollect.stores.urls import backend_for
+from recollect.testing import FixedClock, StoreContract, store_machine
+from tests.servers.redis import client, running
+
+MICROSECOND = timedelta(microseconds=1)
+
+
+class TestRedisStore(StoreContract):
+    @pytest.fixture
+    async def backend(self, clock: FixedClock, redis_url: str) -> AsyncIterator[Backend]:
+        backend = backend_for(redis_url, clock=clock)
+        await backend.open()
+        yield backend
+        await backend.close()
+
+
+class TestRedisClusterStore(StoreContract):
+    @pytest.fixture
+    async def backend(self, clock: FixedClock, redis_cluster_url: str) -> AsyncIterator[Backend]:
+        backend = backend_for(redis_cluster_url, clock=clock)
+        await backend.open()
+        yield backend
+        await backend.close()
+
+
+def play(url: str) -> None:
+    machine = store_machine(lambda clock: RedisBackend(url, clock=clock))
+    run_state_machine_as_test(machine, settings=settings(max_examples=100, deadline=None))
+
+
+def test_random_operations_answer_as_the_model_does(redis_url: str) -> None:
+    play(redis_url)
+
+
+def test_random_operations_on_a_cluster_answer_as_the_model_does(redis_cluster_url: str) -> None:
+    play(redis_cluster_url)
+
+
+FAR = [
+    datetime.min.replace(tzinfo=UTC) + timedelta(days=1),
+    datetime(1583, 1, 1, tzinfo=UTC),
+    datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+    datetime(2255, 6, 5, 23, 47, 34, 740992, tzinfo=UTC),
+    datetime.max.replace(tzinfo=UTC) - timedelta(days=1),
+]
+"""Moments where a double no longer tells one microsecond from the next, or that lie before 1970."""
+
+
+class TestFarMoments:
+    """Time is exact in every year that there is."""
+
+    @pytest.fixture
+    async def backends(self, any_redis_url: str) -> AsyncIterator[tuple[Backend, Backend]]:
+        clock = FixedClock()
+        real = RedisBackend(any_redis_url, clock=clock)
+        await real.open()
+        yield InMemoryBackend(clock=clock), real
+        await real.close()
+
+    @pytest.mark.parametrize("far", FAR, ids=str)
+    async def test_messages_a_microsecond_apart_keep_their_order(
+        self, backends: tuple[Backend, Backend], far: datetime
+    ) -> None:
+        answers = []
+        record = started(new_id(), now=FixedClock()())
+        for backend in backends:
+            store = backend.of(f"far-{record.id}")
+            await store.create(record)
+            for step in (3, 1, 2, 0, 2):
+                at = far + step * MICROSECOND
+                await store.append(record.id, [Message(role="user", content=step, timestamp=at)])
+            entries = await store.page(record.id, limit=10)
+            assert [entry.message.content for entry in entries] == [0, 1, 2, 2, 3]
+            before = await store.tail(record.id, limit=2, before=entries[3].position)
+            answers.append((entries, before, await store.get(record.id)))
+        assert answers[0] == answers[1]
+
+    @pytest.mark.parametrize("far", FAR, ids=str)
+    async def test_conversations_active_a_microsecond_apart_are_listed_in_order(
+        self, backends: tuple[Backend, Backend], far: datetime
+    ) -> None:
+        listings = []
+        records = [started(new_id(), now=far, ttl=None) for _ in range(8)]
+        for backend in backends:
+            store = backend.of(f"far-{records[0].id}")
+            for step, record in enumerate(records):
+                await store.create(record)
+                at = far + (step * 5 % 8) * MICROSECOND
+                await store.append(record.id, [Message(role="user", content=step, timestamp=at)])
+            pages = [await store.find(Query(limit=3))]
+            while pages[-1].next:
+                pages.append(await store.find(Query(limit=3, after=pages[-1].next)))
+            edges = Query(date_from=far + 2 * MICROSECOND, date_to=far + 5 * MICROSECOND)
+            listings.append((pages, await store.find(edges)))
+        assert listings[0] == listings[1]
+        assert sum(len(page.conversations) for page in listings[1][0]) == 8
+
+    async def test_a_lifetime_past_the_end_of_time_is_for_ever(
+        self, backends: tuple[Backend, Backend]
+    ) -> None:
+        answers = []
+        record = started(new_id(), now=FixedClock()(), ttl=timedelta.max)
+        for backend in backends:
+            store = backend.of(f"far-{record.id}")
+            await store.create(record)
+            turn = [Message(role="user", content="hello")]
+            first = await store.append(record.id, turn)
+            shorter = await store.update(record.id, Changes(ttl=timedelta(days=365 * 7000)))
+            answers.append((first, shorter, await store.append(record.id, turn)))
+        assert answers[0] == answers[1]
+        assert answers[1][0].conversation.expires_at is None
+        assert answers[1][1].expires_at == FixedClock()() + timedelta(days=365 * 7000)
+
+
+WRITER = """
+import asyncio, sys
+from recollect.messages import Message
+from recollect.stores.redis import RedisBackend
+
+async def main(url, owner, conversation_id, process):
+    backend = RedisBackend(url)
+    await backend.open()
+    store = backend.of(owner)
+
+    async def write(task):
+        for turn in range(5):
+            key = f"{process}/{task}/{turn}"
+            messages = [Message(role=role, content=[key, role]) for role in ("user", "tool", "assistant")]
+            await store.append(conversation_id, messages)
+
+    await asyncio.gather(*(write(task) for task in range(8)))
+    await backend.close()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def eight_processes_write(url: str) -> None:
+    backend = RedisBackend(url)
+    await backend.open()
+    owner = f"crowd-{new_id()}"
+    store = backend.of(owner)
+    record = await store.create(started(new_id(), now=store.now()))
+    command = [sys.executable, "-c", WRITER, url, owner, record.id]
+    writers = [
+        await asyncio.create_subprocess_exec(*command, str(number), env=environment()) for number in range(8)
+    ]
+    async with asyncio.timeout(200):
+        assert [await writer.wait() for writer in writers] == [0] * 8
+    entries = await store.page(record.id, limit=10_000)
+    assert [entry.sequence for entry in entries] == list(range(1, 8 * 8 * 5 * 3 + 1))
+    turns = [entries[start : start + 3] for start in range(0, len(entries), 3)]
+    keys = [turn[0].message.content[0] for turn in turns]
+    expected = {f"{process}/{task}/{turn}" for process in range(8) for task in range(8) for turn in range(5)}
+    assert sorted(keys) == sorted(expected)
+    for key, turn in zip(keys, turns, strict=True):
+        assert [entry.message.content for entry in turn] == [[key, r] for r in ("user", "tool", "assistant")]
+        assert len({entry.revision for entry in turn}) == 1
+    await store.delete(record.id)
+    await backend.close()
+
+
+def environment() -> dict[str, str]:
+    return {"PYTHONPATH": ":".join(path for path in sys.path if path)}
+
+
+@pytest.mark.slow
+async def test_eight_processes_of_eight_tasks_lose_double_and_split_nothing(redis_url: str) -> None:
+    await eight_processes_write(redis_url)
+
+
+@pytest.mark.slow
+async def test_eight_processes_on_a_cluster_lose_double_and_split_nothing(redis_cluster_url: str) -> None:
+    await eight_processes_write(redis_cluster_url)
+
+
+@pytest.mark.slow
+async def test_what_an_append_writes_does_not_grow_with_the_conversation() -> None:
+    """In bytes of the append-only file, for the same turn at 10, 1,000 and 100,000 messages."""
+    # Written before each answer, and never rewritten, so that the size tells what a turn cost.
+    options = ["--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"]
+    with running(*options) as port, client(port) as observer:
+        backend = RedisBackend(f"redis://127.0.0.1:{port}")
+        await backend.open()
+        store = backend.of("erin")
+        record = await store.create(started(new_id(), now=store.now()))
+        turn = [Message(role="user", content="x" * 50), Message(role="assistant", content="y" * 50)]
+        written, length = [], 0
+        for wanted in (10, 1_000, 100_000):
+            while length < wanted:
+                batch = (turn * 500)[: min(1000, wanted - length)]
+                await store.append(record.id, batch)
+                length += len(batch)
+            before = observer.info("persistence")["aof_current_size"]
+            for _ in range(20):
+                await store.append(record.id, turn)
+            length += 40
+            written.append(observer.info("persistence")["aof_current_size"] - before)
+        await backend.close()
+    assert min(written) > 20 * 100, written  # the words themselves, at least
+    assert max(written) / min(written) < 1.3, written

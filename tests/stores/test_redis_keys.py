@@ -1,0 +1,494 @@
+"""What the Redis store leaves on the server: which keys, for how long, and after a crash."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+
+from recollect.contracts import ConversationStore
+from recollect.conversations import Changes, Conversation, Query, started
+from recollect.errors import Conflict, ConversationNotFound, MessageConflict
+from recollect.ids import new_id
+from recollect.messages import Message
+from recollect.stores.redis import RedisBackend
+from recollect.stores.redis.store import RedisStore
+from recollect.testing import FixedClock
+
+HOUR = timedelta(hours=1)
+
+
+class Observer:
+    """Looks at all servers from outside the store."""
+
+    def __init__(self, url: str) -> None:
+        address = url.rpartition("//")[2]
+        if "+cluster" in url:
+            host, port = address.split(":")
+            self.client: Any = redis.RedisCluster(host=host, port=int(port))
+        else:
+            self.client = redis.Redis.from_url(url)
+
+    def all_keys(self) -> set[bytes]:
+        return set(self.client.scan_iter(count=1000))
+
+    def expire_now(self, keys: set[bytes]) -> None:
+        """Have the server expire these keys, as it does when their time has come."""
+        for key in keys:
+            assert self.client.pexpireat(key, 1)
+
+
+@pytest.fixture
+def observer(any_redis_url: str) -> Iterator[Observer]:
+    observer = Observer(any_redis_url)
+    yield observer
+    observer.client.close()
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock()
+
+
+@pytest.fixture
+async def backend(any_redis_url: str, clock: FixedClock) -> AsyncIterator[RedisBackend]:
+    backend = RedisBackend(any_redis_url, clock=clock)
+    await backend.open()
+    yield backend
+    await backend.close()
+
+
+@pytest.fixture
+def store(backend: RedisBackend) -> RedisStore:
+    return backend.of(f"owner-{new_id()}")
+
+
+def said(content: object, **fields: Any) -> Message:
+    return Message(role="user", content=content, **fields)
+
+
+async def new(store: ConversationStore, *, ttl: timedelta | None = HOUR) -> Conversation:
+    return await store.create(started(new_id(), now=store.now(), ttl=ttl))
+
+
+async def listed(store: ConversationStore) -> list[str]:
+    return [record.id for record in (await store.find(Query())).conversations]
+
+
+class TestHygiene:
+    async def test_deleting_removes_every_key_and_nothing_else(
+        self, store: RedisStore, observer: Observer
+    ) -> None:
+        observer.client.set("somebody:else", "stays")
+        before = observer.all_keys()
+        records = [await store.resume(f"session {n}", started(new_id(), now=store.now())) for n in range(3)]
+        await store.bind("another", records[0].id)
+        for record in records:
+            await store.append(record.id, [said("hello", message_id="m1"), said("again")])
+        assert len(observer.all_keys() - before) > 12
+        for record in records:
+            await store.delete(record.id)
+        assert observer.all_keys() - before <= {b"recollect:owners"}  # others' names, if any
+        assert before <= observer.all_keys()
+        assert observer.client.get("somebody:else") == b"stays"
+
+    async def test_deleting_one_keeps_every_key_of_the_other(
+        self, store: RedisStore, observer: Observer
+    ) -> None:
+        kept = await store.resume("kept", started(new_id(), now=store.now()))
+        await store.append(kept.id, [said("hello", message_id="m1")])
+        before = observer.all_keys()
+        gone = await store.resume("gone", started(new_id(), now=store.now()))
+        await store.append(gone.id, [said("hello", message_id="m1")])
+        await store.delete(gone.id)
+        assert observer.all_keys() == before
+        assert await store.session("kept") is not None
+
+    async def test_purging_leaves_no_key_behind(
+        self, store: RedisStore, observer: Observer, clock: FixedClock
+    ) -> None:
+        before = observer.all_keys()
+        record = await store.resume("chat", started(new_id(), now=store.now(), ttl=HOUR))
+        await store.append(record.id, [said("hello", message_id="m1")])
+        clock.advance(HOUR)
+        assert await store.purge_expired() == 1
+        assert observer.all_keys() - before <= {b"recollect:owners"}
+
+    async def test_names_of_owners_and_sessions_stand_in_no_key(
+        self, backend: RedisBackend, observer: Observer
+    ) -> None:
+        store = backend.of("*{victim}:index")
+        record = await store.resume("{secret}*", started(new_id(), now=store.now()))
+        assert not [key for key in observer.all_keys() if b"victim" in key or b"secret" in key]
+        await store.delete(record.id)
+
+    async def test_one_slot_for_each_conversation(self, store: RedisStore, observer: Observer) -> None:
+        before = observer.all_keys()
+        record = await store.resume("chat", started(new_id(), now=store.now()))
+        await store.append(record.id, [said("hello", message_id="m1")])
+        own = {key for key in observer.all_keys() - before if record.id.encode() in key}
+        assert len(own) == 4
+        assert len({key[key.index(b"{") : key.index(b"}")] for key in own}) == 1
+
+
+class TestNativeExpiry:
+    async def keys_of(self, observer: Observer, record: Conversation) -> set[bytes]:
+        return {key for key in observer.all_keys() if record.id.encode() in key}
+
+    async def test_every_key_lives_as_long_as_the_conversation(
+        self, store: RedisStore, observer: Observer, clock: FixedClock
+    ) -> None:
+        record = await store.resume("chat", started(new_id(), now=store.now(), ttl=HOUR))
+        await store.append(record.id, [said("hello", message_id="m1")])
+        keys = await self.keys_of(observer, record)
+        assert len(keys) == 4
+        for key in keys:
+            assert 3_540_000 < observer.client.pttl(key) <= 3_600_000
+        await store.update(record.id, Changes(ttl=HOUR * 3))
+        for key in keys:
+            assert 3 * 3_540_000 < observer.client.pttl(key) <= 3 * 3_600_000
+        await store.update(record.id, Changes(ttl=None))
+        assert {observer.client.pttl(key) for key in keys} == {-1}
+        await store.append(record.id, [said("more")])
+        assert {observer.client.pttl(key) for key in keys} == {-1}
+
+    async def test_every_turn_renews_it(
+        self, store: RedisStore, observer: Observer, clock: FixedClock
+    ) -> None:
+        record = await new(store)
+        await store.append(record.id, [said("hello", message_id="m1")])
+        keys = await self.keys_of(observer, record)
+        for key in keys:
+            observer.client.pexpire(key, 60_000)
+        await store.append(record.id, [said("more", message_id="m2")])
+        assert all(observer.client.pttl(key) > 3_540_000 for key in keys)
+
+    async def test_the_store_s_clock_may_be_years_off(
+        self, store: RedisStore, observer: Observer, clock: FixedClock
+    ) -> None:
+        clock.advance(-timedelta(days=20 * 365))
+        record = await new(store)
+        await store.append(record.id, [said("hello")])
+        assert await store.get(record.id) is not None
+        for key in await self.keys_of(observer, record):
+            assert 3_540_000 < observer.client.pttl(key) <= 3_600_000
+
+    async def test_what_the_server_let_expire_vanishes_everywhere(
+        self, backend: RedisBackend, store: RedisStore, observer: Observer
+    ) -> None:
+        before = observer.all_keys()
+        kept, gone = await new(store), await new(store)
+        await store.append(gone.id, [said("hello", message_id="m1")])
+        await store.bind("chat", gone.id)
+        observer.expire_now(await self.keys_of(observer, gone))
+        assert await listed(store) == [kept.id]
+        assert await store.session("chat") is None
+        assert await store.get(gone.id) is None
+        assert await store.purge_expired() == 0
+        with pytest.raises(ConversationNotFound):
+            await store.append(gone.id, [said("more")])
+        await store.delete(kept.id)
+        assert observer.all_keys() - before <= {b"recollect:owners"}
+
+    async def test_an_owner_whose_last_conversation_expired_is_no_owner(
+        self, backend: RedisBackend, observer: Observer
+    ) -> None:
+        before = observer.all_keys()
+        owner = f"gone-{new_id()}"
+        record = await backend.of(owner).resume("chat", started(new_id(), now=backend.clock()))
+        assert owner in [name async for name in backend.owners()]
+        observer.expire_now(await self.keys_of(observer, record))
+        assert owner not in [name async for name in backend.owners()]
+        assert observer.all_keys() - before <= {b"recollect:owners"}
+
+    async def test_a_sweep_clears_what_expired_unseen(
+        self, backend: RedisBackend, observer: Observer
+    ) -> None:
+        before = observer.all_keys()
+        store = backend.of(f"gone-{new_id()}")
+        for number in range(3):
+            record = await store.resume(f"chat {number}", started(new_id(), now=backend.clock()))
+            observer.expire_now(await self.keys_of(observer, record))
+        await backend.purge_expired()
+        assert observer.all_keys() - before <= {b"recollect:owners"}
+
+    async def test_a_session_bound_to_an_earlier_life_of_an_id_is_not_bound(
+        self, store: RedisStore, observer: Observer
+    ) -> None:
+        record = await store.resume("chat", started(new_id(), now=store.now()))
+        observer.expire_now(await self.keys_of(observer, record))
+        await store.create(record)
+        assert await store.session("chat") is None
+
+
+class Cut(ConnectionError):
+    """The line is cut here."""
+
+
+class CutLine:
+    """Lets a number of commands through to the server, then breaks: the writer has crashed.
+
+    With `late`, the last one still reaches the server, and only its answer is lost.
+    """
+
+    def __init__(self, backend: RedisBackend, *, after: int, late: bool) -> None:
+        self._connections: Any = backend.connections
+        self._send = self._connections._send
+        self._left = after
+        self._late = late
+
+    def __enter__(self) -> None:
+        self._connections._send = self._pass
+        self._connections._send_many = self._pass_many
+
+    def __exit__(self, *_: object) -> None:
+        del self._connections._send, self._connections._send_many
+
+    async def _pass_many(self, commands: Any) -> list[Any]:
+        return [await self._pass(command) for command in commands]
+
+    async def _pass(self, command: Any) -> Any:
+        if self._left <= 0:
+            if self._late:
+                await self._send(command)
+            raise Cut
+        self._left -= 1
+        return await self._send(command)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", range(9))
+class TestCrashes:
+    """A writer dies before or after its n-th command. What is there is listed; what is listed is there."""
+
+    async def consistent(self, backend: RedisBackend, store: RedisStore, record: Conversation) -> bool:
+        there = await store.get(record.id) is not None
+        assert (record.id in await listed(store)) == there
+        owner = store._owner
+        assert (owner in [name async for name in backend.owners()]) == bool(await listed(store))
+        return there
+
+    async def test_creating(self, backend: RedisBackend, store: RedisStore, step: int, late: bool) -> None:
+        record = started(new_id(), now=store.now())
+        with CutLine(backend, after=step, late=late):
+            await asyncio.gather(store.create(record), return_exceptions=True)
+        if not await self.consistent(backend, store, record):
+            await store.create(record)
+        assert await self.consistent(backend, store, record)
+
+    async def test_deleting(
+        self, backend: RedisBackend, store: RedisStore, observer: Observer, step: int, late: bool
+    ) -> None:
+        before = observer.all_keys()
+        record = await store.resume("chat", started(new_id(), now=store.now()))
+        with CutLine(backend, after=step, late=late):
+            await asyncio.gather(store.delete(record.id), return_exceptions=True)
+        await self.consistent(backend, store, record)
+        await store.delete(record.id)
+        assert await store.session("chat") is None
+        assert not await self.consistent(backend, store, record)
+        assert observer.all_keys() - before <= {b"recollect:owners"}
+
+    async def test_resuming(self, backend: RedisBackend, store: RedisStore, step: int, late: bool) -> None:
+        record = started(new_id(), now=store.now())
+        with CutLine(backend, after=step, late=late):
+            await asyncio.gather(store.resume("chat", record), return_exceptions=True)
+        await self.consistent(backend, store, record)
+        resumed = await store.resume("chat", started(new_id(), now=store.now()))
+        assert await store.session("chat") == resumed
+        assert resumed.id in await listed(store)
+
+    async def test_appending(
+        self, backend: RedisBackend, store: RedisStore, clock: FixedClock, step: int, late: bool
+    ) -> None:
+        first = await new(store)
+        clock.advance(timedelta(seconds=1))
+        second = await new(store)
+        clock.advance(timedelta(seconds=1))
+        with CutLine(backend, after=step, late=late):
+            turn = [said("question"), said("answer")]
+            await asyncio.gather(store.append(first.id, turn), return_exceptions=True)
+        stored = await store.page(first.id, limit=10)
+        assert len(stored) in (0, 2)
+        newest_first = [first.id, second.id] if stored else [second.id, first.id]
+        assert await listed(store) == newest_first
+
+
+async def test_readers_that_clean_up_do_not_lose_what_is_being_made(
+    backend: RedisBackend, store: RedisStore
+) -> None:
+    """Listing and creating at once, many times: whoever was acknowledged is listed."""
+    done = asyncio.Event()
+
+    async def keep_listing() -> None:
+        while not done.is_set():
+            await store.find(Query(limit=5))
+
+    async def make(number: int) -> str:
+        return (await store.resume(f"session {number}", started(new_id(), now=store.now()))).id
+
+    readers = [asyncio.create_task(keep_listing()) for _ in range(4)]
+    made = [await asyncio.gather(*(make(10 * batch + n) for n in range(10))) for batch in range(6)]
+    done.set()
+    await asyncio.gather(*readers)
+    found = {record.id for record in (await store.find(Query(limit=500))).conversations}
+    assert found == {one for batch in made for one in batch}
+    for number in range(60):
+        assert await store.session(f"session {number}") is not None
+
+
+async def test_a_conversation_that_lost_its_entry_is_listed_again_with_its_next_turn(
+    backend: RedisBackend, store: RedisStore, observer: Observer
+) -> None:
+    record = await new(store)
+    assert observer.client.delete(store._keys.index)
+    assert await listed(store) == []
+    await store.append(record.id, [said("hello")])
+    assert await listed(store) == [record.id]
+
+
+async def test_an_index_that_is_ahead_is_put_right_by_reading(
+    store: RedisStore, observer: Observer, clock: FixedClock
+) -> None:
+    """As when a writer died after it announced a turn: the listing goes by the records."""
+    first = await new(store)
+    clock.advance(timedelta(seconds=1))
+    second = await new(store)
+    observer.client.zadd(store._keys.index, {first.id: 2e15})
+    assert await listed(store) == [second.id, first.id]
+    assert observer.client.zrevrange(store._keys.index, 0, -1) == [second.id.encode(), first.id.encode()]
+
+
+async def test_a_write_that_is_refused_does_not_move_the_conversation_in_the_index(
+    store: RedisStore, observer: Observer, clock: FixedClock
+) -> None:
+    record = await new(store)
+    await store.append(record.id, [said("hello", message_id="m1")])
+    before = observer.client.zscore(store._keys.index, record.id)
+    clock.advance(timedelta(minutes=1))
+    for refused in (
+        store.create(started(record.id, now=store.now())),
+        store.append(record.id, [said("other", message_id="m1")]),
+        store.append(record.id, [said("late")], expected_revision=0),
+        store.rewrite(record.id, [], expected_revision=0),
+    ):
+        with pytest.raises(Conflict):
+            await refused
+        assert observer.client.zscore(store._keys.index, record.id) == before
+
+
+class Meanwhile:
+    """Lets somebody else do something between a writer's first and second command to a conversation."""
+
+    def __init__(self, backend: RedisBackend, conversation_id: str, doing: Any) -> None:
+        self._connections: Any = backend.connections
+        self._send = self._connections._send
+        self._conversation_id = conversation_id
+        self._doing = doing
+
+    def __enter__(self) -> None:
+        self._connections._send = self._pass
+
+    def __exit__(self, *_: object) -> None:
+        del self._connections._send
+
+    async def _pass(self, command: Any) -> Any:
+        reply = await self._send(command)
+        if self._doing and any(f"{self._conversation_id}}}:log" in str(part) for part in command):
+            doing, self._doing = self._doing, None
+            await doing
+        return reply
+
+
+class TestComparing:
+    """A known id is compared between two commands. What happens in between is noticed."""
+
+    TURN = (said("hello", message_id="m1"), said("new"))
+
+    async def test_nothing_happens(self, store: RedisStore, backend: RedisBackend) -> None:
+        record = await new(store)
+        first = await store.append(record.id, self.TURN[:1])
+        appended = await store.append(record.id, self.TURN)
+        assert (appended.known, len(appended.new)) == (first.new, 1)
+
+    async def test_the_id_gets_other_content(
+        self, store: RedisStore, backend: RedisBackend, any_redis_url: str
+    ) -> None:
+        record = await new(store)
+        await store.append(record.id, self.TURN[:1])
+        async with self.somebody_else(any_redis_url, store) as other:
+            rewriting = other.rewrite(record.id, [said("HELLO", message_id="m1")])
+            with Meanwhile(backend, record.id, rewriting), pytest.raises(MessageConflict):
+                await store.append(record.id, self.TURN)
+        assert [e.message.content for e in await store.page(record.id, limit=9)] == ["HELLO"]
+
+    async def test_the_id_becomes_free(
+        self, store: RedisStore, backend: RedisBackend, any_redis_url: str
+    ) -> None:
+        record = await new(store)
+        await store.append(record.id, self.TURN[:1])
+        async with self.somebody_else(any_redis_url, store) as other:
+            with Meanwhile(backend, record.id, other.rewrite(record.id, [])):
+                appended = await store.append(record.id, self.TURN)
+        assert [entry.sequence for entry in appended.new] == [2, 3]
+        assert appended.known == ()
+        assert await store.page(record.id, limit=9) == list(appended.new)
+
+    async def test_the_conversation_goes(
+        self, store: RedisStore, backend: RedisBackend, any_redis_url: str
+    ) -> None:
+        record = await new(store)
+        await store.append(record.id, self.TURN[:1])
+        async with self.somebody_else(any_redis_url, store) as other:
+            deleting = other.delete(record.id)
+            with Meanwhile(backend, record.id, deleting), pytest.raises(ConversationNotFound):
+                await store.append(record.id, self.TURN)
+        assert await listed(store) == []
+
+    @asynccontextmanager
+    async def somebody_else(self, url: str, store: RedisStore) -> AsyncIterator[RedisStore]:
+        backend = RedisBackend(url, clock=store.now)
+        await backend.open()
+        yield backend.of(store._owner)
+        await backend.close()
+
+
+async def test_pages_of_a_long_listing_with_many_ties_cover_everything_once(
+    store: RedisStore, clock: FixedClock
+) -> None:
+    made = set()
+    for number in range(350):
+        made.add((await new(store)).id)
+        clock.advance(timedelta(microseconds=number % 150 == 0))
+    seen: list[str] = []
+    page = await store.find(Query(limit=40))
+    while True:
+        seen += [record.id for record in page.conversations]
+        if page.next is None:
+            break
+        page = await store.find(Query(limit=40, after=page.next))
+    assert len(seen) == 350
+    assert set(seen) == made
+
+
+async def test_callers_of_one_session_on_many_machines_get_one_conversation_and_leave_no_other(
+    any_redis_url: str,
+) -> None:
+    backends = [RedisBackend(any_redis_url) for _ in range(5)]
+    for backend in backends:
+        await backend.open()
+    owner = f"shared-{new_id()}"
+    stores = [backend.of(owner) for backend in backends]
+    for round_ in range(5):
+        attempts = [
+            store.resume(f"door {round_}", started(new_id(), now=store.now()))
+            for _ in range(4)
+            for store in stores
+        ]
+        assert len({record.id for record in await asyncio.gather(*attempts)}) == 1
+        assert len(await listed(stores[0])) == round_ + 1
+    for backend in backends:
+        await backend.close()

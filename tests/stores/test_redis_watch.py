@@ -1,0 +1,165 @@
+"""Watching: what one process changes, another is told."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from recollect.contracts import Change, Watchable
+from recollect.conversations import Changes, started
+from recollect.errors import InvalidId, StoreClosed, StoreUnavailable
+from recollect.ids import new_id
+from recollect.messages import Message
+from recollect.stores.redis import RedisBackend
+from recollect.stores.redis.store import RedisStore
+
+PATIENCE = 10
+
+
+@pytest.fixture
+async def backends(any_redis_url: str) -> AsyncIterator[list[RedisBackend]]:
+    """As two machines would have them."""
+    backends = [RedisBackend(any_redis_url) for _ in range(2)]
+    for backend in backends:
+        await backend.open()
+    yield backends
+    for backend in backends:
+        await backend.close()
+
+
+@pytest.fixture
+def pair(backends: list[RedisBackend]) -> tuple[RedisStore, RedisStore]:
+    owner = f"watched-{new_id()}"
+    here, there = backends
+    return here.of(owner), there.of(owner)
+
+
+async def take(changes: AsyncIterator[Change], count: int) -> list[tuple[str, int | None]]:
+    async with asyncio.timeout(PATIENCE):
+        found = [await anext(changes) for _ in range(count)]
+    return [(change.conversation_id, change.revision) for change in found]
+
+
+async def take_after(changes: AsyncIterator[Change], revision: int) -> tuple[str, int | None]:
+    """The first change past this revision: on a cluster, news from just before may still be on its way."""
+    while True:
+        ((conversation_id, moved_to),) = await take(changes, 1)
+        if moved_to is None or moved_to > revision:
+            return conversation_id, moved_to
+
+
+def said(content: str) -> list[Message]:
+    return [Message(role="user", content=content)]
+
+
+async def test_every_kind_of_change_is_told(pair: tuple[RedisStore, RedisStore]) -> None:
+    here, there = pair
+    assert isinstance(here, Watchable)
+    async with here.watch() as changes:
+        record = await there.create(started(new_id(), now=there.now()))
+        await there.append(record.id, said("hello"))
+        await there.update(record.id, Changes(subject="roof"))
+        await there.rewrite(record.id, said("other"))
+        await there.delete(record.id)
+        assert await take(changes, 5) == [
+            (record.id, 0),
+            (record.id, 1),
+            (record.id, 2),
+            (record.id, 3),
+            (record.id, None),
+        ]
+
+
+async def test_what_changes_nothing_is_not_told(pair: tuple[RedisStore, RedisStore]) -> None:
+    here, there = pair
+    record = await there.create(started(new_id(), now=there.now()))
+    message = Message(role="user", content="hello", message_id="m1")
+    await there.append(record.id, [message])
+    async with here.watch() as changes:
+        await there.append(record.id, [message])
+        await there.append(record.id, [])
+        await there.delete(new_id())
+        await there.append(record.id, said("more"))
+        assert await take_after(changes, 1) == (record.id, 2)
+
+
+async def test_one_conversation_can_be_watched(pair: tuple[RedisStore, RedisStore]) -> None:
+    here, there = pair
+    one, two = [await there.create(started(new_id(), now=there.now())) for _ in range(2)]
+    async with here.watch(two.id.upper()) as changes:
+        await there.append(one.id, said("hello"))
+        await there.append(two.id, said("hello"))
+        assert await take_after(changes, 0) == (two.id, 1)
+
+
+async def test_an_id_that_is_none_is_refused(pair: tuple[RedisStore, RedisStore]) -> None:
+    with pytest.raises(InvalidId, match="conversation_id"):
+        pair[0].watch("kitchen")
+
+
+async def test_other_owners_are_not_heard(
+    backends: list[RedisBackend], pair: tuple[RedisStore, RedisStore]
+) -> None:
+    here, there = pair
+    stranger = backends[1].of(f"stranger-{new_id()}")
+    async with here.watch() as changes:
+        await stranger.create(started(new_id(), now=stranger.now()))
+        record = await there.create(started(new_id(), now=there.now()))
+        assert await take(changes, 1) == [(record.id, 0)]
+
+
+async def test_nothing_of_the_content_is_told(redis_url: str) -> None:
+    backend = RedisBackend(redis_url)
+    await backend.open()
+    listener: Any = Redis.from_url(redis_url)
+    pubsub = listener.pubsub()
+    await pubsub.psubscribe("*")
+    await pubsub.get_message(timeout=PATIENCE)
+    store = backend.of("secret owner")
+    record = await store.create(started(new_id(), now=store.now(), subject="secret subject"))
+    await store.append(record.id, said("secret words"))
+    heard = [await pubsub.get_message(timeout=PATIENCE) for _ in range(2)]
+    assert [message["data"] for message in heard] == [f"{record.id}:{n}".encode() for n in (0, 1)]
+    assert not any(b"secret" in message["channel"] for message in heard)
+    await pubsub.aclose()
+    await listener.aclose()
+    await store.delete(record.id)
+    await backend.close()
+
+
+async def test_a_watch_ends_with_its_store(
+    backends: list[RedisBackend], pair: tuple[RedisStore, RedisStore]
+) -> None:
+    async with pair[0].watch() as changes:
+        waiting = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)
+        await backends[0].close()
+        with pytest.raises(StoreClosed):
+            await asyncio.wait_for(waiting, PATIENCE)
+    with pytest.raises(StoreClosed):
+        async with pair[0].watch():
+            pass
+
+
+async def test_a_line_that_breaks_is_an_error_for_changes_may_be_missed(redis_url: str) -> None:
+    backend = RedisBackend(redis_url)
+    await backend.open()
+    async with backend.of("watcher").watch() as changes:
+        waiting = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)
+        assert await backend.connections.call("CLIENT", "KILL", "TYPE", "pubsub")
+        with pytest.raises(StoreUnavailable):
+            await asyncio.wait_for(waiting, PATIENCE)
+    async with backend.of("watcher").watch() as changes:
+        record = await backend.of("watcher").create(started(new_id(), now=backend.clock()))
+        assert await take(changes, 1) == [(record.id, 0)]
+    await backend.of("watcher").delete(record.id)
+    await backend.close()
+
+
+async def test_what_the_watcher_itself_raises_is_not_changed(pair: tuple[RedisStore, RedisStore]) -> None:
+    with pytest.raises(OSError, match="mine"):
+        async with pair[0].watch():
+            raise OSError("mine")
