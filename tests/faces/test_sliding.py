@@ -1,5 +1,6 @@
 """The sliding window: the newest messages that fit a token budget, whatever the store."""
 
+import asyncio
 import logging
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +15,7 @@ from recollect.dialects import meaning_of, read
 from recollect.errors import InvalidId, InvalidInput, InvalidSetting
 from recollect.settings import Settings
 from recollect.testing import FixedClock
-from recollect.tokens import count_message, count_tools, counter_for
+from recollect.tokens import count_message, count_tools, counter_for, ready
 from tests.properties.worlds import World, contents, examples, names
 
 STATS = {"exists", "message_count", "current_tokens", "max_tokens", "utilization", "tag_distribution"}
@@ -103,6 +104,7 @@ async def test_evictions_are_logged(memory: Memory, caplog: pytest.LogCaptureFix
 
 
 async def test_tools_count_against_the_budget(memory: Memory) -> None:
+    await ready(counter_for("cl100k_base"))
     counted = count_tools(counter_for("cl100k_base"), [LIGHTS])
     by_definition = ConversationMemoryManager(memory.of("erin"), config=sized(100), tools=[LIGHTS])
     by_number = ConversationMemoryManager(memory.of("erin"), config=sized(100), tools=counted)
@@ -312,7 +314,8 @@ async def test_a_smaller_retention_ratio_keeps_the_front_still(memory: Memory) -
 async def test_options_come_from_the_environment_and_from_yaml(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("sliding_window_max_tokens: 55\nsliding_window_preserve_system: false\n")
-    config = Settings.load(file=file, environ={"SLIDING_WINDOW_MAX_TOKENS": "66"}).sliding_window
+    environ = {"SLIDING_WINDOW_MAX_TOKENS": "66"}
+    config = (await asyncio.to_thread(Settings.load, file=file, environ=environ)).sliding_window
     assert config == sized(66, preserve_system=False)
     sliding = ConversationMemoryManager(config=config)
     await exchange(sliding, range(20))

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from importlib.util import find_spec
+from weakref import WeakSet
 
 from recollect.contracts import TokenCounter
 from recollect.errors import InvalidInput, shown
@@ -43,14 +44,14 @@ def encoding_for(model: str) -> EncodingName | None:
     return _known_to_tiktoken(name)
 
 
-_ready: set[str] = set()
+_ready: WeakSet[TokenCounter] = WeakSet()
 
 
 async def ready(counter: TokenCounter) -> None:
     """Load what the counter needs, away from the event loop, so that counting never holds it up."""
-    if counter.name not in _ready:
+    if counter not in _ready:
         await asyncio.to_thread(counter.count_text, "")
-        _ready.add(counter.name)
+        _ready.add(counter)
 
 
 def default_counter() -> TokenCounter:

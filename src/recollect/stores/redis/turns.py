@@ -43,11 +43,15 @@ class Draft:
         first = place if message.message_id is None else self._first.setdefault(message.message_id, place)
         if first == place:
             self._sent.append(place)
-        elif not self._agree(first, message):
+        elif not self._agree(first, place):
             self.contradicts_itself = True
 
-    def _agree(self, first: int, message: Message) -> bool:
-        return decode_message(self._bodies[first]).says_the_same_as(message)
+    def _agree(self, first: int, place: int) -> bool:
+        return self._said(first).says_the_same_as(self._said(place))
+
+    def _said(self, place: int) -> Message:
+        """The message as it would be read back: lists where a caller may have had tuples."""
+        return decode_message(self._bodies[place])
 
     def packed(self) -> bytes:
         """The messages as the script wants them."""
@@ -72,14 +76,14 @@ class Draft:
         self._seen = {place: values.entry(self._conversation_id, member) for place, member in found.items()}
         self._positions = {place: values.position_in(member) for place, member in found.items()}
         for place, message in enumerate(self._messages):
-            if not self._fits(place, message):
+            if not self._fits(place):
                 raise MessageConflict(self._conversation_id, str(message.message_id))
 
-    def _fits(self, place: int, message: Message) -> bool:
+    def _fits(self, place: int) -> bool:
         first = self._first_of(place)
         if first in self._seen:
-            return self._seen[first].message.says_the_same_as(message)
-        return first == place or self._agree(first, message)
+            return self._seen[first].message.says_the_same_as(self._said(place))
+        return first == place or self._agree(first, place)
 
     @property
     def is_known(self) -> bool:
