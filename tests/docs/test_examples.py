@@ -20,7 +20,7 @@ BLOCKS = [
 
 
 SERVERS = {
-    "redis://localhost:6379/0": "redis_url",
+    "redis://localhost:6379/0": "example_redis_url",
     "postgresql://localhost/recollect": "postgres_url",
 }
 """URLs that the docs use, and the fixture with a server that really runs."""
