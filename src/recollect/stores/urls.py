@@ -13,6 +13,8 @@ from recollect.errors import InvalidSetting, shown
 
 STORES = {
     "memory": "recollect.stores.in_memory",
+    "postgres": "recollect.stores.postgres",
+    "postgresql": "recollect.stores.postgres",
     "sqlite": "recollect.stores.sqlite",
 }
 """URL scheme → the module whose `backend(address, clock)` opens it."""
