@@ -29,8 +29,8 @@ SELECT
     (done.conversation).unread_count, (done.conversation).message_count, (done.conversation).revision,
     (done.conversation).ttl, (done.conversation).expires_at, (done.conversation).created_at,
     (done.conversation).updated_at
-FROM recollect.write_turn(
-    %(name)s, %(id)s::uuid, %(now)s, %(expected)s, %(afresh)s, %(known_keys)s::text[],
+FROM recollect.turn(
+    %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(expected)s, %(afresh)s, %(known_keys)s::text[],
     %(known_sequences)s::bigint[], %(roles)s::text[], %(times)s::timestamptz[], %(keys)s::text[],
     %(bodies)b::text[]
 ) AS done;

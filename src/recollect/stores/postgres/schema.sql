@@ -232,9 +232,10 @@ $$;
 --   known     some ids are taken, and others than those in p_known_keys; nothing was stored
 --   moved     the revision is not the expected one; nothing was stored
 --   missing   there is no such conversation
--- `p_afresh` puts the messages in the place of all there are.
+-- `p_afresh` puts the messages in the place of all there are. Times and keys are NULL as a whole where no
+-- message has one. `p_name` is in whose name (in full, not the key); NULL stays with whom the session speaks for.
 CREATE FUNCTION recollect.turn(
-    p_owner text, p_id uuid, p_now timestamptz, p_expected bigint, p_afresh boolean,
+    p_name text, p_owner text, p_id uuid, p_now timestamptz, p_expected bigint, p_afresh boolean,
     p_known_keys text[], p_known_sequences bigint[],
     p_roles text[], p_times timestamptz[], p_keys text[], p_bodies text[],
     OUT state text, OUT sequence bigint, OUT stamp timestamptz, OUT conversation recollect.conversations
@@ -246,6 +247,9 @@ DECLARE
     latest_at timestamptz;
     latest_role text;
 BEGIN
+    IF p_name IS NOT NULL THEN
+        PERFORM recollect.speak_for(p_name);
+    END IF;
     SELECT c.* INTO conversation FROM recollect.conversations AS c
     WHERE c.owner = p_owner AND c.id = p_id AND (c.expires_at IS NULL OR c.expires_at > p_now)
     FOR NO KEY UPDATE;
@@ -253,9 +257,12 @@ BEGIN
         state := 'missing';
         RETURN;
     END IF;
-    IF NOT p_afresh AND recollect.knows(p_owner, p_id, p_keys, p_known_keys, p_known_sequences) THEN
-        state := 'known';
-        RETURN;
+    -- Asked one after the other: the second question opens the log, and most turns bring no ids.
+    IF NOT p_afresh AND (p_keys IS NOT NULL OR p_known_keys IS NOT NULL) THEN
+        IF recollect.knows(p_owner, p_id, p_keys, p_known_keys, p_known_sequences) THEN
+            state := 'known';
+            RETURN;
+        END IF;
     END IF;
     IF conversation.revision <> p_expected THEN
         state := 'moved';
@@ -284,10 +291,14 @@ BEGIN
         p_owner, p_id, coalesce(said.at, stamp), conversation.next_sequence + said.place - 1, said.role,
         said.key, conversation.revision + 1, p_now, said.body
     FROM unnest(p_roles, p_times, p_keys, p_bodies) WITH ORDINALITY AS said (role, at, key, body, place);
-    SELECT coalesce(said.at, stamp), said.role INTO latest_at, latest_role
-    FROM unnest(p_roles, p_times) WITH ORDINALITY AS said (role, at, place)
-    ORDER BY 1 DESC, said.place DESC
-    LIMIT 1;
+    latest_at := stamp;
+    latest_role := p_roles[size];
+    IF p_times IS NOT NULL THEN
+        SELECT coalesce(said.at, stamp), said.role INTO latest_at, latest_role
+        FROM unnest(p_roles, p_times) WITH ORDINALITY AS said (role, at, place)
+        ORDER BY 1 DESC, said.place DESC
+        LIMIT 1;
+    END IF;
     IF conversation.last_message_at > latest_at OR size = 0 THEN
         latest_at := conversation.last_message_at;
         latest_role := conversation.last_message_from;
@@ -314,42 +325,21 @@ CREATE FUNCTION recollect.knows(
 ) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    IF array_length(array_remove(p_keys, NULL), 1) > 0 AND EXISTS (
-        SELECT FROM recollect.messages AS m
-        WHERE m.owner = p_owner AND m.conversation_id = p_id AND m.message_key = ANY (p_keys)
-    ) THEN
-        RETURN true;
+    IF p_keys IS NOT NULL THEN
+        IF EXISTS (
+            SELECT FROM recollect.messages AS m
+            WHERE m.owner = p_owner AND m.conversation_id = p_id AND m.message_key = ANY (p_keys)
+        ) THEN
+            RETURN true;
+        END IF;
     END IF;
-    RETURN cardinality(p_known_keys) > 0 AND cardinality(p_known_keys) <> (
+    RETURN p_known_keys IS NOT NULL AND cardinality(p_known_keys) <> (
         SELECT count(*)
         FROM unnest(p_known_keys, p_known_sequences) AS known (key, sequence)
         JOIN recollect.messages AS m
             ON m.owner = p_owner AND m.conversation_id = p_id
             AND m.message_key = known.key AND m.sequence = known.sequence
     );
-END
-$$;
-
--- The store's way in: a turn in the owner's name (in full, not its key), in one statement.
-CREATE FUNCTION recollect.write_turn(
-    p_name text, p_id uuid, p_now timestamptz, p_expected bigint, p_afresh boolean,
-    p_known_keys text[], p_known_sequences bigint[],
-    p_roles text[], p_times timestamptz[], p_keys text[], p_bodies text[],
-    OUT state text, OUT sequence bigint, OUT stamp timestamptz, OUT conversation recollect.conversations
-)
-LANGUAGE plpgsql AS $$
-DECLARE
-    done record;
-BEGIN
-    PERFORM recollect.speak_for(p_name);
-    done := recollect.turn(
-        recollect.key_of(p_name), p_id, p_now, p_expected, p_afresh, p_known_keys, p_known_sequences,
-        p_roles, p_times, p_keys, p_bodies
-    );
-    state := done.state;
-    sequence := done.sequence;
-    stamp := done.stamp;
-    conversation := done.conversation;
 END
 $$;
 
@@ -626,7 +616,7 @@ BEGIN
         coalesce(array_agg(coalesce(kept.body, once.body) ORDER BY place), '{}')
     INTO roles, times, keys, bodies
     FROM once LEFT JOIN kept ON kept.document = once.document;
-    PERFORM recollect.turn(p_owner, p_id, now(), NULL, p_afresh, '{}', '{}', roles, times, keys, bodies);
+    PERFORM recollect.turn(NULL, p_owner, p_id, now(), NULL, p_afresh, NULL, NULL, roles, times, keys, bodies);
 END
 $$;
 

@@ -239,7 +239,7 @@ class PostgresStore(ConversationStore):
         now = self.now()
         new = [messages[place] for place in turn.new]
         values: dict[str, Any] = turn_values(new, [bodies[place] for place in turn.new]) | known_values(turn)
-        values |= {"name": self._name, "id": conversation_id, "now": now}
+        values |= {"name": self._name, "owner": self._owner, "id": conversation_id, "now": now}
         written = await self._write_turn(values | {"expected": expected_revision, "afresh": afresh})
         if written.record is None:
             raise ConversationNotFound(conversation_id)

@@ -54,11 +54,13 @@ def repeats_an_id(messages: Iterable[Message]) -> bool:
 
 
 def turn_values(messages: Sequence[Message], bodies: Sequence[str]) -> dict[str, Any]:
-    """The messages as `write_turn` wants them."""
+    """The messages as `write_turn` wants them: times and keys only where there are any."""
+    ids = ids_in(messages)
+    timed = any(message.timestamp is not None for message in messages)
     return {
         "roles": [message.role for message in messages],
-        "times": [message.timestamp for message in messages],
-        "keys": [None if message.message_id is None else key_of(message.message_id) for message in messages],
+        "times": [message.timestamp for message in messages] if timed else None,
+        "keys": [_key(message) for message in messages] if ids else None,
         "bodies": list(bodies),
     }
 
@@ -67,9 +69,13 @@ def known_values(sorted_out: Sorted) -> dict[str, Any]:
     """What the store was found to know, as `write_turn` checks it again under its lock."""
     entries = {known.sequence: known for known in sorted_out.known if isinstance(known, Entry)}
     return {
-        "known_keys": [key_of(str(entry.message.message_id)) for entry in entries.values()],
-        "known_sequences": list(entries),
+        "known_keys": [_key(entry.message) for entry in entries.values()] or None,
+        "known_sequences": list(entries) or None,
     }
+
+
+def _key(message: Message) -> str | None:
+    return None if message.message_id is None else key_of(message.message_id)
 
 
 def stored_entries(
