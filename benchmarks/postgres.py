@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import psycopg
 from psycopg.types.json import Jsonb
+from tests.servers.postgres import Databases, PostgresServer
 
 from recollect.conversations import started
 from recollect.ids import new_id
@@ -20,7 +21,6 @@ from recollect.messages import Message
 from recollect.stores.postgres import PostgresBackend
 from recollect.stores.postgres.store import PostgresStore
 from recollect.wire import encode_message
-from tests.servers.postgres import Databases, PostgresServer
 
 LENGTHS = (10, 1_000, 100_000)
 WRITERS = (1, 8, 32)
@@ -33,7 +33,9 @@ CREATE TABLE bare (
     owner text, conversation_id uuid, at timestamptz, sequence bigint, role text, message_key text,
     revision bigint, stored_at timestamptz, body text, PRIMARY KEY (owner, conversation_id, at, sequence))
 """
-BARE_INSERT = b"INSERT INTO bare VALUES " + b", ".join([b"(%s, %s, now(), %s, %s, NULL, 1, now(), %s)"] * len(TURN))
+BARE_INSERT = b"INSERT INTO bare VALUES " + b", ".join(
+    [b"(%s, %s, now(), %s, %s, NULL, 1, now(), %s)"] * len(TURN)
+)
 ONE_COLUMN_TABLE = "CREATE TABLE one_column (id uuid PRIMARY KEY, messages jsonb NOT NULL)"
 
 Work = Callable[[], Awaitable[object]]
@@ -74,16 +76,20 @@ class Bench:
 
     def bare(self) -> Work:
         key, sequence = new_id(), iter(range(10**9))
+
         def values() -> list[object]:
             rows = zip(TURN, self.bodies, strict=True)
             return [v for m, body in rows for v in ("bench", key, next(sequence), m.role, body)]
+
         return lambda: self.connection.execute(BARE_INSERT, values())
 
     def bare_three_trips(self) -> Work:
         insert = self.bare()
+
         async def work() -> None:
             async with self.connection.transaction():
                 await insert()
+
         return work
 
     def rewrite_column(self, key: str) -> Work:
@@ -149,7 +155,9 @@ def server(url: str | None) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--url", help="a server to use, as its superuser, instead of a private one")
     parser.add_argument("--turns", type=int, default=400, help="turns to take the median of")
     given = parser.parse_args()
