@@ -56,7 +56,7 @@ class PostgresBackend(Backend):
         self._max_connections = check_count(max_connections, field="max_connections", least=1)
         self.clock = clock
         self.server = server_name(self._conninfo or pool_conninfo(pool))
-        self.listener = Listener(self._connect, self.server)
+        self.listener = Listener(self._connect_beside, self.server)
         self._pool: Pool | None = None
         self._busy = 0
         self._idle = asyncio.Event()
@@ -72,6 +72,16 @@ class PostgresBackend(Backend):
     async def _connect(self) -> Connection:
         """A connection apart from the pool."""
         return await (connect(self._conninfo) if self._lent is None else connect_beside(self._lent))
+
+    async def _connect_beside(self) -> Connection:
+        """A connection apart from the pool, while that is open."""
+        self._require_pool()
+        return await self._connect()
+
+    def _require_pool(self) -> Pool:
+        if self._pool is None:
+            raise StoreClosed(f"{self.server} is not open")
+        return self._pool
 
     async def _new_pool(self) -> Pool:
         pool = new_pool(self._conninfo, max_connections=self._max_connections)
@@ -90,12 +100,11 @@ class PostgresBackend(Backend):
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection for one piece of work; what goes wrong with it comes out as one of our errors."""
-        if self._pool is None:
-            raise StoreClosed(f"{self.server} is not open")
+        pool = self._require_pool()
         self._busy += 1
         try:
             with translated(self.server):
-                async with self._pool.connection() as connection:
+                async with pool.connection() as connection:
                     yield connection
         finally:
             self._busy -= 1

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 CHANNEL = "recollect"
 HEARTBEAT_SECONDS = 30.0
 """How often a silent connection is asked if it is still there."""
-LONGEST_PAUSE = 5.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 """Seconds between attempts to connect again."""
 
 Revisions = Callable[[], Awaitable[dict[str, int]]]
@@ -80,14 +80,15 @@ class Listener:
         self._server = server
         self._watchers: set[Watcher] = set()
         self._task: asyncio.Task[None] | None = None
-        self._starting = asyncio.Lock()
+        self._connection: Connection | None = None
+        self._changing = asyncio.Lock()
 
     @contextlib.asynccontextmanager
     async def watch(
         self, owner: str, conversation_id: str | None, revisions: Revisions
     ) -> AsyncIterator[AsyncIterator[Change]]:
         watcher = Watcher(owner, conversation_id, revisions)
-        async with self._starting:
+        async with self._changing:
             await self._start()
             self._watchers.add(watcher)
         try:
@@ -96,19 +97,21 @@ class Listener:
             yield watcher
         finally:
             self._watchers.discard(watcher)
-            if not self._watchers:
-                await self._stop()
+            async with self._changing:  # somebody else may be coming in
+                if not self._watchers:
+                    await self._stop()
 
     async def close(self) -> None:
         for watcher in self._watchers:
             watcher.close()
-        await self._stop()
+        async with self._changing:
+            await self._stop()
 
     async def _start(self) -> None:
         if self._task is None:
             with translated(self._server):
-                connection = await self._listening()
-            self._task = asyncio.create_task(self._listen(connection), name="recollect-listener")
+                await self._begin()
+            self._task = asyncio.create_task(self._listen(), name="recollect-listener")
 
     async def _stop(self) -> None:
         task, self._task = self._task, None
@@ -116,37 +119,35 @@ class Listener:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+            await self._end()
 
-    async def _listening(self) -> Connection:
-        connection = await self._connect()
-        try:
-            await connection.execute(f"LISTEN {CHANNEL}".encode())
-        except BaseException:
+    async def _begin(self) -> None:
+        self._connection = await self._connect()
+        await self._connection.execute(f"LISTEN {CHANNEL}".encode())
+
+    async def _end(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
             await connection.close()
-            raise
-        return connection
 
-    async def _listen(self, connection: Connection | None) -> None:
-        pause = 0.05
+    async def _listen(self) -> None:
+        """Hear what there is; when the connection is lost, connect again and catch up."""
+        pause = FIRST_PAUSE
         while True:
             try:
-                if connection is None:
-                    connection = await self._listening()
+                if self._connection is None:
+                    await self._begin()
                     await self._catch_up()
-                async with connection:
-                    pause = 0.05
-                    await self._hear(connection)
+                    pause = FIRST_PAUSE
+                await self._hear()
             except (psycopg.Error, RecollectError) as error:
-                logger.warning("%s: listening again in %.1f s after: %s", self._server, pause, error)
-            finally:
-                if connection is not None:
-                    await connection.close()
-            connection = None
+                logger.warning("%s: listening again in %.2f s after: %s", self._server, pause, error)
+            await self._end()
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    async def _hear(self, connection: Connection) -> None:
-        while True:
+    async def _hear(self) -> None:
+        while (connection := self._connection) is not None:
             async for notification in connection.notifies(timeout=HEARTBEAT_SECONDS):
                 self._dispatch(notification.payload)
             await connection.execute(b"SELECT 1")

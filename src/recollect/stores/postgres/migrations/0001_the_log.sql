@@ -13,27 +13,27 @@ CREATE TABLE recollect.migrations (
 );
 
 -- Names and time ------------------------------------------------------------------------------
+--
+-- The SQL functions are bodies without quotes: their names are resolved now, not by whoever calls them.
 
 -- An owner, a session id or a message id as a key. A name that is too long for an index is kept as
 -- its digest, and so is one that looks like a digest: no two names have the same key.
 CREATE FUNCTION recollect.key_of(p_name text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT CASE
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE
         WHEN octet_length(p_name) <= 512 AND NOT starts_with(p_name, 'sha256/') THEN p_name
         ELSE 'sha256/' || encode(sha256(convert_to(p_name, 'UTF8')), 'hex')
-    END
-$$;
+    END;
 
 -- For whom this session speaks: the `sub` of the token that a gateway checked, where there is one;
 -- else the setting `recollect.owner`. NULL is nobody, and nobody sees nothing.
 CREATE FUNCTION recollect.current_owner() RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT recollect.key_of(coalesce(
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN recollect.key_of(coalesce(
         nullif(nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub', ''),
         nullif(current_setting('request.jwt.claim.sub', true), ''),
         nullif(current_setting('recollect.owner', true), '')
-    ))
-$$;
+    ));
 
 -- Speak for this owner (in full, not its key) until the end of the transaction.
 CREATE FUNCTION recollect.speak_for(p_name text) RETURNS void
@@ -46,23 +46,21 @@ $$;
 -- When a conversation that was active at this moment expires; NULL is never, also when the moment
 -- lies beyond the last year that can be told. Days have 24 hours, whatever the session's time zone.
 CREATE FUNCTION recollect.expiry(p_ttl interval, p_now timestamptz) RETURNS timestamptz
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT CASE
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE
         WHEN p_ttl <= timestamp '9999-12-31 23:59:59.999999' - (p_now AT TIME ZONE 'UTC')
         THEN ((p_now AT TIME ZONE 'UTC') + p_ttl) AT TIME ZONE 'UTC'
-    END
-$$;
+    END;
 
 -- The lifetime of what plain SQL inserts: the setting `recollect.default_ttl`, as in '90 days' or
 -- 'never', else thirty days.
 CREATE FUNCTION recollect.default_ttl() RETURNS interval
-LANGUAGE sql STABLE AS $$
-    SELECT CASE coalesce(current_setting('recollect.default_ttl', true), '')
+LANGUAGE sql STABLE
+RETURN CASE coalesce(current_setting('recollect.default_ttl', true), '')
         WHEN '' THEN interval '30 days'
         WHEN 'never' THEN NULL
         ELSE current_setting('recollect.default_ttl')::interval
-    END
-$$;
+    END;
 
 -- Tables --------------------------------------------------------------------------------------
 
@@ -421,9 +419,8 @@ $$;
 
 -- A moment in ISO 8601, in UTC.
 CREATE FUNCTION recollect.iso(p_at timestamptz) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT to_char(p_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')
-$$;
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN to_char(p_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"');
 
 -- A message in its documented form, as `Message.to_dict` gives it.
 CREATE FUNCTION recollect.document(p_role text, p_at timestamptz, p_body text) RETURNS jsonb
@@ -525,12 +522,11 @@ $$;
 
 -- A timestamp as it was given where every reader understands it, else the same moment in UTC.
 CREATE FUNCTION recollect.kept_moment(p_text text, p_at timestamptz) RETURNS text
-LANGUAGE sql STABLE AS $$
-    SELECT CASE
+LANGUAGE sql STABLE
+RETURN CASE
         WHEN p_text ~ '^\d{4}-\d{2}-\d{2}T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})$' THEN p_text
         ELSE recollect.iso(p_at)
-    END
-$$;
+    END;
 
 CREATE VIEW api.contacts WITH (security_invoker = true) AS
 SELECT c.id, c.name, c.email, c.phone, c.notes, c.created_at, c.updated_at
@@ -580,13 +576,12 @@ $$;
 
 -- The owner in full where its key is only a digest.
 CREATE FUNCTION recollect.writer_name() RETURNS text
-LANGUAGE sql STABLE AS $$
-    SELECT nullif(coalesce(
+LANGUAGE sql STABLE
+RETURN nullif(coalesce(
         nullif(nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub', ''),
         nullif(current_setting('request.jwt.claim.sub', true), ''),
         nullif(current_setting('recollect.owner', true), '')
-    ), recollect.current_owner())
-$$;
+    ), recollect.current_owner());
 
 -- Append documents as one turn, or put them in the place of all there are.
 CREATE FUNCTION recollect.say(p_owner text, p_id uuid, p_documents jsonb, p_afresh boolean) RETURNS void
