@@ -14,9 +14,10 @@ from recollect.ids import new_id
 from recollect.messages import Message
 from recollect.stores.postgres import PostgresBackend
 from recollect.stores.postgres.store import PostgresStore
-from recollect.stores.postgres.watching import CHANNEL
 
 HELLO = [Message(role="user", content="the words of the message")]
+CHANNEL = "recollect"
+LISTENERS = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND granted"
 PATIENCE = 20
 """Seconds after which a change that was not heard counts as missed."""
 
@@ -144,10 +145,7 @@ async def test_what_happens_while_the_connection_is_lost_is_told_afterwards(
     moved, gone, same = [await created(store) for _ in range(3)]
     async with store.watch() as changes, store.watch(moved.id) as one:
         async with await psycopg.AsyncConnection.connect(postgres_admin_url, autocommit=True) as admin:
-            ended = await admin.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = %s",
-                (f"LISTEN {CHANNEL}",),
-            )
+            ended = await admin.execute(f"SELECT pg_terminate_backend(pid) FROM ({LISTENERS}) AS listeners".encode())
             assert await ended.fetchall() == [(True,)]
         await other.append(moved.id, HELLO)
         await other.delete(gone.id)
@@ -164,9 +162,7 @@ async def test_one_connection_listens_for_all_and_none_when_nobody_does(
 ) -> None:
     async def listening() -> int:
         async with await psycopg.AsyncConnection.connect(postgres_admin_url, autocommit=True) as admin:
-            sql = "SELECT count(*) FROM pg_stat_activity WHERE query = %s"
-            (count,) = await (await admin.execute(sql, (f"LISTEN {CHANNEL}",))).fetchone() or (0,)
-            return int(count)
+            return len(await (await admin.execute(LISTENERS.encode())).fetchall())
 
     async with store.watch(), store.watch(), backend.of("another").watch():
         assert await listening() == 1
@@ -193,6 +189,8 @@ async def test_notifications_carry_no_content_and_no_names(
 ) -> None:
     async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as listener:
         await listener.execute(f"LISTEN {CHANNEL}".encode())
+        await created(store)  # nobody attends yet, so this one is not told
+        await listener.execute("SELECT recollect.attend()")
         record = await created(store)
         await store.append(record.id, HELLO)
         async with asyncio.timeout(PATIENCE):
@@ -216,3 +214,52 @@ async def test_what_others_shout_on_the_channel_means_nothing(
                 await loud.execute("SELECT pg_notify(%s, %s)", (CHANNEL, payload))
         await store.append(record.id, HELLO)
         assert await heard(changes) == (record.id, 1)
+
+
+async def test_a_write_that_was_under_way_is_over_when_the_watch_begins(
+    store: PostgresStore, owner: str, postgres_url: str
+) -> None:
+    """It may have found nobody attending, so it is waited for, and is part of where things stand."""
+    record = await created(store)
+    async with await psycopg.AsyncConnection.connect(postgres_url) as plain:
+        await plain.execute("SELECT set_config('recollect.owner', %s, false)", (owner,))
+        await plain.execute("UPDATE api.conversations SET subject = 'under way'")
+        watch = store.watch(record.id)
+        entering = asyncio.ensure_future(watch.__aenter__())
+        done, _ = await asyncio.wait([entering], timeout=0.3)
+        assert not done
+        await plain.commit()
+    async with asyncio.timeout(PATIENCE):
+        changes = await entering
+    seen = await store.get(record.id)
+    assert seen is not None
+    assert seen.subject == "under way"
+    await store.append(record.id, HELLO)
+    assert await heard(changes) == (record.id, 2)
+    await watch.__aexit__(None, None, None)
+
+
+async def test_no_change_is_missed_by_those_who_come_while_others_write(
+    store: PostgresStore, elsewhere: PostgresBackend, owner: str
+) -> None:
+    record, other = await created(store), elsewhere.of(owner)
+    finished = asyncio.Event()
+
+    async def write() -> None:
+        while not finished.is_set():
+            await other.append(record.id, HELLO)
+
+    writing = [asyncio.create_task(write()) for _ in range(3)]
+    for _ in range(10):
+        async with store.watch(record.id) as changes:
+            seen = await store.get(record.id)
+            assert seen is not None
+            _, revision = await heard(changes)
+            while revision is not None and revision <= seen.revision:
+                _, revision = await heard(changes)
+            assert revision is not None
+    finished.set()
+    await asyncio.gather(*writing)
+    async with store.watch(record.id) as changes:
+        last = await other.append(record.id, HELLO)
+        assert await heard(changes) == (record.id, last.conversation.revision)

@@ -228,6 +228,24 @@ LEFT JOIN LATERAL (
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
 ORDER BY page.at, page.sequence;
 
+-- name: listen
+-- Hear what is told from now on.
+LISTEN recollect;
+
+-- name: attend
+-- Have it told: see the function.
+SELECT recollect.attend();
+
+-- name: writers
+-- Transactions that have written and may have found nobody attending; with `seen`, those of them still open.
+SELECT DISTINCT l.virtualtransaction
+FROM pg_locks AS l
+WHERE
+    l.relation = 'recollect.conversations'::regclass AND l.mode = 'RowExclusiveLock' AND l.granted
+    AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+    AND l.pid <> pg_backend_pid()
+    AND (%(seen)s::text[] IS NULL OR l.virtualtransaction = ANY (%(seen)s::text[]));
+
 -- name: revisions
 -- Where the owner's conversations stand, or one of them.
 SELECT c.id::text, c.revision

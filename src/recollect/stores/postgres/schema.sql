@@ -18,12 +18,16 @@ CREATE TABLE recollect.migrations (
 
 -- An owner, a session id or a message id as a key. A name that is too long for an index is kept as
 -- its digest, and so is one that looks like a digest: no two names have the same key.
+-- In PL/pgSQL because it is asked at every statement, and an SQL function that cannot be inlined costs more.
 CREATE FUNCTION recollect.key_of(p_name text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE
-        WHEN octet_length(p_name) <= 512 AND NOT starts_with(p_name, 'sha256/') THEN p_name
-        ELSE 'sha256/' || encode(sha256(convert_to(p_name, 'UTF8')), 'hex')
-    END;
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    IF pg_catalog.octet_length(p_name) <= 512 AND NOT pg_catalog.starts_with(p_name, 'sha256/') THEN
+        RETURN p_name;
+    END IF;
+    RETURN 'sha256/' || pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p_name, 'UTF8')), 'hex');
+END
+$$;
 
 -- For whom this session speaks: the `sub` of the token that a gateway checked, where there is one;
 -- else the setting `recollect.owner`. NULL is nobody, and nobody sees nothing.
@@ -220,10 +224,23 @@ $$;
 
 -- The log's rules ------------------------------------------------------------------------------
 
--- Tell watchers that a conversation moved, or is gone: no content, and the owner as a digest.
+-- Say that this session listens, for as long as it lasts. Call it after LISTEN: what nobody attends to is
+-- not told, because a server lets those who notify commit only one after the other.
+CREATE FUNCTION recollect.attend() RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_lock_shared(1380142167);
+END
+$$;
+
+-- Tell watchers that a conversation moved, or is gone: no content, and the owner as a digest. Whether somebody
+-- attends shows in whether the lock of `attend` can be had; two who try at once may tell in vain.
 CREATE FUNCTION recollect.tell(p_owner text, p_id uuid, p_revision bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
+    IF pg_try_advisory_lock(1380142167) AND pg_advisory_unlock(1380142167) THEN
+        RETURN;
+    END IF;
     PERFORM pg_notify('recollect', concat_ws(
         ' ', left(encode(sha256(convert_to(p_owner, 'UTF8')), 'hex'), 32), p_id, coalesce(p_revision::text, '-')));
 END

@@ -10,19 +10,22 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import psycopg
+from psycopg.rows import tuple_row
 
 from recollect.contracts import Change
 from recollect.errors import RecollectError, StoreClosed
-from recollect.stores.postgres.connections import Connection, translated
+from recollect.stores.postgres.connections import SQL, Connection, translated
 from recollect.stores.postgres.keys import digest_of
 
 logger = logging.getLogger(__name__)
 
-CHANNEL = "recollect"
 HEARTBEAT_SECONDS = 30.0
 """How often a silent connection is asked if it is still there."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 """Seconds between attempts to connect again."""
+
+WRITERS_PAUSE = 0.01
+"""Seconds between looks at whether earlier writers are done. A turn takes about a thousandth."""
 
 Revisions = Callable[[], Awaitable[dict[str, int]]]
 
@@ -122,8 +125,15 @@ class Listener:
             await self._end()
 
     async def _begin(self) -> None:
-        self._connection = await self._connect()
-        await self._connection.execute(f"LISTEN {CHANNEL}".encode())
+        self._connection = connection = await self._connect()
+        await connection.execute(SQL["listen"])
+        await connection.execute(SQL["attend"])
+        # Whoever wrote before this and has not committed yet may not tell: its change counts as made
+        # before the watch began, so it has to be over when the watch begins.
+        seen = await _writers(connection, None)
+        while seen:
+            await asyncio.sleep(WRITERS_PAUSE)
+            seen = await _writers(connection, seen)
 
     async def _end(self) -> None:
         connection, self._connection = self._connection, None
@@ -164,3 +174,9 @@ class Listener:
         for watcher in self._watchers:
             if watcher.owner == owner:
                 watcher.tell(conversation_id, None if revision == "-" else int(revision))
+
+
+async def _writers(connection: Connection, seen: list[str] | None) -> list[str]:
+    async with connection.cursor(row_factory=tuple_row) as cursor:
+        await cursor.execute(SQL["writers"], {"seen": seen})
+        return [name for (name,) in await cursor.fetchall()]
