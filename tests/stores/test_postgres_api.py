@@ -1,7 +1,8 @@
 """`api.conversations` is the documented table, for anybody who speaks SQL."""
 
+import json
 from collections.abc import AsyncIterator, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, LiteralString
 from uuid import uuid4
 
@@ -10,7 +11,8 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from recollect.contracts import ConversationStore
-from recollect.conversations import VALUE_SETS, Changes, Conversation, started
+from recollect.conversations import VALUE_SETS, Changes, Conversation, expiry, started
+from recollect.errors import InvalidInput
 from recollect.ids import new_id
 from recollect.messages import Message
 from recollect.stores.postgres import PostgresBackend
@@ -330,8 +332,11 @@ def test_values_outside_their_set_are_refused(plain: Plain, field: LiteralString
         ({"role": "user", "content": "x", "agent_name": ["a"]}, "agent_name"),
         ({"role": "user", "content": "x", "tags": "a"}, "tags"),
         ({"role": "user", "content": "x", "tags": ["a", 1]}, "tags"),
+        ({"role": "user", "content": "x", "timestamp": "0001-01-01T00:00:00+14:00"}, "instant"),
+        ({"role": "user", "content": "x", "timestamp": "9999-12-31T23:59:59-01:00"}, "instant"),
+        ({"role": "user", "content": json.loads("[" * 600 + "]" * 600)}, "nested too deep"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:60],
 )
 async def test_a_message_that_is_none_is_refused_and_nothing_changes(
     plain: Plain, store: ConversationStore, bad: Any, said: str
@@ -450,3 +455,48 @@ def test_an_id_does_not_change_and_an_id_is_taken_once(plain: Plain) -> None:
         plain.all("UPDATE api.conversations SET id = %s", uuid4())
     with pytest.raises(psycopg.errors.UniqueViolation):
         plain.all("INSERT INTO api.conversations (id) VALUES (%s)", row["id"])
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("created_at", "infinity"), ("created_at", "10000-01-01"), ("tags", "{a,NULL}"), ("tags", "{{a},{b}}")],
+)
+def test_what_the_store_could_not_read_back_is_refused(
+    plain: Plain, column: LiteralString, value: str
+) -> None:
+    inserted(plain)
+    with pytest.raises(psycopg.errors.CheckViolation):
+        plain.all(f"INSERT INTO api.conversations ({column}) VALUES (%s)", value)
+    with pytest.raises(psycopg.errors.CheckViolation):
+        plain.all(f"UPDATE api.conversations SET {column} = %s", value)
+
+
+async def test_a_count_larger_than_the_column_is_shown_as_the_largest(
+    plain: Plain, store: ConversationStore
+) -> None:
+    record = await created(store)
+    await store.update(record.id, Changes(unread_count=2**40))
+    assert plain.one("SELECT unread_count FROM api.conversations") == {"unread_count": 2**31 - 1}
+
+
+@pytest.mark.parametrize("hours", [14, -14])
+async def test_a_moment_that_utc_cannot_tell_is_refused(store: ConversationStore, hours: int) -> None:
+    zone = timezone(timedelta(hours=hours))
+    edge = (datetime.min if hours > 0 else datetime.max).replace(tzinfo=zone)
+    with pytest.raises(InvalidInput, match="timestamp"):
+        Message(role="user", content="x", timestamp=edge)
+    record = await created(store)
+    for moment in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)):
+        await store.append(record.id, [Message(role="user", content="x", timestamp=moment)])
+    assert len(await store.page(record.id, limit=5)) == 2
+
+
+@pytest.mark.parametrize("ttl", [timedelta.max, timedelta(days=400_000), timedelta(microseconds=1)])
+async def test_lifetimes_of_any_length_are_kept(store: ConversationStore, ttl: timedelta) -> None:
+    record = await created(store)
+    changed = await store.update(record.id, Changes(ttl=ttl))
+    assert changed.ttl == ttl
+    assert changed.expires_at == expiry(ttl, now=changed.updated_at)
+    if changed.expires_at is None:
+        appended = await store.append(record.id, [Message(role="user", content="x")])
+        assert (appended.conversation.ttl, appended.conversation.expires_at) == (ttl, None)

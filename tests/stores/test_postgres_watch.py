@@ -145,7 +145,9 @@ async def test_what_happens_while_the_connection_is_lost_is_told_afterwards(
     moved, gone, same = [await created(store) for _ in range(3)]
     async with store.watch() as changes, store.watch(moved.id) as one:
         async with await psycopg.AsyncConnection.connect(postgres_admin_url, autocommit=True) as admin:
-            ended = await admin.execute(f"SELECT pg_terminate_backend(pid) FROM ({LISTENERS}) AS listeners".encode())
+            ended = await admin.execute(
+                f"SELECT pg_terminate_backend(pid) FROM ({LISTENERS}) AS listeners".encode()
+            )
             assert await ended.fetchall() == [(True,)]
         await other.append(moved.id, HELLO)
         await other.delete(gone.id)

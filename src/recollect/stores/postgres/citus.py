@@ -11,6 +11,8 @@ from recollect.errors import StoreForeign
 from recollect.stores.postgres.connections import PACKAGE, Connection, server_name, translated
 from recollect.stores.sql_files import sql_file
 
+SCRIPT = sql_file(PACKAGE, "distribute.sql").encode()
+
 
 async def distribute(connection: Connection) -> None:
     """Make the tables of an up-to-date schema distributed tables, in one transaction.
@@ -29,7 +31,7 @@ async def distribute(connection: Connection) -> None:
                 raise StoreForeign(
                     f"{server} has no Recollect schema yet: open it once before distributing it"
                 )
-            await connection.execute(sql_file(PACKAGE, "distribute.sql").encode())
+            await connection.execute(SCRIPT)
 
 
 async def _holds(connection: Connection, sql: str) -> bool:

@@ -8,6 +8,7 @@ from recollect.errors import StoreForeign
 from recollect.stores.postgres.connections import OLDEST_SERVER, PACKAGE, SQL, Connection
 from recollect.stores.sql_files import migrations
 
+STEPS = migrations(PACKAGE)
 MIGRATION_LOCK = 0x52434C54
 """Key of the advisory lock ("RCLT") under which one of many who open at once brings the schema up to date."""
 
@@ -18,13 +19,12 @@ async def prepare(connection: Connection, server: str) -> None:
     A role that may not change the schema can open a database that is up to date.
     """
     _check_server(connection, server)
-    steps = migrations(PACKAGE)
-    if await _version(connection, server) == len(steps):
+    if await _version(connection, server) == len(STEPS):
         return
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
         # Asked again under the lock: another process may have been first.
-        for number, sql in steps[await _version(connection, server) :]:
+        for number, sql in STEPS[await _version(connection, server) :]:
             await connection.execute(sql.encode())
             await connection.execute("INSERT INTO recollect.migrations (version) VALUES (%s)", (number,))
 
@@ -47,7 +47,7 @@ async def _version(connection: Connection, server: str) -> int:
             )
         return 0
     ((version,),) = await _fetch(connection, "schema_version")
-    if version > len(migrations(PACKAGE)):
+    if version > len(STEPS):
         raise StoreForeign(
             f"{server} was written by a newer release of Recollect (schema {version}); it was left as it is"
         )

@@ -68,6 +68,10 @@ RETURN CASE coalesce(current_setting('recollect.default_ttl', true), '')
 
 -- Tables --------------------------------------------------------------------------------------
 
+-- A moment that every program can tell: PostgreSQL's own reach further, and to infinity.
+CREATE DOMAIN recollect.instant AS timestamptz
+    CHECK (VALUE BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00');
+
 CREATE TABLE recollect.contacts (
     owner text COLLATE "C" NOT NULL DEFAULT recollect.current_owner(),
     id uuid NOT NULL DEFAULT gen_random_uuid(),
@@ -92,9 +96,10 @@ CREATE TABLE recollect.conversations (
     client_name text,
     subject text,
     assigned_to text,
-    tags text[] NOT NULL,
+    tags text[] NOT NULL
+        CHECK (CASE WHEN coalesce(array_ndims(tags), 1) = 1 THEN array_position(tags, NULL) IS NULL ELSE false END),
     notes text,
-    last_message_at timestamptz,
+    last_message_at recollect.instant,
     last_message_from text CHECK (last_message_from IN ('user', 'assistant', 'system', 'tool')),
     unread_count bigint NOT NULL CHECK (unread_count >= 0),
     message_count bigint NOT NULL,
@@ -102,8 +107,8 @@ CREATE TABLE recollect.conversations (
     next_sequence bigint NOT NULL DEFAULT 1,
     ttl interval,
     expires_at timestamptz,
-    created_at timestamptz NOT NULL,
-    updated_at timestamptz NOT NULL,
+    created_at recollect.instant NOT NULL,
+    updated_at recollect.instant NOT NULL,
     last_activity timestamptz NOT NULL GENERATED ALWAYS AS (coalesce(last_message_at, created_at)) STORED,
     PRIMARY KEY (owner, id),
     -- A store that meets a client without a contact makes one: see `insert_conversation` in queries.sql.
@@ -125,12 +130,12 @@ CREATE INDEX conversations_by_expiry ON recollect.conversations (expires_at) WHE
 CREATE TABLE recollect.messages (
     owner text COLLATE "C" NOT NULL,
     conversation_id uuid NOT NULL,
-    at timestamptz NOT NULL,
+    at recollect.instant NOT NULL,
     sequence bigint NOT NULL,
     role text NOT NULL CHECK (role IN ('user', 'assistant', 'system', 'tool')),
     message_key text COLLATE "C",
     revision bigint NOT NULL,
-    stored_at timestamptz NOT NULL,
+    stored_at recollect.instant NOT NULL,
     body text NOT NULL,
     PRIMARY KEY (owner, conversation_id, at, sequence),
     FOREIGN KEY (owner, conversation_id) REFERENCES recollect.conversations (owner, id) ON DELETE CASCADE
@@ -519,6 +524,9 @@ BEGIN
     THEN
         RAISE check_violation USING MESSAGE = format('message %s: tags must be an array of text', p_place);
     END IF;
+    IF jsonb_path_exists(p_given || p_extra, '$.**{500 to last}') THEN
+        RAISE check_violation USING MESSAGE = format('message %s is nested too deep to be stored', p_place);
+    END IF;
     IF NOT p_given ? 'content' AND p_extra = '{}' THEN
         RAISE check_violation USING MESSAGE = format('message %s needs content', p_place);
     END IF;
@@ -558,7 +566,7 @@ SELECT
         FROM recollect.messages AS m
         WHERE m.owner = c.owner AND m.conversation_id = c.id
     ) AS messages,
-    c.last_message_at, c.last_message_from, c.unread_count::integer AS unread_count, c.tags, c.notes,
+    c.last_message_at, c.last_message_from, least(c.unread_count, 2147483647)::integer AS unread_count, c.tags, c.notes,
     c.created_at, c.updated_at
 FROM recollect.conversations AS c
 WHERE c.owner = (SELECT recollect.current_owner()) AND (c.expires_at IS NULL OR c.expires_at > now());

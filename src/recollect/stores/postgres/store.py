@@ -71,8 +71,9 @@ class PostgresStore(ConversationStore):
     async def update(
         self, conversation_id: str, changes: Changes, *, expected_revision: int | None = None
     ) -> Conversation:
-        values = rows.change_values(changes, self.now()) | self._named(conversation_id)
-        found = await self._run(("update_conversation", values | {"expected": expected_revision}))
+        named = self._named(conversation_id) | {"expected": expected_revision}
+        values = rows.change_values(changes, named["now"]) | named
+        found = await self._run(("update_conversation", values))
         if found:
             return rows.conversation(found[0])
         record = await self._require(conversation_id)
