@@ -126,14 +126,13 @@ class Listener:
 
     async def _begin(self) -> None:
         self._connection = connection = await self._connect()
-        await connection.execute(SQL["listen"])
-        await connection.execute(SQL["attend"])
-        # Whoever wrote before this and has not committed yet may not tell: its change counts as made
-        # before the watch began, so it has to be over when the watch begins.
-        seen = await _writers(connection, None)
-        while seen:
-            await asyncio.sleep(WRITERS_PAUSE)
-            seen = await _writers(connection, seen)
+        try:
+            await connection.execute(SQL["listen"])
+            await connection.execute(SQL["attend"])
+            await _earlier_writers_done(connection)
+        except BaseException:
+            await self._end()
+            raise
 
     async def _end(self) -> None:
         connection, self._connection = self._connection, None
@@ -174,6 +173,17 @@ class Listener:
         for watcher in self._watchers:
             if watcher.owner == owner:
                 watcher.tell(conversation_id, None if revision == "-" else int(revision))
+
+
+async def _earlier_writers_done(connection: Connection) -> None:
+    """Wait for those who wrote before anybody attended, and have not committed yet.
+
+    They may not tell. Their changes count as made before the watch began, so they have to be over by then.
+    """
+    seen = await _writers(connection, None)
+    while seen:
+        await asyncio.sleep(WRITERS_PAUSE)
+        seen = await _writers(connection, seen)
 
 
 async def _writers(connection: Connection, seen: list[str] | None) -> list[str]:
