@@ -68,10 +68,6 @@ RETURN CASE coalesce(current_setting('recollect.default_ttl', true), '')
 
 -- Tables --------------------------------------------------------------------------------------
 
--- A moment that every program can tell: PostgreSQL's own reach further, and to infinity.
-CREATE DOMAIN recollect.instant AS timestamptz
-    CHECK (VALUE BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00');
-
 CREATE TABLE recollect.contacts (
     owner text COLLATE "C" NOT NULL DEFAULT recollect.current_owner(),
     id uuid NOT NULL DEFAULT gen_random_uuid(),
@@ -99,7 +95,7 @@ CREATE TABLE recollect.conversations (
     tags text[] NOT NULL
         CHECK (CASE WHEN coalesce(array_ndims(tags), 1) = 1 THEN array_position(tags, NULL) IS NULL ELSE false END),
     notes text,
-    last_message_at recollect.instant,
+    last_message_at timestamptz,
     last_message_from text CHECK (last_message_from IN ('user', 'assistant', 'system', 'tool')),
     unread_count bigint NOT NULL CHECK (unread_count >= 0),
     message_count bigint NOT NULL,
@@ -107,10 +103,15 @@ CREATE TABLE recollect.conversations (
     next_sequence bigint NOT NULL DEFAULT 1,
     ttl interval,
     expires_at timestamptz,
-    created_at recollect.instant NOT NULL,
-    updated_at recollect.instant NOT NULL,
+    created_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
     last_activity timestamptz NOT NULL GENERATED ALWAYS AS (coalesce(last_message_at, created_at)) STORED,
     PRIMARY KEY (owner, id),
+    -- PostgreSQL's moments reach further than those of others, and to infinity.
+    CONSTRAINT conversations_in_time CHECK (
+        created_at BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00'
+        AND updated_at BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00'
+    ),
     -- A store that meets a client without a contact makes one: see `insert_conversation` in queries.sql.
     CONSTRAINT conversations_client FOREIGN KEY (owner, client_id)
         REFERENCES recollect.contacts (owner, id) ON DELETE SET NULL (client_id)
@@ -130,12 +131,12 @@ CREATE INDEX conversations_by_expiry ON recollect.conversations (expires_at) WHE
 CREATE TABLE recollect.messages (
     owner text COLLATE "C" NOT NULL,
     conversation_id uuid NOT NULL,
-    at recollect.instant NOT NULL,
+    at timestamptz NOT NULL,
     sequence bigint NOT NULL,
     role text NOT NULL CHECK (role IN ('user', 'assistant', 'system', 'tool')),
     message_key text COLLATE "C",
     revision bigint NOT NULL,
-    stored_at recollect.instant NOT NULL,
+    stored_at timestamptz NOT NULL,
     body text NOT NULL,
     PRIMARY KEY (owner, conversation_id, at, sequence),
     FOREIGN KEY (owner, conversation_id) REFERENCES recollect.conversations (owner, id) ON DELETE CASCADE
@@ -540,6 +541,10 @@ BEGIN
     IF p_text !~ '^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?\s*([Zz]|[+-]\d{2}(:?\d{2})?)$' THEN
         RAISE check_violation USING MESSAGE = format(
             'message %s: timestamp must be ISO 8601 with a time zone; got %s', p_place, p_text);
+    END IF;
+    IF p_text::timestamptz NOT BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00' THEN
+        RAISE check_violation USING MESSAGE = format(
+            'message %s: timestamp must lie in the years 1 to 9999 of UTC; got %s', p_place, p_text);
     END IF;
     RETURN p_text::timestamptz;
 END
