@@ -34,10 +34,10 @@ $$;
 CREATE FUNCTION recollect.current_owner() RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN recollect.key_of(coalesce(
-        nullif(nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub', ''),
-        nullif(current_setting('request.jwt.claim.sub', true), ''),
-        nullif(current_setting('recollect.owner', true), '')
-    ));
+    nullif(nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub', ''),
+    nullif(current_setting('request.jwt.claim.sub', true), ''),
+    nullif(current_setting('recollect.owner', true), '')
+));
 
 -- Speak for this owner (in full, not its key) until the end of the transaction.
 CREATE FUNCTION recollect.speak_for(p_name text) RETURNS void
@@ -52,19 +52,19 @@ $$;
 CREATE FUNCTION recollect.expiry(p_ttl interval, p_now timestamptz) RETURNS timestamptz
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
-        WHEN p_ttl <= timestamp '9999-12-31 23:59:59.999999' - (p_now AT TIME ZONE 'UTC')
-        THEN ((p_now AT TIME ZONE 'UTC') + p_ttl) AT TIME ZONE 'UTC'
-    END;
+    WHEN p_ttl <= timestamp '9999-12-31 23:59:59.999999' - (p_now AT TIME ZONE 'UTC')
+    THEN ((p_now AT TIME ZONE 'UTC') + p_ttl) AT TIME ZONE 'UTC'
+END;
 
 -- The lifetime of what plain SQL inserts: the setting `recollect.default_ttl`, as in '90 days' or
 -- 'never', else thirty days.
 CREATE FUNCTION recollect.default_ttl() RETURNS interval
 LANGUAGE sql STABLE
 RETURN CASE coalesce(current_setting('recollect.default_ttl', true), '')
-        WHEN '' THEN interval '30 days'
-        WHEN 'never' THEN NULL
-        ELSE current_setting('recollect.default_ttl')::interval
-    END;
+    WHEN '' THEN interval '30 days'
+    WHEN 'never' THEN NULL
+    ELSE current_setting('recollect.default_ttl')::interval
+END;
 
 -- Tables --------------------------------------------------------------------------------------
 
@@ -554,9 +554,9 @@ $$;
 CREATE FUNCTION recollect.kept_moment(p_text text, p_at timestamptz) RETURNS text
 LANGUAGE sql STABLE
 RETURN CASE
-        WHEN p_text ~ '^\d{4}-\d{2}-\d{2}T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})$' THEN p_text
-        ELSE recollect.iso(p_at)
-    END;
+    WHEN p_text ~ '^\d{4}-\d{2}-\d{2}T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})$' THEN p_text
+    ELSE recollect.iso(p_at)
+END;
 
 CREATE VIEW api.contacts WITH (security_invoker = true) AS
 SELECT c.id, c.name, c.email, c.phone, c.notes, c.created_at, c.updated_at
@@ -608,10 +608,10 @@ $$;
 CREATE FUNCTION recollect.writer_name() RETURNS text
 LANGUAGE sql STABLE
 RETURN nullif(coalesce(
-        nullif(nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub', ''),
-        nullif(current_setting('request.jwt.claim.sub', true), ''),
-        nullif(current_setting('recollect.owner', true), '')
-    ), recollect.current_owner());
+    nullif(nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub', ''),
+    nullif(current_setting('request.jwt.claim.sub', true), ''),
+    nullif(current_setting('recollect.owner', true), '')
+), recollect.current_owner());
 
 -- Append documents as one turn, or put them in the place of all there are.
 CREATE FUNCTION recollect.say(p_owner text, p_id uuid, p_documents jsonb, p_afresh boolean) RETURNS void
