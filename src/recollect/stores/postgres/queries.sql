@@ -185,34 +185,12 @@ RETURNING 1;
 DELETE FROM recollect.sessions AS s WHERE s.owner = %(owner)s AND s.session_key = %(session)s;
 
 -- name: tail
--- The last messages, oldest first; one empty row where there are none, no row without the conversation.
+-- The last messages, or the last before a position, oldest first: see the function. One empty row where there
+-- are none, no row without the conversation.
 SELECT last.at, last.sequence, last.revision, last.stored_at, last.body
-FROM recollect.conversations AS c
-LEFT JOIN LATERAL (
-    SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
-    FROM recollect.messages AS m
-    WHERE m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid
-    ORDER BY m.at DESC, m.sequence DESC
-    LIMIT %(limit)s
-) AS last ON true
-WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
-ORDER BY last.at, last.sequence;
-
--- name: tail_before
--- The last messages before a position, oldest first; empty and missing as in `tail`.
-SELECT last.at, last.sequence, last.revision, last.stored_at, last.body
-FROM recollect.conversations AS c
-LEFT JOIN LATERAL (
-    SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
-    FROM recollect.messages AS m
-    WHERE
-        m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid
-        AND (m.at, m.sequence) < (%(before_at)s::timestamptz, %(before_sequence)s::bigint)
-    ORDER BY m.at DESC, m.sequence DESC
-    LIMIT %(limit)s
-) AS last ON true
-WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
-ORDER BY last.at, last.sequence;
+FROM recollect.tail(
+    %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(limit)s, %(before_at)s::timestamptz, %(before_sequence)s::bigint
+) AS last;
 
 -- name: page
 -- Messages from the oldest on; empty and missing as in `tail`.

@@ -369,6 +369,50 @@ BEGIN
 END
 $$;
 
+-- The last messages, or the last before a position, oldest first, in the owner's name (in full, not the key): what a
+-- window asks for, in one statement. One empty row where there are none, no row without the conversation.
+CREATE FUNCTION recollect.tail(
+    p_name text, p_owner text, p_id uuid, p_now timestamptz, p_limit bigint,
+    p_before_at timestamptz, p_before_sequence bigint
+) RETURNS TABLE (at timestamptz, sequence bigint, revision bigint, stored_at timestamptz, body text)
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM recollect.speak_for(p_name);
+    PERFORM FROM recollect.conversations AS c
+    WHERE c.owner = p_owner AND c.id = p_id AND (c.expires_at IS NULL OR c.expires_at > p_now);
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    -- Two statements, so that each has a plan that walks the index from where it has to.
+    IF p_before_at IS NULL THEN
+        RETURN QUERY
+            SELECT last.* FROM (
+                SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
+                FROM recollect.messages AS m
+                WHERE m.owner = p_owner AND m.conversation_id = p_id
+                ORDER BY m.at DESC, m.sequence DESC
+                LIMIT p_limit
+            ) AS last
+            ORDER BY last.at, last.sequence;
+    ELSE
+        RETURN QUERY
+            SELECT last.* FROM (
+                SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
+                FROM recollect.messages AS m
+                WHERE
+                    m.owner = p_owner AND m.conversation_id = p_id
+                    AND (m.at, m.sequence) < (p_before_at, p_before_sequence)
+                ORDER BY m.at DESC, m.sequence DESC
+                LIMIT p_limit
+            ) AS last
+            ORDER BY last.at, last.sequence;
+    END IF;
+    IF NOT FOUND THEN
+        RETURN NEXT;
+    END IF;
+END
+$$;
+
 -- Operators ------------------------------------------------------------------------------------
 
 -- Everybody with a conversation, after a given one, in order of their keys.

@@ -145,12 +145,10 @@ class PostgresStore(ConversationStore):
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
         check_count(limit, field="limit", least=0)
-        if before is None:
-            return await self._entries("tail", conversation_id, limit=limit)
-        before_at = rows.moment_at(before.micros, field="before")
-        return await self._entries(
-            "tail_before", conversation_id, limit=limit, before_at=before_at, before_sequence=before.sequence
-        )
+        named = self._named(conversation_id) | {"name": self._name, "limit": limit}
+        at = None if before is None else rows.moment_at(before.micros, field="before")
+        named |= {"before_at": at, "before_sequence": None if before is None else before.sequence}
+        return _found(named["id"], await self._backend.run("tail", named))
 
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
         check_count(limit, field="limit", least=0)
@@ -197,10 +195,7 @@ class PostgresStore(ConversationStore):
 
     async def _entries(self, name: str, conversation_id: str, **values: Any) -> list[Entry]:
         named = self._named(conversation_id)
-        found = await self._run((name, named | values))
-        if not found:
-            raise ConversationNotFound(conversation_id)
-        return rows.entries(named["id"], found)
+        return _found(named["id"], await self._run((name, named | values)))
 
     async def _stored(self, conversation_id: str, messages: Sequence[Message]) -> dict[str, Entry]:
         """What is stored under the ids that these messages bring."""
@@ -264,6 +259,13 @@ class PostgresStore(ConversationStore):
         return _Written(
             state, sequence, stamp, None if state == "missing" else rows.conversation(tuple(record))
         )
+
+
+def _found(conversation_id: str, found: list[rows.Row]) -> list[Entry]:
+    """The entries in rows, of which there are none only when the conversation is missing."""
+    if not found:
+        raise ConversationNotFound(conversation_id)
+    return rows.entries(conversation_id, found)
 
 
 def _still_active(record: Conversation, active_since: datetime | None) -> bool:
