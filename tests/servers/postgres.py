@@ -43,6 +43,7 @@ class PostgresServer:
         self._password = secrets.token_hex(16)
         self._port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        self._started_by = os.getpid()
 
     @property
     def url(self) -> str:
@@ -112,7 +113,9 @@ class PostgresServer:
         return False
 
     def stop(self) -> None:
-        """Stop the server and remove its folder. May be called twice."""
+        """Stop the server and remove its folder. May be called twice; a fork of this process leaves it alone."""
+        if os.getpid() != self._started_by:
+            return
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(signal.SIGINT)  # "fast": ends the sessions, then the server
