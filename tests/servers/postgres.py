@@ -113,7 +113,7 @@ class PostgresServer:
         return False
 
     def stop(self) -> None:
-        """Stop the server and remove its folder. May be called twice; a fork of this process leaves it alone."""
+        """Stop the server and remove its folder. May be called twice; a fork leaves it alone."""
         if os.getpid() != self._started_by:
             return
         process, self._process = self._process, None
