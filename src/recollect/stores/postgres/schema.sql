@@ -162,8 +162,8 @@ CREATE INDEX sessions_by_conversation ON recollect.sessions (owner, conversation
 -- and saying so in the setting `recollect.operator`. The setting alone opens nothing.
 --
 -- The conditions are sub-selects so that they are worked out once a statement, not once a row. Under them
--- the server uses an index only for operators that cannot leak, which ILIKE, text search and trigram
--- operators are not: indexes for those would never be used, and there are none.
+-- the server uses an index only for operators that are marked as unable to leak. ILIKE is not, so a trigram
+-- index would not be searched, and there is none.
 CREATE FUNCTION recollect.guard(p_table text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
