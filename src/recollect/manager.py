@@ -22,10 +22,11 @@ from recollect.conversations import (
     Priority,
     Query,
     Status,
+    check_span,
     started,
 )
 from recollect.dialects import Request, resolve, write
-from recollect.errors import ConversationNotFound, InvalidInput, StoreError
+from recollect.errors import ConversationNotFound, InvalidInput, StoreError, shown
 from recollect.ids import IdSource, new_id
 from recollect.intake import Intake, cost_of
 from recollect.messages import ContentType, Message, Role, parse_tags
@@ -62,8 +63,8 @@ class ConversationManager:
         self.pictures = Pictures(images, blobs)
         self.intake = Intake(ids=ids, counter=counter, pictures=self.pictures)
         self._ids = ids
-        self._ttl = ttl
-        self._idle_after = idle_after
+        self._ttl = check_span(ttl, field="ttl")
+        self._idle_after = check_span(idle_after, field="idle_after")
 
     def counting_with(self, counter: TokenCounter) -> Self:
         """This manager, with tokens counted by another counter."""
@@ -74,7 +75,7 @@ class ConversationManager:
     def idling_after(self, idle_after: timedelta | None) -> Self:
         """This manager, with sessions that start afresh after another time of silence."""
         other = copy(self)
-        other._idle_after = idle_after
+        other._idle_after = check_span(idle_after, field="idle_after")
         return other
 
     # Conversations
@@ -230,6 +231,8 @@ class ConversationManager:
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
         """Store a whole turn at once, all of it or nothing."""
+        if isinstance(messages, str) or not isinstance(messages, Sequence):
+            raise InvalidInput(f"messages must be a list; got {shown(messages)}", field="messages")
         prepared = await self.intake.stored_form(conversation_id, messages)
         try:
             return await self.store.append(conversation_id, prepared, expected_revision=expected_revision)
@@ -297,6 +300,8 @@ class ConversationManager:
         twice a degraded one, each with the reason in the report: an agent is never kept waiting.
         """
         policy = policy or WindowPolicy(max_messages=self.config.context_window_size)
+        if not isinstance(policy, WindowPolicy):
+            raise InvalidInput(f"policy must be a WindowPolicy; got {shown(policy)}", field="policy")
         if agent_name is not None and self.config.enable_agent_filtering:
             policy = replace(policy, agent_name=agent_name)
         try:
@@ -368,6 +373,8 @@ _CLEARABLE: dict[str, Any] = {
 
 
 def _cleared(fields: Collection[str]) -> dict[str, Any]:
+    if not isinstance(fields, Collection):
+        raise InvalidInput(f"clear must be a list of names; got {shown(fields)}", field="clear")
     for field in fields:
         if field not in _CLEARABLE:
             raise InvalidInput.not_in("clear", field, _CLEARABLE)
