@@ -27,7 +27,7 @@ from recollect.conversations import (
 )
 from recollect.dialects import Request, resolve, write
 from recollect.errors import ConversationNotFound, InvalidInput, StoreError, shown
-from recollect.ids import IdSource, new_id
+from recollect.ids import IdSource, new_id, parse_uuid
 from recollect.intake import Intake, cost_of
 from recollect.messages import ContentType, Message, Role, parse_tags
 from recollect.pictures import Images, Pictures
@@ -179,6 +179,7 @@ class ConversationManager:
 
     async def associate_client(self, conversation_id: str, client_id: str, client_name: str) -> Conversation:
         """Link the conversation to a client."""
+        client_id = parse_uuid(client_id, field="client_id")
         return await self.store.update(conversation_id, Changes(client_id=client_id, client_name=client_name))
 
     async def mark_read(self, conversation_id: str) -> Conversation:
