@@ -101,9 +101,9 @@ def draft_window(
         read = _entries_of(grouping, read)
     groups = grouping.groups
     filtered = _filter(groups, policy)
-    body = tuple(_weigh(group, cost) for group in groups if group.place not in filtered)
-    fixed = tuple(
-        _weigh(group, cost) for group in group_log(head).groups if _filter_one(group, policy) is None
+    body = _weighed([group for group in groups if group.place not in filtered], cost)
+    fixed = _weighed(
+        [group for group in group_log(head).groups if _filter_one(group, policy) is None], cost
     )
     room = None if policy.max_tokens is None else policy.max_tokens - policy.outside - _sum(fixed)
     choice = choose(body, policy, room=room, origin=groups[0].place if groups else 0)
@@ -192,8 +192,14 @@ def _filter_one(group: Group, policy: WindowPolicy) -> Reason | None:
     return None if passes_tags(group, policy) else "tag"
 
 
-def _weigh(group: Group, cost: Cost) -> Weighed:
-    return Weighed(group, sum([_piece_cost(piece, cost) for piece in group.pieces]))
+def _weighed(groups: Sequence[Group], cost: Cost) -> tuple[Weighed, ...]:
+    return tuple([Weighed(group, _group_cost(group.pieces, cost)) for group in groups])
+
+
+def _group_cost(pieces: tuple[Piece, ...], cost: Cost) -> int:
+    if len(pieces) == 1:
+        return _piece_cost(pieces[0], cost)
+    return sum([_piece_cost(piece, cost) for piece in pieces])
 
 
 def _piece_cost(piece: Piece, cost: Cost) -> int:
