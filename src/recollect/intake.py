@@ -71,10 +71,7 @@ class Intake:
     def _counted(self, messages: list[Message]) -> list[Message]:
         assert self.counter is not None
         name, cost = self.counter.name, costs_by(self.counter)
-        return [
-            replace(message, tokens={**message.tokens, name: cost(message)})
-            for message in messages
-        ]
+        return [replace(message, tokens={**message.tokens, name: cost(message)}) for message in messages]
 
 
 def costs_by(counter: TokenCounter) -> Callable[[Message], int]:

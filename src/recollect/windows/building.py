@@ -102,9 +102,7 @@ def draft_window(
     groups = grouping.groups
     filtered = _filter(groups, policy)
     body = _weighed([group for group in groups if group.place not in filtered], cost)
-    fixed = _weighed(
-        [group for group in group_log(head).groups if _filter_one(group, policy) is None], cost
-    )
+    fixed = _weighed([group for group in group_log(head).groups if _filter_one(group, policy) is None], cost)
     room = None if policy.max_tokens is None else policy.max_tokens - policy.outside - _sum(fixed)
     choice = choose(body, policy, room=room, origin=groups[0].place if groups else 0)
     return Draft(

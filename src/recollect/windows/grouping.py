@@ -197,9 +197,7 @@ def _single(piece: Piece, where: Where, kind: Kind) -> Group:
     return Group(place=where.place, turn=where.turn, kind=kind, pieces=(piece,), tags=tags)
 
 
-def _step_group(
-    step: Sequence[int], readings: Sequence[Reading], matching: Matching, where: Where
-) -> Group:
+def _step_group(step: Sequence[int], readings: Sequence[Reading], matching: Matching, where: Where) -> Group:
     """An assistant's step, with the results of its calls."""
     said = [Piece(message=readings[index].entry.message, entry=readings[index].entry) for index in step]
     brought: dict[int, list[str]] = {}

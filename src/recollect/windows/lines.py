@@ -16,6 +16,7 @@ from recollect.windows.grouping import EPHEMERAL, IMPORTANT, Group, Kind
 
 _MARKS = frozenset((IMPORTANT, EPHEMERAL))
 
+
 class Weighed(Struct, frozen=True):
     """A group, and what its messages cost in tokens."""
 

@@ -54,11 +54,12 @@ async def read_window(
     `ConversationNotFound`, and `BudgetExceeded` where the policy asks for it.
     """
     wanted = _first_tail(policy) if first_tail is None else first_tail
-    entries, at_front = await _older(store, conversation_id, policy, [], wanted=wanted)
+    (entries, at_front), head, count = await gather(
+        _older(store, conversation_id, policy, [], wanted=wanted),
+        _head(store, conversation_id, policy),
+        _message_count(store, conversation_id),
+    )
     entries += _in_place(conversation_id, pending, after=entries[-1] if entries else None, now=store.now())
-    if at_front:
-        return build_window(entries, policy, cost=cost, counter=counter)
-    head, count = await gather(_head(store, conversation_id, policy), _count(store, conversation_id))
     while not at_front:
         at_reach = policy.has_limit and len(entries) >= policy.reach
         missing = 0 if at_reach else _missing(entries, policy, cost)
@@ -112,7 +113,7 @@ async def _head(store: ConversationStore, conversation_id: str, policy: WindowPo
     return leading_system(await store.page(conversation_id, limit=HEAD)) if len(head) == USUAL_HEAD else head
 
 
-async def _count(store: ConversationStore, conversation_id: str) -> int:
+async def _message_count(store: ConversationStore, conversation_id: str) -> int:
     record = await store.get(conversation_id)
     return record.message_count if record else 0
 
