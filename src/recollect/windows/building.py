@@ -133,7 +133,7 @@ def finish_window(
         message_count=message_count,
         left_out=_left_out(draft),
         not_read=max(0, message_count - draft.looked_at),
-        look_back=draft.policy.look_back if draft.choice.left_out else 0,
+        look_back=draft.policy.look_back if draft.choice.left_out or draft.choice.settled else 0,
         tokens=tokens,
         max_tokens=draft.policy.max_tokens,
         counter=counter,

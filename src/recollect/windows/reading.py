@@ -23,7 +23,7 @@ from recollect.windows.building import HEAD, build_window, draft_window, finish_
 from recollect.windows.policies import WindowPolicy
 from recollect.windows.shortening import Cost
 
-LEAST_TAIL = 8
+MARGIN = 4
 """Entries more than are expected to do: a window must know a turn from its start."""
 
 LARGEST_FIRST_TAIL = 256
@@ -66,7 +66,7 @@ async def read_window(
         if not missing:
             draft = draft_window(entries, policy, cost=cost, head=head, partial=not at_reach)
             if at_reach or draft.choice.settled:
-                in_all = max(count, len(entries))
+                in_all = max(count + len(pending), len(entries))
                 beyond = at_reach and in_all > len(entries)
                 return finish_window(draft, message_count=in_all, counter=counter, at_reach=beyond)
         wanted = missing or len(entries)
@@ -76,7 +76,7 @@ async def read_window(
 
 def _first_tail(policy: WindowPolicy) -> int:
     expected = _expected(policy, TOKENS_A_MESSAGE)
-    return min(expected, policy.look_back + LARGEST_FIRST_TAIL) + LEAST_TAIL
+    return min(expected, policy.look_back + LARGEST_FIRST_TAIL) + MARGIN
 
 
 def _missing(entries: Sequence[Entry], policy: WindowPolicy, cost: Cost) -> int:
@@ -88,7 +88,7 @@ def _missing(entries: Sequence[Entry], policy: WindowPolicy, cost: Cost) -> int:
     spent = sum([cost(entry.message) for entry in entries])
     missing = _expected(policy, spent / max(1, len(entries))) - len(entries)
     # In steps that grow with what is there, so that they stay few when the guess is wrong.
-    return max(missing + LEAST_TAIL, len(entries) // 8) if missing > 0 else 0
+    return max(missing + MARGIN, len(entries) // 8) if missing > 0 else 0
 
 
 def _expected(policy: WindowPolicy, tokens_a_message: float) -> int:
