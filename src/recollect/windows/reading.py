@@ -3,8 +3,8 @@
 Below: `building`, the store contract. Above: the manager. Entries are asked for in tails, as long as
 the policy and what was read so far let expect to be enough, or else as long as all before together,
 until what is older could not change the result: the window is then the one that the whole log would
-give. It can be known because everything in a window depends on
-what stands after the cut, on the look-back before it, and on turns that are known from their start.
+give. It can be known because everything in a window depends on what stands after the cut, on the
+look-back before it, and on turns that are known from their start.
 
 How far back things are found: system messages, at the very front of the conversation (the first
 `building.HEAD` entries) and within the policy's `look_back` before the cut; important messages,
