@@ -5,7 +5,7 @@ log, an id makes a repeated write harmless, and tokens are counted.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -80,17 +80,19 @@ class Intake:
 
     def _counted(self, messages: list[Message]) -> list[Message]:
         assert self.counter is not None
-        name = self.counter.name
-        return [
-            replace(message, tokens={**message.tokens, name: cost_of(message, self.counter)})
-            for message in messages
-        ]
+        name, cost = self.counter.name, costs_by(self.counter)
+        return [replace(message, tokens={**message.tokens, name: cost(message)}) for message in messages]
 
 
-def cost_of(message: Message, counter: TokenCounter) -> int:
-    """What the message costs: as it was counted when it was stored, or counted now."""
-    stored = message.tokens.get(counter.name)
-    return count_message(counter, message, meaning_of(message)) if stored is None else stored
+def costs_by(counter: TokenCounter) -> Callable[[Message], int]:
+    """What a message costs: as it was counted when it was stored, or counted now."""
+    name = counter.name
+
+    def cost(message: Message) -> int:
+        stored = message.tokens.get(name)
+        return count_message(counter, message, meaning_of(message)) if stored is None else stored
+
+    return cost
 
 
 def _is_message(content: Any) -> bool:

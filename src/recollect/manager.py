@@ -4,7 +4,6 @@ import logging
 from collections.abc import Collection, Sequence
 from copy import copy
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, Self
 
 from msgspec.structs import replace
@@ -28,7 +27,7 @@ from recollect.conversations import (
 from recollect.dialects import Request, resolve, write
 from recollect.errors import ConversationNotFound, InvalidInput, StoreError, shown
 from recollect.ids import IdSource, new_id, parse_uuid
-from recollect.intake import Intake, cost_of
+from recollect.intake import Intake, costs_by
 from recollect.messages import ContentType, Message, Role, parse_tags
 from recollect.pictures import Images, Pictures
 from recollect.settings import ConversationConfig
@@ -328,7 +327,7 @@ class ConversationManager:
             view.as_store(),
             conversation_id,
             policy,
-            cost=_costs_nothing if counter is None else partial(cost_of, counter=counter),
+            cost=_costs_nothing if counter is None else costs_by(counter),
             counter=None if counter is None else counter.name,
             pending=pending,
         )

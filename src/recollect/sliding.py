@@ -36,6 +36,9 @@ OneList = Literal["openai_chat", "plain"]
 LABEL = "sliding_window"
 """Conversations of this face have this tag, and one with their id behind it."""
 
+LOOK_BACK = 64
+"""How many groups before the cut system messages stay, besides those that the conversation opens with."""
+
 _PAGE = 200
 
 
@@ -172,6 +175,7 @@ def _policy_for(config: SlidingWindowConfig, tools: Tools, retention_ratio: floa
         preserve_system=config.sliding_window_preserve_system,
         tools_tokens=tools if isinstance(tools, int) else 0,
         retention_ratio=retention_ratio,
+        look_back=LOOK_BACK,
     )
 
 
