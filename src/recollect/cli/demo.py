@@ -1,5 +1,8 @@
 """`recollect demo`: the main job in one go, on the embedded store."""
 
+import shutil
+import sys
+from pathlib import Path
 from typing import Any
 
 from rich.rule import Rule
@@ -107,4 +110,10 @@ def _print(url: str, conversation: Conversation, stored: list[Appended], context
         f"context {conversation.id} --budget 200 --explain",
         "stats",
     ):
-        out.print(f"  recollect {command} --url {url}", soft_wrap=True, markup=False)
+        out.print(f"  {_invocation()} {command} --url {url}", soft_wrap=True, markup=False)
+
+
+def _invocation() -> str:
+    """How to call the command line from here: by its name, or by the path that was used just now."""
+    used = sys.argv[0]
+    return used if Path(used).name == "recollect" and not shutil.which("recollect") else "recollect"
