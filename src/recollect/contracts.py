@@ -253,9 +253,11 @@ def restorable(conversation: Conversation, entries: Sequence[Entry]) -> tuple[Co
     ids: dict[str, int] = {}
     for entry in entries:
         _check_entry(conversation.id, entry)
-        if given.setdefault(entry.sequence, entry) is entry and entry.message.message_id is not None:
-            if ids.setdefault(entry.message.message_id, entry.sequence) != entry.sequence:
-                raise MessageConflict(conversation.id, entry.message.message_id)
+        message_id = entry.message.message_id
+        if given.setdefault(entry.sequence, entry) is not entry or message_id is None:
+            continue
+        if ids.setdefault(message_id, entry.sequence) != entry.sequence:
+            raise MessageConflict(conversation.id, message_id)
     return (replace(conversation, messages=()) if conversation.messages else conversation), given
 
 

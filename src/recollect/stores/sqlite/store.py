@@ -308,7 +308,7 @@ def _found(row: Sequence[Any] | None) -> _Found | None:
 
 
 def _not_there(
-    db: apsw.Connection, key: int, next_sequence: int, placed: dict[int, rows.EntryValues]
+    db: apsw.Connection, key: Any, next_sequence: Any, placed: dict[int, rows.EntryValues]
 ) -> dict[int, rows.EntryValues]:
     """What has a sequence that is free. Usually all of it is new, and nothing has to be looked up."""
     least = min(placed, default=next_sequence)

@@ -111,7 +111,7 @@ class MovingContract(Contract):
         await elsewhere.restore(lived, [entry(lived, 4, user("first", message_id="m1"))])
         other = entry(lived, 4, user("second", message_id="m2", timestamp=LONG_AGO + HOUR))
         await elsewhere.restore(lived, [other, entry(lived, 2, user("third"))])
-        assert sorted(contents(await elsewhere.page(lived.id, limit=9))) == ["first", "third"]
+        assert contents(await elsewhere.page(lived.id, limit=9)) == ["third", "first"]
         appended = await elsewhere.append(lived.id, [user("second", message_id="m2")])
         assert [one.sequence for one in appended.new] == [5]
 
