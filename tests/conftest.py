@@ -7,12 +7,13 @@ from blockbuster import blockbuster_ctx
 
 # Loaded before any loop runs: importing reads files, once.
 import recollect.stores.json_file
+import recollect.stores.postgres
 import recollect.stores.redis
 import recollect.stores.sqlite  # noqa: F401
 
 pytest.register_assert_rewrite("recollect.testing")
 
-pytest_plugins = ["tests.servers.redis"]
+pytest_plugins = ["tests.servers.postgres", "tests.servers.redis"]
 
 
 @pytest.fixture(autouse=True)

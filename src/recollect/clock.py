@@ -43,7 +43,18 @@ def parse_moment(value: datetime | str, *, field: str) -> datetime:
             field=field,
             value=value,
         )
+    if not 1 < moment.year < 9999:
+        _check_in_utc(moment, field)
     return moment
+
+
+def _check_in_utc(moment: datetime, field: str) -> None:
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        raise InvalidInput(
+            f"{field} must lie in the years 1 to 9999 of UTC; got {shown(moment)}", field=field, value=moment
+        ) from None
 
 
 def _from_iso(text: str, field: str) -> datetime:

@@ -14,6 +14,8 @@ from recollect.errors import InvalidSetting, shown
 STORES = {
     "file": "recollect.stores.json_file",
     "memory": "recollect.stores.in_memory",
+    "postgres": "recollect.stores.postgres",
+    "postgresql": "recollect.stores.postgres",
     "sqlite": "recollect.stores.sqlite",
     "redis": "recollect.stores.redis",
     "rediss": "recollect.stores.redis",

@@ -1,0 +1,140 @@
+"""The database as a whole: its connections, its owners, its sweep. Below: `connections`, `schema`."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from psycopg.rows import tuple_row
+
+from recollect.clock import Clock, system_clock
+from recollect.contracts import Backend
+from recollect.conversations import check_count
+from recollect.errors import InvalidSetting, StoreClosed
+from recollect.ids import parse_name
+from recollect.stores.postgres.connections import (
+    MAX_CONNECTIONS,
+    SQL,
+    WAIT_SECONDS,
+    Connection,
+    Pool,
+    connect,
+    connect_beside,
+    execute_for,
+    new_pool,
+    parse_conninfo,
+    pool_conninfo,
+    server_name,
+    translated,
+)
+from recollect.stores.postgres.keys import name_of
+from recollect.stores.postgres.rows import Row
+from recollect.stores.postgres.schema import prepare
+from recollect.stores.postgres.store import PostgresStore
+from recollect.stores.postgres.watching import Listener
+
+PURGE_BATCH = 100
+OWNERS_BATCH = 500
+
+
+class PostgresBackend(Backend):
+    """One database, by its URL; or by a pool that is open already, and that stays open."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        pool: Pool | None = None,
+        clock: Clock = system_clock,
+        max_connections: int = MAX_CONNECTIONS,
+    ) -> None:
+        if (url is None) == (pool is None):
+            raise InvalidSetting("a PostgreSQL store needs a URL or a pool, one of the two", field="url")
+        self._conninfo = parse_conninfo(url) if url is not None else ""
+        self._lent = pool
+        self._max_connections = check_count(max_connections, field="max_connections", least=1)
+        self.clock = clock
+        self.server = server_name(self._conninfo or pool_conninfo(pool))
+        self.listener = Listener(self._connect_beside, self.server)
+        self._pool: Pool | None = None
+        self._busy = 0
+        self._idle = asyncio.Event()
+
+    async def open(self) -> None:
+        if self._pool is not None:
+            return
+        with translated(self.server):
+            async with await self._connect() as connection:
+                await prepare(connection, self.server)
+            self._pool = self._lent or await self._new_pool()
+
+    async def _connect(self) -> Connection:
+        """A connection apart from the pool."""
+        return await (connect(self._conninfo) if self._lent is None else connect_beside(self._lent))
+
+    async def _connect_beside(self) -> Connection:
+        """A connection apart from the pool, while that is open."""
+        self._require_pool()
+        return await self._connect()
+
+    def _require_pool(self) -> Pool:
+        if self._pool is None:
+            raise StoreClosed(f"{self.server} is not open")
+        return self._pool
+
+    async def _new_pool(self) -> Pool:
+        pool = new_pool(self._conninfo, max_connections=self._max_connections)
+        await pool.open(wait=True, timeout=WAIT_SECONDS)
+        return pool
+
+    async def close(self) -> None:
+        pool, self._pool = self._pool, None
+        await self.listener.close()
+        while self._busy:  # finish what was accepted
+            self._idle.clear()
+            await self._idle.wait()
+        if pool is not None and pool is not self._lent:
+            await pool.close()
+
+    @contextlib.asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection for one piece of work; what goes wrong with it comes out as one of our errors."""
+        pool = self._require_pool()
+        self._busy += 1
+        try:
+            with translated(self.server):
+                async with pool.connection() as connection:
+                    yield connection
+        finally:
+            self._busy -= 1
+            self._idle.set()
+
+    async def run(self, name: str, values: Mapping[str, Any]) -> list[Row]:
+        """One query, in one round trip. It has to name the owner by itself."""
+        async with self.connection() as connection:
+            cursor = connection.cursor(binary=True, row_factory=tuple_row)
+            await cursor.execute(SQL[name], values)
+            return await cursor.fetchall()
+
+    async def run_for(self, owner: str, *steps: tuple[str, Mapping[str, Any]]) -> list[Row]:
+        """Queries in the owner's name, in one transaction and one round trip; the rows of the last."""
+        async with self.connection() as connection:
+            return await execute_for(connection, owner, *steps)
+
+    def of(self, owner: str) -> PostgresStore:
+        return PostgresStore(self, parse_name(owner, field="owner"))
+
+    async def owners(self) -> AsyncIterator[str]:
+        last = ""
+        while batch := await self.run("owners", {"last": last, "limit": OWNERS_BATCH}):
+            for key, full_name in batch:
+                yield name_of(key, full_name)
+            last = batch[-1][0]
+
+    async def purge_expired(self, now: datetime | None = None) -> int:
+        values = {"now": now or self.clock(), "limit": PURGE_BATCH}
+        total = 0
+        while removed := (await self.run("purge_everybody", values))[0][0]:
+            total += removed
+        return total

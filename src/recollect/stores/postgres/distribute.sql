@@ -1,0 +1,43 @@
+-- Distribute the tables by owner. The order matters: a table comes after those it refers to.
+--
+-- Three things that a single server does have no counterpart on a distributed table:
+--
+-- - A foreign key that clears one column when the row it refers to goes. `api.contacts` clears it by its own
+--   trigger; a contact that is deleted from `recollect.contacts` directly leaves the reference behind.
+-- - A setting made by `set_config` does not reach the other machines, `SET LOCAL` does, where
+--   `citus.propagate_set_commands` is 'local'. So the store says there for whom it speaks by SET LOCAL. A
+--   gateway that sets the claims of a token has to do the same.
+-- - A policy with a sub-select. The policies name the function directly there.
+
+ALTER TABLE recollect.conversations DROP CONSTRAINT conversations_client;
+
+CREATE OR REPLACE FUNCTION recollect.speak_for(p_name text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    SET LOCAL citus.propagate_set_commands = 'local';
+    EXECUTE format('SET LOCAL recollect.owner = %L', p_name);
+END
+$$;
+
+DO $$
+DECLARE
+    guarded name;
+BEGIN
+    FOR guarded IN
+        SELECT c.relname FROM pg_policy AS p JOIN pg_class AS c ON c.oid = p.polrelid
+        WHERE c.relnamespace = 'recollect'::regnamespace AND p.polname = 'own_rows'
+    LOOP
+        EXECUTE format(
+            'ALTER POLICY own_rows ON recollect.%I'
+            ' USING (owner = recollect.current_owner()) WITH CHECK (owner = recollect.current_owner())', guarded);
+        EXECUTE format(
+            'ALTER POLICY operators ON recollect.%I'
+            ' USING (current_setting(''recollect.operator'', true) = ''on'')', guarded);
+    END LOOP;
+END
+$$;
+
+SELECT create_distributed_table('recollect.contacts', 'owner');
+SELECT create_distributed_table('recollect.conversations', 'owner', colocate_with => 'recollect.contacts');
+SELECT create_distributed_table('recollect.messages', 'owner', colocate_with => 'recollect.contacts');
+SELECT create_distributed_table('recollect.sessions', 'owner', colocate_with => 'recollect.contacts');

@@ -1,0 +1,26 @@
+"""Names as keys: what the index entries and the notifications are made of. Equal to the SQL functions
+`recollect.key_of` and `recollect.tell`, which a test holds it to."""
+
+from hashlib import sha256
+
+LONGEST_KEY = 512
+"""Bytes. An index entry of PostgreSQL has about 2,700, and has to hold two names."""
+_DIGEST = "sha256/"
+
+
+def key_of(name: str) -> str:
+    """The name itself, or its digest when it is too long for an index, or could be taken for a digest."""
+    encoded = name.encode()
+    if len(encoded) <= LONGEST_KEY and not name.startswith(_DIGEST):
+        return name
+    return _DIGEST + sha256(encoded).hexdigest()
+
+
+def name_of(key: str, full_name: str | None) -> str:
+    """The name that `key_of` was given, from the key and what is kept beside a digest."""
+    return key if full_name is None else full_name
+
+
+def digest_of(owner: str) -> str:
+    """An owner as notifications name it."""
+    return sha256(owner.encode()).hexdigest()[:32]

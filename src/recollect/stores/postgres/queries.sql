@@ -1,0 +1,312 @@
+-- Every query of the PostgreSQL store. A conversation that has expired is not there: each query that
+-- finds one says so. Row-level security shows an owner's rows only; every query names the owner as well.
+
+-- name: our_names
+-- Which of the names that the schema needs are taken already, by us or by somebody else.
+SELECT n.nspname || '.' || c.relname
+FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE
+    (n.nspname = 'recollect' AND c.relkind IN ('r', 'p', 'v'))
+    OR (n.nspname = 'api' AND c.relname IN ('conversations', 'contacts'));
+
+-- name: schema_version
+-- The number of the last migration.
+SELECT coalesce(max(m.version), 0) FROM recollect.migrations AS m;
+
+-- name: speak_for
+-- What follows in this transaction is done in the owner's name.
+SELECT recollect.speak_for(%(name)s);
+
+-- name: write_turn
+-- Append a turn, or put one in the place of everything: see the function `recollect.turn`.
+SELECT
+    done.state, done.sequence, done.stamp,
+    (done.conversation).id::text, (done.conversation).channel, (done.conversation).status,
+    (done.conversation).priority, (done.conversation).client_id::text, (done.conversation).client_name,
+    (done.conversation).subject, (done.conversation).assigned_to, (done.conversation).tags,
+    (done.conversation).notes, (done.conversation).last_message_at, (done.conversation).last_message_from,
+    (done.conversation).unread_count, (done.conversation).message_count, (done.conversation).revision,
+    (done.conversation).ttl, (done.conversation).expires_at, (done.conversation).created_at,
+    (done.conversation).updated_at
+FROM recollect.turn(
+    %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(expected)s, %(afresh)s, %(known_keys)s::text[],
+    %(known_sequences)s::bigint[], %(roles)s::text[], %(times)s::timestamptz[], %(keys)s::text[],
+    %(bodies)b::text[]
+) AS done;
+
+-- name: known_messages
+-- The messages that hold these ids; one empty row where there are none, no row without the conversation.
+SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
+FROM recollect.conversations AS c
+LEFT JOIN recollect.messages AS m
+    ON m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.message_key = ANY (%(keys)s::text[])
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
+
+-- name: delete_if_expired
+-- Make room for a new conversation under the id of one that is over.
+DELETE FROM recollect.conversations AS c
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND c.expires_at <= %(now)s;
+
+-- name: insert_conversation
+-- A new record; no row comes back when its id is taken. A client that nobody has described yet gets a
+-- contact, so that the reference has something to refer to.
+WITH contact AS (
+    INSERT INTO recollect.contacts (owner, id, name, created_at, updated_at)
+    SELECT %(owner)s, %(client_id)s::uuid, %(client_name)s, %(now)s, %(now)s
+    WHERE
+        %(client_id)s::uuid IS NOT NULL
+        AND NOT EXISTS (
+            SELECT FROM recollect.conversations AS c WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid
+        )
+    ON CONFLICT (owner, id) DO NOTHING
+)
+INSERT INTO recollect.conversations (
+    owner, owner_name, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags, notes,
+    last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at, created_at,
+    updated_at
+) VALUES (
+    %(owner)s, %(owner_name)s, %(id)s::uuid, %(channel)s, %(status)s, %(priority)s, %(client_id)s::uuid,
+    %(client_name)s, %(subject)s, %(assigned_to)s, %(tags)s::text[], %(notes)s, %(last_message_at)s,
+    %(last_message_from)s, %(unread_count)s, %(message_count)s, %(revision)s, %(ttl)s, %(expires_at)s,
+    %(created_at)s, %(updated_at)s
+)
+ON CONFLICT (owner, id) DO NOTHING
+RETURNING recollect.tell(owner, id, revision);
+
+-- name: get_conversation
+-- The record.
+SELECT
+    c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
+    c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
+    c.ttl, c.expires_at, c.created_at, c.updated_at
+FROM recollect.conversations AS c
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
+
+-- name: get_session
+-- The record that a session is bound to.
+SELECT
+    c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
+    c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
+    c.ttl, c.expires_at, c.created_at, c.updated_at
+FROM recollect.sessions AS s
+JOIN recollect.conversations AS c ON c.owner = s.owner AND c.id = s.conversation_id
+WHERE
+    s.owner = %(owner)s AND c.owner = %(owner)s AND s.session_key = %(session)s
+    AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
+
+-- name: update_conversation
+-- Change the fields that are named in `given`. No row comes back when the conversation is not there, or is
+-- not at the expected revision. A new client gets a contact, as in `insert_conversation`.
+WITH contact AS (
+    INSERT INTO recollect.contacts (owner, id, name, created_at, updated_at)
+    SELECT c.owner, %(client_id)s::uuid, %(client_name)s, %(now)s, %(now)s
+    FROM recollect.conversations AS c
+    WHERE
+        c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+        AND (%(expected)s::bigint IS NULL OR c.revision = %(expected)s)
+        AND %(client_id)s::uuid IS NOT NULL
+    ON CONFLICT (owner, id) DO NOTHING
+)
+UPDATE recollect.conversations AS c
+SET
+    channel = CASE WHEN 'channel' = ANY (%(given)s::text[]) THEN %(channel)s ELSE c.channel END,
+    status = CASE WHEN 'status' = ANY (%(given)s::text[]) THEN %(status)s ELSE c.status END,
+    priority = CASE WHEN 'priority' = ANY (%(given)s::text[]) THEN %(priority)s ELSE c.priority END,
+    client_id = CASE WHEN 'client_id' = ANY (%(given)s::text[]) THEN %(client_id)s::uuid ELSE c.client_id END,
+    client_name = CASE WHEN 'client_name' = ANY (%(given)s::text[]) THEN %(client_name)s ELSE c.client_name END,
+    subject = CASE WHEN 'subject' = ANY (%(given)s::text[]) THEN %(subject)s ELSE c.subject END,
+    assigned_to = CASE WHEN 'assigned_to' = ANY (%(given)s::text[]) THEN %(assigned_to)s ELSE c.assigned_to END,
+    tags = CASE WHEN 'tags' = ANY (%(given)s::text[]) THEN %(tags)s::text[] ELSE c.tags END,
+    notes = CASE WHEN 'notes' = ANY (%(given)s::text[]) THEN %(notes)s ELSE c.notes END,
+    unread_count = CASE WHEN 'unread_count' = ANY (%(given)s::text[]) THEN %(unread_count)s ELSE c.unread_count END,
+    ttl = CASE WHEN 'ttl' = ANY (%(given)s::text[]) THEN %(ttl)s ELSE c.ttl END,
+    expires_at = CASE WHEN 'ttl' = ANY (%(given)s::text[]) THEN %(expires_at)s ELSE c.expires_at END,
+    updated_at = %(now)s,
+    revision = c.revision + 1
+WHERE
+    c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+    AND (%(expected)s::bigint IS NULL OR c.revision = %(expected)s)
+RETURNING
+    c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
+    c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
+    c.ttl, c.expires_at, c.created_at, c.updated_at, recollect.tell(c.owner, c.id, c.revision);
+
+-- name: find_conversations
+-- A page of records, most recently active first. A filter that is NULL does not filter.
+SELECT
+    c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
+    c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
+    c.ttl, c.expires_at, c.created_at, c.updated_at
+FROM recollect.conversations AS c
+WHERE
+    c.owner = %(owner)s
+    AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+    AND (
+        %(after_activity)s::timestamptz IS NULL
+        OR (c.last_activity, c.id) < (%(after_activity)s::timestamptz, %(after_id)s::uuid)
+    )
+    AND (%(date_from)s::timestamptz IS NULL OR c.last_activity >= %(date_from)s::timestamptz)
+    AND (%(date_to)s::timestamptz IS NULL OR c.last_activity <= %(date_to)s::timestamptz)
+    AND (%(client_id)s::uuid IS NULL OR c.client_id = %(client_id)s::uuid)
+    AND (%(channel)s::text IS NULL OR c.channel = %(channel)s::text)
+    AND (%(status)s::text IS NULL OR c.status = %(status)s::text)
+    AND (%(priority)s::text IS NULL OR c.priority = %(priority)s::text)
+    AND (%(assigned_to)s::text IS NULL OR c.assigned_to = %(assigned_to)s::text)
+    AND (%(tags)s::text[] IS NULL OR c.tags && %(tags)s::text[])
+ORDER BY c.last_activity DESC, c.id DESC
+LIMIT %(limit)s;
+
+-- name: delete_conversation
+-- The record; messages and sessions go with it.
+WITH gone AS (
+    DELETE FROM recollect.conversations AS c
+    WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid
+    RETURNING c.owner, c.id
+)
+SELECT recollect.tell(gone.owner, gone.id, NULL) FROM gone;
+
+-- name: lock_session
+-- Callers who ask for one session at the same time take turns, to the end of the transaction.
+SELECT pg_advisory_xact_lock(hashtextextended(%(session)s, hashtextextended(%(owner)s, 0)));
+
+-- name: bind_session
+-- The session belongs to this conversation from now on; no row comes back when there is no such conversation.
+INSERT INTO recollect.sessions (owner, session_key, session_name, conversation_id)
+SELECT c.owner, %(session)s, %(session_name)s, c.id
+FROM recollect.conversations AS c
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+FOR KEY SHARE OF c
+ON CONFLICT (owner, session_key) DO UPDATE SET conversation_id = excluded.conversation_id
+RETURNING 1;
+
+-- name: unbind_session
+-- The session is forgotten.
+DELETE FROM recollect.sessions AS s WHERE s.owner = %(owner)s AND s.session_key = %(session)s;
+
+-- name: get_sessions
+-- The sessions that are bound to a conversation; empty and missing as in `known_messages`.
+SELECT coalesce(s.session_name, s.session_key)
+FROM recollect.conversations AS c
+LEFT JOIN recollect.sessions AS s ON s.owner = %(owner)s AND s.conversation_id = %(id)s::uuid
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
+
+-- name: restore_conversation
+-- A record exactly as it is given, whatever was there; its next sequence number comes back. A client gets a
+-- contact, as in `insert_conversation`.
+WITH contact AS (
+    INSERT INTO recollect.contacts (owner, id, name, created_at, updated_at)
+    SELECT %(owner)s, %(client_id)s::uuid, %(client_name)s, %(now)s, %(now)s
+    WHERE %(client_id)s::uuid IS NOT NULL
+    ON CONFLICT (owner, id) DO NOTHING
+)
+INSERT INTO recollect.conversations AS c (
+    owner, owner_name, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags, notes,
+    last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at, created_at,
+    updated_at
+) VALUES (
+    %(owner)s, %(owner_name)s, %(id)s::uuid, %(channel)s, %(status)s, %(priority)s, %(client_id)s::uuid,
+    %(client_name)s, %(subject)s, %(assigned_to)s, %(tags)s::text[], %(notes)s, %(last_message_at)s,
+    %(last_message_from)s, %(unread_count)s, %(message_count)s, %(revision)s, %(ttl)s, %(expires_at)s,
+    %(created_at)s, %(updated_at)s
+)
+ON CONFLICT (owner, id) DO UPDATE SET
+    channel = excluded.channel, status = excluded.status, priority = excluded.priority,
+    client_id = excluded.client_id, client_name = excluded.client_name, subject = excluded.subject,
+    assigned_to = excluded.assigned_to, tags = excluded.tags, notes = excluded.notes,
+    last_message_at = excluded.last_message_at, last_message_from = excluded.last_message_from,
+    unread_count = excluded.unread_count, message_count = excluded.message_count,
+    revision = excluded.revision, ttl = excluded.ttl, expires_at = excluded.expires_at,
+    created_at = excluded.created_at, updated_at = excluded.updated_at
+RETURNING c.next_sequence, recollect.tell(c.owner, c.id, c.revision);
+
+-- name: sequences_from
+-- Which sequence numbers are taken, from one on.
+SELECT m.sequence FROM recollect.messages AS m
+WHERE m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.sequence >= %(least)s;
+
+-- name: restore_messages
+-- Messages in the places that they are given; those come back whose id nobody held.
+INSERT INTO recollect.messages (owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body)
+SELECT
+    %(owner)s, %(id)s::uuid, said.at, said.sequence, said.role, said.key, said.revision, said.stored_at, said.body
+FROM unnest(
+    %(times)s::timestamptz[], %(sequences)s::bigint[], %(roles)s::text[], %(keys)s::text[],
+    %(revisions)s::bigint[], %(stored)s::timestamptz[], %(bodies)b::text[]
+) AS said (at, sequence, role, key, revision, stored_at, body)
+ON CONFLICT (owner, conversation_id, message_key) WHERE message_key IS NOT NULL DO NOTHING
+RETURNING sequence;
+
+-- name: skip_sequences
+-- New messages come after this one.
+UPDATE recollect.conversations AS c SET next_sequence = greatest(c.next_sequence, %(last)s::bigint + 1)
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid;
+
+-- name: tail
+-- The last messages, or the last before a position, oldest first: see the function. One empty row where there
+-- are none, no row without the conversation.
+SELECT last.at, last.sequence, last.revision, last.stored_at, last.body
+FROM recollect.tail(
+    %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(limit)s, %(before_at)s::timestamptz, %(before_sequence)s::bigint
+) AS last;
+
+-- name: page
+-- Messages from the oldest on; empty and missing as in `tail`.
+SELECT page.at, page.sequence, page.revision, page.stored_at, page.body
+FROM recollect.conversations AS c
+LEFT JOIN LATERAL (
+    SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
+    FROM recollect.messages AS m
+    WHERE m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid
+    ORDER BY m.at, m.sequence
+    LIMIT %(limit)s OFFSET %(offset)s
+) AS page ON true
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+ORDER BY page.at, page.sequence;
+
+-- name: listen
+-- Hear what is told from now on.
+LISTEN recollect;
+
+-- name: attend
+-- Have it told: see the function.
+SELECT recollect.attend();
+
+-- name: writers
+-- Transactions that have written and may have found nobody attending; with `seen`, those of them still open.
+SELECT DISTINCT l.virtualtransaction
+FROM pg_locks AS l
+WHERE
+    l.relation = 'recollect.conversations'::regclass AND l.mode = 'RowExclusiveLock' AND l.granted
+    AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+    AND l.pid <> pg_backend_pid()
+    AND (%(seen)s::text[] IS NULL OR l.virtualtransaction = ANY (%(seen)s::text[]));
+
+-- name: revisions
+-- Where the owner's conversations stand, or one of them.
+SELECT c.id::text, c.revision
+FROM recollect.conversations AS c
+WHERE c.owner = %(owner)s AND (%(id)s::uuid IS NULL OR c.id = %(id)s::uuid);
+
+-- name: purge_owner
+-- One owner's expired conversations, a few at a time so that turns get in between.
+WITH gone AS (
+    DELETE FROM recollect.conversations AS c
+    WHERE c.owner = %(owner)s AND c.id IN (
+        SELECT old.id
+        FROM recollect.conversations AS old
+        WHERE old.owner = %(owner)s AND old.expires_at <= %(now)s
+        LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED
+    )
+    RETURNING c.owner, c.id
+)
+SELECT count(recollect.tell(gone.owner, gone.id, NULL)) FROM gone;
+
+-- name: purge_everybody
+-- All expired conversations, a few at a time.
+SELECT recollect.purge(%(now)s, %(limit)s);
+
+-- name: owners
+-- Everybody with a conversation, after a given one, in order of their keys.
+SELECT found.owner, found.owner_name FROM recollect.owners_after(%(last)s, %(limit)s) AS found;

@@ -1,0 +1,60 @@
+"""The database's schema: whose it is, which version it has, and how it gets to ours."""
+
+from typing import Any
+
+from psycopg.rows import tuple_row
+
+from recollect.errors import StoreForeign
+from recollect.stores.postgres.connections import OLDEST_SERVER, PACKAGE, SQL, Connection
+from recollect.stores.sql_files import migrations
+
+STEPS = migrations(PACKAGE)
+MIGRATION_LOCK = 0x52434C54
+"""Key of the advisory lock ("RCLT") under which one of many who open at once brings the schema up to date."""
+
+
+async def prepare(connection: Connection, server: str) -> None:
+    """Refuse what is not ours, and apply the migrations that the database has not seen, each exactly once.
+
+    A role that may not change the schema can open a database that is up to date.
+    """
+    _check_server(connection, server)
+    if await _version(connection, server) == len(STEPS):
+        return
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+        # Asked again under the lock: another process may have been first.
+        for number, sql in STEPS[await _version(connection, server) :]:
+            await connection.execute(sql.encode())
+            await connection.execute("INSERT INTO recollect.migrations (version) VALUES (%s)", (number,))
+
+
+def _check_server(connection: Connection, server: str) -> None:
+    version, encoding = connection.info.server_version, connection.info.parameter_status("server_encoding")
+    if version < OLDEST_SERVER:
+        raise StoreForeign(f"{server} runs PostgreSQL {version // 10000}; Recollect needs 15 or later")
+    if encoding != "UTF8":
+        raise StoreForeign(f"{server} has the encoding {encoding}, which cannot hold all text; it needs UTF8")
+
+
+async def _version(connection: Connection, server: str) -> int:
+    """The version of the schema; 0 when there is none."""
+    taken = {name for (name,) in await _fetch(connection, "our_names")}
+    if "recollect.migrations" not in taken:
+        if taken:
+            raise StoreForeign(
+                f"{server} has a {' and a '.join(sorted(taken))} of another program; it was left as it is"
+            )
+        return 0
+    ((version,),) = await _fetch(connection, "schema_version")
+    if version > len(STEPS):
+        raise StoreForeign(
+            f"{server} was written by a newer release of Recollect (schema {version}); it was left as it is"
+        )
+    return int(version)
+
+
+async def _fetch(connection: Connection, name: str) -> list[tuple[Any, ...]]:
+    async with connection.cursor(row_factory=tuple_row) as cursor:
+        await cursor.execute(SQL[name])
+        return await cursor.fetchall()

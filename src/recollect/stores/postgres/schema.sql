@@ -1,0 +1,868 @@
+-- Conversations, their messages, sessions and contacts; who may see them; and the documented face.
+--
+-- Schema `recollect` holds what is stored, schema `api` the documented view of it for plain SQL.
+-- The owner comes first in every key, every join and every foreign key, so that one owner's rows lie
+-- together and the schema can be distributed by owner.
+
+CREATE SCHEMA recollect;
+CREATE SCHEMA IF NOT EXISTS api;
+
+CREATE TABLE recollect.migrations (
+    version integer PRIMARY KEY,
+    applied_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- Names and time ------------------------------------------------------------------------------
+--
+-- The SQL functions are bodies without quotes: their names are resolved now, not by whoever calls them.
+
+-- An owner, a session id or a message id as a key. A name that is too long for an index is kept as
+-- its digest, and so is one that looks like a digest: no two names have the same key.
+-- In PL/pgSQL because it is asked at every statement, and an SQL function that cannot be inlined costs more.
+CREATE FUNCTION recollect.key_of(p_name text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    IF pg_catalog.octet_length(p_name) <= 512 AND NOT pg_catalog.starts_with(p_name, 'sha256/') THEN
+        RETURN p_name;
+    END IF;
+    RETURN 'sha256/' || pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p_name, 'UTF8')), 'hex');
+END
+$$;
+
+-- For whom this session speaks: the `sub` of the token that a gateway checked, where there is one;
+-- else the setting `recollect.owner`. NULL is nobody, and nobody sees nothing.
+CREATE FUNCTION recollect.current_owner() RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN recollect.key_of(coalesce(
+    nullif(nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub', ''),
+    nullif(current_setting('request.jwt.claim.sub', true), ''),
+    nullif(current_setting('recollect.owner', true), '')
+));
+
+-- Speak for this owner (in full, not its key) until the end of the transaction.
+CREATE FUNCTION recollect.speak_for(p_name text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('recollect.owner', p_name, true);
+END
+$$;
+
+-- When a conversation that was active at this moment expires; NULL is never, also when the moment
+-- lies beyond the last year that can be told. Days have 24 hours, whatever the session's time zone.
+CREATE FUNCTION recollect.expiry(p_ttl interval, p_now timestamptz) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE
+    WHEN p_ttl <= timestamp '9999-12-31 23:59:59.999999' - (p_now AT TIME ZONE 'UTC')
+    THEN ((p_now AT TIME ZONE 'UTC') + p_ttl) AT TIME ZONE 'UTC'
+END;
+
+-- The lifetime of what plain SQL inserts: the setting `recollect.default_ttl`, as in '90 days' or
+-- 'never', else thirty days.
+CREATE FUNCTION recollect.default_ttl() RETURNS interval
+LANGUAGE sql STABLE
+RETURN CASE coalesce(current_setting('recollect.default_ttl', true), '')
+    WHEN '' THEN interval '30 days'
+    WHEN 'never' THEN NULL
+    ELSE current_setting('recollect.default_ttl')::interval
+END;
+
+-- Tables --------------------------------------------------------------------------------------
+
+CREATE TABLE recollect.contacts (
+    owner text COLLATE "C" NOT NULL DEFAULT recollect.current_owner(),
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    name text,
+    email text,
+    phone text,
+    notes text,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (owner, id)
+);
+
+-- `owner_name` is the owner in full where `owner` is only its digest.
+CREATE TABLE recollect.conversations (
+    owner text COLLATE "C" NOT NULL,
+    id uuid NOT NULL,
+    owner_name text,
+    channel text NOT NULL CHECK (channel IN ('voice', 'text', 'email', 'phone')),
+    status text NOT NULL CHECK (status IN ('open', 'pending', 'resolved', 'closed')),
+    priority text NOT NULL CHECK (priority IN ('low', 'normal', 'high', 'urgent')),
+    client_id uuid,
+    client_name text,
+    subject text,
+    assigned_to text,
+    tags text[] NOT NULL
+        CHECK (CASE WHEN coalesce(array_ndims(tags), 1) = 1 THEN array_position(tags, NULL) IS NULL ELSE false END),
+    notes text,
+    last_message_at timestamptz,
+    last_message_from text CHECK (last_message_from IN ('user', 'assistant', 'system', 'tool')),
+    unread_count bigint NOT NULL CHECK (unread_count >= 0),
+    message_count bigint NOT NULL,
+    revision bigint NOT NULL,
+    next_sequence bigint NOT NULL DEFAULT 1,
+    ttl interval,
+    expires_at timestamptz,
+    created_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
+    last_activity timestamptz NOT NULL GENERATED ALWAYS AS (coalesce(last_message_at, created_at)) STORED,
+    PRIMARY KEY (owner, id),
+    -- PostgreSQL's moments reach further than those of others, and to infinity.
+    CONSTRAINT conversations_in_time CHECK (
+        created_at BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00'
+        AND updated_at BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00'
+    ),
+    -- A store that meets a client without a contact makes one: see `insert_conversation` in queries.sql.
+    CONSTRAINT conversations_client FOREIGN KEY (owner, client_id)
+        REFERENCES recollect.contacts (owner, id) ON DELETE SET NULL (client_id)
+);
+
+CREATE INDEX conversations_by_client ON recollect.conversations (owner, client_id);
+CREATE INDEX conversations_by_status ON recollect.conversations (owner, status);
+CREATE INDEX conversations_by_priority ON recollect.conversations (owner, priority);
+CREATE INDEX conversations_by_channel ON recollect.conversations (owner, channel);
+CREATE INDEX conversations_by_last_message ON recollect.conversations (owner, last_message_at);
+CREATE INDEX conversations_by_creation ON recollect.conversations (owner, created_at);
+CREATE INDEX conversations_by_activity ON recollect.conversations (owner, last_activity, id);
+CREATE INDEX conversations_by_expiry ON recollect.conversations (expires_at) WHERE expires_at IS NOT NULL;
+
+-- The log. `at` and `sequence` are the reading order. `body` is the message in its wire form, as text
+-- and not as jsonb, which cannot hold every string that JSON can: NUL, half of a surrogate pair.
+CREATE TABLE recollect.messages (
+    owner text COLLATE "C" NOT NULL,
+    conversation_id uuid NOT NULL,
+    at timestamptz NOT NULL,
+    sequence bigint NOT NULL,
+    role text NOT NULL CHECK (role IN ('user', 'assistant', 'system', 'tool')),
+    message_key text COLLATE "C",
+    revision bigint NOT NULL,
+    stored_at timestamptz NOT NULL,
+    body text NOT NULL,
+    PRIMARY KEY (owner, conversation_id, at, sequence),
+    FOREIGN KEY (owner, conversation_id) REFERENCES recollect.conversations (owner, id) ON DELETE CASCADE
+) PARTITION BY HASH (owner);
+
+CREATE UNIQUE INDEX messages_by_key ON recollect.messages (owner, conversation_id, message_key)
+    WHERE message_key IS NOT NULL;
+
+-- `session_name` is the session in full where `session_key` is only its digest.
+CREATE TABLE recollect.sessions (
+    owner text COLLATE "C" NOT NULL,
+    session_key text COLLATE "C" NOT NULL,
+    session_name text,
+    conversation_id uuid NOT NULL,
+    PRIMARY KEY (owner, session_key),
+    FOREIGN KEY (owner, conversation_id) REFERENCES recollect.conversations (owner, id) ON DELETE CASCADE
+);
+
+CREATE INDEX sessions_by_conversation ON recollect.sessions (owner, conversation_id);
+
+-- Row-level security --------------------------------------------------------------------------
+
+-- Every table shows an owner's rows to that owner only, also to the role that owns the table. Operators
+-- see all rows by two things together: being (or running a function of) the role that made the schema,
+-- and saying so in the setting `recollect.operator`. The setting alone opens nothing.
+--
+-- The conditions are sub-selects so that they are worked out once a statement, not once a row. Under them
+-- the server uses an index only for operators that are marked as unable to leak. ILIKE is not, so a trigram
+-- index would not be searched, and there is none.
+CREATE FUNCTION recollect.guard(p_table text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('ALTER TABLE recollect.%I ENABLE ROW LEVEL SECURITY', p_table);
+    EXECUTE format('ALTER TABLE recollect.%I FORCE ROW LEVEL SECURITY', p_table);
+    EXECUTE format(
+        'CREATE POLICY own_rows ON recollect.%I'
+        ' USING (owner = (SELECT recollect.current_owner()))'
+        ' WITH CHECK (owner = (SELECT recollect.current_owner()))', p_table);
+    EXECUTE format(
+        'CREATE POLICY operators ON recollect.%I TO CURRENT_ROLE'
+        ' USING ((SELECT current_setting(''recollect.operator'', true)) = ''on'')', p_table);
+END
+$$;
+
+-- A partition can be named directly, and then its parent's policies do not apply: it has its own.
+DO $$
+DECLARE
+    name text;
+BEGIN
+    FOR part IN 0..15 LOOP
+        name := 'messages_' || lpad(part::text, 2, '0');
+        EXECUTE format(
+            'CREATE TABLE recollect.%I PARTITION OF recollect.messages'
+            ' FOR VALUES WITH (MODULUS 16, REMAINDER %s)', name, part);
+        PERFORM recollect.guard(name);
+    END LOOP;
+    FOREACH name IN ARRAY ARRAY['contacts', 'conversations', 'messages', 'sessions'] LOOP
+        PERFORM recollect.guard(name);
+    END LOOP;
+END
+$$;
+
+-- Let a role use schema `api`. With an owner it is held to that owner by policies of its own, whatever
+-- it claims in its settings: for people and tools that write their own SQL. Without one it is trusted
+-- to say for whom it speaks: for a gateway that checks tokens. A service runs the store itself.
+CREATE FUNCTION recollect.admit(p_role name, p_owner text DEFAULT NULL, p_service boolean DEFAULT false)
+RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    pin text := 'only_' || p_role;
+    guarded text;
+BEGIN
+    EXECUTE format('GRANT USAGE ON SCHEMA api, recollect TO %I', p_role);
+    EXECUTE format(
+        'GRANT SELECT, INSERT, UPDATE, DELETE ON api.conversations, api.contacts,'
+        ' recollect.conversations, recollect.contacts, recollect.messages TO %I', p_role);
+    IF p_service THEN
+        EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON recollect.sessions TO %I', p_role);
+        EXECUTE format('GRANT SELECT ON recollect.migrations TO %I', p_role);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION recollect.owners_after, recollect.purge TO %I', p_role);
+    END IF;
+    FOREACH guarded IN ARRAY ARRAY['contacts', 'conversations', 'messages', 'sessions'] LOOP
+        EXECUTE format('DROP POLICY IF EXISTS %I ON recollect.%I', pin, guarded);
+        IF p_owner IS NOT NULL THEN
+            EXECUTE format(
+                'CREATE POLICY %I ON recollect.%I AS RESTRICTIVE TO %I'
+                ' USING (owner = %L) WITH CHECK (owner = %L)',
+                pin, guarded, p_role, recollect.key_of(p_owner), recollect.key_of(p_owner));
+        END IF;
+    END LOOP;
+END
+$$;
+
+-- The log's rules ------------------------------------------------------------------------------
+
+-- Say that this session listens, for as long as it lasts. Call it after LISTEN: what nobody attends to is
+-- not told, because a server lets those who notify commit only one after the other.
+CREATE FUNCTION recollect.attend() RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_lock_shared(1380142167);
+END
+$$;
+
+-- Tell watchers that a conversation moved, or is gone: no content, and the owner as a digest. Whether somebody
+-- attends shows in whether the lock of `attend` can be had; two who try at once may tell in vain.
+CREATE FUNCTION recollect.tell(p_owner text, p_id uuid, p_revision bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF pg_try_advisory_lock(1380142167) AND pg_advisory_unlock(1380142167) THEN
+        RETURN;
+    END IF;
+    PERFORM pg_notify('recollect', concat_ws(
+        ' ', left(encode(sha256(convert_to(p_owner, 'UTF8')), 'hex'), 32), p_id, coalesce(p_revision::text, '-')));
+END
+$$;
+
+-- One turn, all of it or nothing. It locks the record, so turns come one after the other; it reads
+-- nothing of the past but the ids that the turn brings. `state` says what happened:
+--   stored    the messages have the numbers from `sequence` on, and `stamp` where they had no time
+--   known     some ids are taken, and others than those in p_known_keys; nothing was stored
+--   moved     the revision is not the expected one; nothing was stored
+--   missing   there is no such conversation
+-- `p_afresh` puts the messages in the place of all there are. Times and keys are NULL as a whole where no
+-- message has one. `p_name` is in whose name (in full, not the key); NULL stays with whom the session speaks for.
+CREATE FUNCTION recollect.turn(
+    p_name text, p_owner text, p_id uuid, p_now timestamptz, p_expected bigint, p_afresh boolean,
+    p_known_keys text[], p_known_sequences bigint[],
+    p_roles text[], p_times timestamptz[], p_keys text[], p_bodies text[],
+    OUT state text, OUT sequence bigint, OUT stamp timestamptz, OUT conversation recollect.conversations
+)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    size bigint := cardinality(p_bodies);
+    latest_at timestamptz;
+    latest_role text;
+BEGIN
+    IF p_name IS NOT NULL THEN
+        PERFORM recollect.speak_for(p_name);
+    END IF;
+    SELECT c.* INTO conversation FROM recollect.conversations AS c
+    WHERE c.owner = p_owner AND c.id = p_id AND (c.expires_at IS NULL OR c.expires_at > p_now)
+    FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        state := 'missing';
+        RETURN;
+    END IF;
+    -- Asked one after the other: the second question opens the log, and most turns bring no ids.
+    IF NOT p_afresh AND (p_keys IS NOT NULL OR p_known_keys IS NOT NULL) THEN
+        IF recollect.knows(p_owner, p_id, p_keys, p_known_keys, p_known_sequences) THEN
+            state := 'known';
+            RETURN;
+        END IF;
+    END IF;
+    IF conversation.revision <> p_expected THEN
+        state := 'moved';
+        RETURN;
+    END IF;
+    state := 'stored';
+    sequence := conversation.next_sequence;
+    IF p_afresh THEN
+        DELETE FROM recollect.messages AS m WHERE m.owner = p_owner AND m.conversation_id = p_id;
+        conversation.last_message_at := NULL;
+        conversation.last_message_from := NULL;
+        conversation.unread_count := 0;
+        conversation.message_count := 0;
+    ELSIF size = 0 THEN
+        RETURN;
+    END IF;
+    -- The rules of `conversations.stamp_for` and `conversations.extended`.
+    stamp := p_now;
+    IF conversation.last_message_at > p_now AND conversation.last_message_at <= p_now + interval '1 minute' THEN
+        stamp := conversation.last_message_at;
+    END IF;
+    INSERT INTO recollect.messages (
+        owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body
+    )
+    SELECT
+        p_owner, p_id, coalesce(said.at, stamp), conversation.next_sequence + said.place - 1, said.role,
+        said.key, conversation.revision + 1, p_now, said.body
+    FROM unnest(p_roles, p_times, p_keys, p_bodies) WITH ORDINALITY AS said (role, at, key, body, place);
+    latest_at := stamp;
+    latest_role := p_roles[size];
+    IF p_times IS NOT NULL THEN
+        SELECT coalesce(said.at, stamp), said.role INTO latest_at, latest_role
+        FROM unnest(p_roles, p_times) WITH ORDINALITY AS said (role, at, place)
+        ORDER BY 1 DESC, said.place DESC
+        LIMIT 1;
+    END IF;
+    IF conversation.last_message_at > latest_at OR size = 0 THEN
+        latest_at := conversation.last_message_at;
+        latest_role := conversation.last_message_from;
+    END IF;
+    UPDATE recollect.conversations AS c
+    SET
+        last_message_at = latest_at,
+        last_message_from = latest_role,
+        unread_count = conversation.unread_count + size,
+        message_count = conversation.message_count + size,
+        next_sequence = conversation.next_sequence + size,
+        revision = conversation.revision + 1,
+        updated_at = p_now,
+        expires_at = recollect.expiry(conversation.ttl, p_now)
+    WHERE c.owner = p_owner AND c.id = p_id
+    RETURNING c.* INTO conversation;
+    PERFORM recollect.tell(p_owner, p_id, conversation.revision);
+END
+$$;
+
+-- Whether one of these ids is taken, or one that was found taken is so no more, or by another message.
+CREATE FUNCTION recollect.knows(
+    p_owner text, p_id uuid, p_keys text[], p_known_keys text[], p_known_sequences bigint[]
+) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF p_keys IS NOT NULL THEN
+        IF EXISTS (
+            SELECT FROM recollect.messages AS m
+            WHERE m.owner = p_owner AND m.conversation_id = p_id AND m.message_key = ANY (p_keys)
+        ) THEN
+            RETURN true;
+        END IF;
+    END IF;
+    RETURN p_known_keys IS NOT NULL AND cardinality(p_known_keys) <> (
+        SELECT count(*)
+        FROM unnest(p_known_keys, p_known_sequences) AS known (key, sequence)
+        JOIN recollect.messages AS m
+            ON m.owner = p_owner AND m.conversation_id = p_id
+            AND m.message_key = known.key AND m.sequence = known.sequence
+    );
+END
+$$;
+
+-- The last messages, or the last before a position, oldest first, in the owner's name (in full, not the key): what a
+-- window asks for, in one statement. One empty row where there are none, no row without the conversation.
+CREATE FUNCTION recollect.tail(
+    p_name text, p_owner text, p_id uuid, p_now timestamptz, p_limit bigint,
+    p_before_at timestamptz, p_before_sequence bigint
+) RETURNS TABLE (at timestamptz, sequence bigint, revision bigint, stored_at timestamptz, body text)
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM recollect.speak_for(p_name);
+    PERFORM FROM recollect.conversations AS c
+    WHERE c.owner = p_owner AND c.id = p_id AND (c.expires_at IS NULL OR c.expires_at > p_now);
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    -- Two statements, so that each has a plan that walks the index from where it has to.
+    IF p_before_at IS NULL THEN
+        RETURN QUERY
+            SELECT last.* FROM (
+                SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
+                FROM recollect.messages AS m
+                WHERE m.owner = p_owner AND m.conversation_id = p_id
+                ORDER BY m.at DESC, m.sequence DESC
+                LIMIT p_limit
+            ) AS last
+            ORDER BY last.at, last.sequence;
+    ELSE
+        RETURN QUERY
+            SELECT last.* FROM (
+                SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
+                FROM recollect.messages AS m
+                WHERE
+                    m.owner = p_owner AND m.conversation_id = p_id
+                    AND (m.at, m.sequence) < (p_before_at, p_before_sequence)
+                ORDER BY m.at DESC, m.sequence DESC
+                LIMIT p_limit
+            ) AS last
+            ORDER BY last.at, last.sequence;
+    END IF;
+    IF NOT FOUND THEN
+        RETURN NEXT;
+    END IF;
+END
+$$;
+
+-- Operators ------------------------------------------------------------------------------------
+
+-- Everybody with a conversation, after a given one, in order of their keys.
+CREATE FUNCTION recollect.owners_after(p_last text, p_limit bigint) RETURNS TABLE (owner text, owner_name text)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM set_config('recollect.operator', 'on', true);
+    RETURN QUERY
+        SELECT c.owner, max(c.owner_name)
+        FROM recollect.conversations AS c
+        WHERE c.owner > p_last
+        GROUP BY c.owner
+        ORDER BY c.owner
+        LIMIT p_limit;
+    PERFORM set_config('recollect.operator', '', true);
+END
+$$;
+
+-- Remove some of what has expired, whoever it belongs to; returns how many went.
+CREATE FUNCTION recollect.purge(p_now timestamptz, p_limit bigint) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    gone bigint;
+BEGIN
+    PERFORM set_config('recollect.operator', 'on', true);
+    WITH removed AS (
+        DELETE FROM recollect.conversations AS c
+        WHERE (c.owner, c.id) IN (
+            SELECT old.owner, old.id
+            FROM recollect.conversations AS old
+            WHERE old.expires_at <= p_now
+            LIMIT p_limit
+            FOR UPDATE SKIP LOCKED
+        )
+        RETURNING c.owner, c.id
+    )
+    SELECT count(recollect.tell(removed.owner, removed.id, NULL)) INTO gone FROM removed;
+    PERFORM set_config('recollect.operator', '', true);
+    RETURN gone;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION recollect.owners_after, recollect.purge, recollect.admit, recollect.guard FROM PUBLIC;
+
+-- The documented face --------------------------------------------------------------------------
+
+-- A body as jsonb. What jsonb cannot hold (NUL, half of a surrogate pair) shows as U+FFFD here; the
+-- stored body keeps it. A body that still cannot be shown is shown as the text that it is.
+CREATE FUNCTION recollect.readable(p_body text) RETURNS jsonb
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    shown text := p_body;
+BEGIN
+    IF strpos(p_body, '\u') = 0 THEN
+        RETURN p_body::jsonb;
+    END IF;
+    shown := regexp_replace(shown, '(?<!\\)((?:\\\\)*)\\u0000', '\1\\ufffd', 'g');
+    shown := regexp_replace(
+        shown, '(?<!\\)((?:\\\\)*)\\u[dD][89abAB][[:xdigit:]]{2}(?!\\u[dD][c-fC-F])', '\1\\ufffd', 'g');
+    shown := regexp_replace(
+        shown, '(?<!\\u[dD][89abAB][[:xdigit:]]{2})(?<!\\)((?:\\\\)*)\\u[dD][c-fC-F][[:xdigit:]]{2}', '\1\\ufffd', 'g');
+    BEGIN
+        RETURN shown::jsonb;
+    EXCEPTION WHEN data_exception THEN
+        RETURN jsonb_build_object('content', p_body);
+    END;
+END
+$$;
+
+-- A moment in ISO 8601, in UTC.
+CREATE FUNCTION recollect.iso(p_at timestamptz) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN to_char(p_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"');
+
+-- A message in its documented form, as `Message.to_dict` gives it.
+CREATE FUNCTION recollect.document(p_role text, p_at timestamptz, p_body text) RETURNS jsonb
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    body jsonb := recollect.readable(p_body);
+BEGIN
+    RETURN coalesce(body -> 'extra', '{}')
+        || (body - ARRAY['extra', 'tokens'])
+        || jsonb_build_object(
+            'role', p_role,
+            'content', body -> 'content',
+            'timestamp', coalesce(body ->> 'timestamp', recollect.iso(p_at)),
+            'content_type', coalesce(body ->> 'content_type', 'text')
+        );
+END
+$$;
+
+-- Documents as the rows that `turn` wants. What the store could not read back is refused here.
+CREATE FUNCTION recollect.parsed(p_documents jsonb)
+RETURNS TABLE (place bigint, document jsonb, role text, at timestamptz, key text, body text)
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    fields CONSTANT text[] := ARRAY[
+        'role', 'content', 'timestamp', 'content_type', 'agent_name', 'message_id', 'tags', 'dialect'];
+    given jsonb;
+    extra jsonb;
+BEGIN
+    IF jsonb_typeof(p_documents) IS DISTINCT FROM 'array' THEN
+        RAISE check_violation USING MESSAGE = 'messages must be an array';
+    END IF;
+    FOR document, place IN SELECT * FROM jsonb_array_elements(p_documents) WITH ORDINALITY LOOP
+        IF jsonb_typeof(document) <> 'object' THEN
+            RAISE check_violation USING MESSAGE = format('message %s must be an object', place);
+        END IF;
+        SELECT coalesce(jsonb_object_agg(field, value), '{}') INTO given
+        FROM jsonb_each(document) AS had (field, value)
+        WHERE field = ANY (fields) AND (field = 'content' OR jsonb_typeof(value) <> 'null');
+        extra := document - fields;
+        PERFORM recollect.check_message(place, given, extra);
+        role := given ->> 'role';
+        key := recollect.key_of(given ->> 'message_id');
+        at := recollect.moment(place, given ->> 'timestamp');
+        IF at IS NOT NULL THEN
+            given := given || jsonb_build_object('timestamp', recollect.kept_moment(given ->> 'timestamp', at));
+        END IF;
+        IF extra <> '{}' THEN
+            given := given || jsonb_build_object('extra', extra);
+        END IF;
+        body := given::text;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+CREATE FUNCTION recollect.check_message(p_place bigint, p_given jsonb, p_extra jsonb) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    field text;
+BEGIN
+    IF coalesce(p_given ->> 'role', '') NOT IN ('user', 'assistant', 'system', 'tool') THEN
+        RAISE check_violation USING MESSAGE = format(
+            'message %s: role must be one of user, assistant, system, tool; got %s', p_place, p_given -> 'role');
+    END IF;
+    IF coalesce(p_given ->> 'content_type', 'text') NOT IN ('text', 'audio') THEN
+        RAISE check_violation USING MESSAGE = format(
+            'message %s: content_type must be one of text, audio; got %s', p_place, p_given -> 'content_type');
+    END IF;
+    FOREACH field IN ARRAY ARRAY['role', 'timestamp', 'content_type', 'agent_name', 'message_id', 'dialect'] LOOP
+        IF jsonb_typeof(p_given -> field) <> 'string' THEN
+            RAISE check_violation USING MESSAGE = format('message %s: %s must be text', p_place, field);
+        END IF;
+    END LOOP;
+    IF length(p_given ->> 'message_id') NOT BETWEEN 1 AND 1024 THEN
+        RAISE check_violation USING MESSAGE = format(
+            'message %s: message_id must have 1 to 1024 characters', p_place);
+    END IF;
+    IF jsonb_typeof(p_given -> 'tags') <> 'array' OR jsonb_path_exists(p_given, '$.tags[*] ? (@.type() != "string")')
+    THEN
+        RAISE check_violation USING MESSAGE = format('message %s: tags must be an array of text', p_place);
+    END IF;
+    IF jsonb_path_exists(p_given || p_extra, '$.**{500 to last}') THEN
+        RAISE check_violation USING MESSAGE = format('message %s is nested too deep to be stored', p_place);
+    END IF;
+    IF NOT p_given ? 'content' AND p_extra = '{}' THEN
+        RAISE check_violation USING MESSAGE = format('message %s needs content', p_place);
+    END IF;
+END
+$$;
+
+-- The moment that a message names. Without a time zone it is no moment.
+CREATE FUNCTION recollect.moment(p_place bigint, p_text text) RETURNS timestamptz
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF p_text !~ '^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?\s*([Zz]|[+-]\d{2}(:?\d{2})?)$' THEN
+        RAISE check_violation USING MESSAGE = format(
+            'message %s: timestamp must be ISO 8601 with a time zone; got %s', p_place, p_text);
+    END IF;
+    IF p_text::timestamptz NOT BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00' THEN
+        RAISE check_violation USING MESSAGE = format(
+            'message %s: timestamp must lie in the years 1 to 9999 of UTC; got %s', p_place, p_text);
+    END IF;
+    RETURN p_text::timestamptz;
+END
+$$;
+
+-- A timestamp as it was given where every reader understands it, else the same moment in UTC.
+CREATE FUNCTION recollect.kept_moment(p_text text, p_at timestamptz) RETURNS text
+LANGUAGE sql STABLE
+RETURN CASE
+    WHEN p_text ~ '^\d{4}-\d{2}-\d{2}T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})$' THEN p_text
+    ELSE recollect.iso(p_at)
+END;
+
+CREATE VIEW api.contacts WITH (security_invoker = true) AS
+SELECT c.id, c.name, c.email, c.phone, c.notes, c.created_at, c.updated_at
+FROM recollect.contacts AS c
+WHERE c.owner = (SELECT recollect.current_owner());
+
+CREATE VIEW api.conversations WITH (security_invoker = true) AS
+SELECT
+    c.id, c.client_id, c.client_name, c.subject, c.channel, c.status, c.priority, c.assigned_to,
+    (
+        SELECT coalesce(jsonb_agg(recollect.document(m.role, m.at, m.body) ORDER BY m.at, m.sequence), '[]')
+        FROM recollect.messages AS m
+        WHERE m.owner = c.owner AND m.conversation_id = c.id
+    ) AS messages,
+    c.last_message_at, c.last_message_from, least(c.unread_count, 2147483647)::integer AS unread_count, c.tags, c.notes,
+    c.created_at, c.updated_at
+FROM recollect.conversations AS c
+WHERE c.owner = (SELECT recollect.current_owner()) AND (c.expires_at IS NULL OR c.expires_at > now());
+
+COMMENT ON VIEW api.conversations IS
+    'The owner''s conversations, each with its messages. Insert, update and delete as in a table. An update'
+    ' of messages that begins with those there are appends the rest; any other takes their place.'
+    ' last_message_at and last_message_from follow from the messages; what is written to them is not kept.';
+
+ALTER VIEW api.conversations ALTER COLUMN id SET DEFAULT gen_random_uuid();
+ALTER VIEW api.conversations ALTER COLUMN channel SET DEFAULT 'voice';
+ALTER VIEW api.conversations ALTER COLUMN status SET DEFAULT 'open';
+ALTER VIEW api.conversations ALTER COLUMN priority SET DEFAULT 'normal';
+ALTER VIEW api.conversations ALTER COLUMN messages SET DEFAULT '[]';
+ALTER VIEW api.conversations ALTER COLUMN tags SET DEFAULT '{}';
+ALTER VIEW api.conversations ALTER COLUMN unread_count SET DEFAULT 0;
+ALTER VIEW api.conversations ALTER COLUMN created_at SET DEFAULT now();
+ALTER VIEW api.conversations ALTER COLUMN updated_at SET DEFAULT now();
+
+-- For whom plain SQL writes; a write for nobody is refused.
+CREATE FUNCTION recollect.writer() RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF recollect.current_owner() IS NULL THEN
+        RAISE insufficient_privilege USING
+            MESSAGE = 'this session speaks for nobody',
+            HINT = 'Set recollect.owner, or come with a token that has a sub.';
+    END IF;
+    RETURN recollect.current_owner();
+END
+$$;
+
+-- The owner in full where its key is only a digest.
+CREATE FUNCTION recollect.writer_name() RETURNS text
+LANGUAGE sql STABLE
+RETURN nullif(coalesce(
+    nullif(nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub', ''),
+    nullif(current_setting('request.jwt.claim.sub', true), ''),
+    nullif(current_setting('recollect.owner', true), '')
+), recollect.current_owner());
+
+-- Append documents as one turn, or put them in the place of all there are.
+CREATE FUNCTION recollect.say(p_owner text, p_id uuid, p_documents jsonb, p_afresh boolean) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    roles text[];
+    times timestamptz[];
+    keys text[];
+    bodies text[];
+BEGIN
+    -- Held to the end of the transaction: what is found out about known ids stays true.
+    PERFORM FROM recollect.conversations AS c WHERE c.owner = p_owner AND c.id = p_id FOR NO KEY UPDATE;
+    PERFORM recollect.check_ids(p_owner, p_id, p_documents, p_afresh);
+    WITH stored AS (
+        SELECT m.message_key AS key, m.body, recollect.document(m.role, m.at, m.body) AS document
+        FROM recollect.messages AS m
+        WHERE m.owner = p_owner AND m.conversation_id = p_id
+            AND (p_afresh OR m.message_key IN (SELECT recollect.key_of(d ->> 'message_id')
+                                               FROM jsonb_array_elements(p_documents) AS d))
+    ),
+    once AS (
+        SELECT DISTINCT ON (said.key, CASE WHEN said.key IS NULL THEN said.place END) said.*
+        FROM recollect.parsed(p_documents) AS said
+        WHERE p_afresh OR said.key IS NULL OR said.key NOT IN (SELECT key FROM stored WHERE key IS NOT NULL)
+        ORDER BY said.key, CASE WHEN said.key IS NULL THEN said.place END, said.place
+    ),
+    -- A message that stays keeps its body, which may hold more than its document can show.
+    kept AS (SELECT DISTINCT ON (document) document, body FROM stored WHERE p_afresh)
+    SELECT
+        coalesce(array_agg(once.role ORDER BY place), '{}'), coalesce(array_agg(once.at ORDER BY place), '{}'),
+        coalesce(array_agg(once.key ORDER BY place), '{}'),
+        coalesce(array_agg(coalesce(kept.body, once.body) ORDER BY place), '{}')
+    INTO roles, times, keys, bodies
+    FROM once LEFT JOIN kept ON kept.document = once.document;
+    PERFORM recollect.turn(NULL, p_owner, p_id, now(), NULL, p_afresh, NULL, NULL, roles, times, keys, bodies);
+END
+$$;
+
+-- A message id stands for one message: other words under the same id are refused.
+CREATE FUNCTION recollect.check_ids(p_owner text, p_id uuid, p_documents jsonb, p_afresh boolean) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    clash text;
+BEGIN
+    IF NOT jsonb_path_exists(p_documents, '$[*].message_id') THEN
+        RETURN;
+    END IF;
+    WITH said AS (SELECT * FROM recollect.parsed(p_documents) WHERE key IS NOT NULL),
+    earlier AS (
+        SELECT said.key, said.place, said.document FROM said
+        UNION ALL
+        SELECT m.message_key, 0, recollect.document(m.role, m.at, m.body)
+        FROM recollect.messages AS m
+        WHERE NOT p_afresh AND m.owner = p_owner AND m.conversation_id = p_id
+            AND m.message_key IN (SELECT key FROM said)
+    )
+    SELECT said.key INTO clash
+    FROM said JOIN earlier ON earlier.key = said.key AND earlier.place < said.place
+    WHERE (earlier.document -> 'role', earlier.document -> 'content')
+        IS DISTINCT FROM (said.document -> 'role', said.document -> 'content')
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE unique_violation USING MESSAGE = format(
+            'message id %s belongs to a message with other content, and nothing was stored', clash);
+    END IF;
+END
+$$;
+
+CREATE FUNCTION recollect.api_insert() RETURNS trigger
+LANGUAGE plpgsql AS $$
+DECLARE
+    me text := recollect.writer();
+BEGIN
+    DELETE FROM recollect.conversations AS c
+    WHERE c.owner = me AND c.id = NEW.id AND c.expires_at <= now();
+    INSERT INTO recollect.conversations (
+        owner, id, owner_name, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
+        notes, unread_count, message_count, revision, ttl, expires_at, created_at, updated_at
+    ) VALUES (
+        me, coalesce(NEW.id, gen_random_uuid()), recollect.writer_name(), NEW.channel, NEW.status, NEW.priority,
+        NEW.client_id, NEW.client_name, NEW.subject, NEW.assigned_to, coalesce(NEW.tags, '{}'), NEW.notes, 0, 0, 0,
+        recollect.default_ttl(), recollect.expiry(recollect.default_ttl(), now()),
+        coalesce(NEW.created_at, now()), coalesce(NEW.updated_at, now())
+    ) RETURNING id INTO NEW.id;
+    PERFORM recollect.tell(me, NEW.id, 0);
+    IF NEW.messages <> '[]' THEN
+        PERFORM recollect.say(me, NEW.id, NEW.messages, false);
+    END IF;
+    IF NEW.unread_count <> 0 THEN
+        UPDATE recollect.conversations AS c SET unread_count = NEW.unread_count
+        WHERE c.owner = me AND c.id = NEW.id;
+    END IF;
+    SELECT shown.* INTO NEW FROM api.conversations AS shown WHERE shown.id = NEW.id;
+    RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER insert_conversation INSTEAD OF INSERT ON api.conversations
+    FOR EACH ROW EXECUTE FUNCTION recollect.api_insert();
+
+-- Only what the statement changes is written, so that two that change different things both count.
+CREATE FUNCTION recollect.api_update() RETURNS trigger
+LANGUAGE plpgsql AS $$
+DECLARE
+    me text := recollect.writer();
+    moved bigint;
+BEGIN
+    IF NEW.id IS DISTINCT FROM OLD.id THEN
+        RAISE check_violation USING MESSAGE = 'the id of a conversation does not change';
+    END IF;
+    IF NEW.messages IS DISTINCT FROM OLD.messages THEN
+        PERFORM recollect.api_messages(me, OLD.id, OLD.messages, NEW.messages);
+    END IF;
+    UPDATE recollect.conversations AS c
+    SET
+        channel = CASE WHEN NEW.channel IS DISTINCT FROM OLD.channel THEN NEW.channel ELSE c.channel END,
+        status = CASE WHEN NEW.status IS DISTINCT FROM OLD.status THEN NEW.status ELSE c.status END,
+        priority = CASE WHEN NEW.priority IS DISTINCT FROM OLD.priority THEN NEW.priority ELSE c.priority END,
+        client_id = CASE WHEN NEW.client_id IS DISTINCT FROM OLD.client_id THEN NEW.client_id ELSE c.client_id END,
+        client_name =
+            CASE WHEN NEW.client_name IS DISTINCT FROM OLD.client_name THEN NEW.client_name ELSE c.client_name END,
+        subject = CASE WHEN NEW.subject IS DISTINCT FROM OLD.subject THEN NEW.subject ELSE c.subject END,
+        assigned_to =
+            CASE WHEN NEW.assigned_to IS DISTINCT FROM OLD.assigned_to THEN NEW.assigned_to ELSE c.assigned_to END,
+        unread_count =
+            CASE WHEN NEW.unread_count IS DISTINCT FROM OLD.unread_count THEN NEW.unread_count ELSE c.unread_count END,
+        tags = CASE WHEN NEW.tags IS DISTINCT FROM OLD.tags THEN NEW.tags ELSE c.tags END,
+        notes = CASE WHEN NEW.notes IS DISTINCT FROM OLD.notes THEN NEW.notes ELSE c.notes END,
+        created_at = CASE WHEN NEW.created_at IS DISTINCT FROM OLD.created_at THEN NEW.created_at ELSE c.created_at END,
+        updated_at = now(),
+        revision = c.revision + 1
+    WHERE c.owner = me AND c.id = OLD.id
+    RETURNING c.revision INTO moved;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    PERFORM recollect.tell(me, OLD.id, moved);
+    SELECT shown.* INTO NEW FROM api.conversations AS shown WHERE shown.id = OLD.id;
+    RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER update_conversation INSTEAD OF UPDATE ON api.conversations
+    FOR EACH ROW EXECUTE FUNCTION recollect.api_update();
+
+-- New messages after those there were: a turn. Anything else: another history.
+CREATE FUNCTION recollect.api_messages(p_owner text, p_id uuid, p_old jsonb, p_new jsonb) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    size integer := jsonb_array_length(p_old);
+    head jsonb;
+    rest jsonb;
+BEGIN
+    IF jsonb_typeof(p_new) IS DISTINCT FROM 'array' THEN
+        RAISE check_violation USING MESSAGE = 'messages must be an array';
+    END IF;
+    SELECT
+        coalesce(jsonb_agg(document ORDER BY place) FILTER (WHERE place <= size), '[]'),
+        coalesce(jsonb_agg(document ORDER BY place) FILTER (WHERE place > size), '[]')
+    INTO head, rest
+    FROM jsonb_array_elements(p_new) WITH ORDINALITY AS said (document, place);
+    IF head = p_old THEN
+        PERFORM recollect.say(p_owner, p_id, rest, false);
+    ELSE
+        PERFORM recollect.say(p_owner, p_id, p_new, true);
+    END IF;
+END
+$$;
+
+CREATE FUNCTION recollect.api_delete() RETURNS trigger
+LANGUAGE plpgsql AS $$
+DECLARE
+    me text := recollect.writer();
+BEGIN
+    DELETE FROM recollect.conversations AS c WHERE c.owner = me AND c.id = OLD.id;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    PERFORM recollect.tell(me, OLD.id, NULL);
+    RETURN OLD;
+END
+$$;
+
+CREATE TRIGGER delete_conversation INSTEAD OF DELETE ON api.conversations
+    FOR EACH ROW EXECUTE FUNCTION recollect.api_delete();
+
+-- Conversations outlive their contact. The foreign key would do the same, without telling watchers.
+CREATE FUNCTION recollect.api_delete_contact() RETURNS trigger
+LANGUAGE plpgsql AS $$
+DECLARE
+    me text := recollect.writer();
+    let_go record;
+BEGIN
+    FOR let_go IN
+        UPDATE recollect.conversations AS c
+        SET client_id = NULL, revision = c.revision + 1, updated_at = now()
+        WHERE c.owner = me AND c.client_id = OLD.id
+        RETURNING c.id, c.revision
+    LOOP
+        PERFORM recollect.tell(me, let_go.id, let_go.revision);
+    END LOOP;
+    DELETE FROM recollect.contacts AS c WHERE c.owner = me AND c.id = OLD.id;
+    RETURN OLD;
+END
+$$;
+
+CREATE TRIGGER delete_contact INSTEAD OF DELETE ON api.contacts
+    FOR EACH ROW EXECUTE FUNCTION recollect.api_delete_contact();

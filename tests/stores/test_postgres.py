@@ -1,0 +1,29 @@
+"""The PostgreSQL store is a store."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from recollect.contracts import Backend
+from recollect.stores.postgres import PostgresBackend
+from recollect.testing import FixedClock, StoreContract, store_machine
+
+
+class TestPostgresStore(StoreContract):
+    @pytest.fixture
+    async def backend(self, clock: FixedClock, postgres_url: str) -> AsyncIterator[Backend]:
+        backend = PostgresBackend(postgres_url, clock=clock)
+        await backend.open()
+        yield backend
+        await backend.close()
+
+
+def test_random_operations_answer_as_the_model_does(postgres_url: str) -> None:
+    run_state_machine_as_test(
+        store_machine(lambda clock: PostgresBackend(postgres_url, clock=clock)),
+        settings=settings(
+            max_examples=100, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )

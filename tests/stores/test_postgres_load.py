@@ -1,0 +1,164 @@
+"""The PostgreSQL store under load: many processes on one conversation, and what a turn writes."""
+
+import asyncio
+import multiprocessing
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from recollect.conversations import started
+from recollect.ids import new_id
+from recollect.messages import Message
+from recollect.stores.postgres import PostgresBackend
+from recollect.stores.postgres.store import PostgresStore
+
+PROCESSES, TASKS, TURNS = 8, 8, 6
+LENGTHS = (10, 1_000, 100_000)
+MEASURED_TURNS = 40
+TURN = [
+    Message(role="user", content="Is the front door locked, and are the hall lights on?"),
+    Message(role="assistant", content="The door is locked. The hall lights are off."),
+]
+
+
+@pytest.fixture
+async def backend(postgres_url: str) -> AsyncIterator[PostgresBackend]:
+    backend = PostgresBackend(postgres_url)
+    await backend.open()
+    yield backend
+    await backend.close()
+
+
+@pytest.fixture
+def owner() -> str:
+    return f"load-{new_id()}"
+
+
+@pytest.fixture
+def store(backend: PostgresBackend, owner: str) -> PostgresStore:
+    return backend.of(owner)
+
+
+def write_in_a_process(url: str, owner: str, conversation_id: str, process: int) -> None:
+    asyncio.run(_write_in_tasks(url, owner, conversation_id, process))
+
+
+async def _write_in_tasks(url: str, owner: str, conversation_id: str, process: int) -> None:
+    backend = PostgresBackend(url, max_connections=4)
+    await backend.open()
+    store = backend.of(owner)
+
+    async def write(task: int) -> None:
+        for turn in range(TURNS):
+            key = f"{process}/{task}/{turn}"
+            messages = [
+                Message(role="user", content=key, message_id=key),
+                Message(role="assistant", content=key),
+            ]
+            await store.append(conversation_id, messages)
+
+    await asyncio.gather(*(write(task) for task in range(TASKS)))
+    await backend.close()
+
+
+@pytest.mark.slow
+async def test_eight_processes_lose_double_and_split_nothing(
+    store: PostgresStore, owner: str, postgres_url: str
+) -> None:
+    record = await store.create(started(new_id(), now=store.now()))
+    spawn = multiprocessing.get_context("spawn")
+    writers = [
+        spawn.Process(target=write_in_a_process, args=(postgres_url, owner, record.id, process))
+        for process in range(PROCESSES)
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        await asyncio.to_thread(writer.join, 240)
+    assert [writer.exitcode for writer in writers] == [0] * PROCESSES
+    entries = await store.page(record.id, limit=10_000)
+    total = PROCESSES * TASKS * TURNS
+    assert [entry.sequence for entry in entries] == list(range(1, 2 * total + 1))
+    first, second = entries[::2], entries[1::2]
+    assert len({entry.message.content for entry in first}) == total
+    assert [(e.message.role, e.message.content, e.revision) for e in second] == [
+        ("assistant", e.message.content, e.revision) for e in first
+    ]
+    after = await store.get(record.id)
+    assert after is not None
+    assert (after.revision, after.message_count) == (total, 2 * total)
+
+
+async def wal_position(connection: psycopg.AsyncConnection) -> int:
+    cursor = await connection.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
+    (position,) = await cursor.fetchone() or (0,)
+    return int(position)
+
+
+@pytest.mark.slow
+async def test_the_bytes_that_a_turn_writes_do_not_grow_with_the_conversation(
+    store: PostgresStore, postgres_admin_url: str
+) -> None:
+    written: dict[int, float] = {}
+    async with await psycopg.AsyncConnection.connect(postgres_admin_url, autocommit=True) as admin:
+        for length in LENGTHS:
+            record = await store.create(started(new_id(), now=store.now()))
+            for begin in range(0, length, 5_000):
+                size = min(5_000, length - begin)
+                await store.append(record.id, [TURN[number % 2] for number in range(size)])
+            # A page that is touched for the first time after a checkpoint is written whole: get that over
+            # with now, so that the bytes counted are those of the turns.
+            await admin.execute("CHECKPOINT")
+            for _ in range(MEASURED_TURNS):
+                await store.append(record.id, TURN)
+            before = await wal_position(admin)
+            for _ in range(MEASURED_TURNS):
+                await store.append(record.id, TURN)
+            written[length] = (await wal_position(admin) - before) / MEASURED_TURNS
+    assert max(written.values()) / min(written.values()) < 1.3, written
+    assert max(written.values()) < 8_192, written
+
+
+async def test_a_turn_is_one_round_trip(postgres_url: str, owner: str, tmp_path: Path) -> None:
+    backend = PostgresBackend(postgres_url, max_connections=1)
+    await backend.open()
+    store = backend.of(owner)
+    record = await store.create(started(new_id(), now=store.now()))
+    for _ in range(10):  # by then the driver has prepared the statement
+        await store.append(record.id, TURN)
+    with (tmp_path / "trace").open("wb") as trace:
+        async with backend.connection() as connection:
+            connection.pgconn.trace(trace.fileno())
+        await store.append(record.id, TURN)
+        async with backend.connection() as connection:
+            connection.pgconn.untrace()
+    await backend.close()
+    sent = re.findall(r"\tF\t\d+\t(\w+)", (tmp_path / "trace").read_text())
+    assert sent.count("Sync") == 1
+    assert sent.count("Execute") == 1
+
+
+async def blocks_touched(connection: psycopg.AsyncConnection, owner: str, record: str) -> int:
+    cursor = await connection.execute(
+        "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)"
+        " SELECT * FROM recollect.turn(%s, %s, %s, now(), NULL, false, NULL, NULL,"
+        ' \'{user}\', NULL, NULL, ARRAY[\'{"role": "user", "content": "x"}\'])',
+        (owner, owner, record),
+    )
+    ((plan,),) = await cursor.fetchall()
+    return int(plan[0]["Plan"]["Shared Hit Blocks"] + plan[0]["Plan"]["Shared Read Blocks"])
+
+
+async def test_a_turn_reads_nothing_of_the_past(store: PostgresStore, owner: str, postgres_url: str) -> None:
+    short, long = [(await store.create(started(new_id(), now=store.now()))).id for _ in range(2)]
+    await store.append(long, TURN * 5_000)
+    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
+        for _ in range(5):  # fill the caches of the session
+            await blocks_touched(connection, owner, short)
+        few = await blocks_touched(connection, owner, short)
+        many = await blocks_touched(connection, owner, long)
+    # The index over 10,000 messages is a level or two higher; that is all.
+    assert many <= few + 20

@@ -1,0 +1,442 @@
+"""Owners in PostgreSQL: what row-level security lets through, whoever asks and however."""
+
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from msgspec import Struct
+from psycopg.conninfo import conninfo_to_dict
+from tests.servers.postgres import Databases
+
+from recollect.contracts import ConversationStore
+from recollect.conversations import Conversation, Query, started
+from recollect.errors import ConversationNotFound, StoreError
+from recollect.ids import new_id
+from recollect.messages import Message
+from recollect.stores.postgres import PostgresBackend
+from recollect.stores.postgres.keys import digest_of, key_of
+
+SECRET = "the spare key is under the blue pot"
+
+
+class House(Struct, frozen=True, kw_only=True):
+    """A database with two owners, and logins of every kind."""
+
+    url: str
+    database: str
+    admin_url: str
+    ids: dict[str, str]
+
+    def as_role(self, role: str) -> str:
+        parts = conninfo_to_dict(self.url)
+        return f"postgresql://{role}:{role}@{parts['host']}:{parts['port']}/{self.database}"
+
+    @contextmanager
+    def connection(self, role: str) -> Iterator[psycopg.Connection[Any]]:
+        with psycopg.connect(self.as_role(role), autocommit=True) as connection:
+            yield connection
+
+
+@pytest.fixture(scope="module")
+def empty_house(databases: Databases) -> House:
+    url = databases.new()
+    database = str(conninfo_to_dict(url)["dbname"])
+    admin = conninfo_to_dict(databases.admin_url) | {"dbname": database}
+    for role in ("ann_login", "gateway", "service", "stranger"):
+        databases.role(f"{database}_{role}")
+    return House(url=url, database=database, admin_url=psycopg.conninfo.make_conninfo("", **admin), ids={})
+
+
+@pytest.fixture
+async def house(empty_house: House) -> AsyncIterator[House]:
+    """Ann and Bob each have a conversation; Bob's holds a secret."""
+    backend = PostgresBackend(empty_house.url)
+    await backend.open()
+    ids = {}
+    for name, words in (("ann", "nothing to hide"), ("bob", SECRET)):
+        store = backend.of(name)
+        record = await store.create(
+            started(new_id(), now=store.now(), subject=words, client_id=new_id(), notes=words)
+        )
+        await store.append(record.id, [Message(role="user", content=words, message_id="m1")])
+        await store.bind("kitchen", record.id)
+        ids[name] = record.id
+    database = empty_house.database
+    with psycopg.connect(empty_house.url, autocommit=True) as connection:
+        connection.execute("SELECT recollect.admit(%s, 'ann')", (f"{database}_ann_login",))
+        connection.execute("SELECT recollect.admit(%s)", (f"{database}_gateway",))
+        connection.execute("SELECT recollect.admit(%s, p_service => true)", (f"{database}_service",))
+    yield House(url=empty_house.url, database=database, admin_url=empty_house.admin_url, ids=ids)
+    for name, conversation_id in ids.items():
+        await backend.of(name).delete(conversation_id)
+    await backend.close()
+
+
+@pytest.fixture
+async def backend(house: House) -> AsyncIterator[PostgresBackend]:
+    backend = PostgresBackend(house.url)
+    await backend.open()
+    yield backend
+    await backend.close()
+
+
+ATTACKS: dict[str, list[str]] = {
+    "asks": ["TABLE api.conversations", "TABLE api.contacts"],
+    "says that it is bob": ["SET recollect.owner = 'bob'", "TABLE api.conversations"],
+    "says so for a transaction": [
+        "DO $$ BEGIN PERFORM set_config('recollect.owner', 'bob', false); END $$",
+        "SELECT messages FROM api.conversations",
+    ],
+    "forges a token": ['SET request.jwt.claims = \'{"sub": "bob"}\'', "TABLE api.conversations"],
+    "forges an old token": ["SET request.jwt.claim.sub = 'bob'", "TABLE api.conversations"],
+    "speaks for bob": ["BEGIN", "SELECT recollect.speak_for('bob')", "TABLE api.conversations", "COMMIT"],
+    "looks below the view": [
+        "SET recollect.owner = 'bob'",
+        "TABLE recollect.conversations",
+        "TABLE recollect.messages",
+        "TABLE recollect.contacts",
+        "TABLE recollect.sessions",
+    ],
+    "looks into the partitions": [f"TABLE recollect.messages_{part:02}" for part in range(16)],
+    "turns security off": ["SET row_security = off", "TABLE recollect.messages", "TABLE api.conversations"],
+    "calls itself an operator": ["SET recollect.operator = 'on'", "TABLE recollect.messages"],
+    "calls the operators' functions": [
+        "SELECT * FROM recollect.owners_after('', 100)",
+        "SELECT recollect.purge('infinity', 100)",
+        "SELECT recollect.admit(current_user::name, 'bob')",
+        "SELECT recollect.admit(current_user::name)",
+        "TABLE api.conversations",
+    ],
+    "makes the filter talk": [
+        "CREATE FUNCTION pg_temp.leak(text) RETURNS boolean COST 0.0000001 LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE NOTICE '%', $1; RETURN true; END $$",
+        "SELECT count(*) FROM recollect.messages WHERE pg_temp.leak(body)",
+        "SELECT count(*) FROM api.conversations WHERE pg_temp.leak(messages::text) AND pg_temp.leak(subject)",
+    ],
+    "makes the filter fail": [
+        "SELECT count(*) FROM recollect.messages WHERE body::integer = 1",
+        "SELECT count(*) FROM recollect.conversations WHERE subject::integer = 1",
+        "SELECT count(*) FROM api.conversations WHERE (messages -> 0 ->> 'content')::uuid IS NULL",
+    ],
+    "takes bob's row": [
+        "UPDATE recollect.conversations SET owner = 'ann' WHERE owner = 'bob' RETURNING *",
+        "UPDATE recollect.messages SET owner = 'ann' WHERE owner = 'bob' RETURNING *",
+        "TABLE api.conversations",
+    ],
+    "gives bob a row": [
+        "UPDATE recollect.conversations SET owner = 'bob' RETURNING *",
+        "INSERT INTO recollect.contacts (owner, name) VALUES ('bob', 'mallory') RETURNING *",
+        "INSERT INTO recollect.messages"
+        " SELECT 'bob', '{bob}', now(), 99, 'user', NULL, 1, now(), '{{}}' RETURNING *",
+    ],
+    "updates by id": [
+        "UPDATE api.conversations SET subject = 'mine' WHERE id = '{bob}' RETURNING *",
+        "UPDATE api.conversations SET messages = '[]' WHERE id = '{bob}' RETURNING *",
+        "DELETE FROM api.conversations WHERE id = '{bob}' RETURNING *",
+        "DELETE FROM recollect.conversations WHERE id = '{bob}' RETURNING *",
+    ],
+    "uses the store's function": [
+        "SELECT * FROM recollect.turn('bob', 'bob', '{bob}', now(), NULL, false, NULL, NULL,"
+        ' \'{{user}}\', NULL, NULL, ARRAY[\'{{"role": "user", "content": "forged"}}\'])',
+        "SELECT * FROM recollect.turn(NULL, 'bob', '{bob}', now(), NULL, true, NULL, NULL,"
+        " '{{}}', NULL, NULL, '{{}}')",
+        "SELECT recollect.knows('bob', '{bob}', ARRAY['m1'], NULL, NULL)",
+        "SELECT recollect.say('bob', '{bob}', '[]', true)",
+    ],
+    "meets bob's id": [
+        "INSERT INTO api.conversations (id) VALUES ('{bob}') RETURNING *",
+        "INSERT INTO recollect.conversations (owner, id, channel, status, priority, tags, unread_count,"
+        " message_count, revision, created_at, updated_at)"
+        " VALUES ('bob', '{bob}', 'text', 'open', 'low', '{{}}', 0, 0, 0, now(), now())"
+        " ON CONFLICT (owner, id) DO UPDATE SET subject = 'mine' RETURNING *",
+        "DELETE FROM api.conversations WHERE id = '{bob}'",
+    ],
+    "copies the table": [
+        "CREATE TEMPORARY TABLE loot AS TABLE recollect.messages",
+        "TABLE loot",
+        "SELECT query_to_xml('TABLE recollect.messages', true, false, '')",
+        "SELECT * FROM recollect.messages TABLESAMPLE SYSTEM (100)",
+    ],
+    "reads the statistics": [
+        "SELECT * FROM pg_stats WHERE schemaname = 'recollect'",
+        "SELECT * FROM pg_statistic",
+        "SELECT query FROM pg_stat_activity",
+        "EXPLAIN (ANALYZE, VERBOSE) SELECT * FROM recollect.messages WHERE owner = 'bob'",
+    ],
+    "becomes somebody else": [
+        "SET ROLE {database}",
+        "SET SESSION AUTHORIZATION {database}",
+        "SET ROLE {database}_service",
+        "TABLE recollect.messages",
+    ],
+    "changes the rules": [
+        "ALTER TABLE recollect.messages DISABLE ROW LEVEL SECURITY",
+        "ALTER TABLE recollect.messages NO FORCE ROW LEVEL SECURITY",
+        "DROP POLICY own_rows ON recollect.messages",
+        "CREATE POLICY mine ON recollect.messages USING (true)",
+        "CREATE OR REPLACE FUNCTION recollect.current_owner() RETURNS text LANGUAGE sql RETURN 'bob'",
+        "TRUNCATE recollect.messages CASCADE",
+        "GRANT {database} TO CURRENT_USER",
+        "TABLE recollect.messages",
+    ],
+    "shadows the function": [
+        "CREATE FUNCTION pg_temp.key_of(text) RETURNS text LANGUAGE sql AS $$ SELECT 'bob' $$",
+        "CREATE FUNCTION pg_temp.current_setting(text, boolean) RETURNS text LANGUAGE sql RETURN 'bob'",
+        "SET search_path = pg_temp, recollect, pg_catalog",
+        "SELECT * FROM api.conversations",
+        "UPDATE api.conversations SET notes = 'x' RETURNING *",
+    ],
+    "keeps a plan from before": [
+        "SET recollect.owner = 'ann'",
+        "PREPARE look AS SELECT * FROM recollect.messages",
+        "EXECUTE look",
+        "SET recollect.owner = 'bob'",
+        "EXECUTE look",
+    ],
+    "joins with its own": [
+        "SELECT m.* FROM api.conversations AS c"
+        " RIGHT JOIN recollect.messages AS m ON m.conversation_id <> c.id",
+        "SELECT * FROM recollect.messages WHERE conversation_id = '{bob}' FOR UPDATE",
+        "MERGE INTO recollect.conversations AS c USING (VALUES ('bob')) AS v (o) ON c.owner = v.o"
+        " WHEN MATCHED THEN UPDATE SET subject = 'mine'",
+    ],
+    "looks through a view of its own": [
+        "CREATE TEMPORARY VIEW mine AS SELECT * FROM recollect.messages",
+        "SET recollect.owner = 'bob'",
+        "TABLE mine",
+        "CREATE VIEW api.mine AS SELECT * FROM recollect.messages",
+    ],
+}
+
+
+def attack(connection: psycopg.Connection[Any], house: House, statements: list[str]) -> str:
+    """Everything that an attacker gets to see: rows, notices, errors."""
+    seen: list[str] = []
+    connection.add_notice_handler(lambda notice: seen.append(str(notice.message_primary)))
+    for statement in statements:
+        sql = statement.replace("{bob}", house.ids["bob"]).replace("{database}", house.database)
+        try:
+            cursor = connection.execute(sql.replace("{{", "{").replace("}}", "}").encode())
+            seen.append(repr(cursor.fetchall()) if cursor.description else str(cursor.rowcount))
+        except psycopg.Error as error:
+            seen.append(str(error))
+    return "\n".join(seen)
+
+
+@pytest.mark.parametrize("statements", ATTACKS.values(), ids=ATTACKS)
+async def test_a_login_that_is_held_to_ann_gets_nothing_of_bob(
+    house: House, backend: PostgresBackend, statements: list[str]
+) -> None:
+    bob = backend.of("bob")
+    before = await bob.get(house.ids["bob"]), await bob.page(house.ids["bob"], limit=10)
+    with house.connection(f"{house.database}_ann_login") as connection:
+        connection.execute("SET recollect.owner = 'ann'")
+        seen = attack(connection, house, statements)
+    assert SECRET not in seen
+    assert "'bob'" not in seen.replace("owner = 'bob'", "")
+    assert (await bob.get(house.ids["bob"]), await bob.page(house.ids["bob"], limit=10)) == before
+    assert (await bob.find(Query())).conversations == (before[0],)
+    assert await bob.session("kitchen") == before[0]
+
+
+def test_the_same_questions_show_bob_what_is_his(house: House) -> None:
+    with house.connection(f"{house.database}_gateway") as connection:
+        connection.execute("SET recollect.owner = 'bob'")
+        for name in ("asks", "looks below the view", "makes the filter talk", "makes the filter fail"):
+            assert SECRET in attack(connection, house, ATTACKS[name]), name
+
+
+def test_a_login_that_is_held_to_ann_can_do_all_that_ann_can(house: House) -> None:
+    with house.connection(f"{house.database}_ann_login") as connection:
+        assert connection.execute("SELECT subject FROM api.conversations").fetchall() == []
+        connection.execute("SET recollect.owner = 'ann'")
+        assert connection.execute("SELECT subject FROM api.conversations").fetchall() == [
+            ("nothing to hide",)
+        ]
+        made = connection.execute(
+            'INSERT INTO api.conversations (messages) VALUES (\'[{"role": "user", "content": "hi"}]\')'
+            " RETURNING id"
+        ).fetchall()
+        connection.execute(
+            "UPDATE api.conversations SET messages = messages || messages WHERE id = %s", made[0]
+        )
+        connection.execute("DELETE FROM api.conversations WHERE id = %s", made[0])
+
+
+def test_a_login_that_nobody_admitted_may_not_even_ask(house: House) -> None:
+    with house.connection(f"{house.database}_stranger") as connection:
+        connection.execute("SET recollect.owner = 'bob'")
+        for table in (b"api.conversations", b"api.contacts", b"recollect.messages", b"recollect.messages_00"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(b"TABLE " + table)
+
+
+@pytest.mark.parametrize(
+    ("settings", "subjects"),
+    [
+        ({}, []),
+        ({"recollect.owner": ""}, []),
+        ({"recollect.owner": "bob"}, [SECRET]),
+        ({"request.jwt.claims": '{"sub": "ann", "role": "authenticated"}'}, ["nothing to hide"]),
+        ({"request.jwt.claims": '{"role": "anon"}'}, []),
+        ({"request.jwt.claims": '{"sub": ""}'}, []),
+        ({"request.jwt.claims": '{"sub": "b%"}'}, []),
+        ({"request.jwt.claim.sub": "ann"}, ["nothing to hide"]),
+        # What the gateway has checked stands above what a statement says.
+        ({"request.jwt.claims": '{"sub": "ann"}', "recollect.owner": "bob"}, ["nothing to hide"]),
+        ({"request.jwt.claim.sub": "ann", "recollect.owner": "bob"}, ["nothing to hide"]),
+    ],
+    ids=str,
+)
+def test_a_gateway_shows_each_what_is_theirs(
+    house: House, settings: dict[str, str], subjects: list[str]
+) -> None:
+    with house.connection(f"{house.database}_gateway") as connection, connection.transaction():
+        for name, value in settings.items():
+            connection.execute("SELECT set_config(%s, %s, true)", (name, value))
+        found = connection.execute("SELECT subject FROM api.conversations").fetchall()
+        assert [subject for (subject,) in found] == subjects
+        assert connection.execute("SELECT count(*) FROM recollect.messages").fetchone() == (len(subjects),)
+
+
+def test_a_token_that_is_none_shows_nothing(house: House) -> None:
+    with house.connection(f"{house.database}_gateway") as connection:
+        connection.execute("SET request.jwt.claims = 'not json'")
+        with pytest.raises(psycopg.errors.InvalidTextRepresentation):
+            connection.execute("TABLE api.conversations")
+
+
+def test_nobody_writes_for_nobody(house: House) -> None:
+    with (
+        house.connection(f"{house.database}_gateway") as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege, match="nobody"),
+    ):
+        connection.execute("INSERT INTO api.conversations DEFAULT VALUES")
+
+
+def test_the_role_that_made_the_schema_sees_no_more_than_others(house: House) -> None:
+    with psycopg.connect(house.url, autocommit=True) as connection:
+        for table in (
+            b"recollect.conversations",
+            b"recollect.messages",
+            b"recollect.sessions",
+            b"recollect.contacts",
+        ):
+            assert connection.execute(b"TABLE " + table).fetchall() == []
+        connection.execute("SET recollect.operator = 'on'")
+        assert connection.execute("SELECT count(*) FROM recollect.conversations").fetchone() == (2,)
+
+
+def test_the_view_is_one_owners_also_for_a_superuser(house: House) -> None:
+    with psycopg.connect(house.admin_url, autocommit=True) as connection:
+        assert connection.execute("TABLE api.conversations").fetchall() == []
+        connection.execute("SET recollect.owner = 'ann'")
+        assert connection.execute("SELECT subject FROM api.conversations").fetchall() == [
+            ("nothing to hide",)
+        ]
+
+
+def test_every_table_is_guarded_and_every_view_asks_with_the_askers_rights(house: House) -> None:
+    with psycopg.connect(house.url) as connection:
+        unguarded = connection.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'recollect'::regnamespace"
+            " AND relkind IN ('r', 'p') AND NOT (relrowsecurity AND relforcerowsecurity)"
+        ).fetchall()
+        assert unguarded == [("migrations",)]
+        views = connection.execute(
+            "SELECT relname, reloptions FROM pg_class"
+            " WHERE relnamespace = 'api'::regnamespace AND relkind = 'v' ORDER BY relname"
+        ).fetchall()
+        options = ["security_invoker=true"]
+        assert views == [("contacts", options), ("conversations", options)]
+        open_to_all = connection.execute(
+            "SELECT proname FROM pg_proc WHERE pronamespace = 'recollect'::regnamespace"
+            " AND prosecdef AND has_function_privilege('public', oid, 'EXECUTE')"
+        ).fetchall()
+        assert open_to_all == []
+
+
+async def test_a_service_without_rights_on_the_schema_can_open_and_use_it(house: House) -> None:
+    backend = PostgresBackend(house.as_role(f"{house.database}_service"))
+    await backend.open()
+    store = backend.of("carl")
+    record = await store.resume("hall", started(new_id(), now=store.now(), ttl=timedelta(days=1)))
+    await store.append(record.id, [Message(role="user", content="hi")])
+    assert len(await store.tail(record.id, limit=5)) == 1
+    assert {owner async for owner in backend.owners()} == {"ann", "bob", "carl"}
+    assert await backend.purge_expired(store.now() + timedelta(days=2)) == 1
+    assert await store.get(record.id) is None
+    await backend.close()
+
+
+async def test_a_role_without_any_rights_is_told_what_it_needs(house: House) -> None:
+    backend = PostgresBackend(house.as_role(f"{house.database}_stranger"))
+    with pytest.raises(StoreError, match=r"recollect\.admit"):
+        await backend.open()
+
+
+async def test_operators_functions_leave_no_door_open(house: House) -> None:
+    with house.connection(f"{house.database}_service") as connection, connection.transaction():
+        assert len(connection.execute("SELECT * FROM recollect.owners_after('', 10)").fetchall()) == 2
+        assert connection.execute("SELECT count(*) FROM recollect.conversations").fetchone() == (0,)
+        assert connection.execute("SELECT current_setting('recollect.operator', true)").fetchone() == ("",)
+
+
+def long_name(seed: int) -> str:
+    """1,024 characters that take 4 bytes each and do not compress: far more than an index entry holds."""
+    source = random.Random(seed)
+    return "".join(chr(source.randrange(0x20000, 0x2A000)) for _ in range(1024))
+
+
+async def written(store: ConversationStore, session: str, message_id: str) -> Conversation:
+    record = await store.resume(session, started(new_id(), now=store.now()))
+    message = Message(role="user", content="long", message_id=message_id)
+    assert len((await store.append(record.id, [message])).new) == 1
+    assert len((await store.append(record.id, [message])).known) == 1
+    return record
+
+
+async def test_names_too_long_for_an_index_are_names_like_any_other(
+    house: House, backend: PostgresBackend
+) -> None:
+    one, two = long_name(1), long_name(2)
+    first = await written(backend.of(one), long_name(3), long_name(4))
+    second = await written(backend.of(two), long_name(3), long_name(4))
+    bound = await backend.of(one).session(long_name(3))
+    assert bound is not None
+    assert bound.id == first.id
+    assert first.id != second.id
+    assert {one, two} <= {owner async for owner in backend.owners()}
+    with house.connection(f"{house.database}_gateway") as connection:
+        connection.execute("SELECT set_config('recollect.owner', %s, false)", (one,))
+        found = connection.execute("SELECT id::text FROM api.conversations").fetchall()
+        assert found == [(first.id,)]
+    for name, record in ((one, first), (two, second)):
+        await backend.of(name).delete(record.id)
+
+
+async def test_nobody_can_take_the_name_of_a_digest(backend: PostgresBackend) -> None:
+    victim = backend.of(long_name(5))
+    record = await written(victim, "s", "m")
+    impostor = backend.of(key_of(long_name(5)))
+    assert await impostor.get(record.id) is None
+    with pytest.raises(ConversationNotFound):
+        await impostor.append(record.id, [Message(role="user", content="x")])
+    made = await written(impostor, "s", "m")
+    assert key_of(long_name(5)) in {owner async for owner in backend.owners()}
+    await impostor.delete(made.id)
+    await victim.delete(record.id)
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "x" * 512, "x" * 513, "é" * 256, "é" * 257, "sha256/", "sha256/abc", "漢" * 900]
+)
+def test_python_and_sql_agree_on_keys(house: House, name: str) -> None:
+    with psycopg.connect(house.url) as connection:
+        assert connection.execute("SELECT recollect.key_of(%s)", (name,)).fetchone() == (key_of(name),)
+        digest = connection.execute("SELECT left(encode(sha256(convert_to(%s, 'UTF8')), 'hex'), 32)", (name,))
+        assert digest.fetchone() == (digest_of(name),)

@@ -1,0 +1,267 @@
+"""Watching: changes by anybody, on any connection, are heard, also across a lost connection."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from recollect.contracts import Change, Watchable
+from recollect.conversations import Changes, Conversation, started
+from recollect.errors import StoreClosed
+from recollect.ids import new_id
+from recollect.messages import Message
+from recollect.stores.postgres import PostgresBackend
+from recollect.stores.postgres.store import PostgresStore
+
+HELLO = [Message(role="user", content="the words of the message")]
+CHANNEL = "recollect"
+LISTENERS = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND granted"
+PATIENCE = 20
+"""Seconds after which a change that was not heard counts as missed."""
+
+
+@pytest.fixture
+async def backend(postgres_url: str) -> AsyncIterator[PostgresBackend]:
+    backend = PostgresBackend(postgres_url)
+    await backend.open()
+    yield backend
+    await backend.close()
+
+
+@pytest.fixture
+async def elsewhere(postgres_url: str) -> AsyncIterator[PostgresBackend]:
+    """Another process, as far as the database can tell."""
+    backend = PostgresBackend(postgres_url)
+    await backend.open()
+    yield backend
+    await backend.close()
+
+
+@pytest.fixture
+def owner() -> str:
+    return f"watched-{new_id()}"
+
+
+@pytest.fixture
+def store(backend: PostgresBackend, owner: str) -> PostgresStore:
+    return backend.of(owner)
+
+
+async def created(store: PostgresStore) -> Conversation:
+    return await store.create(started(new_id(), now=store.now()))
+
+
+async def heard(changes: AsyncIterator[Change]) -> tuple[str, int | None]:
+    async with asyncio.timeout(PATIENCE):
+        change = await anext(changes)
+    return change.conversation_id, change.revision
+
+
+def test_the_store_is_watchable(store: PostgresStore) -> None:
+    assert isinstance(store, Watchable)
+
+
+async def test_every_kind_of_change_is_heard(
+    store: PostgresStore, elsewhere: PostgresBackend, owner: str
+) -> None:
+    other = elsewhere.of(owner)
+    async with store.watch() as changes:
+        record = await created(other)
+        assert await heard(changes) == (record.id, 0)
+        await other.append(record.id, HELLO)
+        assert await heard(changes) == (record.id, 1)
+        await other.update(record.id, Changes(subject="s"))
+        assert await heard(changes) == (record.id, 2)
+        await other.rewrite(record.id, [])
+        assert await heard(changes) == (record.id, 3)
+        await other.delete(record.id)
+        assert await heard(changes) == (record.id, None)
+
+
+async def test_plain_sql_is_heard(store: PostgresStore, owner: str, postgres_url: str) -> None:
+    record = await created(store)
+    async with store.watch(record.id) as changes:
+        async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as plain:
+            await plain.execute("SELECT set_config('recollect.owner', %s, false)", (owner,))
+            await plain.execute("UPDATE api.conversations SET status = 'closed'")
+            assert await heard(changes) == (record.id, 1)
+            await plain.execute("DELETE FROM api.conversations")
+        assert await heard(changes) == (record.id, None)
+
+
+async def test_a_purge_is_heard(store: PostgresStore, backend: PostgresBackend) -> None:
+    first, second = [
+        await store.create(started(new_id(), now=store.now() - timedelta(days=2), ttl=timedelta(days=1)))
+        for _ in range(2)
+    ]
+    async with store.watch(first.id) as changes, store.watch(second.id) as others:
+        assert await backend.purge_expired() >= 2
+        assert await heard(changes) == (first.id, None)
+        assert await heard(others) == (second.id, None)
+
+
+async def test_only_what_was_asked_for_is_heard(
+    store: PostgresStore, elsewhere: PostgresBackend, owner: str
+) -> None:
+    mine, other = await created(store), await created(store)
+    stranger = elsewhere.of(f"stranger-{new_id()}")
+    async with store.watch(mine.id) as changes, store.watch() as everything:
+        theirs = await created(stranger)
+        await stranger.append(theirs.id, HELLO)
+        await store.append(other.id, HELLO)
+        await store.append(mine.id, HELLO)
+        assert await heard(changes) == (mine.id, 1)
+        assert await heard(everything) == (other.id, 1)
+        assert await heard(everything) == (mine.id, 1)
+
+
+async def test_changes_in_quick_succession_come_as_one(store: PostgresStore) -> None:
+    record, last = await created(store), await created(store)
+    async with store.watch(record.id) as changes, store.watch(last.id) as marker:
+        for _ in range(20):
+            await store.append(record.id, HELLO)
+        await store.append(last.id, HELLO)
+        assert await heard(marker) == (last.id, 1)  # so all that came before it has been heard
+        assert await heard(changes) == (record.id, 20)
+
+
+async def test_a_turn_that_is_not_stored_says_nothing(store: PostgresStore) -> None:
+    record = await created(store)
+    known = [Message(role="user", content="x", message_id="m1")]
+    await store.append(record.id, known)
+    async with store.watch() as changes:
+        await store.append(record.id, known)
+        await store.append(record.id, [])
+        marker = await created(store)
+        assert await heard(changes) == (marker.id, 0)
+
+
+async def test_what_happens_while_the_connection_is_lost_is_told_afterwards(
+    store: PostgresStore, elsewhere: PostgresBackend, owner: str, postgres_admin_url: str
+) -> None:
+    other = elsewhere.of(owner)
+    moved, gone, same = [await created(store) for _ in range(3)]
+    async with store.watch() as changes, store.watch(moved.id) as one:
+        async with await psycopg.AsyncConnection.connect(postgres_admin_url, autocommit=True) as admin:
+            ended = await admin.execute(
+                f"SELECT pg_terminate_backend(pid) FROM ({LISTENERS}) AS listeners".encode()
+            )
+            assert await ended.fetchall() == [(True,)]
+        await other.append(moved.id, HELLO)
+        await other.delete(gone.id)
+        fresh = await created(other)
+        told = {await heard(changes) for _ in range(3)}
+        assert told == {(moved.id, 1), (gone.id, None), (fresh.id, 0)}
+        assert await heard(one) == (moved.id, 1)
+        await other.append(same.id, HELLO)
+        assert await heard(changes) == (same.id, 1)
+
+
+async def test_one_connection_listens_for_all_and_none_when_nobody_does(
+    store: PostgresStore, backend: PostgresBackend, postgres_admin_url: str
+) -> None:
+    async def listening() -> int:
+        async with await psycopg.AsyncConnection.connect(postgres_admin_url, autocommit=True) as admin:
+            return len(await (await admin.execute(LISTENERS.encode())).fetchall())
+
+    async with store.watch(), store.watch(), backend.of("another").watch():
+        assert await listening() == 1
+    async with asyncio.timeout(PATIENCE):
+        while await listening():
+            continue  # the server takes a moment to notice that the connection is gone
+
+
+async def test_closing_ends_a_watch(store: PostgresStore, backend: PostgresBackend) -> None:
+    async with store.watch() as changes:
+        waiting = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)
+        await backend.close()
+        with pytest.raises(StoreClosed):
+            async with asyncio.timeout(PATIENCE):
+                await waiting
+    with pytest.raises(StoreClosed):
+        async with store.watch():
+            pass
+
+
+async def test_notifications_carry_no_content_and_no_names(
+    store: PostgresStore, owner: str, postgres_url: str
+) -> None:
+    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as listener:
+        await listener.execute(f"LISTEN {CHANNEL}".encode())
+        await created(store)  # nobody attends yet, so this one is not told
+        await listener.execute("SELECT recollect.attend()")
+        record = await created(store)
+        await store.append(record.id, HELLO)
+        async with asyncio.timeout(PATIENCE):
+            payloads = [n.payload async for n in listener.notifies(stop_after=2)]
+    assert len(payloads) == 2
+    for payload in payloads:
+        digest, conversation_id, revision = payload.split(" ")
+        assert len(digest) == 32
+        assert conversation_id == record.id
+        assert revision.isdecimal()
+        assert owner not in payload
+
+
+async def test_what_others_shout_on_the_channel_means_nothing(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    record = await created(store)
+    async with store.watch() as changes:
+        async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as loud:
+            for payload in ("", "x", "a b", "a b c", "a b -1", "ü" * 500):
+                await loud.execute("SELECT pg_notify(%s, %s)", (CHANNEL, payload))
+        await store.append(record.id, HELLO)
+        assert await heard(changes) == (record.id, 1)
+
+
+async def test_a_write_that_was_under_way_is_over_when_the_watch_begins(
+    store: PostgresStore, owner: str, postgres_url: str
+) -> None:
+    """It may have found nobody attending, so it is waited for, and is part of where things stand."""
+    record = await created(store)
+    async with await psycopg.AsyncConnection.connect(postgres_url) as plain:
+        await plain.execute("SELECT set_config('recollect.owner', %s, false)", (owner,))
+        await plain.execute("UPDATE api.conversations SET subject = 'under way'")
+        watch = store.watch(record.id)
+        entering = asyncio.ensure_future(watch.__aenter__())
+        done, _ = await asyncio.wait([entering], timeout=0.3)
+        assert not done
+        await plain.commit()
+    async with asyncio.timeout(PATIENCE):
+        changes = await entering
+    seen = await store.get(record.id)
+    assert seen is not None
+    assert seen.subject == "under way"
+    await store.append(record.id, HELLO)
+    assert await heard(changes) == (record.id, 2)
+    await watch.__aexit__(None, None, None)
+
+
+async def test_no_change_is_missed_by_those_who_come_while_others_write(
+    store: PostgresStore, elsewhere: PostgresBackend, owner: str
+) -> None:
+    record, other = await created(store), elsewhere.of(owner)
+    finished = asyncio.Event()
+
+    async def write() -> None:
+        while not finished.is_set():
+            await other.append(record.id, HELLO)
+
+    writing = [asyncio.create_task(write()) for _ in range(3)]
+    for _ in range(10):
+        async with store.watch(record.id) as changes:
+            seen = await store.get(record.id)
+            assert seen is not None
+            _, revision = await heard(changes)
+            while revision is not None and revision <= seen.revision:
+                _, revision = await heard(changes)
+            assert revision is not None
+    finished.set()
+    await asyncio.gather(*writing)
+    async with store.watch(record.id) as changes:
+        last = await other.append(record.id, HELLO)
+        assert await heard(changes) == (record.id, last.conversation.revision)
