@@ -30,9 +30,9 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from recollect.clock import parse_moment, to_micros
+from recollect.clock import from_micros, parse_moment, to_micros
 from recollect.conversations import Changes, Conversation, Page, Query, check_count, started
-from recollect.errors import InvalidInput, MessageConflict
+from recollect.errors import InvalidInput, MessageConflict, shown
 from recollect.messages import Message
 
 
@@ -41,6 +41,18 @@ class Position(NamedTuple):
 
     micros: int
     sequence: int
+
+
+def check_position(position: Position | None) -> None:
+    """Refuse a position that no message can have."""
+    if position is None:
+        return
+    micros, sequence = position
+    try:
+        from_micros(micros)
+        check_count(sequence, field="before", least=0)
+    except (TypeError, OverflowError):
+        raise InvalidInput(f"before must be the position of an entry; got {shown(position)}") from None
 
 
 class Entry(Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, force_setattr, replace
 
-from recollect.clock import parse_moment, to_micros
+from recollect.clock import from_micros, parse_moment, to_micros
 from recollect.errors import InvalidInput, RevisionConflict, shown
 from recollect.ids import parse_uuid
 from recollect.messages import Message, Role, parse_tags, parse_text
@@ -131,12 +131,7 @@ def applied(record: Conversation, changes: Changes, *, now: datetime) -> Convers
 
 def expiry(ttl: timedelta | None, *, now: datetime) -> datetime | None:
     """When a conversation that was active now expires; None is never."""
-    if ttl is None:
-        return None
-    try:
-        return now + ttl
-    except OverflowError:
-        return None
+    return None if ttl is None else now + ttl
 
 
 def stamp_for(last_message_at: datetime | None, *, now: datetime) -> datetime:
@@ -236,10 +231,17 @@ def _refuse_value(record: "Conversation | Changes") -> None:
             raise InvalidInput.not_in(field, value, allowed)
 
 
+LONGEST_TTL = timedelta(days=365_000)
+"""A thousand years: every store can add it to any moment it will see."""
+
+
 def _check_ttl(ttl: timedelta) -> None:
-    if not isinstance(ttl, timedelta) or ttl <= timedelta(0):
+    if not isinstance(ttl, timedelta) or not timedelta(0) < ttl <= LONGEST_TTL:
         raise InvalidInput(
-            f"ttl must be a positive timedelta, or None to keep; got {shown(ttl)}", field="ttl", value=ttl
+            f"ttl must be a positive timedelta of up to {LONGEST_TTL.days:,} days, or None to keep; "
+            f"got {shown(ttl)}",
+            field="ttl",
+            value=ttl,
         )
 
 
@@ -308,8 +310,8 @@ def parse_cursor(cursor: str) -> tuple[int, str]:
     """The microseconds of the last activity and the id that `cursor_of` was given."""
     micros, _, conversation_id = str(cursor).partition(":")
     try:
-        return int(micros), parse_uuid(conversation_id, field="after")
-    except ValueError:
+        return to_micros(from_micros(int(micros))), parse_uuid(conversation_id, field="after")
+    except (ValueError, OverflowError):
         raise InvalidInput(
             f"after must be the `next` of an earlier page; got {shown(cursor)}", field="after", value=cursor
         ) from None

@@ -19,8 +19,18 @@ BLOCKS = [
 ]
 
 
+SERVERS = {
+    "redis://localhost:6379/0": "example_redis_url",
+    "postgresql://localhost/recollect": "postgres_url",
+}
+"""URLs that the docs use, and the fixture with a server that really runs."""
+
+
 @pytest.mark.parametrize("block", BLOCKS)
-def test_a_block_runs(block: str, tmp_path: Path) -> None:
+def test_a_block_runs(block: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    for url, fixture in SERVERS.items():
+        if url in block:
+            block = block.replace(url, request.getfixturevalue(fixture))
     result = subprocess.run(
         [sys.executable, "-W", "error", "-c", block],
         cwd=tmp_path,

@@ -125,7 +125,7 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
 def running_cluster() -> Iterator[int]:
     """Three masters that share the slots, by the port of the first."""
     with ExitStack() as cleanup:
-        options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "5000"]
+        options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "30000"]
         # With a bus port of its own choosing, a node could take one that the next node needs.
         ports = [
             cleanup.enter_context(running(*options, "--cluster-port", str(free_port())))

@@ -10,7 +10,6 @@ import psycopg
 import pytest
 from msgspec import Struct
 from psycopg.conninfo import conninfo_to_dict
-from tests.servers.postgres import Databases
 
 from recollect.contracts import ConversationStore
 from recollect.conversations import Conversation, Query, started
@@ -19,6 +18,7 @@ from recollect.ids import new_id
 from recollect.messages import Message
 from recollect.stores.postgres import PostgresBackend
 from recollect.stores.postgres.keys import digest_of, key_of
+from tests.servers.postgres import Databases
 
 SECRET = "the spare key is under the blue pot"
 

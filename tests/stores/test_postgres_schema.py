@@ -9,7 +9,6 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
-from tests.servers.postgres import Databases
 
 from recollect.conversations import Query, started
 from recollect.errors import (
@@ -26,6 +25,7 @@ from recollect.stores.postgres import PostgresBackend, distribute
 from recollect.stores.postgres.connections import PACKAGE, translated
 from recollect.stores.sql_files import migrations, queries, sql_file
 from recollect.stores.urls import backend_for
+from tests.servers.postgres import Databases
 
 CATALOG = {
     "columns": """

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from recollect.contracts import Backend
-from recollect.conversations import Changes, Query, started
+from recollect.conversations import Query, started
 from recollect.ids import new_id
 from recollect.messages import Message
 from recollect.stores.in_memory import InMemoryBackend
@@ -111,22 +111,6 @@ class TestFarMoments:
             listings.append((pages, await store.find(edges)))
         assert listings[0] == listings[1]
         assert sum(len(page.conversations) for page in listings[1][0]) == 8
-
-    async def test_a_lifetime_past_the_end_of_time_is_for_ever(
-        self, backends: tuple[Backend, Backend]
-    ) -> None:
-        answers = []
-        record = started(new_id(), now=FixedClock()(), ttl=timedelta.max)
-        for backend in backends:
-            store = backend.of(f"far-{record.id}")
-            await store.create(record)
-            turn = [Message(role="user", content="hello")]
-            first = await store.append(record.id, turn)
-            shorter = await store.update(record.id, Changes(ttl=timedelta(days=365 * 7000)))
-            answers.append((first, shorter, await store.append(record.id, turn)))
-        assert answers[0] == answers[1]
-        assert answers[1][0].conversation.expires_at is None
-        assert answers[1][1].expires_at == FixedClock()() + timedelta(days=365 * 7000)
 
 
 WRITER = """

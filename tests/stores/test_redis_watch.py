@@ -15,7 +15,7 @@ from recollect.messages import Message
 from recollect.stores.redis import RedisBackend
 from recollect.stores.redis.store import RedisStore
 
-PATIENCE = 10
+PATIENCE = 20
 
 
 @pytest.fixture

@@ -314,3 +314,28 @@ async def test_ten_thousand_turns_by_four_processes_are_all_there_once_and_whole
         keys.append(first)
     assert len(set(keys)) == expected
     await backend.close()
+
+
+async def bytes_of_a_turn(backend: SQLiteBackend, conversation_id: str, turns: int = 40) -> float:
+    """Bytes that a turn adds to the write-ahead log."""
+    other = apsw.Connection(backend.path)
+    other.pragma("wal_checkpoint", "TRUNCATE")
+    for number in range(turns):
+        message = Message(role="user", content=f"turn {number:04}", message_id=new_id())
+        await backend.of("erin").append(conversation_id, [message])
+    size = os.path.getsize(f"{backend.path}-wal")
+    other.close()
+    return size / turns
+
+
+async def test_a_turn_writes_as_many_bytes_to_a_long_conversation_as_to_a_short_one(path: Path) -> None:
+    backend = await opened(path)
+    store = backend.of("erin")
+    short, long = [await store.create(started(new_id(), now=store.now())) for _ in range(2)]
+    await store.append(short.id, [Message(role="user", content="x") for _ in range(10)])
+    for _ in range(40):
+        turn = [Message(role="user", content="x", message_id=new_id()) for _ in range(500)]
+        await store.append(long.id, turn)
+    few, many = await bytes_of_a_turn(backend, short.id), await bytes_of_a_turn(backend, long.id)
+    assert many / few < 1.3
+    await backend.close()

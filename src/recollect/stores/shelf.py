@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct
 
 from recollect.clock import from_micros, to_micros
-from recollect.contracts import Appended, Entry, Position
+from recollect.contracts import Appended, Entry, Position, check_position
 from recollect.conversations import (
     Changes,
     Conversation,
@@ -206,6 +206,7 @@ class Shelf(Struct, kw_only=True):
         self, conversation_id: str, *, now: datetime, limit: int, before: Position | None = None
     ) -> list[Entry]:
         check_count(limit, field="limit", least=0)
+        check_position(before)
         log = self._log(conversation_id, now)
         end = len(log.slots) if before is None else bisect_left(log.slots, before, key=_position)
         return [_entry(log, slot) for slot in log.slots[max(0, end - limit) : end]]

@@ -28,7 +28,7 @@ MEMORY = 0.2
 """The least weight of a new report: the last dozen or so decide, so a change of model is followed."""
 
 # Letters beyond Latin and its accents, and all signs but general punctuation.
-_OTHER_SCRIPTS = re.compile("[^\x00-\u024f\u1e00-\u206f]+")
+_OTHER_SCRIPTS = "[^\x00-\u024f\u1e00-\u206f]+"
 
 
 class Estimator:
@@ -81,7 +81,7 @@ class Estimator:
         total = self._base.count_text(text)
         if text.isascii():
             return total * LATIN_MARGIN
-        others = min(total, self._base.count_text("".join(_OTHER_SCRIPTS.findall(text))))
+        others = min(total, self._base.count_text("".join(re.findall(_OTHER_SCRIPTS, text))))
         return (total - others) * LATIN_MARGIN + others * OTHER_MARGIN
 
 
@@ -99,21 +99,21 @@ class RoughCounter:
         """About how many tokens the text is."""
         if not isinstance(text, str):
             raise InvalidInput(f"only text has tokens; got {shown(text)}", field="text", value=text)
-        return math.ceil(sum(cost * len(kind.findall(text)) for kind, cost in _COSTS))
+        return math.ceil(sum(cost * len(re.findall(kind, text)) for kind, cost in _COSTS))
 
 
 # How many tokens one match costs. The kinds do not overlap and leave out only single blanks, which
-# are part of the word that follows.
+# are part of the word that follows. Compiled at their first use, so that importing stays light.
 _COSTS = (
-    (re.compile("[A-Za-z]{1,7}"), 1.0),
-    (re.compile("[0-9]{1,3}"), 1.0),
-    (re.compile(r"[^\sA-Za-z0-9\x80-\U0010ffff]{1,2}"), 1.0),
-    (re.compile(r"[\r\n]+[ \t]*|[ \t]{2,}"), 1.0),
-    (re.compile("[\x80-\u036f]"), 0.5),
-    (re.compile("[\u0370-\u058f]"), 0.35),
-    (re.compile("[\u0590-\u1fff]"), 0.45),
-    (re.compile("[\u2000-\uffff]"), 0.9),
-    (re.compile("[\U00010000-\U0010ffff]"), 1.7),
+    ("[A-Za-z]{1,7}", 1.0),
+    ("[0-9]{1,3}", 1.0),
+    (r"[^\sA-Za-z0-9\x80-\U0010ffff]{1,2}", 1.0),
+    (r"[\r\n]+[ \t]*|[ \t]{2,}", 1.0),
+    ("[\x80-\u036f]", 0.5),
+    ("[\u0370-\u058f]", 0.35),
+    ("[\u0590-\u1fff]", 0.45),
+    ("[\u2000-\uffff]", 0.9),
+    ("[\U00010000-\U0010ffff]", 1.7),
 )
 
 

@@ -5,7 +5,15 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from recollect.contracts import Appended, Change, ConversationStore, Entry, Position, restorable
+from recollect.contracts import (
+    Appended,
+    Change,
+    ConversationStore,
+    Entry,
+    Position,
+    check_position,
+    restorable,
+)
 from recollect.conversations import Changes, Conversation, Page, Query, check_count, cursor_of, is_expired
 from recollect.errors import (
     ConversationExists,
@@ -124,7 +132,7 @@ class PostgresStore(ConversationStore):
         bodies = [encode_message(message).decode() for message in messages]
         stored = await self._stored(conversation_id, messages) if repeats_an_id(messages) else {}
         for _ in range(ATTEMPTS):
-            turn = sort_out(conversation_id, messages, stored)
+            turn = sort_out(conversation_id, messages, bodies, stored)
             if messages and not turn.new:
                 record = await self._require(conversation_id)
                 return Appended(conversation=record, new=(), known=turn.entries_known(()))
@@ -140,7 +148,7 @@ class PostgresStore(ConversationStore):
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
         bodies = [encode_message(message).decode() for message in messages]
         try:
-            turn = sort_out(conversation_id, messages, {})
+            turn = sort_out(conversation_id, messages, bodies, {})
         except MessageConflict:
             record = await self._require(conversation_id)
             if expected_revision is not None and record.revision != expected_revision:
@@ -152,6 +160,7 @@ class PostgresStore(ConversationStore):
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
         check_count(limit, field="limit", least=0)
+        check_position(before)
         named = self._named(conversation_id) | {"name": self._name, "limit": limit}
         at = None if before is None else rows.moment_at(before.micros, field="before")
         named |= {"before_at": at, "before_sequence": None if before is None else before.sequence}

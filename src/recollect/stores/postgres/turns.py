@@ -8,6 +8,7 @@ from recollect.contracts import Entry
 from recollect.errors import MessageConflict
 from recollect.messages import Message
 from recollect.stores.postgres.keys import key_of
+from recollect.wire import decode_message
 
 
 class Sorted(NamedTuple):
@@ -22,8 +23,13 @@ class Sorted(NamedTuple):
         return tuple(stored_now[known] if isinstance(known, int) else known for known in self.known)
 
 
-def sort_out(conversation_id: str, messages: Sequence[Message], stored: Mapping[str, Entry]) -> Sorted:
-    """Which messages are new, given those that are stored under their ids. Raises `MessageConflict`."""
+def sort_out(
+    conversation_id: str, messages: Sequence[Message], bodies: Sequence[str], stored: Mapping[str, Entry]
+) -> Sorted:
+    """Which messages are new, given those that are stored under their ids. Raises `MessageConflict`.
+
+    What is compared is what would be read back: lists where a caller may have had tuples.
+    """
     new: list[int] = []
     known: list[Entry | int] = []
     seen: dict[str, int] = {}
@@ -35,8 +41,8 @@ def sort_out(conversation_id: str, messages: Sequence[Message], stored: Mapping[
                 seen[message_id] = len(new)
             new.append(place)
             continue
-        first = messages[new[earlier]] if isinstance(earlier, int) else earlier.message
-        if not first.says_the_same_as(message):
+        first = decode_message(bodies[new[earlier]]) if isinstance(earlier, int) else earlier.message
+        if not first.says_the_same_as(decode_message(bodies[place])):
             raise MessageConflict(conversation_id, str(message_id))
         known.append(earlier)
     return Sorted(new, known)

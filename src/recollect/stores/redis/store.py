@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, msgpack
 
 from recollect.clock import to_micros
-from recollect.contracts import Appended, Change, ConversationStore, Entry, Position, restorable
+from recollect.contracts import (
+    Appended,
+    Change,
+    ConversationStore,
+    Entry,
+    Position,
+    check_position,
+    restorable,
+)
 from recollect.conversations import (
     CLOCK_SKEW,
     Changes,
@@ -151,6 +159,7 @@ class RedisStore(ConversationStore):
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
         check_count(limit, field="limit", least=0)
+        check_position(before)
         if not limit:
             return await self._entries(conversation_id, "none")
         if before is None:

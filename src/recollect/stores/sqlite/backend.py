@@ -1,6 +1,7 @@
 """The file as a whole: its threads, its owners, its sweep. Below: `lanes`, `connections`."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from datetime import datetime
 from functools import partial
@@ -33,19 +34,25 @@ class SQLiteBackend(Backend):
         self.path = path
         self.clock = clock
         self._synchronous = synchronous
+        self._opening = threading.Lock()
         self._writer: Lane | None = None
         self._readers: Lane | None = None
 
     async def open(self) -> None:
         if self._writer is None:
-            await asyncio.to_thread(self._open)
+            await asyncio.to_thread(self._open_once)
+
+    def _open_once(self) -> None:
+        with self._opening:
+            if self._writer is None:
+                self._open()
 
     def _open(self) -> None:
         first = prepare(self.path, synchronous=self._synchronous)
         with translated(self.path):
             others = [connect(self.path, synchronous=self._synchronous) for _ in range(READERS)]
-        self._writer = WriteLane(self.path, [first], name="writer")
         self._readers = ReadLane(self.path, others, name="reader")
+        self._writer = WriteLane(self.path, [first], name="writer")
 
     async def close(self) -> None:
         lanes, self._writer, self._readers = (self._readers, self._writer), None, None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 
 from recollect.clock import to_micros
-from recollect.contracts import Appended, ConversationStore, Entry, Position, restorable
+from recollect.contracts import Appended, ConversationStore, Entry, Position, check_position, restorable
 from recollect.conversations import (
     Changes,
     Conversation,
@@ -171,6 +171,7 @@ class SQLiteStore(ConversationStore):
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
         check_count(limit, field="limit", least=0)
+        check_position(before)
         sql, place = (SQL["tail"], ()) if before is None else (SQL["tail_before"], tuple(before))
         newest_first = await self._entries(conversation_id, sql, (*place, limit))
         return newest_first[::-1]

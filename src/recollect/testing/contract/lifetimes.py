@@ -1,12 +1,13 @@
 """Lifetimes: what has expired is never served, and is purged when told to."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from recollect.contracts import Backend, ConversationStore
 from recollect.conversations import Changes, Query, started
-from recollect.errors import ConversationNotFound
+from recollect.errors import ConversationNotFound, InvalidInput
 from recollect.testing.clocks import FixedClock
 from recollect.testing.contract.base import Contract, new_conversation, user
 
@@ -57,6 +58,12 @@ class LifetimesContract(Contract):
         assert forever.expires_at is None
         clock.advance(timedelta(days=9999))
         assert await store.get(record.id) == forever
+
+    @pytest.mark.parametrize("ttl", [timedelta(0), timedelta(-1), timedelta.max, 3600, "1h"])
+    async def test_a_lifetime_that_is_none_is_refused(self, store: ConversationStore, ttl: Any) -> None:
+        record = await store.create(new_conversation(store))
+        with pytest.raises(InvalidInput, match="ttl"):
+            await store.update(record.id, Changes(ttl=ttl))
 
     async def test_purging_removes_what_expired_and_counts_it(
         self, store: ConversationStore, clock: FixedClock

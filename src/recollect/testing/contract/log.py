@@ -270,6 +270,13 @@ class LogContract(Contract):
             before = tail[0].position
         assert read == list(range(11))
 
+    @pytest.mark.parametrize("bad", [(2**70, 1), (1, 2**70), ("x", 1)])
+    async def test_a_position_that_no_message_has_is_refused(
+        self, store: ConversationStore, conversation: Conversation, bad: Any
+    ) -> None:
+        with pytest.raises(InvalidInput, match="before"):
+            await store.tail(conversation.id, limit=1, before=Position(*bad))
+
     @pytest.mark.parametrize("bad", [-1, 1.5, "3", None, True, 2**70])
     async def test_counts_that_are_none_are_refused(
         self, store: ConversationStore, conversation: Conversation, bad: Any

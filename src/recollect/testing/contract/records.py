@@ -197,8 +197,9 @@ class RecordsContract(Contract):
             await store.find(Query(status="lost"))  # type: ignore[arg-type]
         with pytest.raises(InvalidInput, match="limit"):
             await store.find(Query(limit=0))
-        with pytest.raises(InvalidInput, match="after"):
-            await store.find(Query(after="somewhere"))
+        for nonsense in ("somewhere", "1:2", f"{10**30}:{new_id()}"):
+            with pytest.raises(InvalidInput, match="after"):
+                await store.find(Query(after=nonsense))
 
     async def test_deleting_removes_everything_and_may_be_repeated(
         self, store: ConversationStore, conversation: Conversation

@@ -496,15 +496,18 @@ CREATE FUNCTION recollect.document(p_role text, p_at timestamptz, p_body text) R
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     body jsonb := recollect.readable(p_body);
+    ours jsonb := jsonb_build_object(
+        'role', p_role,
+        'content', body -> 'content',
+        'timestamp', coalesce(body ->> 'timestamp', recollect.iso(p_at)),
+        'content_type', coalesce(body ->> 'content_type', 'text'));
 BEGIN
-    RETURN coalesce(body -> 'extra', '{}')
-        || (body - ARRAY['extra', 'tokens'])
-        || jsonb_build_object(
-            'role', p_role,
-            'content', body -> 'content',
-            'timestamp', coalesce(body ->> 'timestamp', recollect.iso(p_at)),
-            'content_type', coalesce(body ->> 'content_type', 'text')
-        );
+    IF coalesce(body ->> 'dialect', 'plain') = 'plain' THEN
+        RETURN coalesce(body -> 'extra', '{}') || (body - ARRAY['extra', 'tokens']) || ours;
+    END IF;
+    -- The fields of another dialect may have the names of ours, so they stand apart.
+    RETURN (body - 'tokens') || ours
+        || CASE WHEN body ? 'content' THEN '{}' ELSE '{"without_content": true}' END::jsonb;
 END
 $$;
 
@@ -529,6 +532,16 @@ BEGIN
         FROM jsonb_each(document) AS had (field, value)
         WHERE field = ANY (fields) AND (field = 'content' OR jsonb_typeof(value) <> 'null');
         extra := document - fields;
+        IF coalesce(given ->> 'dialect', 'plain') <> 'plain' THEN
+            IF extra -> 'without_content' = 'true' THEN
+                given := given - 'content';
+            END IF;
+            extra := (extra - 'without_content') - 'extra'
+                || CASE jsonb_typeof(extra -> 'extra')
+                    WHEN 'object' THEN extra -> 'extra'
+                    ELSE jsonb_strip_nulls(jsonb_build_object('extra', extra -> 'extra'))
+                END;
+        END IF;
         PERFORM recollect.check_message(place, given, extra);
         role := given ->> 'role';
         key := recollect.key_of(given ->> 'message_id');
