@@ -108,7 +108,7 @@ DELETE FROM sessions WHERE owner = ? AND session_id = ?;
 
 -- name: get_sessions
 -- The sessions that are bound to a conversation.
-SELECT session_id FROM sessions WHERE conversation = ? ORDER BY session_id;
+SELECT session_id FROM sessions WHERE conversation = ?;
 
 -- name: restore_conversation
 -- A record exactly as it is given, whatever was there; returns its key and its next sequence number.

@@ -129,7 +129,7 @@ class SQLiteStore(ConversationStore):
 
         def work(db: apsw.Connection) -> list[str]:
             key = self._require(db, conversation_id).key
-            return [session_id for (session_id,) in db.execute(SQL["get_sessions"], (key,))]
+            return sorted(session_id for (session_id,) in db.execute(SQL["get_sessions"], (key,)))
 
         return await self._backend.readers.run(work)
 
