@@ -12,7 +12,7 @@ from tests.properties.worlds import STORES, World, opened, url_for
 
 @pytest.fixture(params=STORES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return url_for(request.param, tmp_path)
+    return url_for(request.param, tmp_path, request)
 
 
 @pytest.fixture
@@ -28,4 +28,4 @@ async def memory(url: str, clock: FixedClock) -> AsyncIterator[recollect.Memory]
 
 @pytest.fixture(scope="module", params=STORES)
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    yield from opened(request.param, tmp_path_factory.mktemp(request.param))
+    yield from opened(request.param, tmp_path_factory.mktemp(request.param), request)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from recollect.cli.rendering import console, errors_console
+from recollect.cli.rendering import console, counted, errors_console
 from recollect.cli.running import JsonOption, memory_at, print_json, run
 from recollect.moving import CopyReport, count
 from recollect.moving import copy as copy_all
@@ -46,10 +46,11 @@ def progress_bar(doing: str, *, total: int | None) -> Iterator[Told]:
 
 def print_report(report: CopyReport) -> None:
     out = console()
+    met = f"{counted(report.conversations, 'conversation')} of {counted(report.owners, 'owner')}"
+    new = f"{counted(report.entries, 'message')}, {counted(report.sessions, 'session')} new"
     out.print(
-        f"{report.conversations:,} conversations of {report.owners:,} owners: {report.copied:,} copied and "
-        f"proven, {report.unchanged:,} there already; {report.entries:,} messages, {report.sessions:,} "
-        "sessions new"
+        f"{met}: {report.copied:,} copied and proven, {report.unchanged:,} there already; {new}",
+        soft_wrap=True,
     )
     if report.expired:
         out.print(f"[yellow]! {report.expired:,} had expired and were left out[/]")

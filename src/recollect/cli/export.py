@@ -10,7 +10,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from recollect.cli.rendering import errors_console
+from recollect.cli.rendering import counted, errors_console
 from recollect.cli.running import OwnerOption, UrlOption, memory_at, run
 from recollect.errors import StoreUnavailable
 from recollect.moving import ExportReport
@@ -30,8 +30,9 @@ def export(
 
     report = run(work)
     errors_console().print(
-        f"{report.conversations:,} conversations of {report.owners:,} owners exported, "
-        f"{report.entries:,} messages"
+        f"{counted(report.conversations, 'conversation')} of {counted(report.owners, 'owner')} exported, "
+        f"{counted(report.entries, 'message')}",
+        soft_wrap=True,
     )
 
 

@@ -25,6 +25,11 @@ def errors_console() -> Console:
     return Console(stderr=True, highlight=False)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and its noun, one or many."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def ago(moment: datetime | None, *, now: datetime | None = None) -> str:
     """A moment as people say it."""
     if moment is None:

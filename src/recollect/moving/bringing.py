@@ -113,19 +113,21 @@ async def bring(given: Given, target: ConversationStore) -> Brought:
     record = given.record
     if is_expired(record, now=target.now()):
         return Brought(record.id, "expired")
+    there = await target.get(record.id)
     try:
-        return await _bring(given, target)
+        return await _bring(given, target, there)
     except ConversationNotFound:
         # It expired or was removed while it was read; or else the target lost what it was given.
         if is_expired(record, now=target.now()):
             return Brought(record.id, "expired")
-        if await given.has_changed():
-            return Brought(record.id, "changed_meanwhile")
-        raise
+        if not await given.has_changed():
+            raise
+        if there is None:
+            await target.delete(record.id)  # what the source forgot is not to live on in a copy
+        return Brought(record.id, "changed_meanwhile")
 
 
-async def _bring(given: Given, target: ConversationStore) -> Brought:
-    there = await target.get(given.record.id)
+async def _bring(given: Given, target: ConversationStore, there: Conversation | None) -> Brought:
     if there is None:
         return await _store(given, target, known=frozenset())
     difference = await _compare(given, target)
