@@ -1,6 +1,10 @@
 """What a turn and a context cost as a conversation grows: `python -m benchmarks.growth`.
 
 A turn: time, and bytes written to the write-ahead log. A context: time, by messages and by tokens.
+
+Contexts compare like with like: their messages are so long that by either policy the window is cut
+well within 100 messages, so that the shortest conversation gives as full a window as the longest,
+and what differs is only the history behind it.
 """
 
 import asyncio
@@ -19,15 +23,20 @@ from recollect.messages import Message
 from recollect.windows import WindowPolicy
 
 SIZES = (10, 1_000, 100_000)
-LARGEST = 1_000_000
+CONTEXT_SIZES = (100, 100_000, 1_000_000)
+LONGER = 3
+"""How much longer the messages are that contexts are made of: about 75 tokens each, 53 in a window."""
 BATCH = 1_000
 BUDGET = WindowPolicy(max_tokens=4_000)
 
 
-async def filled(manager: ConversationManager, size: int) -> str:
-    """A conversation of so many messages."""
-    conversation = await manager.get_or_create_conversation(f"of {size}")
-    pair = [Message(role="user", content=QUESTION), Message(role="assistant", content=ANSWER)]
+async def filled(manager: ConversationManager, size: int, *, longer: int = 1) -> str:
+    """A conversation of so many messages, so many times as long as the usual ones."""
+    conversation = await manager.get_or_create_conversation(f"of {size}, {longer}")
+    pair = [
+        Message(role="user", content=QUESTION * longer),
+        Message(role="assistant", content=ANSWER * longer),
+    ]
     for start in range(0, size, BATCH):
         count = min(BATCH, size - start)
         await manager.append(conversation.id, (pair * (count // 2 + 1))[:count])
@@ -67,7 +76,7 @@ async def main() -> dict[str, float]:
             for size in SIZES:
                 time = micros(p50(turns[str(size)]))
                 print(f"  at {size:>9,} messages  p50 {time:>9}  {written[size]:,.0f} bytes")
-            contexts = await measure_contexts(manager, {100: await filled(manager, 100), **ids})
+            contexts = await measure_contexts(manager)
     smallest, largest = str(SIZES[0]), str(SIZES[-1])
     return {
         "turn, 100,000 : 10 messages, time": p50(turns[largest]) / p50(turns[smallest]),
@@ -76,19 +85,20 @@ async def main() -> dict[str, float]:
     }
 
 
-async def measure_contexts(manager: ConversationManager, ids: dict[int, str]) -> dict[str, float]:
-    ids[LARGEST] = await filled(manager, LARGEST)
-    sizes = (100, 100_000, LARGEST)
+async def measure_contexts(manager: ConversationManager) -> dict[str, float]:
+    ids = {size: await filled(manager, size, longer=LONGER) for size in CONTEXT_SIZES}
+    smallest, *_, largest = CONTEXT_SIZES
     ratios = {}
     for name, policy in (("20 messages", None), ("4,000 tokens", BUDGET)):
         times = await side_by_side(
-            {str(size): partial(manager.load_context, ids[size], policy=policy) for size in sizes},
+            {str(size): partial(manager.load_context, ids[size], policy=policy) for size in CONTEXT_SIZES},
             rounds=200,
         )
         print(f"context of {name}")
-        for size in sizes:
+        for size in CONTEXT_SIZES:
             print(f"  at {size:>9,} messages  p50 {micros(p50(times[str(size)])):>9}")
-        ratios[f"context of {name}, 1,000,000 : 100 messages"] = p50(times[str(LARGEST)]) / p50(times["100"])
+        ratio = p50(times[str(largest)]) / p50(times[str(smallest)])
+        ratios[f"context of {name}, 1,000,000 : 100 messages"] = ratio
     return ratios
 
 

@@ -237,17 +237,29 @@ class ConversationStore(Protocol):
         if record is None:
             record = await self.create(started(conversation_id, now=self.now()))
         entries = await self.page(conversation_id, limit=_EVERYTHING)
-        if _goes_on_from(entries, messages):
+        if _goes_on_from(entries, history):
             new = messages[len(entries) :]
             await self.append(conversation_id, new, expected_revision=record.revision)
         else:
             await self.rewrite(conversation_id, messages, expected_revision=record.revision)
 
 
-def _goes_on_from(entries: Sequence[Entry], messages: Sequence[Message]) -> bool:
-    return len(messages) >= len(entries) and all(
-        entry.message.says_the_same_as(message) for entry, message in zip(entries, messages, strict=False)
+def _goes_on_from(entries: Sequence[Entry], history: Sequence[dict[str, Any]]) -> bool:
+    return len(history) >= len(entries) and all(
+        _is_as_given(entry.message, document) for entry, document in zip(entries, history, strict=False)
     )
+
+
+def _is_as_given(message: Message, document: dict[str, Any]) -> bool:
+    """Whether a stored message is what a document says; what it does not say may be anything."""
+    given = Message.from_dict(document)
+    same_labels = all(
+        getattr(message, name) == getattr(given, name) for name in _LABELS if document.get(name) is not None
+    )
+    return same_labels and message.says_the_same_as(given)
+
+
+_LABELS = ("timestamp", "content_type", "agent_name", "message_id", "tags")
 
 
 _EVERYTHING = 2**53

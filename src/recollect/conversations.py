@@ -143,13 +143,17 @@ def stamp_for(last_message_at: datetime | None, *, now: datetime) -> datetime:
 
 def extended(record: Conversation, messages: Sequence[Message], *, now: datetime) -> Conversation:
     """The record after these messages (with their times) were added."""
-    last_at, last_from = record.last_message_at, record.last_message_from
+    # Instants are compared, not wall time: within one zone Python compares the latter, and in autumn an
+    # hour comes twice.
+    last_at = None if record.last_message_at is None else to_micros(record.last_message_at)
+    last_from = record.last_message_from
     for message in messages:
-        if last_at is None or _moment(message) >= last_at:
-            last_at, last_from = _moment(message), message.role
+        at = to_micros(_moment(message))
+        if last_at is None or at >= last_at:
+            last_at, last_from = at, message.role
     return replace(
         record,
-        last_message_at=last_at,
+        last_message_at=None if last_at is None else from_micros(last_at),
         last_message_from=last_from,
         unread_count=record.unread_count + len(messages),
         message_count=record.message_count + len(messages),
@@ -221,7 +225,7 @@ def _check_texts(record: "Conversation | Changes") -> None:
 
 
 _NO_TEXTS = (None,) * 5
-_CHANNELS, _STATUSES, _PRIORITIES = (frozenset((*values, UNSET)) for values in VALUE_SETS.values())
+_CHANNELS, _STATUSES, _PRIORITIES = ((*values, UNSET) for values in VALUE_SETS.values())
 
 
 def _refuse_value(record: "Conversation | Changes") -> None:
@@ -236,13 +240,19 @@ LONGEST_TTL = timedelta(days=365_000)
 
 
 def _check_ttl(ttl: timedelta) -> None:
-    if not isinstance(ttl, timedelta) or not timedelta(0) < ttl <= LONGEST_TTL:
+    check_span(ttl, field="ttl")
+
+
+def check_span(span: timedelta | None, *, field: str) -> timedelta | None:
+    """A length of time that every store can add to a moment, or None for no end; else an error."""
+    if span is not None and (not isinstance(span, timedelta) or not timedelta(0) < span <= LONGEST_TTL):
         raise InvalidInput(
-            f"ttl must be a positive timedelta of up to {LONGEST_TTL.days:,} days, or None to keep; "
-            f"got {shown(ttl)}",
-            field="ttl",
-            value=ttl,
+            f"{field} must be a positive timedelta of up to {LONGEST_TTL.days:,} days, or None; "
+            f"got {shown(span)}",
+            field=field,
+            value=span,
         )
+    return span
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -285,8 +295,8 @@ class Query(Struct, frozen=True, kw_only=True):
         return (
             all(wanted is None or wanted == getattr(record, field) for field, wanted in self._exact_filters())
             and (not self.tags or not set(self.tags).isdisjoint(record.tags))
-            and (self.date_from is None or record.last_activity >= self.date_from)
-            and (self.date_to is None or record.last_activity <= self.date_to)
+            and (self.date_from is None or to_micros(record.last_activity) >= to_micros(self.date_from))
+            and (self.date_to is None or to_micros(record.last_activity) <= to_micros(self.date_to))
         )
 
     def _exact_filters(self) -> Iterable[tuple[str, str | None]]:

@@ -156,5 +156,8 @@ _LONGEST_SHOWN = 80
 
 def shown(value: object) -> str:
     """The value as an error message shows it: quoted, and cut when it is long."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  a broken repr, or a number of too many digits: any error will do
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}… ({len(text)} characters)"

@@ -5,13 +5,14 @@ log, an id makes a repeated write harmless, and tokens are counted.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from recollect.contracts import TokenCounter
 from recollect.dialects import meaning_of, read
+from recollect.errors import InvalidMessage, shown
 from recollect.ids import IdSource, new_id
 from recollect.messages import Message, Role
 from recollect.pictures import Pictures
@@ -40,12 +41,17 @@ class Intake:
         return Intake(ids=self._ids, counter=counter, pictures=self.pictures)
 
     def message(self, role: Role, content: Any, **fields: Any) -> Message:
-        """One message of this role. Content is text, any JSON, or an SDK's blocks or message."""
+        """One message of this role. Content is text, any JSON, or an SDK's blocks or message.
+
+        A dict is content, whatever it holds: a tool's answer cannot pass itself off as a message.
+        """
         if isinstance(content, str):
-            fields["message_id"] = fields.get("message_id") or self._ids()
+            if fields.get("message_id") is None:
+                fields["message_id"] = self._ids()
             return Message(role=role, content=content, **fields)
         (message,) = read(content if _is_message(content) else {"role": role, "content": content})
-        return self.completed(replace(message, **{name: value for name, value in fields.items() if value}))
+        given = {name: value for name, value in fields.items() if value is not None and value != ()}
+        return self.completed(replace(message, **given))
 
     def messages(self, given: Any, *, dialect: str | None = None) -> list[Message]:
         """The messages in what was handed in: dicts, SDK objects, lists of them, or a whole response."""
@@ -53,6 +59,10 @@ class Intake:
 
     def completed(self, message: Message) -> Message:
         """The message with an id."""
+        if not isinstance(message, Message):
+            raise InvalidMessage(
+                f"a message must be a Message; got {shown(message)}. `turn.add` takes dicts and SDK objects"
+            )
         return message if message.message_id else replace(message, message_id=self._ids())
 
     async def stored_form(self, conversation_id: str, messages: Sequence[Message]) -> list[Message]:
@@ -70,23 +80,23 @@ class Intake:
 
     def _counted(self, messages: list[Message]) -> list[Message]:
         assert self.counter is not None
-        name = self.counter.name
-        return [
-            replace(message, tokens={**message.tokens, name: cost_of(message, self.counter)})
-            for message in messages
-        ]
+        name, cost = self.counter.name, costs_by(self.counter)
+        return [replace(message, tokens={**message.tokens, name: cost(message)}) for message in messages]
 
 
-def cost_of(message: Message, counter: TokenCounter) -> int:
-    """What the message costs: as it was counted when it was stored, or counted now."""
-    stored = message.tokens.get(counter.name)
-    return count_message(counter, message, meaning_of(message)) if stored is None else stored
+def costs_by(counter: TokenCounter) -> Callable[[Message], int]:
+    """What a message costs: as it was counted when it was stored, or counted now."""
+    name = counter.name
+
+    def cost(message: Message) -> int:
+        stored = message.tokens.get(name)
+        return count_message(counter, message, meaning_of(message)) if stored is None else stored
+
+    return cost
 
 
 def _is_message(content: Any) -> bool:
-    """Whether this is a whole message or response, not the content of one."""
-    if isinstance(content, dict):
-        return "role" in content and ("content" in content or "tool_calls" in content)
+    """Whether this is an SDK's whole message or response, not the content of one."""
     return hasattr(content, "model_dump") and (hasattr(content, "role") or hasattr(content, "choices"))
 
 

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Collection, Sequence
 from copy import copy
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, Self
 
 from msgspec.structs import replace
@@ -22,12 +21,13 @@ from recollect.conversations import (
     Priority,
     Query,
     Status,
+    check_span,
     started,
 )
 from recollect.dialects import Request, resolve, write
-from recollect.errors import ConversationNotFound, InvalidInput, StoreError
-from recollect.ids import IdSource, new_id
-from recollect.intake import Intake, cost_of
+from recollect.errors import ConversationNotFound, InvalidInput, StoreError, shown
+from recollect.ids import IdSource, new_id, parse_uuid
+from recollect.intake import Intake, costs_by
 from recollect.messages import ContentType, Message, Role, parse_tags
 from recollect.pictures import Images, Pictures
 from recollect.settings import ConversationConfig
@@ -62,8 +62,8 @@ class ConversationManager:
         self.pictures = Pictures(images, blobs)
         self.intake = Intake(ids=ids, counter=counter, pictures=self.pictures)
         self._ids = ids
-        self._ttl = ttl
-        self._idle_after = idle_after
+        self._ttl = check_span(ttl, field="ttl")
+        self._idle_after = check_span(idle_after, field="idle_after")
 
     def counting_with(self, counter: TokenCounter) -> Self:
         """This manager, with tokens counted by another counter."""
@@ -74,7 +74,7 @@ class ConversationManager:
     def idling_after(self, idle_after: timedelta | None) -> Self:
         """This manager, with sessions that start afresh after another time of silence."""
         other = copy(self)
-        other._idle_after = idle_after
+        other._idle_after = check_span(idle_after, field="idle_after")
         return other
 
     # Conversations
@@ -178,6 +178,7 @@ class ConversationManager:
 
     async def associate_client(self, conversation_id: str, client_id: str, client_name: str) -> Conversation:
         """Link the conversation to a client."""
+        client_id = parse_uuid(client_id, field="client_id")
         return await self.store.update(conversation_id, Changes(client_id=client_id, client_name=client_name))
 
     async def mark_read(self, conversation_id: str) -> Conversation:
@@ -230,6 +231,8 @@ class ConversationManager:
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
         """Store a whole turn at once, all of it or nothing."""
+        if isinstance(messages, str) or not isinstance(messages, Sequence):
+            raise InvalidInput(f"messages must be a list; got {shown(messages)}", field="messages")
         prepared = await self.intake.stored_form(conversation_id, messages)
         try:
             return await self.store.append(conversation_id, prepared, expected_revision=expected_revision)
@@ -297,6 +300,8 @@ class ConversationManager:
         twice a degraded one, each with the reason in the report: an agent is never kept waiting.
         """
         policy = policy or WindowPolicy(max_messages=self.config.context_window_size)
+        if not isinstance(policy, WindowPolicy):
+            raise InvalidInput(f"policy must be a WindowPolicy; got {shown(policy)}", field="policy")
         if agent_name is not None and self.config.enable_agent_filtering:
             policy = replace(policy, agent_name=agent_name)
         try:
@@ -322,7 +327,7 @@ class ConversationManager:
             view.as_store(),
             conversation_id,
             policy,
-            cost=_costs_nothing if counter is None else partial(cost_of, counter=counter),
+            cost=_costs_nothing if counter is None else costs_by(counter),
             counter=None if counter is None else counter.name,
             pending=pending,
         )
@@ -368,6 +373,8 @@ _CLEARABLE: dict[str, Any] = {
 
 
 def _cleared(fields: Collection[str]) -> dict[str, Any]:
+    if not isinstance(fields, Collection):
+        raise InvalidInput(f"clear must be a list of names; got {shown(fields)}", field="clear")
     for field in fields:
         if field not in _CLEARABLE:
             raise InvalidInput.not_in("clear", field, _CLEARABLE)

@@ -1,7 +1,6 @@
 """Opening a memory: from a URL to handles bound to owners. Below: manager, stores. Above: surfaces."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Generator
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, Self
 from recollect.blobs import BlobBackend, blobs_at, purge_blobs
 from recollect.clock import Clock, system_clock
 from recollect.contracts import Backend, TokenCounter
-from recollect.conversations import DEFAULT_TTL
+from recollect.conversations import DEFAULT_TTL, check_span
 from recollect.ids import IdSource, new_id
 from recollect.manager import ConversationManager
 from recollect.pictures import Images, check_images
@@ -48,9 +47,9 @@ class Memory:
         self._counter = counter
         self._config = config or ConversationConfig()
         self._ids = ids
-        self._ttl = ttl
-        self._idle_after = idle_after
-        self._sweep_every = sweep_every
+        self._ttl = check_span(ttl, field="ttl")
+        self._idle_after = check_span(idle_after, field="idle_after")
+        self._sweep_every = check_span(sweep_every, field="sweep_every")
         self._sweeper: asyncio.Task[None] | None = None
 
     def of(self, owner: str) -> ConversationManager:
@@ -89,11 +88,11 @@ class Memory:
     async def close(self) -> None:
         """Finish what was accepted and let go. Closing twice is fine."""
         sweeper, self._sweeper = self._sweeper, None
-        if sweeper is not None:
-            sweeper.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await sweeper
-        await self.backend.close()
+        try:
+            if sweeper is not None:
+                await _end(sweeper)
+        finally:
+            await self.backend.close()
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.start().__await__()
@@ -105,6 +104,16 @@ class Memory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+async def _end(sweeper: "asyncio.Task[None]") -> None:
+    """Stop sweeping, also when another loop than this one does it."""
+    loop = sweeper.get_loop()
+    if loop is asyncio.get_running_loop():
+        sweeper.cancel()
+        await asyncio.wait([sweeper])
+    elif not loop.is_closed():
+        loop.call_soon_threadsafe(sweeper.cancel)
 
 
 def open(  # noqa: A001  recollect.open() is the name people will look for

@@ -4,8 +4,9 @@ A message keeps its content as it was given, any JSON at all, beside the name of
 it speaks. Meaning (text, tool calls, tool results) is read from it on demand, by `dialects`.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Self, get_args
 
 from msgspec import UNSET, Struct
@@ -17,6 +18,8 @@ from recollect.ids import parse_name, storable_text
 
 Role = Literal["user", "assistant", "system", "tool"]
 ContentType = Literal["text", "audio"]
+
+_MINUTE = timedelta(minutes=1)
 
 ROLES: tuple[Role, ...] = get_args(Role)
 CONTENT_TYPES: tuple[ContentType, ...] = get_args(ContentType)
@@ -55,6 +58,12 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
             parse_text(self.agent_name, field="agent_name")
         if self.tags:
             force_setattr(self, "tags", parse_tags(self.tags))
+        if type(self.dialect) is not str or not self.dialect:
+            raise InvalidMessage(f"dialect must be a name; got {shown(self.dialect)}", field="dialect")
+        if type(self.extra) is not dict:
+            raise InvalidMessage(f"extra must be a dict; got {shown(self.extra)}", field="extra")
+        if self.tokens != {}:
+            _check_tokens(self.tokens)
         if self.content is UNSET and not self.extra:
             raise InvalidMessage(f"a {self.role} message needs content", field="content")
 
@@ -80,7 +89,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def says_the_same_as(self, other: Self) -> bool:
         """Whether both carry the same words, whatever their times and labels: what an id stands for."""
-        return (self.role, self.content, self.extra) == (other.role, other.content, other.extra)
+        return self.role == other.role and _canonical(self) == _canonical(other)
 
     def with_(self, **changes: Any) -> Self:
         """This message with other values in some fields."""
@@ -139,6 +148,20 @@ _DOCUMENTED = frozenset(
 )
 
 
+def _canonical(message: Message) -> str:
+    """What is said, such that only the same JSON gives the same text: true is not 1."""
+    content = [] if message.content is UNSET else [message.content]
+    return json.dumps([content, message.extra], sort_keys=True)
+
+
+def _check_tokens(tokens: object) -> None:
+    if type(tokens) is dict and all(
+        type(name) is str and type(count) is int for name, count in tokens.items()
+    ):
+        return
+    raise InvalidMessage(f"tokens must be counts by name of the counter; got {shown(tokens)}", field="tokens")
+
+
 class Turn(Struct, frozen=True, kw_only=True):
     """One exchange: from a user message to the answer, with every tool call and result between."""
 
@@ -175,7 +198,7 @@ def carries_tool_results(message: Message) -> bool:
 def _writable(moment: datetime) -> datetime:
     """The moment in a form that ISO 8601 can say: old zones differ from UTC by odd seconds."""
     offset = moment.utcoffset()
-    return moment if not offset or not offset.seconds % 60 else moment.astimezone(UTC)
+    return moment if not offset or not offset % _MINUTE else moment.astimezone(UTC)
 
 
 def parse_tags(tags: Iterable[str], *, field: str = "tags") -> tuple[str, ...]:

@@ -90,6 +90,9 @@ class PictureView:
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
         entries = await self._store.tail(conversation_id, limit=limit, before=before)
+        if all(_is_text(entry.message) for entry in entries):
+            self._in_turn = self._in_turn and not any(starts_turn(entry.message) for entry in entries)
+            return entries
         shown = [await self._shown(entry) for entry in reversed(entries)]
         return shown[::-1]
 

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 
 from msgspec import Struct
 
+from recollect.conversations import LONGEST_TTL
 from recollect.errors import InvalidSetting, MissingExtra, shown
 
 DEFAULT_URL = "sqlite:///recollect.db"
@@ -92,6 +93,12 @@ class RetentionConfig(_Group, frozen=True, kw_only=True):
 
     @property
     def ttl(self) -> timedelta | None:
+        if self.ttl_days > LONGEST_TTL.days:
+            raise InvalidSetting(
+                f"ttl_days must be at most {LONGEST_TTL.days:,}, or 0 to keep; got {self.ttl_days}",
+                field="ttl_days",
+                value=self.ttl_days,
+            )
         return timedelta(days=self.ttl_days) if self.ttl_days else None
 
 
@@ -159,7 +166,7 @@ def read_yaml(file: Path) -> dict[str, Any]:
         raise MissingExtra("a YAML settings file", extra="yaml") from None
     try:
         document = yaml.safe_load(file.read_text("utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, RecursionError, yaml.YAMLError) as error:
         raise InvalidSetting(f"the settings file {file} cannot be read: {error}", field=str(file)) from error
     if isinstance(document, dict) and isinstance(document.get("recollect"), dict):
         document = document["recollect"]

@@ -19,7 +19,7 @@ from recollect.dialects import write
 from recollect.errors import InvalidInput, InvalidSetting, RevisionConflict, shown
 from recollect.ids import parse_name
 from recollect.manager import ConversationManager
-from recollect.messages import Role, parse_tags
+from recollect.messages import Message, Role, parse_tags
 from recollect.settings import SlidingWindowConfig
 from recollect.tokens import count_tools, counter_for, ready
 from recollect.windows import WindowPolicy, stats_of
@@ -35,6 +35,9 @@ OneList = Literal["openai_chat", "plain"]
 
 LABEL = "sliding_window"
 """Conversations of this face have this tag, and one with their id behind it."""
+
+LOOK_BACK = 64
+"""How many groups before the cut system messages stay, besides those that the conversation opens with."""
 
 _PAGE = 200
 
@@ -76,17 +79,23 @@ class ConversationMemoryManager:
     ) -> None:
         """Add a message. `conversation_id` is any text; a conversation begins with its first message.
 
-        Content is text, any JSON, or a whole message as a provider or its SDK writes it: that is how
-        tool calls and their results come in. The tags `input`, `output` and `system` go without
+        Content is text, any JSON, or a whole message of that role as a provider or its SDK writes it:
+        that is how tool calls and their results come in. The tags `input`, `output` and `system` go without
         saying: each message has the one of its role.
         """
         labels = () if tags is None else parse_tags(tags)
-        message = self._manager.intake.message(role, content, tags=labels)
+        message = self._message(role, content, labels)
         appended = await self._manager.append_to_session(
             conversation_id, [message], channel="text", tags=_labels(conversation_id)
         )
         if self._may_forget:
             await self._forget_unreachable(appended)
+
+    def _message(self, role: Role, content: Any, labels: tuple[str, ...]) -> Message:
+        if isinstance(content, dict) and content.get("role") == role:
+            (message,) = self._manager.intake.messages(content)
+            return message.with_(tags=parse_tags((*message.tags, *labels)))
+        return self._manager.intake.message(role, content, tags=labels)
 
     async def get_messages(
         self, conversation_id: str, tag_filter: Iterable[str] | None = None
@@ -166,6 +175,7 @@ def _policy_for(config: SlidingWindowConfig, tools: Tools, retention_ratio: floa
         preserve_system=config.sliding_window_preserve_system,
         tools_tokens=tools if isinstance(tools, int) else 0,
         retention_ratio=retention_ratio,
+        look_back=LOOK_BACK,
     )
 
 

@@ -31,7 +31,9 @@ def encode_message(message: Message) -> bytes:
         check_json(message.extra, field="extra")
     try:
         return _encoder.encode(message)
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, TypeError):
+        # Half of a surrogate pair, which has no UTF-8 form; or a subclass of text or number, which
+        # is JSON all the same.
         return _encode_with_escapes(message)
     except RecursionError:
         raise _too_deep("content") from None
@@ -46,8 +48,10 @@ def decode_message(body: bytes | str) -> Message:
 
 
 def _encode_with_escapes(message: Message) -> bytes:
-    # Half of a surrogate pair is valid in a JSON string, as an escape, but has no UTF-8 form.
-    return json.dumps(msgspec.to_builtins(message), ensure_ascii=True).encode()
+    fields = {name: getattr(message, name) for name in message.__struct_fields__}
+    defaults = dict(zip(message.__struct_fields__[1:], message.__struct_defaults__, strict=True))
+    given = {name: value for name, value in fields.items() if name == "role" or value != defaults[name]}
+    return json.dumps(given, ensure_ascii=True, default=datetime.isoformat).encode()
 
 
 def _decode_with_escapes(body: bytes | str, error: msgspec.MsgspecError) -> Message:
@@ -55,6 +59,10 @@ def _decode_with_escapes(body: bytes | str, error: msgspec.MsgspecError) -> Mess
         return msgspec.convert(json.loads(body), Message)
     except (ValueError, msgspec.MsgspecError):
         raise StoreDamaged(f"a stored message cannot be read ({error}): {shown(body)}") from error
+
+
+_LARGEST_INTEGER_BITS = 14_000
+"""Some 4,200 digits: as many as Python reads from text without being asked to."""
 
 
 def check_json(value: Any, *, field: str) -> None:
@@ -67,8 +75,11 @@ def check_json(value: Any, *, field: str) -> None:
 
 def _check_json(value: Any, field: str) -> None:
     match value:
-        case None | bool() | int() | str():
+        case None | bool() | str():
             return
+        case int():
+            if value.bit_length() > _LARGEST_INTEGER_BITS:
+                raise InvalidMessage(f"{field} holds a number of too many digits", field=field)
         case float():
             if not math.isfinite(value):
                 raise InvalidMessage(f"{field} holds {value}, which JSON has no form for", field=field)
@@ -88,8 +99,3 @@ def _check_json(value: Any, field: str) -> None:
 
 def _too_deep(field: str) -> InvalidMessage:
     return InvalidMessage(f"{field} is nested too deep to be stored", field=field)
-
-
-def encode_moment(moment: datetime) -> str:
-    """ISO 8601 with the time zone."""
-    return moment.isoformat()

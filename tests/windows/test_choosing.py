@@ -120,7 +120,7 @@ class TestTokens:
         assert kept(entries, max_tokens=10) == ["short"]
 
     def test_important_messages_stay_within_the_budget(self) -> None:
-        entries = log(user("q1", "important"), *(user(f"q{n}") for n in range(2, 30)))
+        entries = log(user("q1", "important"), *(user(f"q{n}") for n in range(2, 20)))
         context = window(entries, max_tokens=20)
         assert said(context.messages)[0] == "q1"
         assert context.report.tokens.total <= 20

@@ -16,6 +16,8 @@ from recollect.messages import Message
 from recollect.stores.in_memory import InMemoryBackend, InMemoryStore
 from recollect.testing import FixedClock
 from recollect.windows import WindowPolicy, build_window, read_window
+from recollect.windows.building import HEAD
+from recollect.windows.reading import MARGIN
 
 CONVERSATION = "00000000-0000-7000-8000-000000000001"
 
@@ -152,3 +154,47 @@ async def test_a_conversation_that_is_not_there_is_not_found() -> None:
     store = CountingStore(InMemoryBackend(clock=FixedClock()))
     with pytest.raises(ConversationNotFound):
         await read_window(store, CONVERSATION, WindowPolicy(max_turns=3), cost=words)
+
+
+@pytest.mark.parametrize(
+    ("policy", "most"),
+    [
+        (WindowPolicy(max_messages=20), 20 + 16 + MARGIN),
+        (WindowPolicy(max_turns=10), 20 + 16 + MARGIN),
+        (WindowPolicy(max_tokens=300), 100 + 16 + 2 * MARGIN),
+    ],
+    ids=["messages", "turns", "tokens"],
+)
+async def test_little_more_is_read_than_the_window_and_its_look_back(policy: WindowPolicy, most: int) -> None:
+    """Tokens: of short messages, which the first tail cannot expect, the second reads what is missing."""
+    store = await store_with(chat(1000))
+    context = await read_window(store, CONVERSATION, policy, cost=words)
+    assert len(context) > 20
+    assert store.read <= most
+
+
+async def test_long_messages_are_not_read_in_hundreds() -> None:
+    store = await store_with([message.with_(content="word " * 500) for message in chat(500)])
+    context = await read_window(store, CONVERSATION, WindowPolicy(max_tokens=4000), cost=words)
+    assert 4 <= len(context) <= 8
+    assert store.read <= 4000 / 100 + 16 + MARGIN
+
+
+@pytest.mark.parametrize("opening", [0, 1, 2, 3, 20])
+async def test_system_messages_at_the_front_are_found_from_afar(opening: int) -> None:
+    rules = [system(f"rule {n}") for n in range(opening)]
+    store = await store_with([*rules, *chat(300)[1:]])
+    policy = WindowPolicy(max_messages=2)
+    context = await read_window(store, CONVERSATION, policy, cost=words)
+    assert said(context.messages)[:-2] == [f"rule {n}" for n in range(min(opening, HEAD))]
+    everything = await store.page(CONVERSATION, limit=10_000)
+    assert compared(context) == compared(build_window(everything, policy, cost=words))
+
+
+@pytest.mark.parametrize("turns", [2, 300])
+async def test_pending_messages_count_as_said_however_long_the_log_is(turns: int) -> None:
+    store = await store_with(chat(turns))
+    policy = WindowPolicy(max_messages=4)
+    context = await read_window(store, CONVERSATION, policy, cost=words, pending=[user("and now?")])
+    assert said(context.messages)[-1] == "and now?"
+    assert context.report.message_count == 2 * turns + 2

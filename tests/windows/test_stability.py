@@ -79,7 +79,8 @@ def test_important_messages_from_before_the_cut_stand_still_between_cuts() -> No
     pairs = ((user(f"question {n}", *marked[n % 6]), assistant(f"answer {n}")) for n in range(200))
     entries = log(*(message for pair in pairs for message in pair))
     before, cuts = Context(), 0
-    for context in contexts(entries, turn_ends(entries), WindowPolicy(max_tokens=200)):
+    policy = WindowPolicy(max_tokens=200, look_back=64)
+    for context in contexts(entries, turn_ends(entries), policy):
         assert cuts_from(before, context) or is_extension(context.messages, before.messages)
         cuts += cuts_from(before, context)
         before = context

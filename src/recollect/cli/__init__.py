@@ -5,6 +5,7 @@ running   what they share: options, opening the store, errors and exit codes
 rendering how values look in a terminal
 """
 
+import io
 import sys
 
 
@@ -17,6 +18,9 @@ def main() -> None:
             raise
         print("recollect: the command line needs pip install 'recollect[cli]'", file=sys.stderr)  # noqa: T201
         sys.exit(1)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows no arrows gets question marks
     app()
 
 

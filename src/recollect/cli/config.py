@@ -2,9 +2,10 @@
 
 import asyncio
 
+from rich.markup import escape
 from rich.table import Table
 
-from recollect.cli.rendering import console
+from recollect.cli.rendering import console, readable
 from recollect.cli.running import ConfigOption, JsonOption, print_json, run
 from recollect.settings import ENVIRONMENT, Setting, every_setting, masked_url
 
@@ -29,12 +30,9 @@ def config(file: ConfigOption = None, as_json: JsonOption = False) -> None:
         table.add_column(column, overflow="fold")
     for one, value in settings:
         style = "" if one.source == "default" else "bold"
+        shown = str(value).lower() if isinstance(value, bool) else str(value)
         table.add_row(
-            one.name,
-            str(value).lower() if isinstance(value, bool) else str(value),
-            one.source,
-            ENVIRONMENT[one.name],
-            style=style,
+            one.name, escape(readable(shown)), escape(one.source), ENVIRONMENT[one.name], style=style
         )
     console().print(table)
 

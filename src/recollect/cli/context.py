@@ -4,9 +4,10 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from recollect.cli.rendering import console, spoken
+from recollect.cli.rendering import console, readable, spoken
 from recollect.cli.running import (
     JsonOption,
     OwnerOption,
@@ -17,7 +18,7 @@ from recollect.cli.running import (
     run,
 )
 from recollect.contexts import Context, Report
-from recollect.dialects import write
+from recollect.dialects import Request, write
 from recollect.windows import WindowPolicy
 
 
@@ -39,7 +40,7 @@ def context(
     """Show the context that a model would get from a conversation."""
     limited = budget is not None or turns is not None or messages is not None
 
-    async def work() -> Context:
+    async def work() -> tuple[Context, Request | None]:
         async with memory_at(url) as memory:
             _, manager, record = await find_conversation(memory, owner, conversation_id)
             policy = WindowPolicy(
@@ -48,11 +49,11 @@ def context(
                 max_messages=messages if limited else manager.config.context_window_size,
                 tags=tuple(tag or ()),
             )
-            return await manager.load_context(record.id, agent, policy=policy)
+            found = await manager.load_context(record.id, agent, policy=policy)
+            return found, None if dialect is None else write(found.messages, dialect)
 
-    found = run(work)
-    if dialect is not None:
-        request = write(found.messages, dialect)
+    found, request = run(work)
+    if request is not None:
         print_json({"system": request.system, "messages": request.messages})
     elif as_json:
         print_json({"messages": list(found), "report": found.report} if explain else list(found))
@@ -67,7 +68,7 @@ def _print_context(out: Console, found: Context, *, explain: bool) -> None:
     left = len(report.left_out) + report.not_read
     out.print(f"\n[dim]{len(found)} of {report.message_count:,} messages, {left:,} left out[/]")
     for warning in report.warnings:
-        out.print(f"[yellow]! {warning}[/]")
+        out.print(f"[yellow]! {escape(readable(warning))}[/]")
     if explain:
         _print_report(out, report)
 

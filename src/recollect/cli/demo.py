@@ -107,4 +107,4 @@ def _print(url: str, conversation: Conversation, stored: list[Appended], context
         f"context {conversation.id} --budget 200 --explain",
         "stats",
     ):
-        out.print(f"  recollect {command} --url {url}", soft_wrap=True)
+        out.print(f"  recollect {command} --url {url}", soft_wrap=True, markup=False)

@@ -1,9 +1,10 @@
 """How values look in a terminal."""
 
+import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
 from msgspec import UNSET
 from rich.console import Console
 from rich.markup import escape
@@ -23,6 +24,15 @@ def console() -> Console:
 
 def errors_console() -> Console:
     return Console(stderr=True, highlight=False)
+
+
+# Control characters, which could move the cursor or rename the window, and halves of surrogate pairs.
+_UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def readable(text: str) -> str:
+    """The text as it is safe to show: what somebody said must not command the terminal."""
+    return _UNREADABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def counted(number: int, noun: str) -> str:
@@ -51,12 +61,12 @@ def conversations_table(rows: list[tuple[str, Conversation]]) -> Table:
     for owner, record in rows:
         table.add_row(
             record.id,
-            escape(owner),
+            escape(readable(owner)),
             record.channel,
             record.status,
             f"{record.message_count:,}",
             ago(record.last_activity),
-            escape(record.subject or ""),
+            escape(readable(record.subject or "")),
         )
     return table
 
@@ -65,15 +75,17 @@ def spoken(message: Message) -> Text:
     """A message as somebody would read it aloud: who, and what."""
     role = "tool" if carries_tool_results(message) else message.role
     line = Text()
-    line.append(f"{message.agent_name or role:>10}  ", style=ROLE_STYLES[role])
+    line.append(f"{readable(message.agent_name or role):>10}  ", style=ROLE_STYLES[role])
     return line + summary(message)
 
 
 def summary(message: Message) -> Text:
     """What a message says: its text, tool calls and results; any other JSON as it is."""
     meaning = meaning_of(message)
-    parts = [Text(meaning.text)] if meaning.text else []
-    parts += [Text(f"→ {call.name}({_brief(call.arguments)})", style="yellow") for call in meaning.calls]
+    parts = [Text(readable(meaning.text))] if meaning.text else []
+    parts += [
+        Text(f"→ {readable(call.name)}({_brief(call.arguments)})", style="yellow") for call in meaning.calls
+    ]
     parts += [Text(f"← {_brief(result.content)}", style="yellow") for result in meaning.results]
     if not parts:
         parts = [Text(_brief("" if message.content is UNSET else message.content), style="dim")]
@@ -81,5 +93,5 @@ def summary(message: Message) -> Text:
 
 
 def _brief(value: Any, longest: int = 160) -> str:
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    text = readable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
     return text if len(text) <= longest else f"{text[: longest - 1]}…"

@@ -1,6 +1,7 @@
 """What the commands share: options, opening the store, errors and exit codes."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 from rich.markup import escape
 
 import recollect
-from recollect.cli.rendering import errors_console
+from recollect.cli.rendering import errors_console, readable
 from recollect.conversations import Conversation
 from recollect.errors import (
     ConversationNotFound,
@@ -58,7 +59,7 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
     try:
         return asyncio.run(waited())
     except RecollectError as error:
-        errors_console().print(f"[bold red]recollect:[/] {escape(str(error))}", soft_wrap=True)
+        errors_console().print(f"[bold red]recollect:[/] {escape(readable(str(error)))}", soft_wrap=True)
         code = next(code for kind, code in EXIT_CODES if isinstance(error, kind))
         raise typer.Exit(code) from None
 
@@ -114,4 +115,7 @@ async def find_conversation(
 
 def print_json(value: Any) -> None:
     """Plain JSON on stdout, for another program."""
-    typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    try:
+        typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    except UnicodeEncodeError:  # half of a surrogate pair has a form in JSON, but none in UTF-8
+        typer.echo(json.dumps(msgspec.to_builtins(value), indent=2))

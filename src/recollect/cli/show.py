@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from recollect.cli.rendering import ago, console, spoken
+from recollect.cli.rendering import ago, console, readable, spoken
 from recollect.cli.running import (
     JsonOption,
     OwnerOption,
@@ -51,9 +51,9 @@ def show(
 
 
 def _print_record(out: Console, owner: str, record: Conversation) -> None:
-    out.print(f"[bold]{escape(record.subject or 'Conversation')}[/]  [dim]{record.id}[/]")
-    facts = [escape(owner), record.channel, record.status, f"{record.priority} priority"]
-    facts += [escape(record.client_name)] if record.client_name else []
-    facts += [f"#{escape(tag)}" for tag in record.tags]
+    out.print(f"[bold]{escape(readable(record.subject or 'Conversation'))}[/]  [dim]{record.id}[/]")
+    facts = [escape(readable(owner)), record.channel, record.status, f"{record.priority} priority"]
+    facts += [escape(readable(record.client_name))] if record.client_name else []
+    facts += [f"#{escape(readable(tag))}" for tag in record.tags]
     facts += [f"{record.message_count:,} messages", f"last {ago(record.last_activity)}"]
     out.print(f"[dim]{' · '.join(facts)}[/]\n")

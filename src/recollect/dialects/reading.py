@@ -39,6 +39,8 @@ _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,]*)?;base64,", re.IGNORE
 
 def meaning_of(message: Message) -> Meaning:
     """What the message means: its text, its tool calls and results, whether it carries thinking."""
+    if isinstance(message.content, str) and not message.extra:
+        return Meaning(text=message.content)  # most messages, in every dialect
     parts = parts_of(message)
     return Meaning(
         text=_joined(parts, glue="" if message.role == "assistant" else "\n"),

@@ -6,7 +6,7 @@ Below: `shelf`, which does it all.
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 
-from recollect.clock import Clock, system_clock
+from recollect.clock import Clock, parse_moment, system_clock
 from recollect.contracts import Appended, Backend, ConversationStore, Entry, Position, restorable
 from recollect.conversations import Changes, Conversation, Page, Query, check_count
 from recollect.errors import StoreClosed
@@ -23,7 +23,8 @@ def backend(address: Address, clock: Clock) -> "InMemoryBackend":
 
 
 class InMemoryBackend(Backend):
-    """Everything in dictionaries. `max_messages` drops a conversation's oldest beyond that many."""
+    """Everything in dictionaries, for one event loop. `max_messages` drops a conversation's oldest
+    beyond that many."""
 
     def __init__(self, *, clock: Clock = system_clock, max_messages: int | None = None) -> None:
         if max_messages is not None:
@@ -49,7 +50,7 @@ class InMemoryBackend(Backend):
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         self.check_open()
-        moment = now or self.clock()
+        moment = self.clock() if now is None else parse_moment(now, field="now")
         return sum(shelf.purge_expired(now=moment) for shelf in self.shelves.values())
 
     def check_open(self) -> None:
@@ -68,7 +69,7 @@ class InMemoryStore(ConversationStore):
         return self._backend.clock()
 
     async def create(self, conversation: Conversation) -> Conversation:
-        return self._shelf().create(conversation, now=self.now())
+        return self._own_shelf().create(conversation, now=self.now())
 
     async def get(self, conversation_id: str) -> Conversation | None:
         return self._shelf().get(conversation_id, now=self.now())
@@ -89,7 +90,7 @@ class InMemoryStore(ConversationStore):
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
     ) -> Conversation:
-        return self._shelf().resume(session_id, fresh, now=self.now(), active_since=active_since)
+        return self._own_shelf().resume(session_id, fresh, now=self.now(), active_since=active_since)
 
     async def session(self, session_id: str) -> Conversation | None:
         return self._shelf().session(session_id, now=self.now())
@@ -133,5 +134,11 @@ class InMemoryStore(ConversationStore):
         return self._shelf().purge_expired(now=self.now())
 
     def _shelf(self) -> Shelf:
+        """What there is of this owner; to look for somebody leaves no trace."""
+        self._backend.check_open()
+        return self._backend.shelves.get(self._owner) or Shelf()
+
+    def _own_shelf(self) -> Shelf:
+        """The shelf to put a new conversation on."""
         self._backend.check_open()
         return self._backend.shelves.setdefault(self._owner, Shelf(max_messages=self._backend.max_messages))

@@ -10,6 +10,7 @@ from msgspec import Struct
 from recollect.clock import Clock, system_clock
 from recollect.contracts import Backend
 from recollect.errors import InvalidSetting, shown
+from recollect.ids import storable_text
 
 STORES = {
     "file": "recollect.stores.json_file",
@@ -66,7 +67,12 @@ def parse_url(url: str) -> Address:
         raise InvalidSetting(
             f"a store URL looks like sqlite:///memory.db; got {shown(url)}", field="url", value=url
         )
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise InvalidSetting(f"{shown(url)} is no URL: {error}", field="url", value=url) from None
+    if not storable_text(unquote(url)):
+        raise InvalidSetting(f"a URL is valid Unicode without NUL; got {shown(url)}", field="url", value=url)
     if parts.scheme not in STORES:
         raise InvalidSetting(
             f"there is no store for {shown(parts.scheme + ':')}; known: {', '.join(sorted(STORES))}",

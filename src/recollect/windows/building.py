@@ -94,18 +94,15 @@ def draft_window(
     `partial`: there are older entries, so what stands before the first question here is not known
     well enough to be judged, and is passed over.
     """
-    heading = {entry.sequence for entry in head}
-    read = [entry for entry in entries if entry.sequence not in heading]
+    read = _without(entries, head)
     grouping = group_log(read)
     if partial:
         grouping = _from_first_turn(grouping)
         read = _entries_of(grouping, read)
     groups = grouping.groups
     filtered = _filter(groups, policy)
-    body = tuple(_weigh(group, cost) for group in groups if group.place not in filtered)
-    fixed = tuple(
-        _weigh(group, cost) for group in group_log(head).groups if _filter_one(group, policy) is None
-    )
+    body = _weighed([group for group in groups if group.place not in filtered], cost)
+    fixed = _weighed([group for group in group_log(head).groups if _filter_one(group, policy) is None], cost)
     room = None if policy.max_tokens is None else policy.max_tokens - policy.outside - _sum(fixed)
     choice = choose(body, policy, room=room, origin=groups[0].place if groups else 0)
     return Draft(
@@ -131,24 +128,32 @@ def finish_window(
     notes = _check_reach(draft, at_reach=at_reach) + _check_fixed(draft)
     shown, shortened, oversize = _made_to_fit(draft, shown)
     notes += oversize
+    tokens = _token_use(draft.policy, shown)
     report = Report(
         message_count=message_count,
         left_out=_left_out(draft),
         not_read=max(0, message_count - draft.looked_at),
-        look_back=draft.policy.look_back if draft.choice.left_out else 0,
-        tokens=_token_use(draft.policy, shown),
+        look_back=draft.policy.look_back if draft.choice.left_out or draft.choice.settled else 0,
+        tokens=tokens,
         max_tokens=draft.policy.max_tokens,
         counter=counter,
         stable_prefix=_stable_prefix(draft, shown),
         interrupted=tuple(call for item in draft.choice.kept for call in item.group.interrupted),
         shortened=shortened,
-        warnings=(*notes, *_nearly_full(draft.policy, shown)),
+        warnings=(*notes, *_nearly_full(draft.policy, tokens)),
     )
     _log_line(draft, report, notes)
-    return Context(messages=tuple(item.message for item in shown), report=report)
+    return Context(messages=tuple([item.message for item in shown]), report=report)
 
 
 # Choosing
+
+
+def _without(entries: Sequence[Entry], head: Sequence[Entry]) -> Sequence[Entry]:
+    if not head:
+        return entries
+    heading = {entry.sequence for entry in head}
+    return [entry for entry in entries if entry.sequence not in heading]
 
 
 def _from_first_turn(grouping: Grouping) -> Grouping:
@@ -159,15 +164,17 @@ def _from_first_turn(grouping: Grouping) -> Grouping:
     return Grouping(groups=groups, dropped=tuple(dropped))
 
 
-def _entries_of(grouping: Grouping, entries: Sequence[Entry]) -> list[Entry]:
+def _entries_of(grouping: Grouping, entries: Sequence[Entry]) -> Sequence[Entry]:
     if not grouping.groups:
-        return []
-    since = grouping.groups[0].pieces[0].entry.position
-    return [entry for entry in entries if entry.position >= since]
+        return ()
+    since = grouping.groups[0].number
+    return entries[next(at for at, entry in enumerate(entries) if entry.sequence == since) :]
 
 
 def _filter(groups: Sequence[Group], policy: WindowPolicy) -> dict[int, Reason]:
     """Why each group that does not pass is out. The question of a tool loop under way always passes."""
+    if policy.agent_name is None and not policy.tags:
+        return {}
     out = {group.place: reason for group in groups if (reason := _filter_one(group, policy)) is not None}
     passed = [group for group in groups if group.place not in out and group.kind != "system"]
     if out and passed and passed[-1].has_calls:
@@ -183,8 +190,14 @@ def _filter_one(group: Group, policy: WindowPolicy) -> Reason | None:
     return None if passes_tags(group, policy) else "tag"
 
 
-def _weigh(group: Group, cost: Cost) -> Weighed:
-    return Weighed(group, sum(_piece_cost(piece, cost) for piece in group.pieces))
+def _weighed(groups: Sequence[Group], cost: Cost) -> tuple[Weighed, ...]:
+    return tuple([Weighed(group, _group_cost(group.pieces, cost)) for group in groups])
+
+
+def _group_cost(pieces: tuple[Piece, ...], cost: Cost) -> int:
+    if len(pieces) == 1:
+        return _piece_cost(pieces[0], cost)
+    return sum([_piece_cost(piece, cost) for piece in pieces])
 
 
 def _piece_cost(piece: Piece, cost: Cost) -> int:
@@ -210,7 +223,7 @@ def _shown(draft: Draft) -> list[_Shown]:
     for item in items:
         for piece in item.group.pieces:
             passing = _may_change(piece, item.group, sheds=draft.choice.sheds)
-            if before is not None and _belong_together(before, piece):
+            if piece.part == "rest" and before is not None and _belong_together(before, piece):
                 shown[-1] = _shown_whole(piece, draft.cost, passing=passing or shown[-1].passing)
             else:
                 shown.append(_shown_piece(piece, item.group, draft.cost, passing=passing))
@@ -233,8 +246,8 @@ def _shown_whole(piece: Piece, cost: Cost, *, passing: bool) -> _Shown:
 
 
 def _belong_together(before: Piece, piece: Piece) -> bool:
-    """Whether both are halves of one message: it goes out as it came in."""
-    return before.part == "results" and piece.part == "rest" and before.entry.sequence == piece.entry.sequence
+    """Whether both are halves of one message, of which this is the rest: it goes out as it came in."""
+    return before.part == "results" and before.entry.sequence == piece.entry.sequence
 
 
 def _made_to_fit(draft: Draft, shown: list[_Shown]) -> tuple[list[_Shown], tuple[str, ...], list[str]]:
@@ -282,6 +295,8 @@ def _check_fixed(draft: Draft) -> list[str]:
 
 def _left_out(draft: Draft) -> tuple[LeftOut, ...]:
     reasons = draft.filtered | draft.choice.left_out
+    if not reasons and not draft.grouping.dropped:
+        return ()
     parts = [
         (piece.entry, piece.message, reasons[group.place])
         for group in draft.grouping.groups
@@ -290,8 +305,8 @@ def _left_out(draft: Draft) -> tuple[LeftOut, ...]:
         if not piece.made
     ]
     parts += [(part.entry, part.message, part.reason) for part in draft.grouping.dropped]
-    parts.sort(key=lambda part: part[0].position)
-    return tuple(_line(draft.cost, *part) for part in parts)
+    parts.sort(key=lambda part: (part[0].message.timestamp, part[0].sequence))
+    return tuple([_line(draft.cost, *part) for part in parts])
 
 
 def _line(cost: Cost, entry: Entry, message: Message, reason: Reason) -> LeftOut:
@@ -305,11 +320,12 @@ def _line(cost: Cost, entry: Entry, message: Message, reason: Reason) -> LeftOut
 
 
 def _token_use(policy: WindowPolicy, shown: Sequence[_Shown]) -> TokenUse:
+    system = sum([item.tokens for item in shown if item.system])
     return TokenUse(
         prompt=policy.prompt_tokens,
         tools=policy.tools_tokens,
-        system=sum(item.tokens for item in shown if item.system),
-        history=sum(item.tokens for item in shown if not item.system),
+        system=system,
+        history=sum([item.tokens for item in shown]) - system,
     )
 
 
@@ -319,16 +335,18 @@ def _stable_prefix(draft: Draft, shown: Sequence[_Shown]) -> int:
     return next((at for at, item in enumerate(shown) if item.passing), len(shown))
 
 
-def _nearly_full(policy: WindowPolicy, shown: Sequence[_Shown]) -> list[str]:
+def _nearly_full(policy: WindowPolicy, tokens: TokenUse) -> list[str]:
     if policy.max_tokens is None:
         return []
-    share = 100.0 * _token_use(policy, shown).total / policy.max_tokens
+    share = 100.0 * tokens.total / policy.max_tokens
     return [f"{share:.0f} % of the token budget is in use"] if share > NEARLY_FULL else []
 
 
 def _log_line(draft: Draft, report: Report, warnings: Sequence[str]) -> None:
+    level = logging.WARNING if warnings else logging.INFO if report.left_out else logging.DEBUG
+    if not _log.isEnabledFor(level):
+        return
     reasons = Counter(item.reason for item in report.left_out)
-    level = logging.WARNING if warnings else logging.INFO if reasons else logging.DEBUG
     _log.log(
         level,
         "window: kept=%d left_out=%d not_read=%d tokens=%d/%s reasons=%s warnings=%s",

@@ -10,15 +10,14 @@ a turn: with the turn's question in front, and the middle left out.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from msgspec import Struct
 
 from recollect.contexts import Reason
 from recollect.windows.cut import Cut, Limit, find_cut, roundness
-from recollect.windows.grouping import Group
-from recollect.windows.lines import Line, Weighed
+from recollect.windows.lines import Line, Measured, Weighed
 from recollect.windows.policies import WindowPolicy
 
 _LEAST_FILL = 0.5
@@ -55,7 +54,7 @@ class _Choosing:
     def __init__(self, groups: Sequence[Weighed], policy: WindowPolicy, room: int | None) -> None:
         self.policy = policy
         self.room = room
-        self.line = Line(groups, look_back=policy.look_back)
+        self._stand(groups)
         self.start = 0
         self.question: int | None = None
         self.lowest: int | None = None
@@ -63,6 +62,12 @@ class _Choosing:
         self.knows_enough = True
         self.slides = False
         self.sheds = False
+
+    def _stand(self, groups: Sequence[Weighed]) -> None:
+        """Put the groups in a line, and measure it when that is first needed."""
+        self.line = Line(groups, look_back=self.policy.look_back)
+        self._messages: Measured | None = None
+        self._tokens: Measured | None = None
 
     # The three limits
 
@@ -87,14 +92,13 @@ class _Choosing:
 
     def limit_messages(self) -> None:
         most = self.policy.max_messages
-        if most is None or self._within_count(self._messages_from()(self.start), most):
+        if most is None or self._within_count(self._messages_from(self.start), most):
             return
         self._leave_out_ephemeral()
-        total = self._messages_from()
-        if self._within_count(total(self.start), most):
+        if self._within_count(self._messages_from(self.start), most):
             return
         starts = self._possible_starts()
-        cut = find_cut(starts, total=total, limit=self._count_limit(most), rank=self._rank)
+        cut = find_cut(starts, total=self._messages_from, limit=self._count_limit(most), rank=self._rank)
         self._cut(cut or self._least(), "messages")
         self.question = self.line.loop_question_of(self.start)
         self.slides = self.policy.count_retention_ratio >= 1
@@ -157,26 +161,40 @@ class _Choosing:
     def _turns(self) -> int:
         return len(self._turn_starts())
 
-    def _messages_from(self) -> Callable[[int], int]:
-        # Preserved system messages from before the window come on top of the count.
-        return self.line.total(_message_count, stays=_is_important, question=self.line.loop_question_of)
+    def _messages_from(self, start: int) -> int:
+        """How many messages a window from there on holds."""
+        if self._messages is None:
+            # Preserved system messages from before the window come on top of the count.
+            counts = [len(item.group.pieces) for item in self.line.groups]
+            self._messages = self.line.measured(counts, staying=self.line.important)
+        return self._messages.total(start, self.line.loop_question_of(start))
 
-    def _tokens_from(self, question: Callable[[int], int | None]) -> Callable[[int], int]:
-        return self.line.total(_tokens, stays=self._stays, question=question)
+    def _tokens_from(self, start: int) -> int:
+        """What a window from there on costs."""
+        return self._costs().total(start, self.line.question_of(start))
 
     def _tokens_now(self) -> int:
         """What the window costs as it was cut so far."""
-        return self._tokens_from(lambda _start: self.question)(self.start)
+        return self._costs().total(self.start, self.question)
 
-    def _stays(self, group: Group) -> bool:
-        return group.important or (group.kind == "system" and self.policy.preserve_system)
+    def _costs(self) -> Measured:
+        if self._tokens is None:
+            tokens = [item.tokens for item in self.line.groups]
+            self._tokens = self.line.measured(tokens, staying=self._staying())
+        return self._tokens
+
+    def _staying(self) -> list[int]:
+        """The groups that stay when others go."""
+        line = self.line
+        system = line.system if self.policy.preserve_system else []
+        return sorted({*line.important, *system}) if system else line.important
 
     # Cutting
 
     def _token_cut(self, room: int) -> Cut | None:
         """At a turn if one starts in the zone, or at least half fills the window; else inside one."""
         limit = Limit(most=room, ratio=self.policy.retention_ratio)
-        total = self._tokens_from(self.line.question_of)
+        total = self._tokens_from
         anywhere = self._possible_starts()
         inside = find_cut(anywhere, total=total, limit=limit, rank=self._rank)
         if inside is None:
@@ -210,28 +228,27 @@ class _Choosing:
     def _kept(self) -> list[int]:
         """The groups from the start on, and from before it those that stay: the oldest go if they must."""
         line = self.line
-        before = [at for at in range(line.back(self.start), self.start) if self._stays(line.groups[at].group)]
-        tail = list(range(self.start, len(line.groups)))
+        back = line.back(self.start)
+        before = [at for at in self._staying() if back <= at < self.start]
+        tail = range(self.start, len(line.groups))
         asked = [] if self.question is None else [self.question]
-        if not line.in_loop and not self._fits(sorted({*before, *asked, *tail})):
+        if asked and not line.in_loop and not self._fits([*sorted({*before, *asked}), *tail]):
             asked = []
-        going = [at for at in before if self._may_go(line.groups[at].group) and at not in asked]
-        kept = sorted({*before, *asked, *tail})
+        fixed = {*asked, *(line.system if self.policy.preserve_system else ())}
+        going = [at for at in before if at not in fixed]
+        kept = [*sorted({*before, *asked}), *tail]
         while going and not self._fits(kept):
             kept.remove(going.pop(0))
         return kept
 
-    def _may_go(self, group: Group) -> bool:
-        return group.kind != "system" or not self.policy.preserve_system
-
     def _fits(self, kept: Sequence[int]) -> bool:
-        chosen = [self.line.groups[at] for at in kept]
-        if self.room is not None and sum(item.tokens for item in chosen) > self.room:
+        groups = self.line.groups
+        if self.room is not None and sum([groups[at].tokens for at in kept]) > self.room:
             return False
         counted = [
-            _message_count(self.line.groups[at])
+            len(groups[at].group.pieces)
             for at in kept
-            if at >= self.start or self.line.groups[at].group.kind != "system"
+            if at >= self.start or groups[at].group.kind != "system"
         ]
         return self.policy.max_messages is None or sum(counted) <= self.policy.max_messages
 
@@ -240,8 +257,8 @@ class _Choosing:
     def _leave_out_ephemeral(self) -> None:
         line = self.line
         needed = {line.newest, *line.turn_starts[-1:]} if line.in_loop else {line.newest}
-        going = (at for at in range(self.start, len(line.groups)) if at not in needed)
-        self._leave_out([at for at in going if line.groups[at].group.ephemeral])
+        fleeting = (at for at in line.ephemeral if at >= self.start and at not in needed)
+        self._leave_out(list(fleeting))
 
     def _leave_out_fleeting_turns(self) -> None:
         """Turns in which everything is ephemeral, the newest excepted."""
@@ -255,20 +272,10 @@ class _Choosing:
 
     def _leave_out(self, gone: Sequence[int]) -> None:
         self.sheds = True
+        if not gone:
+            return
         going = set(gone)
         for at in gone:
             self.left_out.setdefault(self.line.place(at), "ephemeral")
         remaining = [item for at, item in enumerate(self.line.groups) if at not in going]
-        self.line = Line(remaining, look_back=self.policy.look_back)
-
-
-def _message_count(item: Weighed) -> int:
-    return len(item.group.pieces)
-
-
-def _tokens(item: Weighed) -> int:
-    return item.tokens
-
-
-def _is_important(group: Group) -> bool:
-    return group.important
+        self._stand(remaining)

@@ -27,6 +27,8 @@ ITEMS = openai_responses.NAME
 """The dialect in which every call of an answer is a message of its own."""
 
 _BUILT_IN_TAGS = {"user": "input", "assistant": "output", "system": "system"}
+_ROLE_ALONE = {role: frozenset((tag,)) for role, tag in _BUILT_IN_TAGS.items()}
+"""The tags of a message that was given none."""
 
 Kind = Literal["system", "user", "assistant"]
 
@@ -113,18 +115,19 @@ def group_log(entries: Iterable[Entry]) -> Grouping:
     readings = [read(entry) for entry in entries]
     matching = match_results(readings)
     dropped = [_unmatched(readings[slot.index], slot, reason) for slot, reason in matching.unmatched.items()]
-    dropped += [part for reading in readings for part in _repeated(reading)]
+    dropped += [part for reading in readings if reading.result_ids for part in _repeated(reading)]
     groups: list[Group] = []
     turn = 0
     for step in _steps(readings):
-        turn += readings[step[0]].starts_turn
+        first = readings[step[0]]
+        turn += first.starts_turn
         where = Where(place=len(groups), turn=turn)
-        if _is_bare_thinking(step, readings):
+        if _thinks_only(first) and _is_bare_thinking(step, readings):
             dropped += [_bare(readings[index]) for index in step]
         elif (group := _group(step, readings, matching, where)) is not None:
             groups.append(group)
-        elif not readings[step[0]].carries_results:
-            dropped.append(_bare(readings[step[0]]))
+        elif not first.carries_results:
+            dropped.append(_bare(first))
     dropped.sort(key=lambda part: part.entry.position)
     return Grouping(groups=tuple(groups), dropped=tuple(dropped))
 
@@ -132,23 +135,23 @@ def group_log(entries: Iterable[Entry]) -> Grouping:
 def _steps(readings: Sequence[Reading]) -> list[list[int]]:
     """Indexes of readings, together where one answer of a model spans several messages."""
     steps: list[list[int]] = []
+    before = False
     for index, reading in enumerate(readings):
-        if steps and _goes_on([readings[at] for at in steps[-1]], reading):
+        answers = _is_assistant(reading)
+        if before and answers and _goes_on(readings[steps[-1][0]], readings[index - 1], reading):
             steps[-1].append(index)
         else:
             steps.append([index])
+        before = answers
     return steps
 
 
-def _goes_on(step: Sequence[Reading], reading: Reading) -> bool:
-    """Whether this message belongs to the same answer.
+def _goes_on(first: Reading, last: Reading, reading: Reading) -> bool:
+    """Whether this message of an assistant belongs to the answer from `first` to `last`.
 
     Where every item of an answer is a message of its own (the Responses dialect), thinking comes
     before what it led to, and parallel calls follow each other.
     """
-    first, last = step[0], step[-1]
-    if not (_is_assistant(first) and _is_assistant(reading)):
-        return False
     if first.entry.message.agent_name != reading.entry.message.agent_name:
         return False
     if _thinks_only(last):
@@ -176,23 +179,26 @@ def _group(
     step: Sequence[int], readings: Sequence[Reading], matching: Matching, where: Where
 ) -> Group | None:
     reading = readings[step[0]]
-    message = reading.entry.message
-    match message.role:
-        case "assistant":
-            return _assistant_group(step, readings, matching, where)
-        case "system":
-            return _made_of((Piece(message=message, entry=reading.entry),), where, kind="system")
-        case "user" if reading.rest is not None:
-            part: Literal["rest", "whole"] = "rest" if reading.carries_results else "whole"
-            piece = Piece(message=reading.rest, entry=reading.entry, part=part)
-            return _made_of((piece,), where, kind="user")
-        case _:
-            return None
+    if reading.entry.message.role == "assistant":
+        if len(step) == 1 and not reading.meaning.calls:
+            return _single(Piece(message=reading.entry.message, entry=reading.entry), where, "assistant")
+        return _step_group(step, readings, matching, where)
+    if reading.rest is None:
+        return None
+    part: Literal["rest", "whole"] = "rest" if reading.carries_results else "whole"
+    piece = Piece(message=reading.rest, entry=reading.entry, part=part)
+    return _single(piece, where, "user" if reading.starts_turn else "system")
 
 
-def _assistant_group(
-    step: Sequence[int], readings: Sequence[Reading], matching: Matching, where: Where
-) -> Group:
+def _single(piece: Piece, where: Where, kind: Kind) -> Group:
+    """A group of one message."""
+    message = piece.message
+    tags = frozenset(tags_of(message)) if message.tags else _ROLE_ALONE[message.role]
+    return Group(place=where.place, turn=where.turn, kind=kind, pieces=(piece,), tags=tags)
+
+
+def _step_group(step: Sequence[int], readings: Sequence[Reading], matching: Matching, where: Where) -> Group:
+    """An assistant's step, with the results of its calls."""
     said = [Piece(message=readings[index].entry.message, entry=readings[index].entry) for index in step]
     brought: dict[int, list[str]] = {}
     missing: list[tuple[Reading, str, str]] = []
@@ -204,34 +210,15 @@ def _assistant_group(
                 brought.setdefault(source, []).append(call.id)
             elif call.id not in own:
                 missing.append((readings[index], call.id, call.name))
-    results = [_results_piece(readings[source], ids) for source, ids in brought.items()]
-    made = [_interrupted_piece(*call) for call in missing]
-    return _made_of(
-        (*said, *results, *made),
-        where,
-        kind="assistant",
-        has_calls=bool(brought or missing),
-        interrupted=tuple(call_id for _, call_id, _ in missing),
-    )
-
-
-def _made_of(
-    pieces: tuple[Piece, ...],
-    where: Where,
-    *,
-    kind: Kind,
-    has_calls: bool = False,
-    interrupted: tuple[str, ...] = (),
-) -> Group:
-    tags = frozenset(tag for piece in pieces if not piece.made for tag in tags_of(piece.message))
+    from_log = [*said, *(_results_piece(readings[source], ids) for source, ids in brought.items())]
     return Group(
         place=where.place,
         turn=where.turn,
-        kind=kind,
-        pieces=pieces,
-        tags=tags,
-        has_calls=has_calls,
-        interrupted=interrupted,
+        kind="assistant",
+        pieces=(*from_log, *(_interrupted_piece(*call) for call in missing)),
+        tags=frozenset(tag for piece in from_log for tag in tags_of(piece.message)),
+        has_calls=bool(brought or missing),
+        interrupted=tuple(call_id for _, call_id, _ in missing),
     )
 
 

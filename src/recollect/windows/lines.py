@@ -7,14 +7,14 @@ the first start that fits can be found by halving.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
 from msgspec import Struct
 
-from recollect.windows.grouping import Group
+from recollect.windows.grouping import EPHEMERAL, IMPORTANT, Group, Kind
 
-Measure = Callable[["Weighed"], int]
+_MARKS = frozenset((IMPORTANT, EPHEMERAL))
 
 
 class Weighed(Struct, frozen=True):
@@ -31,11 +31,15 @@ class Line:
         self.groups = tuple(groups)
         self._places = [item.group.place for item in groups]
         self._look_back = look_back
-        self.turn_starts = [at for at, item in enumerate(groups) if item.group.starts_turn]
-        spoken = [at for at, item in enumerate(groups) if item.group.kind != "system"]
-        self.has_words = bool(spoken)
+        kinds = [item.group.kind for item in groups]
+        self.turn_starts = [at for at, kind in enumerate(kinds) if kind == "user"]
+        self.system = [at for at, kind in enumerate(kinds) if kind == "system"]
+        tagged = [at for at, item in enumerate(groups) if not item.group.tags.isdisjoint(_MARKS)]
+        self.important = [at for at in tagged if groups[at].group.important]
+        self.ephemeral = [at for at in tagged if groups[at].group.ephemeral]
+        self.has_words = len(self.system) < len(kinds)
         """Whether there is anything but system messages."""
-        self.newest = spoken[-1] if spoken else len(groups) - 1
+        self.newest = _last_spoken(kinds)
         """The last group that is not a system message."""
 
     @property
@@ -67,20 +71,32 @@ class Line:
     def place(self, at: int) -> int:
         return self._places[at]
 
-    def total(
-        self, measure: Measure, *, stays: Callable[[Group], bool], question: Callable[[int], int | None]
-    ) -> Callable[[int], int]:
-        """A function from a start to what the window from there on measures."""
-        weights = [measure(item) for item in self.groups]
-        kept = [weight if stays(item.group) else 0 for weight, item in zip(weights, self.groups, strict=True)]
-        up_to = [0, *accumulate(weights)]
-        kept_up_to = [0, *accumulate(kept)]
+    def measured(self, weights: Sequence[int], *, staying: Sequence[int]) -> "Measured":
+        """What windows measure when each group weighs so much, and these stay when others go."""
+        return Measured(self, weights, staying)
 
-        def total(start: int) -> int:
-            back = self.back(start)
-            asked = question(start)
-            counted = asked is None or (asked >= back and stays(self.groups[asked].group))
-            extra = 0 if counted or asked is None else weights[asked]
-            return up_to[-1] - up_to[start] + kept_up_to[start] - kept_up_to[back] + extra
 
-        return total
+class Measured:
+    """What a window measures, from any start on."""
+
+    def __init__(self, line: Line, weights: Sequence[int], staying: Sequence[int]) -> None:
+        kept = [0] * len(weights)
+        for at in staying:
+            kept[at] = weights[at]
+        self._line = line
+        self._weights = weights
+        self._kept = kept
+        self._up_to = [0, *accumulate(weights)]
+        self._kept_up_to = [0, *accumulate(kept)]
+
+    def total(self, start: int, question: int | None) -> int:
+        """The window from there on, with this question of the turn that it starts in."""
+        back = self._line.back(start)
+        before = self._kept_up_to[start] - self._kept_up_to[back]
+        if question is not None and not (question >= back and self._kept[question]):
+            before += self._weights[question]
+        return self._up_to[-1] - self._up_to[start] + before
+
+
+def _last_spoken(kinds: Sequence[Kind]) -> int:
+    return next((at for at in reversed(range(len(kinds))) if kinds[at] != "system"), len(kinds) - 1)

@@ -32,19 +32,12 @@ class Reading(Struct, frozen=True, kw_only=True):
     meaning: Meaning
     rest: Message | None
     """The message without the results that it carries; None when it carries nothing else."""
-
-    @property
-    def carries_results(self) -> bool:
-        return self.entry.message.role in ("user", "tool") and bool(self.meaning.results)
-
-    @property
-    def starts_turn(self) -> bool:
-        """Whether somebody asks something here, results beside it or not."""
-        return self.entry.message.role == "user" and self.rest is not None
-
-    @property
-    def result_ids(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(result.call_id for result in self.meaning.results))
+    starts_turn: bool = False
+    """Whether somebody asks something here, results beside it or not."""
+    result_ids: tuple[str, ...] = ()
+    """The calls that it has results of, each once."""
+    carries_results: bool = False
+    """Whether it brings results to somebody else's calls."""
 
 
 class Slot(Struct, frozen=True, order=True):
@@ -66,10 +59,22 @@ class Matching(Struct, frozen=True, kw_only=True):
 def read(entry: Entry) -> Reading:
     """The entry with its meaning."""
     message = entry.message
+    role = message.role
     meaning = meaning_of(message)
-    carried = {result.call_id for result in meaning.results} if message.role in ("user", "tool") else set()
-    rest = without_results(message, carried) if carried else message
-    return Reading(entry=entry, meaning=meaning, rest=None if message.role == "tool" else rest)
+    if not meaning.results:
+        rest = None if role == "tool" else message
+        return Reading(entry=entry, meaning=meaning, rest=rest, starts_turn=role == "user")
+    call_ids = tuple(dict.fromkeys(result.call_id for result in meaning.results))
+    carries = role in ("user", "tool")
+    rest = without_results(message, set(call_ids)) if carries else message
+    return Reading(
+        entry=entry,
+        meaning=meaning,
+        rest=None if role == "tool" else rest,
+        starts_turn=role == "user" and rest is not None,
+        result_ids=call_ids,
+        carries_results=carries,
+    )
 
 
 def first_results(message: Message) -> tuple[Message, list[Message]]:
@@ -95,6 +100,8 @@ def match_results(readings: Sequence[Reading]) -> Matching:
     answers: dict[Slot, int] = {}
     unmatched: dict[Slot, Reason] = {}
     late: list[Slot] = []
+    if not any(reading.meaning.calls or reading.carries_results for reading in readings):
+        return Matching(answers=answers, unmatched=unmatched)
     for turn in _turns(readings):
         late += _match_within(turn, readings, answers, unmatched)
     _match_late(late, readings, answers, unmatched)

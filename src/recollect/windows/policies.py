@@ -23,7 +23,8 @@ class WindowPolicy(Struct, frozen=True, kw_only=True):
     once leaves the front of the request as it was for many turns, which is what a provider's prompt
     cache lives on, and still keeps the window at least three quarters full. Counts of turns and
     messages are exact unless `count_retention_ratio` asks for the same. `oversize` "shorten": an
-    assistant should answer even when a tool returned a novel.
+    assistant should answer even when a tool returned a novel. `look_back` 16: every window reads
+    that much more than it shows, so it is some turns, not an evening.
     """
 
     max_turns: int | None = None
@@ -48,7 +49,7 @@ class WindowPolicy(Struct, frozen=True, kw_only=True):
     """The part of the token budget that a cut leaves in use. 1: cut as little as possible, every time."""
     count_retention_ratio: float = 1.0
     """The same for limits on turns and messages."""
-    look_back: int = 64
+    look_back: int = 16
     """How many groups before the cut are searched for important and for system messages to keep.
 
     Besides these, system messages at the very front of the conversation are always found.

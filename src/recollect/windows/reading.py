@@ -1,15 +1,17 @@
 """A window from a store, at a cost that depends on the window and not on the history behind it.
 
-Below: `building`, the store contract. Above: the manager. Entries are asked for in tails, each as
-long as all before it together, until what is older could not change the result: the window is then
-the one that the whole log would give. It can be known because everything in a window depends on
-what stands after the cut, on the look-back before it, and on turns that are known from their start.
+Below: `building`, the store contract. Above: the manager. Entries are asked for in tails, as long as
+the policy and what was read so far let expect to be enough, or else as long as all before together,
+until what is older could not change the result: the window is then the one that the whole log would
+give. It can be known because everything in a window depends on what stands after the cut, on the
+look-back before it, and on turns that are known from their start.
 
 How far back things are found: system messages, at the very front of the conversation (the first
 `building.HEAD` entries) and within the policy's `look_back` before the cut; important messages,
 within the `look_back` before the cut. Those that lie further back are not in the window.
 """
 
+from asyncio import gather
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -21,8 +23,18 @@ from recollect.windows.building import HEAD, build_window, draft_window, finish_
 from recollect.windows.policies import WindowPolicy
 from recollect.windows.shortening import Cost
 
-FIRST_TAIL = 128
-"""Entries in the first tail: the look-back, and a window of usual size."""
+MARGIN = 4
+"""Entries more than are expected to do: a window must know a turn from its start."""
+
+LARGEST_FIRST_TAIL = 256
+"""Entries in the first tail at most, besides the look-back: who wants more first looks at these."""
+
+USUAL_HEAD = 2
+"""Entries that are looked at for leading system messages; more only where all of these are."""
+
+MESSAGES_A_TURN = 2
+TOKENS_A_MESSAGE = 100
+"""What is expected before anything is read. A wrong guess costs a second tail, or some entries too many."""
 
 
 async def read_window(
@@ -33,29 +45,77 @@ async def read_window(
     cost: Cost,
     counter: str | None = None,
     pending: Sequence[Message] = (),
-    first_tail: int = FIRST_TAIL,
+    first_tail: int | None = None,
 ) -> Context:
     """The window of a conversation by this policy, with `pending` messages as if they were stored.
 
     `cost` gives the tokens of a message, `counter` the name of what counts them; `first_tail` is
-    how many entries to ask for at first. Raises `ConversationNotFound`, and `BudgetExceeded` where
-    the policy asks for it.
+    how many entries to ask for at first, if not as many as the policy lets expect. Raises
+    `ConversationNotFound`, and `BudgetExceeded` where the policy asks for it.
     """
-    entries, at_front = await _older(store, conversation_id, policy, [], wanted=first_tail)
+    wanted = _first_tail(policy) if first_tail is None else first_tail
+    (entries, at_front), head, count = await gather(
+        _older(store, conversation_id, policy, [], wanted=wanted),
+        _head(store, conversation_id, policy),
+        _message_count(store, conversation_id),
+    )
     entries += _in_place(conversation_id, pending, after=entries[-1] if entries else None, now=store.now())
-    head: tuple[Entry, ...] = ()
-    if not at_front and policy.has_limit and policy.preserve_system:
-        head = leading_system(await store.page(conversation_id, limit=HEAD))
     while not at_front:
         at_reach = policy.has_limit and len(entries) >= policy.reach
-        if policy.has_limit:
+        missing = 0 if at_reach else _missing(entries, policy, cost)
+        if not missing:
             draft = draft_window(entries, policy, cost=cost, head=head, partial=not at_reach)
             if at_reach or draft.choice.settled:
-                count = await _message_count(store, conversation_id, least=len(entries))
-                beyond = at_reach and count > len(entries)
-                return finish_window(draft, message_count=count, counter=counter, at_reach=beyond)
-        entries, at_front = await _older(store, conversation_id, policy, entries, wanted=len(entries))
+                in_all = max(count + len(pending), len(entries))
+                beyond = at_reach and in_all > len(entries)
+                return finish_window(draft, message_count=in_all, counter=counter, at_reach=beyond)
+        wanted = missing or len(entries)
+        entries, at_front = await _older(store, conversation_id, policy, entries, wanted=wanted)
     return build_window(entries, policy, cost=cost, counter=counter)
+
+
+def _first_tail(policy: WindowPolicy) -> int:
+    expected = _expected(policy, TOKENS_A_MESSAGE)
+    return min(expected, policy.look_back + LARGEST_FIRST_TAIL) + MARGIN
+
+
+def _missing(entries: Sequence[Entry], policy: WindowPolicy, cost: Cost) -> int:
+    """How many older entries to ask for before it is worth trying; none when these may do."""
+    if not policy.has_limit:
+        return max(LARGEST_FIRST_TAIL, len(entries))
+    if policy.max_tokens is None:
+        return 0
+    spent = sum([cost(entry.message) for entry in entries])
+    missing = _expected(policy, spent / max(1, len(entries))) - len(entries)
+    # In steps that grow with what is there, so that they stay few when the guess is wrong.
+    return max(missing + MARGIN, len(entries) // 8) if missing > 0 else 0
+
+
+def _expected(policy: WindowPolicy, tokens_a_message: float) -> int:
+    """About how many of the newest entries it takes: those that fit, and the look-back."""
+    fitting = float(policy.reach)
+    if policy.max_messages is not None:
+        fitting = min(fitting, policy.max_messages)
+    if policy.max_turns is not None:
+        fitting = min(fitting, policy.max_turns * MESSAGES_A_TURN)
+    if policy.max_tokens is not None:
+        room = max(0, policy.max_tokens - policy.outside)
+        fitting = min(fitting, room / max(1, tokens_a_message))
+    return int(fitting) + policy.look_back
+
+
+async def _head(store: ConversationStore, conversation_id: str, policy: WindowPolicy) -> tuple[Entry, ...]:
+    """The system messages that the conversation opens with, where they stay in any window."""
+    if not (policy.has_limit and policy.preserve_system):
+        return ()
+    first = await store.page(conversation_id, limit=USUAL_HEAD)
+    head = leading_system(first)
+    return leading_system(await store.page(conversation_id, limit=HEAD)) if len(head) == USUAL_HEAD else head
+
+
+async def _message_count(store: ConversationStore, conversation_id: str) -> int:
+    record = await store.get(conversation_id)
+    return record.message_count if record else 0
 
 
 async def _older(
@@ -91,8 +151,3 @@ def _in_place(
         )
         for number, message in enumerate(pending, start=1)
     ]
-
-
-async def _message_count(store: ConversationStore, conversation_id: str, *, least: int) -> int:
-    record = await store.get(conversation_id)
-    return max(least, record.message_count) if record else least

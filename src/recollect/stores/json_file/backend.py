@@ -10,12 +10,13 @@ be lost. Below: `document`, `files`, `locks`, `writer`.
 import asyncio
 import contextlib
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from recollect.clock import Clock, system_clock
+from recollect.clock import Clock, parse_moment, system_clock
 from recollect.contracts import Backend
 from recollect.errors import RecollectError, StoreClosed, StoreDamaged, StoreForeign, StoreUnavailable
 from recollect.ids import parse_name
@@ -25,6 +26,7 @@ from recollect.stores.json_file.locks import Held, Lock
 from recollect.stores.json_file.store import JsonFileStore
 from recollect.stores.json_file.writer import Job, Writer
 from recollect.stores.shelf import Shelf
+from recollect.stores.threads import to_the_end
 
 T = TypeVar("T")
 
@@ -40,19 +42,25 @@ class JsonFileBackend(Backend):
     def __init__(self, path: str | os.PathLike[str], *, clock: Clock = system_clock) -> None:
         self.path = os.fspath(path)
         self.clock = clock
+        self._opening = threading.Lock()
         self._file: ReplacedFile | None = None
         self._lock: Lock | None = None
         self._writer: Writer | None = None
         self._published: dict[str, Shelf] = {}
 
     async def open(self) -> None:
-        if self._writer is None:
-            await asyncio.to_thread(self._open)
+        if self._writer is not None:
+            return
+        try:
+            await to_the_end(self._open_once)
+        except asyncio.CancelledError:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
-            await asyncio.to_thread(self._close, writer)
+            await to_the_end(lambda: self._close(writer))
 
     def of(self, owner: str) -> JsonFileStore:
         return JsonFileStore(self, parse_name(owner, field="owner"))
@@ -62,7 +70,7 @@ class JsonFileBackend(Backend):
             yield owner
 
     async def purge_expired(self, now: datetime | None = None) -> int:
-        moment = now or self.clock()
+        moment = self.clock() if now is None else parse_moment(now, field="now")
         purges = [
             self.write(owner, lambda shelf: shelf.purge_expired(now=moment)) for owner in self._shelves()
         ]
@@ -87,7 +95,16 @@ class JsonFileBackend(Backend):
 
     # Opening and closing, off the event loop
 
+    def _open_once(self) -> None:
+        with self._opening:
+            if self._writer is None:
+                self._open()
+
     def _open(self) -> None:
+        with _explained(f"cannot open {self.path}"):
+            self._open_file()
+
+    def _open_file(self) -> None:
         path = Path(os.path.realpath(self.path))  # where a link leads, the file is replaced, not the link
         if not path.parent.is_dir():
             raise StoreUnavailable(f"cannot open {self.path}: there is no folder {path.parent}")
@@ -148,9 +165,13 @@ class JsonFileBackend(Backend):
 
     def _commit(self, jobs: Sequence[Job]) -> None:
         draft = dict(self._published)
-        touched = {job.owner: self._published.get(job.owner, Shelf()).copy() for job in jobs}
+        by_owner: dict[str, list[Job]] = {}
         for job in jobs:
-            _attempt(job, touched[job.owner])
+            by_owner.setdefault(job.owner, []).append(job)
+        touched = {
+            owner: _worked_through(theirs, self._published.get(owner, Shelf()))
+            for owner, theirs in by_owner.items()
+        }
         forget = any(shelf.forgotten for shelf in touched.values())
         for owner, shelf in touched.items():
             shelf.forgotten = 0
@@ -172,12 +193,22 @@ class JsonFileBackend(Backend):
                 raise
 
 
-def _attempt(job: Job, shelf: Shelf) -> None:
-    """Do the work. What a shelf refuses it refuses before it changes anything; other errors end the batch."""
-    try:
-        job.result = job.work(shelf)
-    except RecollectError as error:
-        job.error = error
+def _worked_through(jobs: Sequence[Job], published: Shelf) -> Shelf:
+    """The shelf after these jobs. What one of them raises is that one's own and touches no other."""
+    shelf = published.copy()
+    done: list[Job] = []
+    for job in jobs:
+        try:
+            job.result = job.work(shelf)
+            done.append(job)
+        except RecollectError as error:  # a shelf refuses before it changes anything
+            job.error = error
+        except Exception as error:  # noqa: BLE001  half done, perhaps: start over without it
+            job.error = error
+            shelf = published.copy()
+            for one in done:
+                one.result = one.work(shelf)
+    return shelf
 
 
 def _acquire(lock: Lock, path: str) -> None:

@@ -5,6 +5,7 @@ done.
 """
 
 import asyncio
+import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -49,6 +50,7 @@ class Writer:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._door = threading.Lock()
         self._closed = False
+        self._process = os.getpid()
         self._thread = threading.Thread(target=self._serve, name="recollect-json-file", daemon=True)
         self._thread.start()
 
@@ -63,12 +65,16 @@ class Writer:
 
     def close(self) -> None:
         """Finish the jobs in the queue, then end the thread. Blocks; call it off the event loop."""
+        if os.getpid() != self._process:
+            return  # the thread stayed behind in the process that was forked
         with self._door:
             self._closed = True
             self._jobs.put(None)
         self._thread.join()
 
     def _accept(self, job: Job) -> None:
+        if os.getpid() != self._process:
+            raise StoreClosed("the file was opened before a fork; open it again in this process")
         with self._door:  # so that no job can slip in behind the one that ends the thread
             if self._closed:
                 raise StoreClosed

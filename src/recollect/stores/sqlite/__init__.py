@@ -18,11 +18,19 @@ def backend(address: Address, clock: Clock) -> SQLiteBackend:
     `sqlite:///memory.db` is relative to the working folder, `sqlite:////var/memory.db` is absolute.
     """
     path = address.path.removeprefix("/")
-    if not path:
-        raise InvalidSetting(
-            "a sqlite: URL needs a path, as in sqlite:///memory.db; for nothing on disk use memory://",
-            field="url",
-            value=address.url,
-        )
+    if address.host:
+        raise _refused(address, f"{address.host!r} is read as the name of a machine")
+    if not path or path == ":memory:":
+        raise _refused(address, "it names no file; for nothing on disk use memory://")
+    if "#" in address.url:
+        raise _refused(address, "a # in a path is written %23")
     options = address.take(synchronous=str.lower)
     return SQLiteBackend(path, clock=clock, **options)  # type: ignore[arg-type]
+
+
+def _refused(address: Address, reason: str) -> InvalidSetting:
+    return InvalidSetting(
+        f"{reason}; a sqlite: URL is sqlite:///relative.db or sqlite:////absolute/path.db",
+        field="url",
+        value=address.url,
+    )

@@ -8,7 +8,7 @@ from functools import partial
 
 import apsw
 
-from recollect.clock import Clock, system_clock, to_micros
+from recollect.clock import Clock, parse_moment, system_clock, to_micros
 from recollect.contracts import Backend, SchemaVersion
 from recollect.errors import InvalidInput, StoreClosed
 from recollect.ids import parse_name
@@ -23,6 +23,7 @@ from recollect.stores.sqlite.connections import (
 )
 from recollect.stores.sqlite.lanes import Lane, ReadLane, WriteLane
 from recollect.stores.sqlite.store import SQLiteStore
+from recollect.stores.threads import to_the_end
 
 SQL = queries(PACKAGE)
 READERS = 4
@@ -46,8 +47,13 @@ class SQLiteBackend(Backend):
         self._readers: Lane | None = None
 
     async def open(self) -> None:
-        if self._writer is None:
-            await asyncio.to_thread(self._open_once)
+        if self._writer is not None:
+            return
+        try:
+            await to_the_end(self._open_once)
+        except asyncio.CancelledError:
+            await self.close()
+            raise
 
     def _open_once(self) -> None:
         with self._opening:
@@ -62,10 +68,10 @@ class SQLiteBackend(Backend):
         self._writer = WriteLane(self.path, [first], name="writer")
 
     async def close(self) -> None:
-        lanes, self._writer, self._readers = (self._readers, self._writer), None, None
-        for lane in lanes:
-            if lane is not None:
-                await asyncio.to_thread(lane.close)
+        lanes = [lane for lane in (self._readers, self._writer) if lane is not None]
+        self._writer = self._readers = None
+        if lanes:
+            await to_the_end(partial(_close_all, lanes))
 
     @property
     def writer(self) -> Lane:
@@ -93,7 +99,8 @@ class SQLiteBackend(Backend):
             last = batch[-1]
 
     async def purge_expired(self, now: datetime | None = None) -> int:
-        return await self.purge(SQL["purge_everybody"], to_micros(now or self.clock()))
+        moment = self.clock() if now is None else parse_moment(now, field="now")
+        return await self.purge(SQL["purge_everybody"], to_micros(moment))
 
     async def purge(self, sql: str, *values: str | int) -> int:
         """Run a purge in batches; returns how many conversations went."""
@@ -101,6 +108,11 @@ class SQLiteBackend(Backend):
         while removed := await self.writer.run(lambda db: _delete(db, sql, *values, PURGE_BATCH)):
             total += removed
         return total
+
+
+def _close_all(lanes: list[Lane]) -> None:
+    for lane in lanes:
+        lane.close()
 
 
 def _owners_after(db: apsw.Connection, *, last: str) -> list[str]:

@@ -99,7 +99,7 @@ def _check_program(connection: apsw.Connection, path: str) -> None:
     marker = connection.pragma("application_id")
     if marker != APPLICATION_ID:
         tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
-        if tables or marker:
+        if tables or marker or _version(connection):
             raise StoreForeign(f"{path} is the database of another program; it was left as it is")
 
 
@@ -147,6 +147,10 @@ def translated(path: str) -> Iterator[None]:
 
 def ours(error: Exception, path: str) -> Exception:
     """One of our errors for one of the engine's, which stays its cause; any other error as it is."""
+    if isinstance(error, StoreDamaged):
+        return StoreDamaged(f"{path}: {error}")
+    if isinstance(error, UnicodeDecodeError):
+        return StoreDamaged(f"{path} holds text that is not UTF-8: {error}")
     if not isinstance(error, (apsw.Error, OSError)):
         return error
     translation = _translation(error, path)

@@ -6,6 +6,7 @@ making data durable is paid once for many turns. Below: the engine. Above: `back
 """
 
 import asyncio
+import os
 import queue
 import threading
 from collections.abc import Callable, Iterable
@@ -58,6 +59,8 @@ class Lane:
     def __init__(self, path: str, connections: Iterable[apsw.Connection], *, name: str) -> None:
         self._path = path
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._door = threading.Lock()
+        self._process = os.getpid()
         self._closed = False
         self._threads = [
             threading.Thread(target=self._serve, args=(connection,), name=f"recollect-{name}", daemon=True)
@@ -71,17 +74,26 @@ class Lane:
 
         Cancelled while still in the queue, the work is not done; cancelled later, it is done whole.
         """
-        if self._closed:
-            raise StoreClosed
         job = Job(work, asyncio.get_running_loop())
-        self._jobs.put(job)
+        self._accept(job)
         return cast(T, await job.future)
+
+    def _accept(self, job: Job) -> None:
+        if os.getpid() != self._process:
+            raise StoreClosed(f"{self._path} was opened before a fork; open it again in this process")
+        with self._door:  # so that no job can slip in behind the one that ends the threads
+            if self._closed:
+                raise StoreClosed
+            self._jobs.put(job)
 
     def close(self) -> None:
         """Finish the jobs in the queue, then end the threads. Blocks; call it off the event loop."""
-        self._closed = True
-        for _ in self._threads:
-            self._jobs.put(None)
+        if os.getpid() != self._process:
+            return  # the threads stayed behind in the process that was forked
+        with self._door:
+            self._closed = True
+            for _ in self._threads:
+                self._jobs.put(None)
         for thread in self._threads:
             thread.join()
 

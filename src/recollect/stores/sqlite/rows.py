@@ -141,12 +141,14 @@ def entry(conversation_id: str, row: Sequence[Any]) -> Entry:
     """The entry in a row of `at, sequence, revision, stored_at, body`."""
     at, sequence, revision, stored_at, body = row
     message = decode_message(body)
+    stored = from_micros(stored_at)
     if message.timestamp is None:
-        force_setattr(message, "timestamp", from_micros(at))
+        # Nearly always the moment that it was stored at.
+        force_setattr(message, "timestamp", stored if at == stored_at else from_micros(at))
     return Entry(
         conversation_id=conversation_id,
         sequence=sequence,
         revision=revision,
-        stored_at=from_micros(stored_at),
+        stored_at=stored,
         message=message,
     )

@@ -78,7 +78,7 @@ class SQLiteStore(ConversationStore):
     async def find(self, query: Query) -> Page:
         values = rows.query_values(self._owner, query, self.now())
         found = await self._backend.readers.run(
-            lambda db: [rows.conversation(row) for row in db.execute(SQL["find_conversations"], values)]
+            lambda db: list(map(rows.conversation, db.execute(SQL["find_conversations"], values).fetchall()))
         )
         shown = found[: query.limit]
         more = len(found) > query.limit
@@ -209,7 +209,9 @@ class SQLiteStore(ConversationStore):
             (key,) = db.execute(SQL["get_key"], self._named(conversation_id)).fetchone() or (None,)
             if key is None:
                 raise ConversationNotFound(conversation_id)
-            return [rows.entry(conversation_id, row) for row in db.execute(sql, (key, *values))]
+            # Fetched first: a row that cannot be read must not leave the query, and its snapshot, open.
+            found = db.execute(sql, (key, *values)).fetchall()
+            return [rows.entry(conversation_id, row) for row in found]
 
         return await self._backend.readers.run(work)
 
