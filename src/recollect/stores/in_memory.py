@@ -128,7 +128,7 @@ class InMemoryStore(ConversationStore):
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         record, given = restorable(conversation, entries)
-        self._shelf().restore(record, slots_of(given.values()), now=self.now())
+        self._own_shelf().restore(record, slots_of(given.values()), now=self.now())
 
     async def purge_expired(self) -> int:
         return self._shelf().purge_expired(now=self.now())
