@@ -1,6 +1,6 @@
-"""What all tests share: a blocked event loop is an error."""
+"""What all tests share: a blocked event loop is an error, and a run ends with how every store did."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from blockbuster import blockbuster_ctx
@@ -10,6 +10,7 @@ import recollect.stores.json_file
 import recollect.stores.postgres
 import recollect.stores.redis
 import recollect.stores.sqlite  # noqa: F401
+from tests import summary
 
 pytest.register_assert_rewrite("recollect.testing")
 
@@ -24,3 +25,12 @@ def nothing_blocks_the_event_loop() -> Iterator[None]:
             # A Redis client that is handed to us looks up its own version on disk at its first connection.
             function.can_block_in("redis/utils.py", "get_lib_version")
         yield
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    """The last lines of a run: after everything else that pytest has to say."""
+    yield
+    terminalreporter.section("stores", sep="-")
+    for line in summary.lines(terminalreporter.stats):
+        terminalreporter.write_line(line)

@@ -16,6 +16,9 @@ The rules that types cannot say:
   the moment it is stored, by `conversations.stamp_for`, one moment for the whole turn: so turns
   that meet never interleave.
 - A caller that is cancelled leaves a whole turn or none.
+- `restore` puts a conversation where it was read from elsewhere, numbers and moments included. It
+  alone sets what other calls derive. What has expired and is brought back alive starts empty, as
+  with `create`.
 - Errors are those of `recollect.errors`; a driver's own errors never come through.
 """
 
@@ -25,10 +28,11 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from recollect.clock import from_micros, to_micros
+from recollect.clock import from_micros, parse_moment, to_micros
 from recollect.conversations import Changes, Conversation, Page, Query, check_count, started
-from recollect.errors import InvalidInput, shown
+from recollect.errors import InvalidInput, MessageConflict, shown
 from recollect.messages import Message
 
 
@@ -162,6 +166,10 @@ class ConversationStore(Protocol):
         """Forget the session. Its conversation stays."""
         ...
 
+    async def sessions(self, conversation_id: str) -> list[str]:
+        """The sessions that are bound to the conversation, sorted."""
+        ...
+
     # The log
 
     async def append(
@@ -186,6 +194,17 @@ class ConversationStore(Protocol):
 
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
         """Entries in reading order, counted from the oldest."""
+        ...
+
+    # Moving
+
+    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+        """Keep the record and the entries exactly as given, expired or not, in one step.
+
+        An entry whose sequence is there already is left as it is, so that a long conversation can be
+        brought in parts, and a part twice; the record that is given last holds. New messages go on
+        after the largest sequence. An id that another entry holds raises `MessageConflict`.
+        """
         ...
 
     # Retention
@@ -246,6 +265,40 @@ _LABELS = ("timestamp", "content_type", "agent_name", "message_id", "tags")
 _EVERYTHING = 2**53
 
 
+def restorable(conversation: Conversation, entries: Sequence[Entry]) -> tuple[Conversation, dict[int, Entry]]:
+    """What `restore` was given, checked: the record without messages, each sequence once."""
+    for field in ("created_at", "updated_at", "last_message_at", "expires_at"):
+        moment = getattr(conversation, field)
+        if moment is not None or field.endswith("ated_at"):
+            parse_moment(moment, field=field)
+    for field in ("revision", "message_count"):
+        check_count(getattr(conversation, field), field=field, least=0)
+    given: dict[int, Entry] = {}
+    ids: dict[str, int] = {}
+    for entry in entries:
+        _check_entry(conversation.id, entry)
+        message_id = entry.message.message_id
+        if given.setdefault(entry.sequence, entry) is not entry or message_id is None:
+            continue
+        if ids.setdefault(message_id, entry.sequence) != entry.sequence:
+            raise MessageConflict(conversation.id, message_id)
+    return (replace(conversation, messages=()) if conversation.messages else conversation), given
+
+
+def _check_entry(conversation_id: str, entry: Entry) -> None:
+    if entry.conversation_id != conversation_id:
+        raise InvalidInput(
+            f"an entry of conversation {entry.conversation_id} cannot be restored into {conversation_id}",
+            field="conversation_id",
+            value=entry.conversation_id,
+        )
+    check_count(entry.sequence, field="sequence", least=1)
+    check_count(entry.revision, field="revision", least=0)
+    parse_moment(entry.stored_at, field="stored_at")
+    if entry.message.timestamp is None:
+        raise InvalidInput("an entry's message has a timestamp", field="timestamp")
+
+
 class Change(Struct, frozen=True, kw_only=True):
     """A conversation moved to this revision; None when it is gone. What changed is read from the store."""
 
@@ -287,6 +340,22 @@ class Backend(Protocol):
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         """Remove every owner's expired conversations; returns how many."""
+        ...
+
+
+class SchemaVersion(Struct, frozen=True, kw_only=True):
+    """How many migrations a store has seen, and how many this release has. 0 is a store not yet made."""
+
+    found: int
+    needed: int
+
+
+@runtime_checkable
+class Migrated(Protocol):
+    """A backend with a schema, which `open` brings up to date."""
+
+    async def schema_version(self) -> SchemaVersion:
+        """Look, without opening and without changing anything. Raises `StoreForeign` for what is not ours."""
         ...
 
 

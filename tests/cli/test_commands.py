@@ -3,30 +3,13 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from recollect.cli.app import app
 from recollect.ids import new_id
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RECOLLECT_URL", "sqlite:///recollect-demo.db")
-
-    def run(*arguments: str, code: int = 0) -> Result:
-        result = CliRunner().invoke(app, list(arguments))
-        assert result.exit_code == code, result.output
-        return result
-
-    return run
+from tests.cli.conftest import Run
 
 
 @pytest.fixture

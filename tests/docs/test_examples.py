@@ -1,5 +1,6 @@
 """Documentation that is run: every Python block of README and docs works as it stands."""
 
+import os
 import re
 import subprocess
 import sys
@@ -34,6 +35,7 @@ def test_a_block_runs(block: str, tmp_path: Path, request: pytest.FixtureRequest
     result = subprocess.run(
         [sys.executable, "-W", "error", "-c", block],
         cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
         check=False,

@@ -1,18 +1,41 @@
 """Every face on every store: a store joins by its URL in `tests.properties.worlds`."""
 
+import secrets
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 import recollect
 from recollect.testing import FixedClock
-from tests.properties.worlds import STORES, World, opened, url_for
+from tests.properties.worlds import STORES, World, local_url, opened
+from tests.servers.postgres import Databases
 
 
 @pytest.fixture(params=STORES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return url_for(request.param, tmp_path)
+    """A store with nothing in it: on a server that others use too, a part of it, or all of it emptied."""
+    match request.param:
+        case "redis":
+            return f"{request.getfixturevalue('one_redis_url')}?prefix=faces-{secrets.token_hex(6)}"
+        case "postgres":
+            return emptied(request.getfixturevalue("faces_postgres_url"))
+        case _:
+            return local_url(request.param, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def faces_postgres_url(databases: Databases) -> str:
+    return databases.new()
+
+
+def emptied(url: str) -> str:
+    with psycopg.connect(url) as connection:
+        if connection.execute("SELECT to_regclass('recollect.conversations')").fetchone() != (None,):
+            connection.execute("SET LOCAL recollect.operator = 'on'")
+            connection.execute("DELETE FROM recollect.conversations")
+    return url
 
 
 @pytest.fixture
@@ -28,4 +51,4 @@ async def memory(url: str, clock: FixedClock) -> AsyncIterator[recollect.Memory]
 
 @pytest.fixture(scope="module", params=STORES)
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    yield from opened(request.param, tmp_path_factory.mktemp(request.param))
+    yield from opened(request.param, tmp_path_factory.mktemp(request.param), request)

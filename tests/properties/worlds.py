@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
@@ -68,10 +69,21 @@ async def forget(manager: ConversationManager) -> None:
         await manager.delete_conversation(record.id)
 
 
-STORES = ("memory", "sqlite", "file")
+STORES = ("memory", "sqlite", "file", "redis", "postgres")
 
 
-def url_for(store: str, folder: Path) -> str:
+def url_for(store: str, folder: Path, request: pytest.FixtureRequest) -> str:
+    """Where this store is for a test. Servers are started when the first test asks for them."""
+    match store:
+        case "redis":
+            return str(request.getfixturevalue("one_redis_url"))
+        case "postgres":
+            return str(request.getfixturevalue("postgres_url"))
+        case _:
+            return local_url(store, folder)
+
+
+def local_url(store: str, folder: Path) -> str:
     return {
         "memory": "memory://",
         "sqlite": f"sqlite:///{folder}/memory.db?synchronous=normal",
@@ -79,8 +91,8 @@ def url_for(store: str, folder: Path) -> str:
     }[store]
 
 
-def opened(store: str, folder: Path) -> Iterator[World]:
-    world = World(url_for(store, folder))
+def opened(store: str, folder: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    world = World(url_for(store, folder, request))
     yield world
     world.close()
 

@@ -52,6 +52,17 @@ def redis_url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def one_redis_url() -> Iterator[str]:
+    """A server like `redis_url`, and only one, whatever is on the PATH: to be asked for by name."""
+    first = servers()[0]
+    if "://" in first:
+        yield first
+        return
+    with running() as port:
+        yield f"redis://127.0.0.1:{port}/0"
+
+
+@pytest.fixture(scope="session")
 def redis_cluster_url() -> Iterator[str]:
     """A cluster of three masters."""
     existing = os.environ.get("RECOLLECT_TEST_REDIS_CLUSTER_URL")

@@ -5,7 +5,12 @@ import typer
 from recollect.cli.config import config
 from recollect.cli.context import context
 from recollect.cli.conversations import conversations
+from recollect.cli.copy import copy
 from recollect.cli.demo import demo
+from recollect.cli.export import export
+from recollect.cli.import_ import import_
+from recollect.cli.migrate import migrate
+from recollect.cli.postgres import postgres
 from recollect.cli.purge import purge
 from recollect.cli.show import show
 from recollect.cli.stats import stats
@@ -18,5 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for command in (demo, conversations, show, context, stats, purge, config):
+for command in (demo, conversations, show, context, stats, purge, config, copy, export, migrate):
     app.command()(command)
+app.command("import")(import_)
+app.add_typer(postgres)

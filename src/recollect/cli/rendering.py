@@ -35,6 +35,11 @@ def readable(text: str) -> str:
     return _UNREADABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and its noun, one or many."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def ago(moment: datetime | None, *, now: datetime | None = None) -> str:
     """A moment as people say it."""
     if moment is None:

@@ -77,6 +77,11 @@ async def memory_at(url: str | None, *, create: bool = False) -> AsyncIterator[r
         yield memory
 
 
+def settled_url(url: str | None) -> str:
+    """The URL, or the one that the settings name."""
+    return url or Settings.load().store.url
+
+
 def _check_exists(url: str) -> None:
     file = getattr(backend_for(url), "path", None)
     if file is not None and not Path(file).exists():

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 
 from recollect.clock import Clock, parse_moment, system_clock
-from recollect.contracts import Appended, Backend, ConversationStore, Entry, Position
+from recollect.contracts import Appended, Backend, ConversationStore, Entry, Position, restorable
 from recollect.conversations import Changes, Conversation, Page, Query, check_count
 from recollect.errors import StoreClosed
 from recollect.ids import parse_name
 from recollect.messages import Message
-from recollect.stores.shelf import Shelf, pack
+from recollect.stores.shelf import Shelf, pack, slots_of
 from recollect.stores.urls import Address
 
 
@@ -101,6 +101,9 @@ class InMemoryStore(ConversationStore):
     async def unbind(self, session_id: str) -> None:
         self._shelf().unbind(session_id)
 
+    async def sessions(self, conversation_id: str) -> list[str]:
+        return self._shelf().bound_to(conversation_id, now=self.now())
+
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
@@ -122,6 +125,10 @@ class InMemoryStore(ConversationStore):
 
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
         return self._shelf().page(conversation_id, now=self.now(), limit=limit, offset=offset)
+
+    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+        record, given = restorable(conversation, entries)
+        self._own_shelf().restore(record, slots_of(given.values()), now=self.now())
 
     async def purge_expired(self) -> int:
         return self._shelf().purge_expired(now=self.now())

@@ -6,7 +6,7 @@ anything. The time is handed in; a `Shelf` belongs to one thread at a time.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
@@ -74,6 +74,8 @@ class Log(Struct, kw_only=True):
 
 
 Placed: TypeAlias = list[tuple[Message, Slot]]
+Placing: TypeAlias = tuple[str | None, Slot]
+"""A message id and the slot that holds the message."""
 
 
 class Shelf(Struct, kw_only=True):
@@ -161,6 +163,10 @@ class Shelf(Struct, kw_only=True):
     def unbind(self, session_id: str) -> None:
         self.sessions.pop(parse_name(session_id, field="session_id"), None)
 
+    def bound_to(self, conversation_id: str, *, now: datetime) -> list[str]:
+        found = self._log(conversation_id, now).record.id
+        return sorted(session_id for session_id, bound in self.sessions.items() if bound == found)
+
     # The log
 
     def append(
@@ -211,6 +217,19 @@ class Shelf(Struct, kw_only=True):
         log = self._log(conversation_id, now)
         return [_entry(log, slot) for slot in log.slots[offset : offset + limit]]
 
+    # Moving
+
+    def restore(self, record: Conversation, slots: Sequence[Placing], *, now: datetime) -> None:
+        log = self.logs.get(record.id)
+        if log is not None and is_expired(log.record, now=now) and not is_expired(record, now=now):
+            log = None
+        new = _not_there(log, record.id, slots)
+        if log is None:
+            self._remove(record.id)
+            log = self.logs[record.id] = Log(record=record)
+        log.record = record
+        self._place(log, new)
+
     # Retention
 
     def purge_expired(self, *, now: datetime) -> int:
@@ -237,15 +256,39 @@ class Shelf(Struct, kw_only=True):
 
     def _put(self, log: Log, new: Placed, now: datetime) -> None:
         log.record = extended(log.record, [message for message, _ in new], now=now)
-        log.next_sequence += len(new)
-        for message, slot in new:
+        self._place(log, [(message.message_id, slot) for message, slot in new])
+
+    def _place(self, log: Log, new: Sequence[Placing]) -> None:
+        for message_id, slot in new:
             insort(log.slots, slot, key=_position)
-            if message.message_id is not None:
-                log.by_id[message.message_id] = slot
+            log.next_sequence = max(log.next_sequence, slot.position.sequence + 1)
+            if message_id is not None:
+                log.by_id[message_id] = slot
         surplus = len(log.slots) - (self.max_messages or len(log.slots))
         for slot in log.slots[:surplus]:
             log.by_id.pop(decode_message(slot.body).message_id or "", None)
         del log.slots[:surplus]
+
+
+def slots_of(entries: Iterable[Entry]) -> list[Placing]:
+    """The entries as a shelf keeps them."""
+    return [
+        (
+            entry.message.message_id,
+            Slot(entry.position, entry.revision, entry.stored_at, encode_message(entry.message)),
+        )
+        for entry in entries
+    ]
+
+
+def _not_there(log: Log | None, conversation_id: str, slots: Sequence[Placing]) -> list[Placing]:
+    """Those whose sequence is free. An id that another slot holds is refused."""
+    taken = {slot.position.sequence for slot in log.slots} if log else set[int]()
+    new = [one for one in slots if one[1].position.sequence not in taken]
+    for message_id, _ in new:
+        if log is not None and message_id is not None and message_id in log.by_id:
+            raise MessageConflict(conversation_id, message_id)
+    return new
 
 
 def _sort_out(log: Log, turn: Sequence[Packed], *, now: datetime) -> tuple[Placed, list[Slot]]:

@@ -184,6 +184,30 @@ def store_machine(make_backend: Callable[[FixedClock], Backend]) -> type[RuleBas
             self.both(owner, two_pages)
 
         @rule(owner=st.sampled_from(OWNERS), conversation_id=ids)
+        def look_up_sessions(self, owner: str, conversation_id: str) -> None:
+            self.both(owner, lambda store: store.sessions(conversation_id))
+
+        @rule(conversation_id=ids, reverse=st.booleans(), first=st.integers(0, 4))
+        def move(self, conversation_id: str, reverse: bool, first: int) -> None:
+            """Put what one owner has in the place of the other's, in two parts, which may overlap."""
+            giver, taker = OWNERS[::-1] if reverse else OWNERS
+            given: list[Any] = []
+
+            async def read(store: ConversationStore) -> Any:
+                given[:] = await store.get(conversation_id), await store.page(conversation_id, limit=99)
+                return tuple(given)
+
+            async def restored(store: ConversationStore) -> Any:
+                record, entries = given
+                await store.restore(record, entries[first:])
+                await store.restore(record, entries[: first + 1])
+                return await store.get(conversation_id), await store.page(conversation_id, limit=99)
+
+            self.both(giver, read)
+            if given:
+                self.both(taker, restored)
+
+        @rule(owner=st.sampled_from(OWNERS), conversation_id=ids)
         def load(self, owner: str, conversation_id: str) -> None:
             self.both(owner, lambda store: store.load(conversation_id))
 

@@ -41,7 +41,7 @@ from recollect.conversations import Conversation
 from recollect.errors import InvalidInput, InvalidMessage, StoreDamaged, StoreForeign, shown
 from recollect.ids import parse_name
 from recollect.messages import Message
-from recollect.stores.shelf import Log, Packed, Shelf, Slot
+from recollect.stores.shelf import Log, Shelf, Slot
 from recollect.wire import encode_message
 
 FORMAT = "recollect.conversations"
@@ -250,9 +250,9 @@ _ROOM = 100
 """Levels kept free for the document around a message and for the calls that read it."""
 
 
-def check_depth(turn: Sequence[Packed]) -> None:
+def check_depth(bodies: Iterable[bytes]) -> None:
     """Refuse a message that is nested so deep that the document could be written but not read."""
-    for _, body in turn:
+    for body in bodies:
         if body.count(b"[") + body.count(b"{") > _FEW_BRACKETS:
             _check_readable(body)
 

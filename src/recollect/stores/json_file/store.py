@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from recollect.contracts import Appended, ConversationStore, Entry, Position
+from recollect.contracts import Appended, ConversationStore, Entry, Position, restorable
 from recollect.conversations import Changes, Conversation, Page, Query
 from recollect.messages import Message
 from recollect.stores.json_file.document import check_depth
-from recollect.stores.shelf import Packed, pack
+from recollect.stores.shelf import Packed, pack, slots_of
 
 if TYPE_CHECKING:
     from recollect.stores.json_file.backend import JsonFileBackend
@@ -71,6 +71,9 @@ class JsonFileStore(ConversationStore):
     async def unbind(self, session_id: str) -> None:
         await self._backend.write(self._owner, lambda shelf: shelf.unbind(session_id))
 
+    async def sessions(self, conversation_id: str) -> list[str]:
+        return self._backend.shelf(self._owner).bound_to(conversation_id, now=self.now())
+
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
@@ -101,11 +104,17 @@ class JsonFileStore(ConversationStore):
         shelf = self._backend.shelf(self._owner)
         return shelf.page(conversation_id, now=self.now(), limit=limit, offset=offset)
 
+    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+        record, given = restorable(conversation, entries)
+        slots = slots_of(given.values())
+        check_depth(slot.body for _, slot in slots)
+        await self._backend.write(self._owner, lambda shelf: shelf.restore(record, slots, now=self.now()))
+
     async def purge_expired(self) -> int:
         return await self._backend.write(self._owner, lambda shelf: shelf.purge_expired(now=self.now()))
 
 
 def _packed(messages: Sequence[Message]) -> list[Packed]:
     turn = pack(messages)
-    check_depth(turn)
+    check_depth(body for _, body in turn)
     return turn

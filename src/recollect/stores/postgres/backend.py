@@ -9,10 +9,11 @@ from typing import Any
 from psycopg.rows import tuple_row
 
 from recollect.clock import Clock, system_clock
-from recollect.contracts import Backend
+from recollect.contracts import Backend, SchemaVersion
 from recollect.conversations import check_count
 from recollect.errors import InvalidSetting, StoreClosed
 from recollect.ids import parse_name
+from recollect.stores.postgres.citus import distribute
 from recollect.stores.postgres.connections import (
     MAX_CONNECTIONS,
     SQL,
@@ -30,7 +31,7 @@ from recollect.stores.postgres.connections import (
 )
 from recollect.stores.postgres.keys import name_of
 from recollect.stores.postgres.rows import Row
-from recollect.stores.postgres.schema import prepare
+from recollect.stores.postgres.schema import prepare, schema_version
 from recollect.stores.postgres.store import PostgresStore
 from recollect.stores.postgres.watching import Listener
 
@@ -68,6 +69,17 @@ class PostgresBackend(Backend):
             async with await self._connect() as connection:
                 await prepare(connection, self.server)
             self._pool = self._lent or await self._new_pool()
+
+    async def schema_version(self) -> SchemaVersion:
+        with translated(self.server):
+            async with await self._connect() as connection:
+                return await schema_version(connection, self.server)
+
+    async def distribute(self) -> None:
+        """Spread the tables over the machines of a Citus cluster, by owner. See `citus`."""
+        with translated(self.server):
+            async with await self._connect() as connection:
+                await distribute(connection)
 
     async def _connect(self) -> Connection:
         """A connection apart from the pool."""

@@ -172,8 +172,8 @@ SELECT pg_advisory_xact_lock(hashtextextended(%(session)s, hashtextextended(%(ow
 
 -- name: bind_session
 -- The session belongs to this conversation from now on; no row comes back when there is no such conversation.
-INSERT INTO recollect.sessions (owner, session_key, conversation_id)
-SELECT c.owner, %(session)s, c.id
+INSERT INTO recollect.sessions (owner, session_key, session_name, conversation_id)
+SELECT c.owner, %(session)s, %(session_name)s, c.id
 FROM recollect.conversations AS c
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
 FOR KEY SHARE OF c
@@ -183,6 +183,64 @@ RETURNING 1;
 -- name: unbind_session
 -- The session is forgotten.
 DELETE FROM recollect.sessions AS s WHERE s.owner = %(owner)s AND s.session_key = %(session)s;
+
+-- name: get_sessions
+-- The sessions that are bound to a conversation; empty and missing as in `known_messages`.
+SELECT coalesce(s.session_name, s.session_key)
+FROM recollect.conversations AS c
+LEFT JOIN recollect.sessions AS s ON s.owner = %(owner)s AND s.conversation_id = %(id)s::uuid
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
+
+-- name: restore_conversation
+-- A record exactly as it is given, whatever was there; its next sequence number comes back. A client gets a
+-- contact, as in `insert_conversation`.
+WITH contact AS (
+    INSERT INTO recollect.contacts (owner, id, name, created_at, updated_at)
+    SELECT %(owner)s, %(client_id)s::uuid, %(client_name)s, %(now)s, %(now)s
+    WHERE %(client_id)s::uuid IS NOT NULL
+    ON CONFLICT (owner, id) DO NOTHING
+)
+INSERT INTO recollect.conversations AS c (
+    owner, owner_name, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags, notes,
+    last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at, created_at,
+    updated_at
+) VALUES (
+    %(owner)s, %(owner_name)s, %(id)s::uuid, %(channel)s, %(status)s, %(priority)s, %(client_id)s::uuid,
+    %(client_name)s, %(subject)s, %(assigned_to)s, %(tags)s::text[], %(notes)s, %(last_message_at)s,
+    %(last_message_from)s, %(unread_count)s, %(message_count)s, %(revision)s, %(ttl)s, %(expires_at)s,
+    %(created_at)s, %(updated_at)s
+)
+ON CONFLICT (owner, id) DO UPDATE SET
+    channel = excluded.channel, status = excluded.status, priority = excluded.priority,
+    client_id = excluded.client_id, client_name = excluded.client_name, subject = excluded.subject,
+    assigned_to = excluded.assigned_to, tags = excluded.tags, notes = excluded.notes,
+    last_message_at = excluded.last_message_at, last_message_from = excluded.last_message_from,
+    unread_count = excluded.unread_count, message_count = excluded.message_count,
+    revision = excluded.revision, ttl = excluded.ttl, expires_at = excluded.expires_at,
+    created_at = excluded.created_at, updated_at = excluded.updated_at
+RETURNING c.next_sequence, recollect.tell(c.owner, c.id, c.revision);
+
+-- name: sequences_from
+-- Which sequence numbers are taken, from one on.
+SELECT m.sequence FROM recollect.messages AS m
+WHERE m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.sequence >= %(least)s;
+
+-- name: restore_messages
+-- Messages in the places that they are given; those come back whose id nobody held.
+INSERT INTO recollect.messages (owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body)
+SELECT
+    %(owner)s, %(id)s::uuid, said.at, said.sequence, said.role, said.key, said.revision, said.stored_at, said.body
+FROM unnest(
+    %(times)s::timestamptz[], %(sequences)s::bigint[], %(roles)s::text[], %(keys)s::text[],
+    %(revisions)s::bigint[], %(stored)s::timestamptz[], %(bodies)b::text[]
+) AS said (at, sequence, role, key, revision, stored_at, body)
+ON CONFLICT (owner, conversation_id, message_key) WHERE message_key IS NOT NULL DO NOTHING
+RETURNING sequence;
+
+-- name: skip_sequences
+-- New messages come after this one.
+UPDATE recollect.conversations AS c SET next_sequence = greatest(c.next_sequence, %(last)s::bigint + 1)
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid;
 
 -- name: tail
 -- The last messages, or the last before a position, oldest first: see the function. One empty row where there

@@ -4,6 +4,7 @@ from typing import Any
 
 from psycopg.rows import tuple_row
 
+from recollect.contracts import SchemaVersion
 from recollect.errors import StoreForeign
 from recollect.stores.postgres.connections import OLDEST_SERVER, PACKAGE, SQL, Connection
 from recollect.stores.sql_files import migrations
@@ -37,7 +38,13 @@ def _check_server(connection: Connection, server: str) -> None:
         raise StoreForeign(f"{server} has the encoding {encoding}, which cannot hold all text; it needs UTF8")
 
 
-async def _version(connection: Connection, server: str) -> int:
+async def schema_version(connection: Connection, server: str) -> SchemaVersion:
+    """Which version the database has and which it needs. Nothing is changed."""
+    _check_server(connection, server)
+    return SchemaVersion(found=await _found(connection, server), needed=len(STEPS))
+
+
+async def _found(connection: Connection, server: str) -> int:
     """The version of the schema; 0 when there is none."""
     taken = {name for (name,) in await _fetch(connection, "our_names")}
     if "recollect.migrations" not in taken:
@@ -47,11 +54,17 @@ async def _version(connection: Connection, server: str) -> int:
             )
         return 0
     ((version,),) = await _fetch(connection, "schema_version")
+    return int(version)
+
+
+async def _version(connection: Connection, server: str) -> int:
+    """The version, unless it is one yet to come."""
+    version = await _found(connection, server)
     if version > len(STEPS):
         raise StoreForeign(
             f"{server} was written by a newer release of Recollect (schema {version}); it was left as it is"
         )
-    return int(version)
+    return version
 
 
 async def _fetch(connection: Connection, name: str) -> list[tuple[Any, ...]]:

@@ -1,12 +1,20 @@
 """One owner's view of the database. Rules are in `conversations`; `recollect.turn` repeats them in SQL."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from recollect.contracts import Appended, Change, ConversationStore, Entry, Position, check_position
-from recollect.conversations import Changes, Conversation, Page, Query, check_count, cursor_of
+from recollect.contracts import (
+    Appended,
+    Change,
+    ConversationStore,
+    Entry,
+    Position,
+    check_position,
+    restorable,
+)
+from recollect.conversations import Changes, Conversation, Page, Query, check_count, cursor_of, is_expired
 from recollect.errors import (
     ConversationExists,
     ConversationNotFound,
@@ -24,6 +32,7 @@ from recollect.stores.postgres.turns import (
     ids_in,
     known_values,
     repeats_an_id,
+    restored_values,
     sort_out,
     stored_entries,
     turn_values,
@@ -110,6 +119,12 @@ class PostgresStore(ConversationStore):
     async def unbind(self, session_id: str) -> None:
         await self._run(("unbind_session", self._session(session_id)))
 
+    async def sessions(self, conversation_id: str) -> list[str]:
+        found = await self._run(("get_sessions", self._named(conversation_id)))
+        if not found:
+            raise ConversationNotFound(conversation_id)
+        return sorted(name for (name,) in found if name is not None)
+
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
@@ -156,6 +171,24 @@ class PostgresStore(ConversationStore):
         check_count(offset, field="offset", least=0)
         return await self._entries("page", conversation_id, limit=limit, offset=offset)
 
+    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+        record, given = restorable(conversation, entries)
+        bodies = {sequence: encode_message(entry.message).decode() for sequence, entry in given.items()}
+        async with self._backend.connection() as connection, connection.transaction():
+            next_sequence = await self._restore_record(connection, record)
+            named = self._named(record.id)
+            free = await self._free(connection, named, given, next_sequence)
+            new = [entry for sequence, entry in given.items() if sequence in free]
+            if not new:
+                return
+            values = named | restored_values(new, bodies) | {"last": max(free)}
+            found = await execute_for(connection, self._name, ("restore_messages", values))
+            stored = {sequence for (sequence,) in found}
+            for entry in new:
+                if entry.sequence not in stored:
+                    raise MessageConflict(record.id, str(entry.message.message_id))
+            await execute_for(connection, self._name, ("skip_sequences", values))
+
     async def purge_expired(self) -> int:
         total = 0
         while removed := (await self._run(("purge_owner", self._mine() | {"limit": PURGE_BATCH})))[0][0]:
@@ -182,7 +215,8 @@ class PostgresStore(ConversationStore):
         return self._mine() | {"id": parse_uuid(conversation_id, field="conversation_id")}
 
     def _session(self, session_id: str) -> dict[str, Any]:
-        return self._mine() | {"session": key_of(parse_name(session_id, field="session_id"))}
+        key = key_of(parse_name(session_id, field="session_id"))
+        return self._mine() | {"session": key, "session_name": None if key == session_id else session_id}
 
     def _creation(self, conversation: Conversation) -> dict[str, Any]:
         full_name = None if self._name == self._owner else self._name
@@ -215,12 +249,31 @@ class PostgresStore(ConversationStore):
         found = await execute_for(connection, self._name, ("lock_session", values), ("get_session", values))
         if found and _still_active(bound := rows.conversation(found[0]), active_since):
             return bound
-        made = self._creation(fresh) | {"session": values["session"]}
+        made = values | self._creation(fresh)
         steps = ("delete_if_expired", made), ("insert_conversation", made)
         if not await execute_for(connection, self._name, *steps):
             raise ConversationExists(fresh.id)
         await execute_for(connection, self._name, ("bind_session", made))
         return fresh
+
+    async def _restore_record(self, connection: Connection, record: Conversation) -> int:
+        """Keep the record, to the end of the transaction for us alone; its next sequence number."""
+        values = self._creation(record)
+        if not is_expired(record, now=values["now"]):
+            await execute_for(connection, self._name, ("delete_if_expired", values))
+        ((next_sequence, _),) = await execute_for(connection, self._name, ("restore_conversation", values))
+        return int(next_sequence)
+
+    async def _free(
+        self, connection: Connection, named: dict[str, Any], given: Iterable[int], next_sequence: int
+    ) -> set[int]:
+        """Which of these sequences nothing holds. Usually all are new, and nothing has to be looked up."""
+        sequences = set(given)
+        least = min(sequences, default=next_sequence)
+        if least >= next_sequence:
+            return sequences
+        taken = await execute_for(connection, self._name, ("sequences_from", named | {"least": least}))
+        return sequences - {sequence for (sequence,) in taken}
 
     async def _write(
         self,

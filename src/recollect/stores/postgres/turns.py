@@ -71,6 +71,19 @@ def turn_values(messages: Sequence[Message], bodies: Sequence[str]) -> dict[str,
     }
 
 
+def restored_values(entries: Sequence[Entry], bodies: Mapping[int, str]) -> dict[str, Any]:
+    """The entries as `restore_messages` wants them."""
+    return {
+        "times": [entry.message.timestamp for entry in entries],
+        "sequences": [entry.sequence for entry in entries],
+        "roles": [entry.message.role for entry in entries],
+        "keys": [_key(entry.message) for entry in entries],
+        "revisions": [entry.revision for entry in entries],
+        "stored": [entry.stored_at for entry in entries],
+        "bodies": [bodies[entry.sequence] for entry in entries],
+    }
+
+
 def known_values(sorted_out: Sorted) -> dict[str, Any]:
     """What the store was found to know, as `write_turn` checks it again under its lock."""
     entries = {known.sequence: known for known in sorted_out.known if isinstance(known, Entry)}

@@ -4,7 +4,7 @@
 -- KEYS[1] record  hash    what is known about the conversation, by field
 -- KEYS[2] log     zset    position:revision:stored_at:body, every score 0, so ordered by its text
 -- KEYS[3] ids     hash    message id -> position
--- KEYS[4] names   set     sessions that were bound to the conversation, as fields of the owner's sessions
+-- KEYS[4] names   set     sessions that were bound to the conversation
 --
 -- A moment is text: microseconds since 1970 plus 10^17, in twenty digits. Text order is time order, and
 -- no number ever passes through a double, which is exact only as far as 2^53. A lifetime is text

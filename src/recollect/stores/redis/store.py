@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, msgpack
 
 from recollect.clock import to_micros
-from recollect.contracts import Appended, Change, ConversationStore, Entry, Position, check_position
+from recollect.contracts import (
+    Appended,
+    Change,
+    ConversationStore,
+    Entry,
+    Position,
+    check_position,
+    restorable,
+)
 from recollect.conversations import (
     CLOCK_SKEW,
     Changes,
@@ -20,14 +28,20 @@ from recollect.conversations import (
     expiry,
     is_expired,
 )
-from recollect.errors import Conflict, ConversationExists, ConversationNotFound, RevisionConflict
+from recollect.errors import (
+    Conflict,
+    ConversationExists,
+    ConversationNotFound,
+    MessageConflict,
+    RevisionConflict,
+)
 from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message
 from recollect.stores.redis import values
-from recollect.stores.redis.keys import OwnerKeys, hashed
+from recollect.stores.redis.keys import OwnerKeys
 from recollect.stores.redis.listing import Index, scanned
 from recollect.stores.redis.scripts import ABOUT_CONVERSATIONS, ABOUT_OWNERS
-from recollect.stores.redis.turns import Draft
+from recollect.stores.redis.turns import Draft, packed_entries
 from recollect.stores.redis.values import Stored, moment_of
 from recollect.stores.redis.watching import watched
 
@@ -87,7 +101,7 @@ class RedisStore(ConversationStore):
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
     ) -> Conversation:
-        name = hashed(parse_name(session_id, field="session_id"))
+        name = parse_name(session_id, field="session_id")
         birth = None
         while True:
             bound, seen = await self._bound(name)
@@ -100,19 +114,32 @@ class RedisStore(ConversationStore):
                 return fresh
 
     async def session(self, session_id: str) -> Conversation | None:
-        bound, _ = await self._bound(hashed(parse_name(session_id, field="session_id")))
+        bound, _ = await self._bound(parse_name(session_id, field="session_id"))
         return bound
 
     async def bind(self, session_id: str, conversation_id: str) -> None:
-        name = hashed(parse_name(session_id, field="session_id"))
+        name = parse_name(session_id, field="session_id")
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
         _, birth = await self._run("bind", conversation_id, moment_of(self.now()), name)
         binding = _binding(conversation_id, birth.decode())
         await self._connections.call("HSET", self._keys.sessions, name, binding)
 
     async def unbind(self, session_id: str) -> None:
-        name = hashed(parse_name(session_id, field="session_id"))
+        name = parse_name(session_id, field="session_id")
         await self._connections.call("HDEL", self._keys.sessions, name)
+
+    async def sessions(self, conversation_id: str) -> list[str]:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        found = await self._alive(conversation_id)
+        if found is None:
+            raise ConversationNotFound(conversation_id)
+        names = await self._connections.call("SMEMBERS", self._keys.of(conversation_id).names)
+        if not names:
+            return []
+        # A name stays noted when its session goes elsewhere: what the sessions say is the truth.
+        bound = await self._connections.call("HMGET", self._keys.sessions, *names)
+        binding = _binding(conversation_id, found.birth).encode()
+        return sorted(name.decode() for name, to in zip(names, bound, strict=True) if to == binding)
 
     # The log
 
@@ -147,6 +174,34 @@ class RedisStore(ConversationStore):
         if not limit:
             return await self._entries(conversation_id, "none")
         return await self._entries(conversation_id, "page", offset, offset + limit - 1)
+
+    # Moving
+
+    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+        record, given = restorable(conversation, entries)
+        now = self.now()
+        packed = packed_entries(given.values())
+        await self._index.add(record.id, record.last_activity)
+        status, *reply = await self._run(
+            "restore",
+            record.id,
+            moment_of(now),
+            values.moment_text(record.expires_at),
+            values.restored_lifetime(record.expires_at, now=now),
+            self._keys.changes,
+            record.id,
+            secrets.token_hex(8),
+            values.score_text(to_micros(record.last_activity)),
+            msgpack.encode(values.described(record)),
+            msgpack.encode(values.absent_fields(record)),
+            packed,
+            also=() if self._connections.clustered else (self._keys.index,),
+        )
+        if status == b"taken":
+            await self._index.correct(record.id)
+            raise MessageConflict(record.id, reply[0].decode())
+        await self._release(record.id, reply[0].decode(), reply[1])
+        await self._index.correct(record.id)
 
     # Retention
 

@@ -6,7 +6,7 @@ turn is sent again with the position of what was seen. A script that finds anoth
 id by then shows it in turn. So the judgement is exact, and still one step with the storing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import msgspec
@@ -22,6 +22,17 @@ LARGEST_TURN = 512 * 1024 * 1024 - 1024
 """Bytes in one argument of a command, as servers are set up by default."""
 
 _pack = msgspec.msgpack.Encoder().encode
+
+
+def packed_entries(entries: Iterable[Entry]) -> bytes:
+    """The entries as `restore.lua` wants them."""
+    return _bounded(_pack([values.entry_values(entry) for entry in entries]))
+
+
+def _bounded(packed: bytes) -> bytes:
+    if len(packed) > LARGEST_TURN:
+        raise InvalidMessage("the turn is larger than the store can hold", field="content")
+    return packed
 
 
 class Draft:
@@ -55,10 +66,7 @@ class Draft:
 
     def packed(self) -> bytes:
         """The messages as the script wants them."""
-        packed = _pack([self._packed(place) for place in self._sent])
-        if len(packed) > LARGEST_TURN:
-            raise InvalidMessage("the turn is larger than the store can hold", field="content")
-        return packed
+        return _bounded(_pack([self._packed(place) for place in self._sent]))
 
     def _packed(self, place: int) -> tuple[str, str, str, str, str]:
         message = self._messages[place]

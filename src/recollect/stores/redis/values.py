@@ -11,7 +11,7 @@ from recollect.clock import from_micros, to_micros
 from recollect.contracts import Entry, Position
 from recollect.conversations import Changes, Conversation, expiry
 from recollect.errors import RecollectError, StoreDamaged, shown
-from recollect.wire import decode_message
+from recollect.wire import decode_message, encode_message
 
 FIELDS = (
     "birth",
@@ -100,6 +100,14 @@ def entry(conversation_id: str, member: bytes) -> Entry:
         raise _damaged(conversation_id, member) from error
 
 
+def entry_values(entry: Entry) -> tuple[int, str, str, str]:
+    """An entry as `restore.lua` wants it."""
+    position = position_text(entry.position)
+    body = encode_message(entry.message).decode()
+    member = f"{position}:{entry.revision}:{moment_of(entry.stored_at)}:{body}"
+    return entry.sequence, position, entry.message.message_id or "", member
+
+
 def position_in(member: bytes) -> str:
     """The position at the head of a member of the log."""
     return member[:_POSITION].decode()
@@ -144,16 +152,24 @@ def _record(conversation_id: str, of: dict[str, Any]) -> Conversation:
 
 def record_fields(record: Conversation, *, birth: str) -> list[str]:
     """A new record as fields and values in turn."""
+    return ["birth", birth, "next_sequence", "1", *described(record)]
+
+
+def absent_fields(record: Conversation) -> list[str]:
+    """The fields that the record has no value for."""
+    return [name for name in FIELDS[-5:] if getattr(record, name) is None]
+
+
+def described(record: Conversation) -> list[str]:
+    """All that callers see of a record, as fields and values in turn."""
     moving = {
-        "birth": birth,
-        "next_sequence": "1",
         "revision": str(record.revision),
         "message_count": str(record.message_count),
-        "last_message_at": _moment_text(record.last_message_at),
+        "last_message_at": moment_text(record.last_message_at),
         "last_message_from": record.last_message_from or "",
         "created_at": moment_of(record.created_at),
         "updated_at": moment_of(record.updated_at),
-        "expires_at": _moment_text(record.expires_at),
+        "expires_at": moment_text(record.expires_at),
     }
     chosen = {name: _text(name, getattr(record, name)) for name in Changes.__struct_fields__}
     present = {name: value for name, value in chosen.items() if value is not None}
@@ -168,7 +184,7 @@ def change_fields(changes: Changes, *, now: datetime) -> list[str | bool]:
         text = _text(name, value)
         fields += [name, False if text is None else text]
     if "ttl" in given:
-        fields += ["expires_at", _moment_text(expiry(given["ttl"], now=now))]
+        fields += ["expires_at", moment_text(expiry(given["ttl"], now=now))]
     return fields
 
 
@@ -183,7 +199,19 @@ def native_lifetime(expires_at: datetime | None, *, now: datetime) -> str:
     return str(max(1, -(-((expires_at - now) // _MICROSECOND) // 1000)))
 
 
-def _moment_text(at: datetime | None) -> str:
+RESTORED_FOR = timedelta(hours=1)
+"""The least that the server keeps what is restored: parts that follow find the earlier ones, also of a
+conversation that is expiring or has expired. It is not served; the sweep removes it."""
+
+
+def restored_lifetime(expires_at: datetime | None, *, now: datetime) -> str:
+    """How long the server itself keeps what is restored, as `native_lifetime` says it."""
+    if expires_at is None or expires_at - now >= RESTORED_FOR:
+        return native_lifetime(expires_at, now=now)
+    return str(RESTORED_FOR // timedelta(milliseconds=1))
+
+
+def moment_text(at: datetime | None) -> str:
     return "" if at is None else moment_of(at)
 
 

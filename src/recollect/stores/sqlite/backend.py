@@ -9,11 +9,18 @@ from functools import partial
 import apsw
 
 from recollect.clock import Clock, parse_moment, system_clock, to_micros
-from recollect.contracts import Backend
+from recollect.contracts import Backend, SchemaVersion
 from recollect.errors import InvalidInput, StoreClosed
 from recollect.ids import parse_name
 from recollect.stores.sql_files import queries
-from recollect.stores.sqlite.connections import PACKAGE, SYNCHRONOUS, connect, prepare, translated
+from recollect.stores.sqlite.connections import (
+    PACKAGE,
+    SYNCHRONOUS,
+    connect,
+    prepare,
+    schema_version,
+    translated,
+)
 from recollect.stores.sqlite.lanes import Lane, ReadLane, WriteLane
 from recollect.stores.sqlite.store import SQLiteStore
 from recollect.stores.threads import to_the_end
@@ -77,6 +84,9 @@ class SQLiteBackend(Backend):
         if self._readers is None:
             raise StoreClosed(f"{self.path} is not open")
         return self._readers
+
+    async def schema_version(self) -> SchemaVersion:
+        return await asyncio.to_thread(schema_version, self.path)
 
     def of(self, owner: str) -> SQLiteStore:
         return SQLiteStore(self, parse_name(owner, field="owner"))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import apsw
 
+from recollect.contracts import SchemaVersion
 from recollect.errors import (
     InvalidMessage,
     RecollectError,
@@ -78,13 +79,33 @@ def migrate(connection: apsw.Connection, path: str) -> None:
         raise
 
 
-def _check_ours(connection: apsw.Connection, path: str) -> None:
+def schema_version(path: str) -> SchemaVersion:
+    """Which version the file has and which it needs. Nothing is made or changed."""
+    found = 0
+    if Path(path).exists():
+        # Without a log beside it the file is all there is, and can be read without making one.
+        settled = "" if Path(f"{path}-wal").exists() else "&immutable=1"
+        uri = f"{Path(path).absolute().as_uri()}?mode=ro{settled}"
+        with translated(path):
+            connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+            with contextlib.closing(connection):
+                connection.set_busy_handler(_patience())
+                _check_program(connection, path)
+                found = _version(connection)
+    return SchemaVersion(found=found, needed=len(migrations(PACKAGE)))
+
+
+def _check_program(connection: apsw.Connection, path: str) -> None:
     marker = connection.pragma("application_id")
     if marker != APPLICATION_ID:
         tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
         if tables or marker or _version(connection):
             raise StoreForeign(f"{path} is the database of another program; it was left as it is")
-    elif _version(connection) > len(migrations(PACKAGE)):
+
+
+def _check_ours(connection: apsw.Connection, path: str) -> None:
+    _check_program(connection, path)
+    if _version(connection) > len(migrations(PACKAGE)):
         raise StoreForeign(
             f"{path} was written by a newer release of Recollect (schema {_version(connection)}); "
             "it was left as it is"

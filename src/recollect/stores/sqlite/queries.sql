@@ -106,6 +106,35 @@ ON CONFLICT (owner, session_id) DO UPDATE SET conversation = excluded.conversati
 -- The session is forgotten.
 DELETE FROM sessions WHERE owner = ? AND session_id = ?;
 
+-- name: get_sessions
+-- The sessions that are bound to a conversation.
+SELECT session_id FROM sessions WHERE conversation = ?;
+
+-- name: restore_conversation
+-- A record exactly as it is given, whatever was there; returns its key and its next sequence number.
+INSERT INTO conversations (
+    owner, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags, notes,
+    last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
+    created_at, updated_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (owner, id) DO UPDATE SET
+    channel = excluded.channel, status = excluded.status, priority = excluded.priority,
+    client_id = excluded.client_id, client_name = excluded.client_name, subject = excluded.subject,
+    assigned_to = excluded.assigned_to, tags = excluded.tags, notes = excluded.notes,
+    last_message_at = excluded.last_message_at, last_message_from = excluded.last_message_from,
+    unread_count = excluded.unread_count, message_count = excluded.message_count,
+    revision = excluded.revision, ttl = excluded.ttl, expires_at = excluded.expires_at,
+    created_at = excluded.created_at, updated_at = excluded.updated_at
+RETURNING pk, next_sequence;
+
+-- name: sequences_from
+-- Which sequence numbers are taken, from one on.
+SELECT sequence FROM messages WHERE conversation = ? AND sequence >= ?;
+
+-- name: skip_sequences
+-- New messages come after this one.
+UPDATE conversations SET next_sequence = max(next_sequence, ? + 1) WHERE pk = ?;
+
 -- name: insert_message
 -- One message in its place; a known id changes nothing.
 INSERT INTO messages (conversation, at, sequence, message_id, revision, stored_at, body)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -10,7 +10,7 @@ from msgspec.structs import force_setattr
 from recollect.clock import from_micros, to_micros
 from recollect.contracts import Entry
 from recollect.conversations import Conversation, Query, parse_cursor
-from recollect.wire import decode_message
+from recollect.wire import decode_message, encode_message
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -121,6 +121,20 @@ def query_values(owner: str, query: Query, now: datetime) -> dict[str, Any]:
         "tags": tags_text(query.tags) if query.tags else None,
         "limit": query.limit + 1,
     }
+
+
+EntryValues: TypeAlias = tuple[str | None, int, int, int, str]
+
+
+def entry_values(entry: Entry) -> EntryValues:
+    """An entry as message id, moment, revision, moment of storing, body."""
+    return (
+        entry.message.message_id,
+        entry.position.micros,
+        entry.revision,
+        to_micros(entry.stored_at),
+        encode_message(entry.message).decode(),
+    )
 
 
 def entry(conversation_id: str, row: Sequence[Any]) -> Entry:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 
 from recollect.clock import to_micros
-from recollect.contracts import Appended, ConversationStore, Entry, Position, check_position
+from recollect.contracts import Appended, ConversationStore, Entry, Position, check_position, restorable
 from recollect.conversations import (
     Changes,
     Conversation,
@@ -17,6 +17,7 @@ from recollect.conversations import (
     check_count,
     check_revision,
     cursor_of,
+    is_expired,
     stamp_for,
 )
 from recollect.errors import ConversationExists, ConversationNotFound, MessageConflict
@@ -123,6 +124,15 @@ class SQLiteStore(ConversationStore):
         values = (self._owner, parse_name(session_id, field="session_id"))
         await self._backend.writer.run(lambda db: _run(db, "unbind_session", values))
 
+    async def sessions(self, conversation_id: str) -> list[str]:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+
+        def work(db: apsw.Connection) -> list[str]:
+            key = self._require(db, conversation_id).key
+            return sorted(session_id for (session_id,) in db.execute(SQL["get_sessions"], (key,)))
+
+        return await self._backend.readers.run(work)
+
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
@@ -170,6 +180,24 @@ class SQLiteStore(ConversationStore):
         check_count(limit, field="limit", least=0)
         check_count(offset, field="offset", least=0)
         return await self._entries(conversation_id, SQL["page"], (limit, offset))
+
+    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+        record, given = restorable(conversation, entries)
+        placed = {entry.sequence: rows.entry_values(entry) for entry in given.values()}
+
+        def work(db: apsw.Connection) -> None:
+            if not is_expired(record, now=self.now()):
+                db.execute(SQL["delete_if_expired"], self._named(record.id))
+            values = rows.conversation_values(self._owner, record)
+            ((key, next_sequence),) = db.execute(SQL["restore_conversation"], values).fetchall()
+            new = _not_there(db, key, next_sequence, placed)
+            for sequence, (message_id, *rest) in new.items():
+                db.execute(SQL["insert_message"], (key, rest[0], sequence, message_id, *rest[1:]))
+                if not db.changes():
+                    raise MessageConflict(record.id, str(message_id))
+            db.execute(SQL["skip_sequences"], (max(new, default=0), key))
+
+        await self._backend.writer.run(work)
 
     async def purge_expired(self) -> int:
         return await self._backend.purge(SQL["purge_owner"], self._owner, to_micros(self.now()))
@@ -280,6 +308,17 @@ class _Log:
 
 def _found(row: Sequence[Any] | None) -> _Found | None:
     return None if row is None else _Found(row[0], row[1], rows.conversation(row))
+
+
+def _not_there(
+    db: apsw.Connection, key: Any, next_sequence: Any, placed: dict[int, rows.EntryValues]
+) -> dict[int, rows.EntryValues]:
+    """What has a sequence that is free. Usually all of it is new, and nothing has to be looked up."""
+    least = min(placed, default=next_sequence)
+    if least >= next_sequence:
+        return placed
+    taken = {sequence for (sequence,) in db.execute(SQL["sequences_from"], (key, least))}
+    return {sequence: values for sequence, values in placed.items() if sequence not in taken}
 
 
 def _still_active(record: Conversation, active_since: datetime | None) -> bool:

@@ -4,6 +4,7 @@ from recollect.testing.contract.concurrency import ConcurrencyContract
 from recollect.testing.contract.histories import HistoriesContract
 from recollect.testing.contract.lifetimes import LifetimesContract
 from recollect.testing.contract.log import LogContract
+from recollect.testing.contract.moving import MovingContract
 from recollect.testing.contract.owners import OwnersContract
 from recollect.testing.contract.records import RecordsContract
 from recollect.testing.contract.sessions import SessionsContract
@@ -19,6 +20,7 @@ class StoreContract(
     LifetimesContract,
     OwnersContract,
     ConcurrencyContract,
+    MovingContract,
 ):
     """All of it. Subclass it with a fixture `backend` that yields an open backend using `clock`.
 

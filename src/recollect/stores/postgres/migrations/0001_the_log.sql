@@ -145,9 +145,11 @@ CREATE TABLE recollect.messages (
 CREATE UNIQUE INDEX messages_by_key ON recollect.messages (owner, conversation_id, message_key)
     WHERE message_key IS NOT NULL;
 
+-- `session_name` is the session in full where `session_key` is only its digest.
 CREATE TABLE recollect.sessions (
     owner text COLLATE "C" NOT NULL,
     session_key text COLLATE "C" NOT NULL,
+    session_name text,
     conversation_id uuid NOT NULL,
     PRIMARY KEY (owner, session_key),
     FOREIGN KEY (owner, conversation_id) REFERENCES recollect.conversations (owner, id) ON DELETE CASCADE

@@ -1,0 +1,75 @@
+"""`recollect export`: everything, or what one owner has, as JSON Lines."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+
+from recollect.cli.rendering import counted, errors_console
+from recollect.cli.running import OwnerOption, UrlOption, memory_at, run
+from recollect.errors import StoreUnavailable
+from recollect.moving import ExportReport
+from recollect.moving import export as export_all
+
+
+def export(
+    url: UrlOption = None,
+    owner: OwnerOption = None,
+    output: Annotated[str, typer.Option(help="The file to write; - is standard output.")] = "-",
+) -> None:
+    """Write conversations as JSON Lines, to be kept or imported elsewhere."""
+
+    async def work() -> ExportReport:
+        async with memory_at(url) as memory, _opened(output) as file:
+            return await export_all(memory.backend, file, owner=owner)
+
+    report = run(work)
+    errors_console().print(
+        f"{counted(report.conversations, 'conversation')} of {counted(report.owners, 'owner')} exported, "
+        f"{counted(report.entries, 'message')}",
+        soft_wrap=True,
+    )
+
+
+@asynccontextmanager
+async def _opened(output: str) -> AsyncIterator[BinaryIO]:
+    """Where the export goes. A file is there under its name only when it is whole."""
+    if output == "-":
+        yield sys.stdout.buffer
+        return
+    unfinished = Path(f"{output}.part")
+    file = await asyncio.to_thread(_create, unfinished)
+    try:
+        yield file
+        await asyncio.to_thread(_finish, file, unfinished, output)
+    except BaseException:
+        await asyncio.to_thread(_discard, file, unfinished)
+        raise
+
+
+def _create(path: Path) -> BinaryIO:
+    try:
+        # Conversations are nobody else's business.
+        return os.fdopen(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb")
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _finish(file: BinaryIO, unfinished: Path, output: str) -> None:
+    try:
+        file.flush()
+        os.fsync(file.fileno())
+        file.close()
+        unfinished.replace(output)
+    except OSError as error:
+        raise StoreUnavailable(f"{output} cannot be written: {error.strerror or error}") from error
+
+
+def _discard(file: BinaryIO, unfinished: Path) -> None:
+    file.close()
+    unfinished.unlink(missing_ok=True)

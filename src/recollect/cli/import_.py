@@ -1,0 +1,51 @@
+"""`recollect import FILE`: what an export holds, into a store."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, BinaryIO
+
+import typer
+
+from recollect.cli.copy import print_report, progress_bar
+from recollect.cli.running import JsonOption, UrlOption, memory_at, print_json, run
+from recollect.errors import StoreUnavailable
+from recollect.moving import CopyReport
+from recollect.moving import import_ as import_all
+
+
+def import_(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="An export; - is standard input.")],
+    url: UrlOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring what an export holds into a store, made if need be. May be repeated."""
+
+    async def work() -> CopyReport:
+        async with _opened(file) as export, memory_at(url, create=True) as memory:
+            if as_json:
+                return await import_all(export, memory.backend)
+            with progress_bar("importing", total=None) as tell:
+                return await import_all(export, memory.backend, progress=tell)
+
+    report = run(work)
+    if as_json:
+        print_json(report)
+    else:
+        print_report(report)
+
+
+@asynccontextmanager
+async def _opened(file: str) -> AsyncIterator[BinaryIO]:
+    if file == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        opened = await asyncio.to_thread(open, file, "rb")
+    except OSError as error:
+        raise StoreUnavailable(f"{file} cannot be read: {error.strerror or error}") from error
+    try:
+        yield opened
+    finally:
+        await asyncio.to_thread(opened.close)

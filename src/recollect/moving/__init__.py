@@ -1,0 +1,16 @@
+"""Moving conversations: from store to store, into a file and back. Below: contracts, manager. Above: cli.
+
+digests      when two conversations are the same, as a SHA-256
+bringing     one conversation into a store, so that it can be repeated and is proven
+copying      a whole backend into another
+json_lines   the form of an export: lines out of values, values out of lines
+exporting    a whole backend into a file
+importing    a file into a backend
+"""
+
+from recollect.moving.bringing import CopyReport
+from recollect.moving.copying import copy, count
+from recollect.moving.exporting import ExportReport, export
+from recollect.moving.importing import import_
+
+__all__ = ["CopyReport", "ExportReport", "copy", "count", "export", "import_"]

@@ -1,0 +1,109 @@
+"""A whole backend into a file, a chunk at a time. Below: `json_lines`. The file is written off the loop."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from hashlib import sha256
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from recollect.clock import system_clock
+from recollect.contracts import Backend, ConversationStore
+from recollect.conversations import Conversation
+from recollect.errors import ConversationNotFound, InvalidInput, StoreUnavailable
+from recollect.ids import parse_name
+from recollect.manager import ConversationManager
+from recollect.moving.bringing import log_of
+from recollect.moving.copying import pages_of
+from recollect.moving.json_lines import conversation_line, entry_line, header_line, trailer_line
+
+
+class ExportReport(Struct, frozen=True, kw_only=True):
+    """What was exported."""
+
+    owners: int
+    conversations: int
+    entries: int
+    sha256: str
+
+
+async def export(
+    source: Backend | ConversationManager, file: BinaryIO, *, owner: str | None = None
+) -> ExportReport:
+    """Write everything, or what one owner has, as JSON Lines. The source is open; the file stays open.
+
+    A handle does not know whose it is: with one, `owner` is the name that the file gives.
+    """
+    if owner is not None:
+        parse_name(owner, field="owner")
+    writer = _Writer(file)
+    await writer.put([header_line(system_clock())])
+    owners = 0
+    async for name, store in _stores(source, owner):
+        before = writer.conversations
+        async for records in pages_of(store):
+            for record in records:
+                await _export(name, store, record, writer)
+        owners += writer.conversations > before
+    return await writer.finish(owners)
+
+
+async def _stores(
+    source: Backend | ConversationManager, owner: str | None
+) -> AsyncIterator[tuple[str, ConversationStore]]:
+    if isinstance(source, ConversationManager):
+        if owner is None:
+            raise InvalidInput("to export from a handle, say whose it is: owner=…", field="owner")
+        yield owner, source.store
+    elif owner is not None:
+        yield owner, source.of(owner)
+    else:
+        async for name in source.owners():
+            yield name, source.of(name)
+
+
+async def _export(owner: str, store: ConversationStore, record: Conversation, writer: "_Writer") -> None:
+    """One conversation, as it was when its record was read. One that goes meanwhile ends where it went."""
+    try:
+        sessions = await store.sessions(record.id)
+    except ConversationNotFound:
+        return
+    await writer.put([conversation_line(owner, record, sessions)], conversations=1)
+    try:
+        async for entries in log_of(store, record.id):
+            lines = [entry_line(entry) for entry in entries if entry.revision <= record.revision]
+            await writer.put(lines, entries=len(lines))
+    except ConversationNotFound:
+        return
+
+
+class _Writer:
+    """Lines into the file, counted and hashed."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._hash = sha256()
+        self.conversations = 0
+        self._entries = 0
+
+    async def put(self, lines: Iterable[bytes], *, conversations: int = 0, entries: int = 0) -> None:
+        text = b"".join(lines)
+        self.conversations += conversations
+        self._entries += entries
+        self._hash.update(text)
+        await asyncio.to_thread(self._write, text)
+
+    async def finish(self, owners: int) -> ExportReport:
+        digest = self._hash.hexdigest()
+        trailer = trailer_line(conversations=self.conversations, entries=self._entries, sha256=digest)
+        await asyncio.to_thread(self._write, trailer)
+        return ExportReport(
+            owners=owners, conversations=self.conversations, entries=self._entries, sha256=digest
+        )
+
+    def _write(self, text: bytes) -> None:
+        try:
+            self._file.write(text)
+            self._file.flush()
+        except OSError as error:
+            raise StoreUnavailable(f"the export cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,24 @@
+"""The commands, run in a folder of their own."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from recollect.cli.app import app
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RECOLLECT_URL", "sqlite:///recollect-demo.db")
+
+    def run(*arguments: str, code: int = 0, standard_input: bytes | None = None) -> Result:
+        result = CliRunner().invoke(app, list(arguments), input=standard_input)
+        assert result.exit_code == code, result.output
+        return result
+
+    return run

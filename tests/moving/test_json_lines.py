@@ -1,0 +1,321 @@
+"""An export holds what the store holds; a file that is not whole, or not ours, changes nothing."""
+
+import io
+import json
+import os
+import threading
+import tracemalloc
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recollect.contracts import Backend
+from recollect.conversations import Changes, started
+from recollect.errors import Conflict, InvalidInput, StoreDamaged, StoreForeign, StoreUnavailable
+from recollect.ids import new_id
+from recollect.manager import ConversationManager
+from recollect.messages import Message
+from recollect.moving import CopyReport, export, import_
+from recollect.stores.in_memory import InMemoryBackend
+from recollect.testing import FixedClock
+from tests.moving.conftest import NewBackend
+from tests.moving.lives import LONG, OWNERS, conversation_with, everything, live, odd_messages, user
+from tests.properties.worlds import STORES, examples
+
+Lines = list[bytes]
+
+
+@pytest.fixture
+def memory(clock: FixedClock) -> InMemoryBackend:
+    return InMemoryBackend(clock=clock)
+
+
+@pytest.fixture
+def empty(clock: FixedClock) -> InMemoryBackend:
+    return InMemoryBackend(clock=clock)
+
+
+async def exported(backend: Backend | ConversationManager, owner: str | None = None) -> bytes:
+    file = io.BytesIO()
+    await export(backend, file, owner=owner)
+    return file.getvalue()
+
+
+async def imported(text: bytes, backend: Backend) -> CopyReport:
+    return await import_(io.BytesIO(text), backend)
+
+
+@pytest.fixture
+async def small(memory: Backend) -> bytes:
+    """An export with two conversations of two owners."""
+    await conversation_with(memory, "first", "second")
+    await conversation_with(memory, "third", owner="sam")
+    return await exported(memory)
+
+
+@pytest.mark.parametrize("kind", STORES)
+async def test_everything_comes_back(new_backend: NewBackend, clock: FixedClock, kind: str) -> None:
+    source, target = await new_backend(kind), await new_backend(kind)
+    await live(source, clock)
+    file = io.BytesIO()
+    report = await export(source, file)
+    conversations, entries = 4 * len(OWNERS) + 1, 6 * len(OWNERS) + LONG
+    assert (report.owners, report.conversations, report.entries) == (len(OWNERS), conversations, entries)
+    clock.advance(timedelta(hours=1))
+    first = await imported(file.getvalue(), target)
+    assert first == CopyReport(
+        owners=len(OWNERS),
+        conversations=conversations,
+        copied=conversations,
+        entries=entries,
+        sessions=2 * len(OWNERS),
+    )
+    assert await everything(target) == await everything(source)
+    again = await imported(file.getvalue(), target)
+    assert (again.copied, again.unchanged, again.entries, again.sessions) == (0, conversations, 0, 0)
+    assert await everything(target) == await everything(source)
+
+
+async def test_two_exports_of_one_store_differ_only_in_their_moment(
+    memory: Backend, clock: FixedClock
+) -> None:
+    await live(memory, clock)
+    first, second = await exported(memory), await exported(memory)
+    assert first.splitlines()[1:-1] == second.splitlines()[1:-1]
+
+
+async def test_the_form_is_as_documented(memory: Backend, clock: FixedClock) -> None:
+    record = await memory.of("erin").resume("kitchen", started(new_id(), now=clock()))
+    await memory.of("erin").append(record.id, odd_messages())
+    text = await exported(memory)
+    header, conversation, *entries, trailer = map(json.loads, text.splitlines())
+    assert (header["recollect"], header["version"], header["wire"]) == ("export", 1, 1)
+    assert datetime.fromisoformat(header["exported_at"]).utcoffset() == timedelta(0)
+    assert (conversation["owner"], conversation["sessions"]) == ("erin", ["kitchen"])
+    assert conversation["conversation"]["id"] == record.id
+    assert "messages" not in conversation["conversation"]
+    assert sorted(one["entry"]["sequence"] for one in entries) == [1, 2, 3, 4, 5]
+    assert {frozenset(one["entry"]) for one in entries} == {
+        frozenset(("sequence", "revision", "stored_at", "message"))
+    }
+    assert trailer["recollect"] == "end"
+    assert (trailer["conversations"], trailer["entries"]) == (1, 5)
+    assert trailer["sha256"] == sha256(text[: text.rindex(b"\n", 0, -1) + 1]).hexdigest()
+    assert text.isascii() or text.decode("utf-8")
+
+
+async def test_an_empty_store_is_an_export_of_two_lines(memory: Backend, empty: Backend) -> None:
+    text = await exported(memory)
+    assert len(text.splitlines()) == 2
+    assert await imported(text, empty) == CopyReport()
+
+
+class TestOneOwner:
+    async def test_can_be_exported_alone(self, memory: Backend, empty: Backend, small: bytes) -> None:
+        await imported(await exported(memory, "sam"), empty)
+        assert list(await everything(empty)) == ["sam"]
+
+    async def test_a_handle_is_exported_under_the_name_that_is_given(
+        self, memory: Backend, empty: Backend, small: bytes
+    ) -> None:
+        handle = ConversationManager(memory.of("sam"))
+        await imported(await exported(handle, "sam again"), empty)
+        assert (await everything(empty))["sam again"] == (await everything(memory))["sam"]
+        with pytest.raises(InvalidInput, match="whose"):
+            await exported(handle)
+
+    async def test_a_name_that_is_none_is_refused(self, memory: Backend) -> None:
+        with pytest.raises(InvalidInput, match="owner"):
+            await exported(memory, "")
+
+
+class TestNotWhole:
+    async def test_cut_off_anywhere_it_is_refused_and_changes_nothing(
+        self, small: bytes, empty: Backend
+    ) -> None:
+        for end in range(len(small)):
+            with pytest.raises((StoreDamaged, StoreForeign), match=r"line \d+"):
+                await imported(small[:end], empty)
+        assert await everything(empty) == {}
+        assert (await imported(small, empty)).copied == 2
+
+    async def test_altered_anywhere_it_is_refused_and_changes_nothing(
+        self, small: bytes, empty: Backend
+    ) -> None:
+        for place in range(len(small)):
+            altered = bytearray(small)
+            altered[place] ^= 1
+            with pytest.raises((StoreDamaged, StoreForeign), match=r"line \d+"):
+                await imported(bytes(altered), empty)
+        assert await everything(empty) == {}
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            (lambda lines: lines[:-1], r"cut off after line 6"),
+            (lambda lines: [*lines[:-1], lines[-1][:-9]], "cut off in line 7"),
+            (lambda lines: [*lines, lines[1]], "goes on after its end, line 7"),
+            (
+                lambda lines: [*lines[:2], *lines[3:]],
+                "line 6, its last, counts 2 conversations and 3 entries",
+            ),
+            (lambda lines: [lines[0], lines[2], lines[1], *lines[3:]], "line 2 .* without a conversation"),
+            (lambda lines: [*lines[:2], lines[3], lines[2], *lines[4:]], "line 4 .* not in reading order"),
+            (
+                lambda lines: [*lines[:2], b"{}\n", *lines[2:]],
+                "line 3 .* neither a conversation nor an entry",
+            ),
+            (lambda lines: [*lines[:2], b"[\n", *lines[2:]], "line 3 .* cannot be read"),
+            (lambda lines: [*lines[:3], b"\n", *lines[3:]], "line 4 .* cannot be read"),
+            (lambda lines: _with(lines, 2, b'"first"', b'"fiast"'), "SHA-256 in line 7, .* lines 1 to 6"),
+            (lambda lines: _with(lines, 2, b'"sequence":1', b'"sequence":0'), "line 3 .* cannot be read"),
+            (lambda lines: _with(lines, 2, b'"first"', b"NaN"), "line 3 .* cannot be read"),
+            (lambda lines: _with(lines, 2, b',"timestamp":', b',"times":'), "line 3 .* timestamp"),
+            (lambda lines: _with(lines, 1, b'"erin"', b'""'), "line 2 .* owner must not be empty"),
+            (lambda lines: _with(lines, 1, b'"sessions":[]', b'"sessions":[""]'), "line 2 .* session_id"),
+            (lambda lines: _with(lines, 1, b'"revision":2', b'"revision":-2'), "line 2 .* revision"),
+        ],
+    )
+    async def test_the_error_says_where(
+        self, small: bytes, empty: Backend, change: Callable[[Lines], Lines], words: str
+    ) -> None:
+        with pytest.raises(StoreDamaged, match=words):
+            await imported(b"".join(change(small.splitlines(keepends=True))), empty)
+        assert await everything(empty) == {}
+
+
+def _with(lines: Lines, place: int, old: bytes, new: bytes) -> Lines:
+    assert old in lines[place]
+    return [*lines[:place], lines[place].replace(old, new), *lines[place + 1 :]]
+
+
+class TestNotOurs:
+    @pytest.mark.parametrize("text", [b"", b"\n", b"{}\n", b'{"recollect":"end"}\n', b"hello\n", b"\x00\xff"])
+    async def test_another_file_is_refused(self, empty: Backend, text: bytes) -> None:
+        with pytest.raises(StoreForeign, match="no export of Recollect: line 1"):
+            await imported(text, empty)
+
+    @pytest.mark.parametrize(
+        ("old", "new"), [(b'"version":1', b'"version":2'), (b'"wire":1', b'"wire":2'), (b":1,", b":0,")]
+    )
+    async def test_an_unknown_version_is_refused(
+        self, small: bytes, empty: Backend, old: bytes, new: bytes
+    ) -> None:
+        with pytest.raises(StoreForeign, match="line 1 says version"):
+            await imported(small.replace(old, new, 1), empty)
+
+
+class TestWhatIsThere:
+    async def test_a_conversation_that_went_on_is_left_as_it_is(
+        self, memory: Backend, empty: Backend, small: bytes
+    ) -> None:
+        await imported(small, empty)
+        (conversation_id,) = (await everything(empty))["erin"]
+        await empty.of("erin").append(conversation_id, [user("later")])
+        before = await everything(empty)
+        with pytest.raises(Conflict, match=conversation_id):
+            await imported(small, empty)
+        assert await everything(empty) == before
+
+    async def test_a_later_export_brings_it_up_to_date(
+        self, memory: Backend, empty: Backend, small: bytes
+    ) -> None:
+        await imported(small, empty)
+        (conversation_id,) = (await everything(memory))["sam"]
+        await memory.of("sam").append(conversation_id, [user("later")])
+        await memory.of("sam").update(conversation_id, Changes(subject="later"))
+        report = await imported(await exported(memory), empty)
+        assert (report.copied, report.unchanged, report.entries) == (1, 1, 1)
+        assert await everything(empty) == await everything(memory)
+
+    async def test_what_has_expired_is_left_out_and_counted(
+        self, memory: Backend, empty: Backend, clock: FixedClock, small: bytes
+    ) -> None:
+        (conversation_id,) = (await everything(memory))["sam"]
+        await memory.of("sam").update(conversation_id, Changes(ttl=None))
+        text = await exported(memory)
+        clock.advance(timedelta(days=40))
+        report = await imported(text, empty)
+        assert (report.conversations, report.copied, report.expired) == (2, 1, 1)
+        assert list(await everything(empty)) == ["sam"]
+
+
+class TestStreams:
+    async def test_a_pipe_is_read_to_its_end_first(self, small: bytes, empty: Backend) -> None:
+        with _piped(small) as pipe:
+            assert (await import_(pipe, empty)).copied == 2
+        with _piped(small[:-5]) as pipe, pytest.raises(StoreDamaged, match="cut off"):
+            await import_(pipe, empty)
+
+    async def test_a_file_may_begin_with_something_else(self, small: bytes, empty: Backend) -> None:
+        file = io.BytesIO(b"before" + small)
+        file.seek(6)
+        assert (await import_(file, empty)).copied == 2
+
+    async def test_a_full_disk_is_told(self, memory: Backend, small: bytes) -> None:
+        with (
+            Path("/dev/full").open("wb", buffering=0) as full,
+            pytest.raises(StoreUnavailable, match="space"),
+        ):
+            await export(memory, full)
+
+    async def test_memory_does_not_grow_with_the_file(self, new_backend: NewBackend, tmp_path: Path) -> None:
+        source, target = await new_backend("sqlite"), await new_backend("sqlite")
+        for _ in range(8):
+            store = source.of("erin")
+            record = await store.create(started(new_id(), now=store.now()))
+            for _ in range(3):
+                await store.append(record.id, [user("x" * 1000) for _ in range(1000)])
+        path = tmp_path / "export.jsonl"
+        tracemalloc.start()
+        try:
+            with path.open("wb") as file:
+                await export(source, file)
+            with path.open("rb") as file:
+                await import_(file, target)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert path.stat().st_size > 24_000_000
+        assert peak < 14_000_000
+        assert await everything(target) == await everything(source)
+
+
+def _piped(text: bytes) -> BinaryIO:
+    reading, writing = os.pipe()
+
+    def write() -> None:
+        with os.fdopen(writing, "wb") as file:
+            file.write(text)
+
+    threading.Thread(target=write, daemon=True).start()
+    return os.fdopen(reading, "rb")
+
+
+any_text = st.text(st.characters(exclude_categories=[]), max_size=20)
+any_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | any_text,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(any_text, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@examples
+@given(said=st.lists(st.tuples(any_json, st.dictionaries(any_text, any_json, max_size=2)), max_size=6))
+async def test_any_content_survives(said: list[tuple[Any, dict[str, Any]]]) -> None:
+    source, target = InMemoryBackend(), InMemoryBackend()
+    store = source.of("erin")
+    record = await store.create(started(new_id(), now=store.now()))
+    await store.append(record.id, [Message(role="user", content=c, extra=e) for c, e in said])
+    text = await exported(source)
+    assert len(text.splitlines()) >= len(said)
+    assert text.count(b"\n") == len(said) + 3
+    report = await imported(text, target)
+    assert report.copied == 1
+    assert await everything(target) == await everything(source)
