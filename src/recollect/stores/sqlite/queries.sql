@@ -22,12 +22,6 @@ WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 -- The key of a conversation, when only its messages are wanted.
 SELECT pk FROM conversations WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 
--- name: get_end
--- Where a conversation's log ends: all that an append has to know.
-SELECT pk, next_sequence, revision, last_message_at, last_message_from
-FROM conversations
-WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
-
 -- name: get_session
 -- The record that a session is bound to.
 SELECT
@@ -52,17 +46,13 @@ SET last_message_at = NULL, last_message_from = NULL, unread_count = 0, message_
 WHERE pk = ?;
 
 -- name: extend_conversation
--- What an append moves in the record; returns the record as it is then.
+-- What an append moves in the record.
 UPDATE conversations
 SET
     last_message_at = ?1, last_message_from = ?2, unread_count = unread_count + ?3,
     message_count = message_count + ?3, next_sequence = next_sequence + ?3, revision = revision + 1,
     updated_at = ?4, expires_at = ?4 + ttl
-WHERE pk = ?5
-RETURNING
-    pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
-    notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
-    created_at, updated_at;
+WHERE pk = ?5;
 
 -- name: find_conversations
 -- A page of records, most recently active first. A filter that is NULL does not filter.

@@ -14,6 +14,10 @@ from recollect.wire import decode_message, encode_message
 
 _MICROSECOND = timedelta(microseconds=1)
 
+LAST_MESSAGE = slice(12, 14)
+"""Where in a record's row its last message stands: when, and from whom."""
+REVISION = 16
+
 
 def moment(micros: int | None) -> datetime | None:
     return None if micros is None else from_micros(micros)

@@ -17,6 +17,8 @@ from recollect.conversations import (
     check_count,
     check_revision,
     cursor_of,
+    emptied,
+    extended,
     is_expired,
     stamp_for,
 )
@@ -240,19 +242,27 @@ class SQLiteStore(ConversationStore):
 
     def _log(self, db: apsw.Connection, conversation_id: str) -> "_Log":
         now = self.now()
-        row = db.execute(SQL["get_end"], (self._owner, conversation_id, to_micros(now))).fetchone()
+        values = (self._owner, conversation_id, to_micros(now))
+        row = db.execute(SQL["get_conversation"], values).fetchone()
         if row is None:
             raise ConversationNotFound(conversation_id)
         return _Log(db, conversation_id, row, now)
 
 
 class _Log:
-    """The log of one conversation inside a transaction: messages are put at its end, the record follows."""
+    """The log of one conversation inside a transaction: messages are put at its end, the record follows.
 
-    def __init__(self, db: apsw.Connection, conversation_id: str, end: Sequence[Any], now: datetime) -> None:
+    The record is read from its row only when somebody asks for it: most callers do not.
+    """
+
+    def __init__(self, db: apsw.Connection, conversation_id: str, row: Sequence[Any], now: datetime) -> None:
         self._db = db
         self._conversation_id = conversation_id
-        self._key, self._next_sequence, self.revision, self._last_at, self._last_from = end
+        self._row = row
+        self._key, self._next_sequence = row[:2]
+        self._last_at, self._last_from = row[rows.LAST_MESSAGE]
+        self.revision: int = row[rows.REVISION]
+        self._cleared = False
         self._now = now
         self._now_micros = to_micros(now)
         self._stamp = stamp_for(rows.moment(self._last_at), now=now)
@@ -264,6 +274,7 @@ class _Log:
         self._db.execute(SQL["delete_messages"], (self._key,))
         self._db.execute(SQL["empty_conversation"], (self._key,))
         self._last_at, self._last_from, self._stamp = None, None, self._now
+        self._cleared = True
 
     def put(self, message: Message, body: str) -> None:
         """Store a message at the end, unless its id is known."""
@@ -281,10 +292,13 @@ class _Log:
     def moved(self) -> Appended:
         """Bring the record up to date with what was put, and say what was."""
         values = (self._last_at, self._last_from, len(self.new), self._now_micros, self._key)
-        (row,) = self._db.execute(SQL["extend_conversation"], values).fetchall()
-        return Appended(
-            conversation=lambda: rows.conversation(row), new=self._entries, known=tuple(self.known)
-        )
+        self._db.execute(SQL["extend_conversation"], values)
+        return Appended(conversation=self._record, new=self._entries, known=tuple(self.known))
+
+    def _record(self) -> Conversation:
+        before = rows.conversation(self._row)
+        said = [entry.message for entry in self._entries()]
+        return extended(emptied(before) if self._cleared else before, said, now=self._now)
 
     def _entries(self) -> tuple[Entry, ...]:
         return tuple(
