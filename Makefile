@@ -29,7 +29,7 @@ test: check ## Every check and every test
 	$(PYTEST) -n $(WORKERS) --dist loadgroup
 
 test-fast: setup ## The tests that take no time, in under a minute
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not slow"
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not slow and not server"
 
 check: setup ## Style, types, layers
 	$(BIN)/ruff check .

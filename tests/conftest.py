@@ -27,6 +27,20 @@ def nothing_blocks_the_event_loop() -> Iterator[None]:
         yield
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a server, and what rewrites a file for every example: the fast tier leaves it out."""
+    for item in items:
+        stores = set(summary.stores_of(item.nodeid))
+        if SERVERS & stores:
+            item.add_marker("server")
+        if "file" in stores and item.nodeid.startswith(PLAYED_OFTEN):
+            item.add_marker("slow")
+
+
+SERVERS = {"redis", "postgres"}
+PLAYED_OFTEN = ("tests/properties/", "tests/faces/")
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
     """The last lines of a run: after everything else that pytest has to say."""

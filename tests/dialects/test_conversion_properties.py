@@ -12,6 +12,8 @@ from recollect.messages import Message
 from recollect.testing.validity import problems
 from tests.dialects.histories import RENDERERS, History, decorated, histories
 
+pytestmark = pytest.mark.slow
+
 PAIRS = [(source, target) for source in DIALECTS for target in DIALECTS if source != target]
 
 

@@ -11,6 +11,8 @@ from recollect.testing.validity import problems
 from recollect.wire import decode_message, encode_message
 from tests.dialects.histories import RENDERERS, decorated, histories
 
+pytestmark = pytest.mark.slow
+
 
 def prompt_apart(dialect: str, messages: list[dict[str, Any]]) -> tuple[Any, list[dict[str, Any]]]:
     """Anthropic takes the system prompt apart from the messages; the rest keep it in the list."""

@@ -17,6 +17,8 @@ from tests.moving.conftest import NewBackend
 from tests.moving.lives import LONG, OWNERS, conversation_with, everything, live, user
 from tests.properties.worlds import STORES
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=STORES)
 async def target(request: pytest.FixtureRequest, new_backend: NewBackend) -> Backend:

@@ -28,6 +28,8 @@ from tests.moving.conftest import NewBackend
 from tests.moving.lives import LONG, OWNERS, conversation_with, everything, live, odd_messages, user
 from tests.properties.worlds import STORES, examples
 
+pytestmark = pytest.mark.slow
+
 Lines = list[bytes]
 
 

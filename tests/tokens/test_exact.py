@@ -120,6 +120,7 @@ def _blank_heavy(rng: random.Random) -> str:
 
 
 @pytest.mark.parametrize("unit", ["a", " ", "\n", "é", "漢", "aB漢1 \n"])
+@pytest.mark.slow
 def test_a_megabyte(unit: str, reference: tiktoken.Encoding) -> None:
     assert_equal_on_a_megabyte_of(unit, reference)
 
@@ -142,6 +143,7 @@ def assert_equal_on_a_megabyte_of(unit: str, reference: tiktoken.Encoding) -> No
 
 
 @pytest.mark.parametrize(("unit", "tail"), [(" ", ""), (" ", "x"), ("\t", "!"), ("\u3000", "漢")])
+@pytest.mark.slow
 def test_more_blanks_than_tiktoken_can_take(unit: str, tail: str, reference: tiktoken.Encoding) -> None:
     """The engine gives up, but what the pattern says is clear: all blanks but the last are one piece."""
     alone = 1_200_000 - len(tail)
@@ -150,6 +152,7 @@ def test_more_blanks_than_tiktoken_can_take(unit: str, tail: str, reference: tik
     assert _counter(reference).count_text(unit * 1_200_000 + tail) == expected
 
 
+@pytest.mark.slow
 def test_a_panic_in_the_engine_is_no_crash(references: dict[str, tiktoken.Encoding]) -> None:
     """Without the care for long runs: the engine does give up, and a count comes nevertheless."""
     o200k, text = references["o200k_base"], " " * 1_000_000

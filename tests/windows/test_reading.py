@@ -19,6 +19,8 @@ from recollect.windows import WindowPolicy, build_window, read_window
 from recollect.windows.building import HEAD
 from recollect.windows.reading import MARGIN
 
+pytestmark = pytest.mark.slow
+
 CONVERSATION = "00000000-0000-7000-8000-000000000001"
 
 

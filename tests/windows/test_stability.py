@@ -13,6 +13,8 @@ from recollect.messages import Message, starts_turn
 from recollect.windows import WindowPolicy, build_window
 from recollect.windows.cut import Limit, find_cut, roundness
 
+pytestmark = pytest.mark.slow
+
 
 def contexts(entries: list[Entry], ends: list[int], policy: WindowPolicy) -> Iterator[Context]:
     """The context at each of these moments."""
