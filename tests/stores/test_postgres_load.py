@@ -114,10 +114,14 @@ async def test_the_bytes_that_a_turn_writes_do_not_grow_with_the_conversation(
             await admin.execute("CHECKPOINT")
             for _ in range(MEASURED_TURNS):
                 await store.append(record.id, TURN)
-            before = await wal_position(admin)
-            for _ in range(MEASURED_TURNS):
-                await store.append(record.id, TURN)
-            written[length] = (await wal_position(admin) - before) / MEASURED_TURNS
+            # The server counts what its own housekeeping writes as well, which only ever adds to a round.
+            rounds = []
+            for _ in range(5):
+                before = await wal_position(admin)
+                for _ in range(MEASURED_TURNS):
+                    await store.append(record.id, TURN)
+                rounds.append((await wal_position(admin) - before) / MEASURED_TURNS)
+            written[length] = min(rounds)
     assert max(written.values()) / min(written.values()) < 1.3, written
     assert max(written.values()) < 8_192, written
 
