@@ -63,160 +63,163 @@ queries = st.builds(
 Operation = Callable[[ConversationStore], Awaitable[Any]]
 
 
+class StoreMachine(RuleBasedStateMachine):
+    """Random operations on two stores. `store_machine` fills in which one is under test."""
+
+    make_backend: Callable[[FixedClock], Backend]
+    ids = Bundle("ids")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = FixedClock()
+        self.runner = asyncio.Runner()
+        self.model: Backend = InMemoryBackend(clock=self.clock)
+        self.real = self.make_backend(self.clock)
+        self.run_id = new_id()
+
+    def teardown(self) -> None:
+        self.runner.run(self.real.close())
+        self.runner.close()
+
+    @initialize()
+    def open(self) -> None:
+        self.runner.run(self.model.open())
+        self.runner.run(self.real.open())
+
+    def both(self, owner: str, operation: Operation) -> None:
+        """Do the same on both sides; both must answer, or refuse, alike."""
+        name = f"{owner}-{self.run_id}"
+        expected = self.outcome(operation, self.model.of(name))
+        actual = self.outcome(operation, self.real.of(name))
+        assert actual == expected
+
+    def outcome(self, operation: Operation, store: ConversationStore) -> Any:
+        async def attempt() -> Any:
+            try:
+                return await operation(store)
+            except RecollectError as error:
+                return type(error), str(error)
+
+        return self.runner.run(attempt())
+
+    @rule(step=st.timedeltas(timedelta(seconds=-30), timedelta(days=1)))
+    def time_passes(self, step: timedelta) -> None:
+        self.clock.advance(step)
+
+    @rule(
+        target=ids,
+        owner=st.sampled_from(OWNERS),
+        channel=st.sampled_from(VALUE_SETS["channel"]),
+        ttl=st.none() | st.timedeltas(timedelta(minutes=1), timedelta(days=3)),
+    )
+    def create(self, owner: str, channel: str, ttl: timedelta | None) -> str:
+        record = started(new_id(), now=self.clock(), ttl=ttl, channel=channel)
+        self.both(owner, lambda store: store.create(record))
+        return record.id
+
+    @rule(owner=st.sampled_from(OWNERS), session=st.sampled_from(SESSIONS), idle=st.none() | st.just(1))
+    def resume(self, owner: str, session: str, idle: int | None) -> None:
+        record = started(new_id(), now=self.clock())
+        since = None if idle is None else self.clock() - timedelta(hours=idle)
+        self.both(owner, lambda store: store.resume(session, record, active_since=since))
+
+    @rule(owner=st.sampled_from(OWNERS), session=st.sampled_from(SESSIONS), conversation_id=ids)
+    def bind(self, owner: str, session: str, conversation_id: str) -> None:
+        self.both(owner, lambda store: store.bind(session, conversation_id))
+
+    @rule(owner=st.sampled_from(OWNERS), session=st.sampled_from(SESSIONS))
+    def look_up_session(self, owner: str, session: str) -> None:
+        self.both(owner, lambda store: store.session(session))
+
+    @rule(owner=st.sampled_from(OWNERS), session=st.sampled_from(SESSIONS))
+    def unbind(self, owner: str, session: str) -> None:
+        self.both(owner, lambda store: store.unbind(session))
+
+    @rule(
+        owner=st.sampled_from(OWNERS),
+        conversation_id=ids,
+        turn=turns,
+        revision=st.none() | st.integers(0, 3),
+    )
+    def append(self, owner: str, conversation_id: str, turn: list[Message], revision: int | None) -> None:
+        self.both(owner, lambda store: store.append(conversation_id, turn, expected_revision=revision))
+
+    @rule(owner=st.sampled_from(OWNERS), conversation_id=ids, turn=turns)
+    def rewrite(self, owner: str, conversation_id: str, turn: list[Message]) -> None:
+        self.both(owner, lambda store: store.rewrite(conversation_id, turn))
+
+    @rule(owner=st.sampled_from(OWNERS), conversation_id=ids, change=changes)
+    def update(self, owner: str, conversation_id: str, change: Changes) -> None:
+        self.both(owner, lambda store: store.update(conversation_id, change))
+
+    @rule(owner=st.sampled_from(OWNERS), conversation_id=ids)
+    def get(self, owner: str, conversation_id: str) -> None:
+        self.both(owner, lambda store: store.get(conversation_id))
+
+    @rule(owner=st.sampled_from(OWNERS), conversation_id=ids, limit=st.integers(0, 6))
+    def read_back(self, owner: str, conversation_id: str, limit: int) -> None:
+        async def tails(store: ConversationStore) -> Any:
+            last = await store.tail(conversation_id, limit=limit)
+            before = await store.tail(conversation_id, limit=2, before=last[0].position) if last else []
+            return last, before
+
+        self.both(owner, tails)
+
+    @rule(
+        owner=st.sampled_from(OWNERS),
+        conversation_id=ids,
+        limit=st.integers(0, 4),
+        offset=st.integers(0, 4),
+    )
+    def read_page(self, owner: str, conversation_id: str, limit: int, offset: int) -> None:
+        self.both(owner, lambda store: store.page(conversation_id, limit=limit, offset=offset))
+
+    @rule(owner=st.sampled_from(OWNERS), query=queries)
+    def find(self, owner: str, query: Query) -> None:
+        async def two_pages(store: ConversationStore) -> Any:
+            first = await store.find(query)
+            rest = await store.find(Query(limit=9, after=first.next)) if first.next else None
+            return first, rest
+
+        self.both(owner, two_pages)
+
+    @rule(owner=st.sampled_from(OWNERS), conversation_id=ids)
+    def look_up_sessions(self, owner: str, conversation_id: str) -> None:
+        self.both(owner, lambda store: store.sessions(conversation_id))
+
+    @rule(conversation_id=ids, reverse=st.booleans(), first=st.integers(0, 4))
+    def move(self, conversation_id: str, reverse: bool, first: int) -> None:
+        """Put what one owner has in the place of the other's, in two parts, which may overlap."""
+        giver, taker = OWNERS[::-1] if reverse else OWNERS
+        given: list[Any] = []
+
+        async def read(store: ConversationStore) -> Any:
+            given[:] = await store.get(conversation_id), await store.page(conversation_id, limit=99)
+            return tuple(given)
+
+        async def restored(store: ConversationStore) -> Any:
+            record, entries = given
+            await store.restore(record, entries[first:])
+            await store.restore(record, entries[: first + 1])
+            return await store.get(conversation_id), await store.page(conversation_id, limit=99)
+
+        self.both(giver, read)
+        if given:
+            self.both(taker, restored)
+
+    @rule(owner=st.sampled_from(OWNERS), conversation_id=ids)
+    def load(self, owner: str, conversation_id: str) -> None:
+        self.both(owner, lambda store: store.load(conversation_id))
+
+    @rule(owner=st.sampled_from(OWNERS), conversation_id=ids)
+    def delete(self, owner: str, conversation_id: str) -> None:
+        self.both(owner, lambda store: store.delete(conversation_id))
+
+    @rule(owner=st.sampled_from(OWNERS))
+    def purge(self, owner: str) -> None:
+        self.both(owner, lambda store: store.purge_expired())
+
+
 def store_machine(make_backend: Callable[[FixedClock], Backend]) -> type[RuleBasedStateMachine]:
     """The machine for the backends that `make_backend` makes. Each run works for owners of its own."""
-
-    class StoreMachine(RuleBasedStateMachine):
-        ids = Bundle("ids")
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.clock = FixedClock()
-            self.runner = asyncio.Runner()
-            self.model: Backend = InMemoryBackend(clock=self.clock)
-            self.real = make_backend(self.clock)
-            self.run_id = new_id()
-
-        def teardown(self) -> None:
-            self.runner.run(self.real.close())
-            self.runner.close()
-
-        @initialize()
-        def open(self) -> None:
-            self.runner.run(self.model.open())
-            self.runner.run(self.real.open())
-
-        def both(self, owner: str, operation: Operation) -> None:
-            """Do the same on both sides; both must answer, or refuse, alike."""
-            name = f"{owner}-{self.run_id}"
-            expected = self.outcome(operation, self.model.of(name))
-            actual = self.outcome(operation, self.real.of(name))
-            assert actual == expected
-
-        def outcome(self, operation: Operation, store: ConversationStore) -> Any:
-            async def attempt() -> Any:
-                try:
-                    return await operation(store)
-                except RecollectError as error:
-                    return type(error), str(error)
-
-            return self.runner.run(attempt())
-
-        @rule(step=st.timedeltas(timedelta(seconds=-30), timedelta(days=1)))
-        def time_passes(self, step: timedelta) -> None:
-            self.clock.advance(step)
-
-        @rule(
-            target=ids,
-            owner=st.sampled_from(OWNERS),
-            channel=st.sampled_from(VALUE_SETS["channel"]),
-            ttl=st.none() | st.timedeltas(timedelta(minutes=1), timedelta(days=3)),
-        )
-        def create(self, owner: str, channel: str, ttl: timedelta | None) -> str:
-            record = started(new_id(), now=self.clock(), ttl=ttl, channel=channel)
-            self.both(owner, lambda store: store.create(record))
-            return record.id
-
-        @rule(owner=st.sampled_from(OWNERS), session=st.sampled_from(SESSIONS), idle=st.none() | st.just(1))
-        def resume(self, owner: str, session: str, idle: int | None) -> None:
-            record = started(new_id(), now=self.clock())
-            since = None if idle is None else self.clock() - timedelta(hours=idle)
-            self.both(owner, lambda store: store.resume(session, record, active_since=since))
-
-        @rule(owner=st.sampled_from(OWNERS), session=st.sampled_from(SESSIONS), conversation_id=ids)
-        def bind(self, owner: str, session: str, conversation_id: str) -> None:
-            self.both(owner, lambda store: store.bind(session, conversation_id))
-
-        @rule(owner=st.sampled_from(OWNERS), session=st.sampled_from(SESSIONS))
-        def look_up_session(self, owner: str, session: str) -> None:
-            self.both(owner, lambda store: store.session(session))
-
-        @rule(owner=st.sampled_from(OWNERS), session=st.sampled_from(SESSIONS))
-        def unbind(self, owner: str, session: str) -> None:
-            self.both(owner, lambda store: store.unbind(session))
-
-        @rule(
-            owner=st.sampled_from(OWNERS),
-            conversation_id=ids,
-            turn=turns,
-            revision=st.none() | st.integers(0, 3),
-        )
-        def append(self, owner: str, conversation_id: str, turn: list[Message], revision: int | None) -> None:
-            self.both(owner, lambda store: store.append(conversation_id, turn, expected_revision=revision))
-
-        @rule(owner=st.sampled_from(OWNERS), conversation_id=ids, turn=turns)
-        def rewrite(self, owner: str, conversation_id: str, turn: list[Message]) -> None:
-            self.both(owner, lambda store: store.rewrite(conversation_id, turn))
-
-        @rule(owner=st.sampled_from(OWNERS), conversation_id=ids, change=changes)
-        def update(self, owner: str, conversation_id: str, change: Changes) -> None:
-            self.both(owner, lambda store: store.update(conversation_id, change))
-
-        @rule(owner=st.sampled_from(OWNERS), conversation_id=ids)
-        def get(self, owner: str, conversation_id: str) -> None:
-            self.both(owner, lambda store: store.get(conversation_id))
-
-        @rule(owner=st.sampled_from(OWNERS), conversation_id=ids, limit=st.integers(0, 6))
-        def read_back(self, owner: str, conversation_id: str, limit: int) -> None:
-            async def tails(store: ConversationStore) -> Any:
-                last = await store.tail(conversation_id, limit=limit)
-                before = await store.tail(conversation_id, limit=2, before=last[0].position) if last else []
-                return last, before
-
-            self.both(owner, tails)
-
-        @rule(
-            owner=st.sampled_from(OWNERS),
-            conversation_id=ids,
-            limit=st.integers(0, 4),
-            offset=st.integers(0, 4),
-        )
-        def read_page(self, owner: str, conversation_id: str, limit: int, offset: int) -> None:
-            self.both(owner, lambda store: store.page(conversation_id, limit=limit, offset=offset))
-
-        @rule(owner=st.sampled_from(OWNERS), query=queries)
-        def find(self, owner: str, query: Query) -> None:
-            async def two_pages(store: ConversationStore) -> Any:
-                first = await store.find(query)
-                rest = await store.find(Query(limit=9, after=first.next)) if first.next else None
-                return first, rest
-
-            self.both(owner, two_pages)
-
-        @rule(owner=st.sampled_from(OWNERS), conversation_id=ids)
-        def look_up_sessions(self, owner: str, conversation_id: str) -> None:
-            self.both(owner, lambda store: store.sessions(conversation_id))
-
-        @rule(conversation_id=ids, reverse=st.booleans(), first=st.integers(0, 4))
-        def move(self, conversation_id: str, reverse: bool, first: int) -> None:
-            """Put what one owner has in the place of the other's, in two parts, which may overlap."""
-            giver, taker = OWNERS[::-1] if reverse else OWNERS
-            given: list[Any] = []
-
-            async def read(store: ConversationStore) -> Any:
-                given[:] = await store.get(conversation_id), await store.page(conversation_id, limit=99)
-                return tuple(given)
-
-            async def restored(store: ConversationStore) -> Any:
-                record, entries = given
-                await store.restore(record, entries[first:])
-                await store.restore(record, entries[: first + 1])
-                return await store.get(conversation_id), await store.page(conversation_id, limit=99)
-
-            self.both(giver, read)
-            if given:
-                self.both(taker, restored)
-
-        @rule(owner=st.sampled_from(OWNERS), conversation_id=ids)
-        def load(self, owner: str, conversation_id: str) -> None:
-            self.both(owner, lambda store: store.load(conversation_id))
-
-        @rule(owner=st.sampled_from(OWNERS), conversation_id=ids)
-        def delete(self, owner: str, conversation_id: str) -> None:
-            self.both(owner, lambda store: store.delete(conversation_id))
-
-        @rule(owner=st.sampled_from(OWNERS))
-        def purge(self, owner: str) -> None:
-            self.both(owner, lambda store: store.purge_expired())
-
-    return StoreMachine
+    return type("StoreMachine", (StoreMachine,), {"make_backend": staticmethod(make_backend)})
