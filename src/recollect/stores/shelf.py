@@ -178,7 +178,7 @@ class Shelf(Struct, kw_only=True):
         expected_revision: int | None = None,
     ) -> Appended:
         log = self._log(conversation_id, now)
-        new, known = _sort_out(log, turn, now=now)
+        new, known = sort_out(log, turn, now=now)
         if new or not turn:
             check_revision(log.record.id, log.record.revision, expected_revision)
         if new:
@@ -196,7 +196,7 @@ class Shelf(Struct, kw_only=True):
         log = self._log(conversation_id, now)
         check_revision(log.record.id, log.record.revision, expected_revision)
         fresh = Log(record=emptied(log.record), next_sequence=log.next_sequence)
-        new, known = _sort_out(fresh, turn, now=now)
+        new, known = sort_out(fresh, turn, now=now)
         self._put(fresh, new, now)
         self.logs[log.record.id] = fresh
         self.forgotten += bool(log.slots)
@@ -291,7 +291,7 @@ def _not_there(log: Log | None, conversation_id: str, slots: Sequence[Placing]) 
     return new
 
 
-def _sort_out(log: Log, turn: Sequence[Packed], *, now: datetime) -> tuple[Placed, list[Slot]]:
+def sort_out(log: Log, turn: Sequence[Packed], *, now: datetime) -> tuple[Placed, list[Slot]]:
     """Which of these messages are new, each in the place that it will have, and which are known."""
     stamp = stamp_for(log.record.last_message_at, now=now)
     new: Placed = []
