@@ -264,6 +264,31 @@ LEFT JOIN LATERAL (
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
 ORDER BY page.at, page.sequence;
 
+-- name: replace_message
+-- Other words in the place of a message. No row comes back when the conversation or the message is not there,
+-- or the conversation is not at the expected revision.
+WITH moved AS (
+    UPDATE recollect.conversations AS c
+    SET revision = c.revision + 1, updated_at = %(now)s
+    WHERE
+        c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+        AND (%(expected)s::bigint IS NULL OR c.revision = %(expected)s)
+        AND EXISTS (
+            SELECT FROM recollect.messages AS m
+            WHERE
+                m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid
+                AND m.message_key = %(key)s AND m.sequence = %(sequence)s
+        )
+    RETURNING c.owner, c.id, c.revision
+)
+UPDATE recollect.messages AS m
+SET body = %(body)s, revision = moved.revision
+FROM moved
+WHERE
+    m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.message_key = %(key)s
+    AND m.sequence = %(sequence)s
+RETURNING m.revision, recollect.tell(moved.owner, moved.id, moved.revision);
+
 -- name: listen
 -- Hear what is told from now on.
 LISTEN recollect;
@@ -310,3 +335,26 @@ SELECT recollect.purge(%(now)s, %(limit)s);
 -- name: owners
 -- Everybody with a conversation, after a given one, in order of their keys.
 SELECT found.owner, found.owner_name FROM recollect.owners_after(%(last)s, %(limit)s) AS found;
+
+-- name: expired
+-- One owner's conversations whose lifetime ends by a moment, those that end first in front.
+SELECT
+    c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
+    c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
+    c.ttl, c.expires_at, c.created_at, c.updated_at
+FROM recollect.conversations AS c
+WHERE c.owner = %(owner)s AND c.expires_at <= %(by)s
+ORDER BY c.expires_at, c.id
+LIMIT %(limit)s;
+
+-- name: clear_conversations
+-- All of one owner's conversations, whatever their lifetime; messages and sessions go with them.
+WITH gone AS (
+    DELETE FROM recollect.conversations AS c WHERE c.owner = %(owner)s
+    RETURNING c.owner, c.id, c.message_count
+)
+SELECT count(recollect.tell(gone.owner, gone.id, NULL)), coalesce(sum(gone.message_count), 0)::bigint FROM gone;
+
+-- name: clear_contacts
+-- All of one owner's contacts.
+DELETE FROM recollect.contacts AS c WHERE c.owner = %(owner)s;

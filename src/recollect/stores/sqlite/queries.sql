@@ -135,6 +135,14 @@ ON CONFLICT (message_id, conversation) WHERE message_id IS NOT NULL DO NOTHING;
 -- The message that holds an id.
 SELECT at, sequence, revision, stored_at, body FROM messages WHERE message_id = ?2 AND conversation = ?1;
 
+-- name: replace_message
+-- Other words in the place of a message.
+UPDATE messages SET revision = ?, body = ? WHERE conversation = ? AND at = ? AND sequence = ?;
+
+-- name: touch_conversation
+-- The record after a message in its log was replaced.
+UPDATE conversations SET revision = revision + 1, updated_at = ? WHERE pk = ?;
+
 -- name: delete_messages
 -- A conversation's whole log.
 DELETE FROM messages WHERE conversation = ?;
@@ -172,3 +180,19 @@ WHERE pk IN (SELECT pk FROM conversations WHERE owner = ? AND expires_at <= ? LI
 -- name: purge_everybody
 -- All expired conversations, a few at a time.
 DELETE FROM conversations WHERE pk IN (SELECT pk FROM conversations WHERE expires_at <= ? LIMIT ?);
+
+-- name: expired
+-- One owner's conversations whose lifetime ends by a moment, those that end first in front.
+SELECT
+    pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
+    notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
+    created_at, updated_at
+FROM conversations
+WHERE owner = ? AND expires_at <= ?
+ORDER BY expires_at, id
+LIMIT ?;
+
+-- name: clear_owner
+-- Some of one owner's conversations, whatever their lifetime; returns how many messages each had.
+DELETE FROM conversations WHERE pk IN (SELECT pk FROM conversations WHERE owner = ? LIMIT ?)
+RETURNING message_count;
