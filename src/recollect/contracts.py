@@ -146,8 +146,11 @@ class ConversationStore(Protocol):
         """One page of records, most recently active first, equal moments by id, descending."""
         ...
 
-    async def delete(self, conversation_id: str) -> None:
-        """Remove the conversation with all that belongs to it. What is not there is no error."""
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        """Remove the conversation with all that belongs to it. What is not there is no error.
+
+        With `expected_revision`, only if nobody wrote to it since, whether it has expired or not.
+        """
         ...
 
     # Sessions

@@ -84,8 +84,8 @@ class InMemoryStore(ConversationStore):
     async def find(self, query: Query) -> Page:
         return self._shelf().find(query, now=self.now())
 
-    async def delete(self, conversation_id: str) -> None:
-        self._shelf().delete(conversation_id)
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        self._shelf().delete(conversation_id, expected_revision=expected_revision)
 
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None

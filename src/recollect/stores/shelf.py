@@ -128,8 +128,12 @@ class Shelf(Struct, kw_only=True):
         more = len(found) > query.limit
         return Page(conversations=tuple(shown), next=cursor_of(shown[-1]) if more else None)
 
-    def delete(self, conversation_id: str) -> None:
-        self._remove(parse_uuid(conversation_id, field="conversation_id"))
+    def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        log = self.logs.get(conversation_id)
+        if log is not None:
+            check_revision(conversation_id, log.record.revision, expected_revision)
+        self._remove(conversation_id)
 
     # Sessions
 
@@ -264,6 +268,10 @@ class Shelf(Struct, kw_only=True):
         check_count(limit, field="limit", least=0)
         records = [log.record for log in self.logs.values() if is_expired(log.record, now=by)]
         return sorted(records, key=_end)[:limit]
+
+    def forget_copies(self) -> None:
+        """Say that whatever copies there are elsewhere must go."""
+        self.forgotten += 1
 
     def clear(self) -> Cleared:
         cleared = Cleared(

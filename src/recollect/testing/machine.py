@@ -164,7 +164,10 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(owner=st.sampled_from(OWNERS))
     def clear(self, owner: str) -> None:
-        self.both(owner, lambda store: store.clear())
+        async def cleared(store: ConversationStore) -> int:
+            return (await store.clear()).conversations
+
+        self.both(owner, cleared)
 
     @rule(owner=st.sampled_from(OWNERS), conversation_id=ids, change=changes)
     def update(self, owner: str, conversation_id: str, change: Changes) -> None:
@@ -229,9 +232,9 @@ class StoreMachine(RuleBasedStateMachine):
     def load(self, owner: str, conversation_id: str) -> None:
         self.both(owner, lambda store: store.load(conversation_id))
 
-    @rule(owner=st.sampled_from(OWNERS), conversation_id=ids)
-    def delete(self, owner: str, conversation_id: str) -> None:
-        self.both(owner, lambda store: store.delete(conversation_id))
+    @rule(owner=st.sampled_from(OWNERS), conversation_id=ids, revision=st.none() | st.integers(0, 3))
+    def delete(self, owner: str, conversation_id: str, revision: int | None) -> None:
+        self.both(owner, lambda store: store.delete(conversation_id, expected_revision=revision))
 
     @rule(owner=st.sampled_from(OWNERS))
     def purge(self, owner: str) -> None:

@@ -46,8 +46,10 @@ class JsonFileStore(ConversationStore):
     async def find(self, query: Query) -> Page:
         return self._backend.shelf(self._owner).find(query, now=self.now())
 
-    async def delete(self, conversation_id: str) -> None:
-        await self._backend.write(self._owner, lambda shelf: shelf.delete(conversation_id))
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        await self._backend.write(
+            self._owner, lambda shelf: shelf.delete(conversation_id, expected_revision=expected_revision)
+        )
 
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None

@@ -101,8 +101,11 @@ class PostgresStore(ConversationStore):
         more = len(found) > query.limit
         return Page(conversations=tuple(shown), next=cursor_of(shown[-1]) if more else None)
 
-    async def delete(self, conversation_id: str) -> None:
-        await self._run(("delete_conversation", self._named(conversation_id)))
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        values = self._named(conversation_id) | {"expected": expected_revision}
+        ((_, left),) = await self._run(("delete_conversation", values))
+        if expected_revision is not None and left is not None:
+            raise RevisionConflict(values["id"], expected=expected_revision, actual=left)
 
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None

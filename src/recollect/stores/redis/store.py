@@ -99,8 +99,10 @@ class RedisStore(ConversationStore):
     async def find(self, query: Query) -> Page:
         return await self._index.page(query, now=self.now())
 
-    async def delete(self, conversation_id: str) -> None:
-        await self._delete(parse_uuid(conversation_id, field="conversation_id"))
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        await self._delete(
+            parse_uuid(conversation_id, field="conversation_id"), expected_revision=expected_revision
+        )
 
     # Sessions
 
@@ -364,10 +366,19 @@ class RedisStore(ConversationStore):
         await self._index.add(conversation.id, conversation.last_activity)
         return birth
 
-    async def _delete(self, conversation_id: str, *, expired_by: datetime | None = None) -> bool:
+    async def _delete(
+        self,
+        conversation_id: str,
+        *,
+        expired_by: datetime | None = None,
+        expected_revision: int | None = None,
+    ) -> bool:
         """Remove the conversation, then what points at it; True when there was one to remove."""
         limit = "" if expired_by is None else moment_of(expired_by)
-        reply = await self._run("delete", conversation_id, limit, self._keys.changes, conversation_id)
+        named = (self._keys.changes, conversation_id, _revision_text(expected_revision))
+        reply = await self._run("delete", conversation_id, limit, *named)
+        if reply[0] == b"moved":
+            raise _moved_on(conversation_id, expected_revision, reply[1:])
         if reply[0] == b"kept":
             return False
         birth, names = reply[1:] if reply[0] == b"done" else (b"", [])

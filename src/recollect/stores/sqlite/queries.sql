@@ -79,6 +79,10 @@ WHERE
 ORDER BY last_activity DESC, id DESC
 LIMIT :limit;
 
+-- name: get_revision
+-- Where a conversation stands, expired or not.
+SELECT revision FROM conversations WHERE owner = ? AND id = ?;
+
 -- name: delete_conversation
 -- The record; messages and sessions go with it.
 DELETE FROM conversations WHERE owner = ? AND id = ?;

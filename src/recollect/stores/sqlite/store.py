@@ -100,9 +100,17 @@ class SQLiteStore(ConversationStore):
         more = len(found) > query.limit
         return Page(conversations=tuple(shown), next=cursor_of(shown[-1]) if more else None)
 
-    async def delete(self, conversation_id: str) -> None:
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
         values = (self._owner, parse_uuid(conversation_id, field="conversation_id"))
-        await self._backend.writer.run(lambda db: _run(db, "delete_conversation", values))
+
+        def work(db: apsw.Connection) -> None:
+            if expected_revision is not None:
+                row = db.execute(SQL["get_revision"], values).fetchone()
+                check_revision(values[1], rows.count(row) if row else expected_revision, expected_revision)
+            db.execute(SQL["delete_conversation"], values)
+
+        await self._backend.writer.run(work)
+        await self._backend.forgotten()
 
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
@@ -183,7 +191,9 @@ class SQLiteStore(ConversationStore):
                 log.put(message, body)
             return log.moved()
 
-        return await self._backend.writer.run(work)
+        rewritten = await self._backend.writer.run(work)
+        await self._backend.forgotten()
+        return rewritten
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
         check_count(limit, field="limit", least=0)
@@ -219,7 +229,9 @@ class SQLiteStore(ConversationStore):
             self._put_in_place(db, found.key, entry)
             return entry
 
-        return await self._backend.writer.run(work)
+        entry = await self._backend.writer.run(work)
+        await self._backend.forgotten()
+        return entry
 
     def _put_in_place(self, db: apsw.Connection, key: int, entry: Entry) -> None:
         body = encode_message(entry.message).decode()
@@ -259,6 +271,7 @@ class SQLiteStore(ConversationStore):
         while gone := await self._backend.writer.run(self._clear_some):
             conversations += len(gone)
             messages += sum(gone)
+        await self._backend.forgotten()
         return Cleared(conversations=conversations, messages=messages)
 
     def _clear_some(self, db: apsw.Connection) -> list[int]:

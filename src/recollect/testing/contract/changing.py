@@ -91,6 +91,17 @@ class ChangingContract(Contract):
         assert entry.message.content == "one"
         assert entry.revision == 1
 
+    async def test_a_conversation_is_deleted_only_at_the_revision_that_is_expected(
+        self, store: ConversationStore, conversation: Conversation, clock: FixedClock
+    ) -> None:
+        await store.append(conversation.id, [user("one")])
+        with pytest.raises(RevisionConflict):
+            await store.delete(conversation.id, expected_revision=0)
+        assert len(await store.page(conversation.id, limit=9)) == 1
+        await store.delete(conversation.id, expected_revision=1)
+        assert await store.get(conversation.id) is None
+        await store.delete(conversation.id, expected_revision=1)
+
     async def test_what_a_purge_will_remove_is_seen_before(
         self, store: ConversationStore, clock: FixedClock
     ) -> None:
