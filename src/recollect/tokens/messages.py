@@ -47,6 +47,8 @@ _SEALED_THINKING = frozenset(("data", "encrypted_content"))
 
 def count_message(counter: TokenCounter, message: Message, meaning: Meaning) -> int:
     """What the message costs in a request, all of it. `meaning` is that message, read."""
+    if type(message.content) is str and not message.extra:  # most messages: nothing but words
+        return PER_MESSAGE + counter.count_text(message.role) + counter.count_text(message.content)
     return count_meaning(counter, message.role, meaning) + _count_beside_meaning(counter, message, meaning)
 
 
