@@ -112,5 +112,5 @@ def _length(value: Any) -> int:
         case dict():
             return sum(map(_length, value.values()))
         case Message():
-            return _length(value.content) + _length(value.extra)
+            return _length(value.content) + (_length(value.extra) if value.extra else 0)
     return 1

@@ -115,9 +115,9 @@ async def test_what_is_pending_is_counted_once_however_often_it_is_looked_at(
         turn.user("and the one in the hall?")
         counted.clear()
         first = await turn.load_context()
-        assert counted == ["user", "and the one in the hall?"]
+        assert counted == ["and the one in the hall?"]
         assert await turn.load_context() == first
-        assert len(counted) == 2
+        assert len(counted) == 1
 
 
 class Slow:
