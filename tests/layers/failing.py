@@ -18,6 +18,7 @@ Plan = Callable[[str], Fault]
 METHODS = (
     "create", "get", "update", "find", "delete", "resume", "session", "bind", "unbind", "sessions",
     "append", "rewrite", "tail", "page", "restore", "purge_expired",
+    "entry", "replace", "expired", "clear",
 )  # fmt: skip
 
 

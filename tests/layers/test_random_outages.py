@@ -1,4 +1,4 @@
-"""Random operations over a store that fails at random: what was acknowledged is there, once, whole, in order."""
+"""Random operations over a store that fails at random: the acknowledged is there, once, whole, in order."""
 
 import asyncio
 import random

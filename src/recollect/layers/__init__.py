@@ -1,1 +1,4 @@
-"""Stores around stores: each wraps a backend, is a backend, and passes the same contract."""
+"""Layers: each wraps a backend, is a backend, and passes the same tests as a store.
+
+From the outside in: audited, cached, encrypted, resilient, and then the store itself.
+"""

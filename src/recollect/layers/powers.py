@@ -1,23 +1,37 @@
-"""What a layer can do besides being a store depends on what it wraps. Below: contracts.
+"""A layer has the powers of what it wraps: those that it does not bring itself are handed on.
 
-A power is a protocol of its own, asked for by `isinstance`; so a layer around a store that can be
-watched has to have `watch`, and one around a store that cannot must not. `empowered` makes the class
-that fits, once for each combination.
+A power is a protocol that is asked for with `isinstance` (`Watchable`, `Migrated`). Whether a layer has
+one depends on what is inside it, so its class is made to measure, once for each set of powers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
-def empowered(layer: type[T], inner: object, powers: Mapping[type, type]) -> type[T]:
-    """The layer's class with a mixin for every power (protocol → mixin) that the inner object has."""
-    mixins = tuple(mixin for power, mixin in powers.items() if isinstance(inner, power))
-    return cast(type[T], _combined(cast(Any, layer), mixins))
+def with_powers_of(inner: object, layer: T, powers: Iterable[type]) -> T:
+    """The layer, able to do what `inner` can of these powers. It keeps `inner` as `_inner`."""
+    missing = tuple(power for power in powers if isinstance(inner, power) and not isinstance(layer, power))
+    if missing:
+        object.__setattr__(layer, "__class__", _with_powers(type(layer), missing))
+    return layer
 
 
 @cache
-def _combined(layer: Any, mixins: Any) -> Any:
-    return type(layer.__name__, (layer, *mixins), {}) if mixins else layer
+def _with_powers(kind: Any, powers: tuple[type, ...]) -> Any:
+    names = [name for power in powers for name in _methods(power) if not hasattr(kind, name)]
+    return type(kind.__name__, (kind,), {name: _handed_on(name) for name in names})
+
+
+def _methods(power: type) -> list[str]:
+    return [name for name, value in vars(power).items() if callable(value) and not name.startswith("_")]
+
+
+def _handed_on(name: str) -> Callable[..., Any]:
+    def method(self: Any, *arguments: Any, **named: Any) -> Any:
+        return getattr(self._inner, name)(*arguments, **named)
+
+    method.__name__ = name
+    return method

@@ -16,12 +16,12 @@ from typing import Any, Literal, TypeVar, cast
 
 from msgspec import Struct
 
-from recollect.contracts import Appended, Backend, Migrated, SchemaVersion
+from recollect.contracts import Appended, Backend, Migrated
 from recollect.conversations import Conversation
 from recollect.errors import RecollectError, StoreClosed, StoreError, StoreUnavailable
 from recollect.freshness import note_degraded
 from recollect.ids import parse_name
-from recollect.layers.powers import empowered
+from recollect.layers.powers import with_powers_of
 from recollect.layers.resilient import letters
 from recollect.layers.resilient.breaker import Breaker, State
 from recollect.layers.resilient.known import Known, View
@@ -78,7 +78,7 @@ class ResilientBackend(Backend):
         sleep: Sleep = asyncio.sleep,
         background: bool = True,
     ) -> None:
-        self.inner = inner
+        self.inner = self._inner = inner
         self.resilience = resilience or Resilience()
         self.folder = folder
         self.name = name
@@ -90,6 +90,7 @@ class ResilientBackend(Backend):
         self._spool: Spool | None = None
         self._state: Literal["new", "open", "closed"] = "new"
         self._inner_open = False
+        self._has_letters = False
         self._wake = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._read_effort = Effort(
@@ -151,7 +152,8 @@ class ResilientBackend(Backend):
         self._spool = Spool(
             self.folder, limit=self.resilience.spool_limit, deadline=self.resilience.write_deadline
         )
-        problem = await asyncio.to_thread(_why_not_writable, self.folder)
+        self._has_letters = bool(await asyncio.to_thread(letters.count, self.folder))
+        problem = await asyncio.to_thread(why_not_writable, self.folder)
         if problem:
             event(log, logging.WARNING, "spool_unusable", f"the spool cannot be used: {problem}")
         try:
@@ -434,6 +436,7 @@ class ResilientBackend(Backend):
     async def _set_aside(self, operation: Operation, error: RecollectError) -> None:
         now = self.inner.of(operation.owner).now()
         await asyncio.to_thread(letters.keep, self.folder, operation, error, now=now)
+        self._has_letters = True
         self.set_aside.add()
         event(
             log,
@@ -502,9 +505,10 @@ class ResilientBackend(Backend):
         else:
             self.known.drop(owner, conversation_id)
         gone: list[Ref] = []
-        if self._spool is not None:
+        if self._spool is not None and self._spool.size:
             gone = await self._forget_spooled(lane, owner, conversation_id)
-        await asyncio.to_thread(letters.forget, self.folder, owner, conversation_id)
+        if self._has_letters:
+            await asyncio.to_thread(letters.forget, self.folder, owner, conversation_id)
         return len(gone)
 
     async def _forget_spooled(self, lane: Lane | None, owner: str, conversation_id: str | None) -> list[Ref]:
@@ -529,17 +533,7 @@ class ResilientBackend(Backend):
 
 def resilient(inner: Backend, **options: Any) -> ResilientBackend:
     """The layer around a backend, with the powers of that backend."""
-    return empowered(ResilientBackend, inner, _POWERS)(inner, **options)
-
-
-class _MigratedLayer:
-    inner: Any
-
-    async def schema_version(self) -> SchemaVersion:
-        return await cast(Migrated, self.inner).schema_version()
-
-
-_POWERS: dict[type, type] = {Migrated: _MigratedLayer}
+    return with_powers_of(inner, ResilientBackend(inner, **options), [Migrated])
 
 
 def _once(effort: Effort) -> Effort:
@@ -557,7 +551,7 @@ async def _ended(task: "asyncio.Task[None] | None") -> None:
     await asyncio.wait([task])
 
 
-def _why_not_writable(folder: Path) -> str | None:
+def why_not_writable(folder: Path) -> str | None:
     """Why nothing could be written there; None when it could."""
     nearest = folder
     while not nearest.exists() and nearest != nearest.parent:

@@ -226,7 +226,8 @@ def _log_of(notes: _Notes) -> Log | None:
     for part, _ in notes.parts:
         if isinstance(part, Appended) and (record is None or part.conversation.revision > record.revision):
             record = part.conversation
-        new = {entry.sequence: entry for entry in (part.new if isinstance(part, Appended) else part)}
+        found = part.new if isinstance(part, Appended) else part
+        new = {entry.sequence: entry for entry in found if entry.unreadable is None}
         if new and entries and min(new) > max(entries) + 1:
             entries = {}  # somebody else wrote in between: what is older does not join on
         entries |= new

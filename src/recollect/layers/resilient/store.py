@@ -4,16 +4,15 @@ Every method says three things: how the store is asked, what is noted of its ans
 answered or accepted when it cannot be asked.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from recollect.contracts import Appended, Change, ConversationStore, Entry, Position, Watchable
+from recollect.contracts import Appended, Cleared, ConversationStore, Entry, Position, Watchable
 from recollect.conversations import Changes, Conversation, Page, Query, stamp_for
 from recollect.errors import ConversationExists, ConversationNotFound, StoreUnavailable
 from recollect.ids import parse_name, parse_uuid
-from recollect.layers.powers import empowered
+from recollect.layers.powers import with_powers_of
 from recollect.layers.resilient.known import Known, View
 from recollect.layers.resilient.lanes import Lane
 from recollect.layers.resilient.marks import appended, marked, unmarked
@@ -40,7 +39,7 @@ LARGE = 1000
 
 def store_around(backend: "ResilientBackend", owner: str) -> "ResilientStore":
     inner = backend.inner.of(owner)
-    return empowered(ResilientStore, inner, POWERS)(backend, owner, inner)
+    return with_powers_of(inner, ResilientStore(backend, owner, inner), [Watchable])
 
 
 class ResilientStore(ConversationStore):
@@ -104,9 +103,11 @@ class ResilientStore(ConversationStore):
             size=query.limit,
         )
 
-    async def delete(self, conversation_id: str) -> None:
-        await self._strict(lambda: self._inner.delete(conversation_id), repeat=True)
-        self._known.drop(self._owner, parse_uuid(conversation_id, field="conversation_id"))
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        await self._strict(
+            lambda: self._inner.delete(conversation_id, expected_revision=expected_revision), repeat=True
+        )
+        await self._backend.forget(self._owner, parse_uuid(conversation_id, field="conversation_id"))
 
     # Sessions
 
@@ -251,6 +252,25 @@ class ResilientStore(ConversationStore):
         )
         return unmarked(entries)
 
+    async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
+        found = await self._read(
+            lambda: self._inner.entry(conversation_id, message_id),
+            lambda view: view.shelf.entry(conversation_id, message_id, now=self.now()),
+            note=_nothing,
+            conversation_id=conversation_id,
+        )
+        return None if found is None else unmarked([found])[0]
+
+    async def replace(
+        self, conversation_id: str, message: Message, *, expected_revision: int | None = None
+    ) -> Entry:
+        replaced = await self._strict(
+            lambda: self._inner.replace(conversation_id, message, expected_revision=expected_revision),
+            repeat=expected_revision is None,
+        )
+        self._known.drop(self._owner, replaced.conversation_id)
+        return replaced
+
     # Moving and retention
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
@@ -259,6 +279,14 @@ class ResilientStore(ConversationStore):
 
     async def purge_expired(self) -> int:
         return await self._strict(self._inner.purge_expired, repeat=True)
+
+    async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
+        return await self._strict(lambda: self._inner.expired(by=by, limit=limit), repeat=True)
+
+    async def clear(self) -> Cleared:
+        cleared = await self._strict(self._inner.clear, repeat=True)
+        await self._backend.forget(self._owner)
+        return cleared
 
     # How it is done
 
@@ -366,15 +394,3 @@ def _alone(accept: Callable[[Lane], Awaitable[T]]) -> Callable[[Lane], Awaitable
 
 def _stamped(turn: Sequence[Message], stamp: datetime) -> list[Packed]:
     return pack([message if message.timestamp else message.with_(timestamp=stamp) for message in turn])
-
-
-class _Watched:
-    """Changes as the store tells them: what waits in the spool is told when it is stored."""
-
-    _inner: Any
-
-    def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
-        return cast(Watchable, self._inner).watch(conversation_id)
-
-
-POWERS: dict[type, type] = {Watchable: _Watched}
