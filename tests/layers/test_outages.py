@@ -115,6 +115,20 @@ async def test_turns_are_accepted_and_read_while_the_store_is_away_and_are_in_it
     assert not list(world.folder.glob("*.spool"))
 
 
+async def test_what_a_caller_changes_afterwards_is_not_what_was_known(world: World) -> None:
+    store = world.layer.of("erin")
+    record = await new(store)
+    content = {"list": [1]}
+    done = await store.append(record.id, [user(content)])
+    content["list"].append(2)
+    done.new[0].message.content["list"] = "changed"
+    world.failing.down()
+    (entry,) = await store.tail(record.id, limit=1)
+    entry.message.content["list"].append(3)
+    (again,) = await store.tail(record.id, limit=1)
+    assert again.message.content == {"list": [1]}
+
+
 async def test_turns_keep_the_moment_at_which_they_were_accepted(world: World) -> None:
     store = world.layer.of("erin")
     record = await new(store)

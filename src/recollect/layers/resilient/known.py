@@ -8,11 +8,11 @@ does. Below: `stores.shelf`. Above: the layer. One event loop.
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
 
 from recollect.contracts import Appended, Entry, Position
 from recollect.conversations import Conversation, started
 from recollect.errors import ConversationNotFound
+from recollect.layers.holding import OVERHEAD, is_fixed, own, size_of
 from recollect.messages import Message
 from recollect.stores.shelf import Log, Shelf, slots_of
 
@@ -22,8 +22,6 @@ MOST_NOTES = 32
 """Turns and tails that are remembered of one conversation: more than a context needs."""
 MOST_SESSIONS = 1000
 """Sessions that are remembered of one owner."""
-OVERHEAD = 512
-"""Bytes of a message or record besides its text."""
 
 
 class View:
@@ -115,21 +113,23 @@ class Known:
         self._views.pop(owner, None)
 
     def appended(self, owner: str, conversation_id: str, turn: Sequence[Message], what: Appended) -> None:
-        self._add(self._of(owner, conversation_id), what, _size(turn))
+        if not all(map(is_fixed, turn)):
+            what = Appended(conversation=what.conversation, new=tuple(own(what.new)))
+        self._add(self._of(owner, conversation_id), what, size_of(turn))
 
     def tail(self, owner: str, conversation_id: str, entries: list[Entry]) -> None:
         """The end of the log as it is now."""
         notes = self._of(owner, conversation_id)
         if len(entries) >= max((len(part) for part, _ in notes.parts if isinstance(part, list)), default=0):
             self._clear(notes)
-        self._add(notes, entries, _size(entry.message for entry in entries))
+        self._add(notes, own(entries), size_of(entry.message for entry in entries))
 
     def head(self, owner: str, conversation_id: str, entries: list[Entry]) -> None:
         """The front of the log."""
         notes = self._of(owner, conversation_id)
         if not notes.head:
-            self._grow(notes, _size(entry.message for entry in entries))
-        notes.head = entries
+            self._grow(notes, size_of(entry.message for entry in entries))
+        notes.head = own(entries)
 
     def rewritten(self, owner: str, conversation_id: str, what: Appended) -> None:
         self.drop(owner, conversation_id)
@@ -244,19 +244,3 @@ def _log_of(notes: _Notes) -> Log | None:
 
 def _position(entry: Entry) -> Position:
     return entry.position
-
-
-def _size(messages: Iterable[Message]) -> int:
-    return sum(OVERHEAD + _length(message.content) + _length(message.extra) for message in messages)
-
-
-def _length(value: Any) -> int:
-    """About how many bytes a value takes."""
-    match value:
-        case str():
-            return len(value)
-        case list() | tuple():
-            return 64 + sum(map(_length, value))
-        case dict():
-            return 64 + sum(len(key) + _length(item) for key, item in value.items())
-    return 16
