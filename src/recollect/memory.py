@@ -14,6 +14,8 @@ from recollect.contracts import Backend, TokenCounter
 from recollect.conversations import DEFAULT_TTL, check_span
 from recollect.errors import RecollectError
 from recollect.ids import IdSource, new_id
+from recollect.layers.choosing import CacheChoice, ResilienceChoice, with_cache, with_resilience
+from recollect.layers.resilient import Health, ResilientBackend
 from recollect.manager import ConversationManager
 from recollect.pictures import Images, check_images
 from recollect.retention import SWEEP_EVERY, sweep_forever
@@ -82,6 +84,13 @@ class Memory:
             await purge_blobs(self.blobs, self.backend)
         return purged
 
+    async def health(self) -> Health | None:
+        """How the store is doing: breaker, spool, dead letters. None without the resilient layer."""
+        layer: object = self.backend
+        while layer is not None and not isinstance(layer, ResilientBackend):
+            layer = getattr(layer, "_inner", None)
+        return None if layer is None else await layer.health()
+
     async def start(self) -> Self:
         """Open the store, start sweeping, and load what counting needs; that does not wait for either."""
         await self.backend.open()
@@ -147,6 +156,8 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     warm: bool = True,
     images: Images = "placeholder",
     blobs: str | Path | BlobBackend | None = None,
+    resilience: ResilienceChoice = "auto",
+    cache: CacheChoice = "off",
 ) -> Memory:
     """The memory at a URL; without one, in memory only.
 
@@ -158,9 +169,12 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     is loaded in the background at once, and not when the first message waits for it. `images`: what
     is kept of a picture: "placeholder" words in its place, "keep" the picture in the log, "blobs" its
     bytes beside the log, in `blobs`: a folder that belongs to this memory alone, or a `BlobBackend`.
+    `resilience`: what happens when the store is away; "auto" keeps turns in a spool for a store behind
+    a network, and is "off" for an embedded one. `cache`: a `Cache` remembers reads.
     """
+    backend = with_cache(with_resilience(backend_for(url, clock=clock), url, resilience), url, cache)
     return Memory(
-        backend_for(url, clock=clock),
+        backend,
         config=config,
         ids=ids,
         ttl=ttl,

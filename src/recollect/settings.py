@@ -1,4 +1,4 @@
-"""Settings in small groups: read once, by a surface, and passed down. Below: errors.
+"""Settings in small groups: read once, by a surface, and passed down. Below: errors, layers.
 
 Each group is a frozen value with defaults. A value comes from code, from an environment variable
 or from a YAML file; `Setting` remembers which, and `recollect config` shows it.
@@ -14,6 +14,9 @@ from msgspec import Struct
 
 from recollect.conversations import LONGEST_TTL
 from recollect.errors import InvalidSetting, MissingExtra, shown
+from recollect.layers.cached import Cache
+from recollect.layers.choosing import ResilienceChoice, is_behind_network
+from recollect.layers.resilient import Resilience
 from recollect.lifetimes import RetentionRules, days
 
 DEFAULT_URL = "sqlite:///recollect.db"
@@ -65,8 +68,10 @@ class ConversationConfig(_Group, frozen=True, kw_only=True):
 
     context_window_size: int = 20
     """Messages in a context: ten exchanges, enough to follow a conversation, cheap to send."""
+    context_deadline: int = 3
+    """Seconds that an agent waits for its context at most; 0 waits as long as it takes."""
     cache_ttl: int = 300
-    """Seconds that a read may be served from a cache."""
+    """Seconds that a read may be served from the cache, where there is one; 0 is no cache."""
     search_limit: int = 50
     """Results of a listing or search, when the caller names no limit."""
     enable_client_association: bool = True
@@ -135,11 +140,45 @@ class StoreConfig(_Group, frozen=True, kw_only=True):
     url: str = DEFAULT_URL
 
 
-GROUPS: tuple[type[_Group], ...] = (StoreConfig, ConversationConfig, SlidingWindowConfig, RetentionConfig)
+class ResilienceConfig(_Group, frozen=True, kw_only=True):
+    """What happens when the store is away, and what is read twice."""
+
+    resilience: str = "auto"
+    """auto: `fallback` for stores behind a network; or fallback, fail_closed, off."""
+    spool_folder: str = ""
+    """Where turns are kept while the store is away; empty is this user's folder for state."""
+    spool_limit_mb: int = 64
+    """Megabytes of turns that are kept at most."""
+    cache: bool = False
+    """Whether reads are remembered. Other processes' changes then show when the store has told of them."""
+
+    def choice_for(self, url: str) -> ResilienceChoice:
+        """What `recollect.open` is told for the store at this URL."""
+        if self.resilience not in RESILIENCE:
+            raise InvalidSetting.not_in("resilience", self.resilience, RESILIENCE)
+        if self.resilience == "off" or (self.resilience == "auto" and not is_behind_network(url)):
+            return "off"
+        return Resilience(
+            policy="fail_closed" if self.resilience == "fail_closed" else "fallback",
+            folder=Path(self.spool_folder).expanduser() if self.spool_folder else None,
+            spool_limit=self.spool_limit_mb * 1024 * 1024,
+        )
+
+
+RESILIENCE = ("auto", "fallback", "fail_closed", "off")
+
+GROUPS: tuple[type[_Group], ...] = (
+    StoreConfig,
+    ConversationConfig,
+    SlidingWindowConfig,
+    RetentionConfig,
+    ResilienceConfig,
+)
 
 ENVIRONMENT = {
     "url": "RECOLLECT_URL",
     "context_window_size": "CONVERSATION_CONTEXT_WINDOW_SIZE",
+    "context_deadline": "CONVERSATION_CONTEXT_DEADLINE",
     "cache_ttl": "CONVERSATION_CACHE_TTL",
     "search_limit": "CONVERSATION_SEARCH_LIMIT",
     "enable_client_association": "ENABLE_CLIENT_ASSOCIATION",
@@ -165,6 +204,17 @@ class Settings(Struct, frozen=True, kw_only=True):
     conversation: ConversationConfig = ConversationConfig()
     sliding_window: SlidingWindowConfig = SlidingWindowConfig()
     retention: RetentionConfig = RetentionConfig()
+    resilience: ResilienceConfig = ResilienceConfig()
+
+    @property
+    def layers(self) -> dict[str, Any]:
+        """What `recollect.open` is told about layers."""
+        seconds = self.conversation.cache_ttl
+        wanted = self.resilience.cache and seconds > 0
+        return {
+            "resilience": self.resilience.choice_for(self.store.url),
+            "cache": Cache(ttl=timedelta(seconds=seconds)) if wanted else "off",
+        }
 
     @classmethod
     def load(cls, *, file: Path | None = None, environ: Mapping[str, str] | None = None) -> Self:
@@ -175,6 +225,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             conversation=_group(ConversationConfig, found),
             sliding_window=_group(SlidingWindowConfig, found),
             retention=_group(RetentionConfig, found),
+            resilience=_group(ResilienceConfig, found),
         )
 
 

@@ -11,6 +11,13 @@
 owner's order; `backend` and `store` are the layer itself.
 """
 
-from recollect.layers.resilient.backend import Policy, Resilience, ResilientBackend, resilient
+from recollect.layers.resilient.backend import (
+    POLICIES,
+    Health,
+    Policy,
+    Resilience,
+    ResilientBackend,
+    resilient,
+)
 
-__all__ = ["Policy", "Resilience", "ResilientBackend", "resilient"]
+__all__ = ["POLICIES", "Health", "Policy", "Resilience", "ResilientBackend", "resilient"]

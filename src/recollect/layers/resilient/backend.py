@@ -63,6 +63,21 @@ class Resilience(Struct, frozen=True, kw_only=True):
     """For handing the spool to a store that is well, when closing. The rest stays for the next process."""
 
 
+class Health(Struct, frozen=True, kw_only=True):
+    """How the layer is doing."""
+
+    store: str
+    breaker: State
+    degraded: bool
+    """Whether anybody's answers are not the store's own now."""
+    reason: str | None
+    spool_operations: int
+    spool_bytes: int
+    spool_oldest_seconds: float
+    dead_letters: int
+    """Operations that the store refused, and that wait for somebody to look at them."""
+
+
 class ResilientBackend(Backend):
     """A backend that goes on while the one it wraps is away."""
 
@@ -242,6 +257,19 @@ class ResilientBackend(Backend):
         if oldest is None:
             return 0.0
         return max(0.0, (self.inner.of(_PROBE_OWNER).now() - oldest).total_seconds())
+
+    async def health(self) -> Health:
+        degraded = not self.reachable or bool(self.lanes)
+        return Health(
+            store=self.name,
+            breaker=self.breaker.state,
+            degraded=degraded,
+            reason=self.why if degraded else None,
+            spool_operations=self.spool_depth,
+            spool_bytes=self.spool_bytes,
+            spool_oldest_seconds=self.spool_age,
+            dead_letters=await asyncio.to_thread(letters.count, self.folder),
+        )
 
     def degraded(self, owner: str) -> bool:
         return not self.reachable or owner in self.lanes
