@@ -118,9 +118,9 @@ async def _front(store: ConversationStore, conversation_id: str, policy: WindowP
     if not (policy.has_limit and policy.preserve_system):
         return []
     first = await store.page(conversation_id, limit=USUAL_HEAD)
-    if len(leading_system(first)) < USUAL_HEAD:
-        return first
-    return await store.page(conversation_id, limit=HEAD)
+    if len(first) == USUAL_HEAD and all(entry.message.role == "system" for entry in first):
+        return await store.page(conversation_id, limit=HEAD)
+    return first
 
 
 async def _message_count(store: ConversationStore, conversation_id: str) -> int:

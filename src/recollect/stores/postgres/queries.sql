@@ -37,7 +37,7 @@ FROM recollect.turn(
 
 -- name: known_messages
 -- The messages that hold these ids; one empty row where there are none, no row without the conversation.
-SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
+SELECT m.at, m.sequence, m.revision, m.stored_at, m.body, m.message_key
 FROM recollect.conversations AS c
 LEFT JOIN recollect.messages AS m
     ON m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.message_key = ANY (%(keys)s::text[])

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 
 from recollect.clock import to_micros
-from recollect.contracts import Appended, ConversationStore, Entry, Position, check_position, restorable
+from recollect.contracts import (
+    Appended,
+    ConversationStore,
+    Entry,
+    Position,
+    check_position,
+    check_says_the_same,
+    restorable,
+)
 from recollect.conversations import (
     Changes,
     Conversation,
@@ -315,8 +323,7 @@ class _Log:
     def _stored(self, message: Message) -> Entry:
         (row,) = self._db.execute(SQL["get_message"], (self._key, message.message_id)).fetchall()
         entry = rows.entry(self._conversation_id, row)
-        if not entry.message.says_the_same_as(message):
-            raise MessageConflict(self._conversation_id, str(message.message_id))
+        check_says_the_same(entry, message)
         return entry
 
 
