@@ -132,9 +132,9 @@ async def _front(store: ConversationStore, conversation_id: str, policy: WindowP
     if not (policy.has_limit and policy.preserve_system):
         return []
     first = await store.page(conversation_id, limit=USUAL_HEAD)
-    if len(first) == USUAL_HEAD and all(entry.message.role == "system" for entry in first):
-        return await store.page(conversation_id, limit=HEAD)
-    return first
+    if len(first) < USUAL_HEAD or any(entry.message.role != "system" for entry in first):
+        return first
+    return await store.page(conversation_id, limit=HEAD)
 
 
 async def _message_count(store: ConversationStore, conversation_id: str) -> int:
