@@ -17,7 +17,7 @@ from recollect.errors import InvalidMessage, RecollectError, shown
 from recollect.ids import IdSource, new_id
 from recollect.messages import Message, Role
 from recollect.pictures import Pictures
-from recollect.tokens import count_stored, default_counter, is_ready, ready
+from recollect.tokens import count, default_counter, is_ready, ready
 
 log = logging.getLogger("recollect.intake")
 
@@ -37,6 +37,7 @@ class Intake:
     ) -> None:
         self._ids = ids
         self.counter = counter or default_counter()
+        self._is_ready = is_ready(self.counter)
         self.pictures = pictures or Pictures()
 
     def counting_with(self, counter: TokenCounter) -> "Intake":
@@ -83,16 +84,20 @@ class Intake:
         return True
 
     async def _with_counts(self, complete: list[Message]) -> list[Message]:
-        if not is_ready(self.counter) and not await self.can_count():
-            return complete  # what was said is worth more than what it costs
-        if sum(_length(message) for message in complete) <= _COUNTED_AT_ONCE:
+        if not self._is_ready:
+            self._is_ready = await self.can_count()
+            if not self._is_ready:
+                return complete  # what was said is worth more than what it costs
+        if sum([_length(message) for message in complete]) <= _COUNTED_AT_ONCE:
             return self._counted(complete)
         return await asyncio.to_thread(self._counted, complete)
 
     def _counted(self, messages: list[Message]) -> list[Message]:
         counter, name = self.counter, self.counter.name
         return [
-            replace(message, tokens={**message.tokens, name: count_stored(counter, message)})
+            message
+            if name in message.tokens
+            else replace(message, tokens={**message.tokens, name: count(counter, message)})
             for message in messages
         ]
 
@@ -104,13 +109,10 @@ def _is_message(content: Any) -> bool:
 
 def _length(value: Any) -> int:
     """About how many characters there are to count."""
-    match value:
-        case str():
-            return len(value)
-        case list() | tuple():
-            return sum(map(_length, value))
-        case dict():
-            return sum(map(_length, value.values()))
-        case Message():
-            return _length(value.content) + (_length(value.extra) if value.extra else 0)
-    return 1
+    if isinstance(value, Message):
+        return _length(value.content) + (_length(value.extra) if value.extra else 0)
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, list | tuple):
+        return sum(map(_length, value))
+    return sum(map(_length, value.values())) if isinstance(value, dict) else 1

@@ -25,7 +25,7 @@ from recollect.conversations import (
     check_span,
     started,
 )
-from recollect.dialects import Request, resolve, write
+from recollect.dialects import Request, resolve
 from recollect.errors import ConversationNotFound, InvalidInput, StoreError, shown
 from recollect.freshness import Freshness, noting_freshness
 from recollect.ids import IdSource, new_id, parse_uuid
@@ -36,7 +36,8 @@ from recollect.settings import ConversationConfig
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.tokens import costs_by, ready
 from recollect.turns import TurnInProgress
-from recollect.windows import WindowPolicy, read_window
+from recollect.windows import WindowPolicy, read_window, window_of_pending, write_request
+from recollect.windows.shortening import Cost
 
 log = logging.getLogger("recollect.manager")
 
@@ -306,6 +307,8 @@ class ConversationManager:
         is made from the last known state, where there is the resilient layer; a store that fails twice,
         or is not done within the `context_deadline` of the settings, gives one with `pending` alone.
         Either is degraded, with the reason in the report: an agent is never kept waiting.
+        Where nobody's words are left, by a filter or because nobody spoke, `report.nothing_to_send`
+        says why.
         """
         policy = policy or WindowPolicy(max_messages=self.config.context_window_size)
         if not isinstance(policy, WindowPolicy):
@@ -317,12 +320,12 @@ class ConversationManager:
                 async with asyncio.timeout(self.config.context_deadline or None):
                     context = await self._window_or_again(conversation_id, policy, pending)
             except ConversationNotFound as error:
-                return Context(report=Report(warnings=(str(error),)))
+                return Context(report=Report(warnings=(str(error),), nothing_to_send=str(error)))
             except TimeoutError:
-                reason = f"the store did not answer within {self.config.context_deadline} s"
-                return _without_history(pending, reason)
+                why = f"the store did not answer within {self.config.context_deadline} s"
+                return await self._degraded(conversation_id, policy, pending, why=why)
             except StoreError as error:
-                return _without_history(pending, str(error))
+                return await self._degraded(conversation_id, policy, pending, why=str(error))
         return _told(context, seen)
 
     async def _window_or_again(
@@ -337,20 +340,35 @@ class ConversationManager:
     async def _window(
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
     ) -> Context:
+        cost, counter = await self._counting(policy)
+        view = self.pictures.view(self.store, pending)
+        context = await read_window(
+            view.as_store(), conversation_id, policy, cost=cost, counter=counter, pending=pending
+        )
+        return view.reported(context)
+
+    async def _degraded(
+        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message], *, why: str
+    ) -> Context:
+        """The window over what is being said, which is all that is known now."""
+        log.error("context not loaded: %s", why)
+        cost, counter = await self._counting(policy)
+        context = window_of_pending(
+            conversation_id, policy, cost=cost, counter=counter, pending=pending, now=self.store.now()
+        )
+        warnings = (why, *context.report.warnings)
+        nothing = None if context.report.nothing_to_send is None else why
+        report = replace(context.report, warnings=warnings, nothing_to_send=nothing, degraded=True)
+        return replace(context, report=report)
+
+    async def _counting(self, policy: WindowPolicy) -> tuple[Cost, str | None]:
+        """What messages cost and the name of the counter; nothing and no name where none can be used."""
         counter = self.intake.counter
         if policy.max_tokens is not None:
             await ready(counter)
-        counts = await self.intake.can_count()
-        view = self.pictures.view(self.store, pending)
-        context = await read_window(
-            view.as_store(),
-            conversation_id,
-            policy,
-            cost=costs_by(counter) if counts else _costs_nothing,
-            counter=counter.name if counts else None,
-            pending=pending,
-        )
-        return view.reported(context)
+        elif not await self.intake.can_count():
+            return _costs_nothing, None
+        return costs_by(counter), counter.name
 
     async def load_request(
         self,
@@ -359,10 +377,15 @@ class ConversationManager:
         agent_name: str | None = None,
         *,
         policy: WindowPolicy | None = None,
+        pending: Sequence[Message] = (),
     ) -> Request:
-        """The context as a request in a provider's dialect: its messages, and the system prompt apart."""
-        context = await self.load_context(conversation_id, agent_name, policy=policy)
-        return write(context.messages, dialect)
+        """The context as a request in a provider's dialect: its messages, and the system prompt apart.
+
+        Raises `NothingToSend` where nobody's words are in it: a provider would refuse it. A new
+        conversation is such a case; the first question belongs in `pending`, or in a `turn`.
+        """
+        context = await self.load_context(conversation_id, agent_name, policy=policy, pending=pending)
+        return write_request(context, dialect)
 
     # Retention
 
@@ -379,12 +402,6 @@ def _readable(entries: Sequence[Entry]) -> "list_[Message]":
             where = (entry.conversation_id, entry.sequence)
             log.warning("conversation %s: message %d cannot be read: %s", *where, entry.unreadable)
     return [entry.message for entry in entries if entry.unreadable is None]
-
-
-def _without_history(pending: Sequence[Message], reason: str) -> Context:
-    """The context when nothing is known: what was said in this turn, and why there is no more."""
-    log.error("context not loaded: %s", reason)
-    return Context(messages=tuple(pending), report=Report(warnings=(reason,), degraded=True))
 
 
 def _told(context: Context, seen: Freshness) -> Context:

@@ -13,7 +13,7 @@ import msgspec
 from recollect.contracts import TokenCounter
 from recollect.dialects import meaning_of
 from recollect.messages import Message
-from recollect.tokens.messages import count_message
+from recollect.tokens.messages import count_message, count_words
 
 REMEMBERED = 16_384
 """How many counts are remembered, some 200 bytes each: the reach of four windows."""
@@ -34,20 +34,21 @@ def costs_by(counter: TokenCounter) -> Callable[[Message], int]:
     return cost
 
 
-def count_stored(counter: TokenCounter, message: Message) -> int:
-    """What a message costs that is about to be stored."""
-    stored = message.tokens.get(counter.name)
-    return count_message(counter, message, meaning_of(message)) if stored is None else stored
+def count(counter: TokenCounter, message: Message) -> int:
+    """What a message costs, counted now, whatever was counted before."""
+    if type(message.content) is str and not message.extra:  # most messages: nothing but words
+        return count_words(counter, message.role, message.content)
+    return count_message(counter, message, meaning_of(message))
 
 
 def _counted_once(counter: TokenCounter, message: Message, name: str) -> int:
     key = _key(name, message)
-    count = None if key is None else _remembered.get(key)
-    if count is None:
-        count = count_message(counter, message, meaning_of(message))
+    known = None if key is None else _remembered.get(key)
+    if known is None:
+        known = count(counter, message)
         if key is not None:
-            _remember(key, count)
-    return count
+            _remember(key, known)
+    return known
 
 
 def _key(name: str, message: Message) -> Key | None:
@@ -60,7 +61,7 @@ def _key(name: str, message: Message) -> Key | None:
     return name, blake2b(counted, digest_size=16).digest()
 
 
-def _remember(key: Key, count: int) -> None:
+def _remember(key: Key, known: int) -> None:
     while len(_remembered) >= REMEMBERED:
         _remembered.pop(next(iter(_remembered)), None)
-    _remembered[key] = count
+    _remembered[key] = known
