@@ -7,6 +7,7 @@ or from a YAML file; `Setting` remembers which, and `recollect config` shows it.
 import os
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -55,7 +56,7 @@ class _Group(Struct, frozen=True, kw_only=True):
         """Every setting of the group: the environment goes before the file, the file before the default."""
         environ = os.environ if environ is None else environ
         return [
-            _read_one(name, default, _parser_for(default), environ, values or {}, source)
+            _read_one(name, default, _parser_for(name, default), environ, values or {}, source)
             for name, default in zip(cls.__struct_fields__, cls.__struct_defaults__, strict=True)
         ]
 
@@ -166,6 +167,8 @@ class ResilienceConfig(_Group, frozen=True, kw_only=True):
 
 
 RESILIENCE = ("auto", "fallback", "fail_closed", "off")
+CHOICES = {"resilience": RESILIENCE}
+"""Settings that are one of a few words."""
 
 GROUPS: tuple[type[_Group], ...] = (
     StoreConfig,
@@ -193,6 +196,10 @@ ENVIRONMENT = {
     "archive_after_days": "RECOLLECT_ARCHIVE_AFTER_DAYS",
     "archive_delete_days": "RECOLLECT_ARCHIVE_DELETE_DAYS",
     "archive_folder": "RECOLLECT_ARCHIVE_FOLDER",
+    "resilience": "RECOLLECT_RESILIENCE",
+    "spool_folder": "RECOLLECT_SPOOL_FOLDER",
+    "spool_limit_mb": "RECOLLECT_SPOOL_LIMIT_MB",
+    "cache": "RECOLLECT_CACHE",
 }
 """Setting → the environment variable that sets it."""
 
@@ -296,7 +303,9 @@ def _parsed(parse: Callable[[Any], Any], value: Any, where: str) -> Any:
         raise InvalidSetting(f"{where} {error}; got {shown(value)}", field=where, value=value) from None
 
 
-def _parser_for(default: Any) -> Callable[[Any], Any]:
+def _parser_for(name: str, default: Any) -> Callable[[Any], Any]:
+    if name in CHOICES:
+        return partial(_parse_choice, CHOICES[name])
     if isinstance(default, bool):
         return _parse_bool
     if isinstance(default, dict):
@@ -304,6 +313,15 @@ def _parser_for(default: Any) -> Callable[[Any], Any]:
     if default == "":
         return _parse_optional_text
     return _parse_count if isinstance(default, int) else _parse_text
+
+
+def _parse_choice(allowed: tuple[str, ...], value: Any) -> str:
+    word = str(value).strip().lower()
+    if value is False:  # `off`, as YAML reads it
+        word = "off"
+    if word not in allowed:
+        raise ValueError(f"must be one of {', '.join(allowed)}")
+    return word
 
 
 def _parse_bool(value: Any) -> bool:
