@@ -393,7 +393,7 @@ def _stamped(body: bytes, position: Position) -> bytes:
 def _appended(log: Log, new: Placed, known: Sequence[Slot]) -> Appended:
     return Appended(
         conversation=log.record,
-        new=tuple(_entry(log, slot) for _, slot in new),
+        new=lambda: tuple(_entry(log, slot) for _, slot in new),  # slots never change
         known=tuple(_entry(log, slot) for slot in known),
     )
 

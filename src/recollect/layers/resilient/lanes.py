@@ -75,10 +75,11 @@ class Lane:
 
     def stored(self, refs: Iterable[Ref]) -> None:
         """The store has these now, or they are gone."""
+        before = len(self._stored)
         self._stored.update(refs)
+        self._credit += len(self._stored) - before
         while self._backlog and self._backlog[0] in self._stored:
             self._stored.remove(self._backlog.popleft())
-            self._credit += 1
         self._moved.set()
 
     def drop(self, refs: Iterable[Ref]) -> None:

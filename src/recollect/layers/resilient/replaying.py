@@ -114,19 +114,19 @@ class Replayer:
             by_conversation.setdefault(one[1].conversation_id, []).append(one)
         done: list[Ref] = []
         groups = iter(by_conversation.values())
-        workers = (self._work(groups, done) for _ in range(min(AT_ONCE, len(by_conversation))))
+        workers = (self._work(lane, groups, done) for _ in range(min(AT_ONCE, len(by_conversation))))
         results = await asyncio.gather(*workers, return_exceptions=True)
         await self._spool.mark_done(done)
-        lane.stored(done)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _work(self, groups: Iterator[list[Waiting]], done: list[Ref]) -> None:
+    async def _work(self, lane: Lane, groups: Iterator[list[Waiting]], done: list[Ref]) -> None:
         for group in groups:
             for ref, operation in group:
                 await self._store_one(operation)
                 done.append(ref)
+                lane.stored([ref])
 
     async def _store_one(self, operation: Operation) -> None:
         try:

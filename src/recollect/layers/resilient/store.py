@@ -202,12 +202,11 @@ class ResilientStore(ConversationStore):
     async def _accept_turn(self, lane: Lane, conversation_id: str, turn: Sequence[Message]) -> Appended:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
         view, now = lane.view, self.now()
-        pack(turn)  # what is not JSON is refused before anything is assumed
+        log = view.shelf.logs.get(conversation_id)
+        packed = _stamped(turn, stamp_for(None if log is None else log.record.last_message_at, now=now))
         view.assume(conversation_id, now=now)
-        record = view.shelf.get(conversation_id, now=now)
-        if record is None:
+        if view.shelf.get(conversation_id, now=now) is None:
             raise ConversationNotFound(conversation_id)
-        packed = _stamped(turn, stamp_for(record.last_message_at, now=now))
         new, _ = sort_out(view.shelf.logs[conversation_id], packed, now=now)
         if not new:
             return view.shelf.append(conversation_id, packed, now=now)
