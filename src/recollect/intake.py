@@ -17,7 +17,7 @@ from recollect.errors import InvalidMessage, RecollectError, shown
 from recollect.ids import IdSource, new_id
 from recollect.messages import Message, Role
 from recollect.pictures import Pictures
-from recollect.tokens import count, default_counter, is_ready, ready
+from recollect.tokens import count, default_counter, is_ready, kept_by, ready
 
 log = logging.getLogger("recollect.intake")
 
@@ -37,6 +37,7 @@ class Intake:
     ) -> None:
         self._ids = ids
         self.counter = counter or default_counter()
+        self._keeper = kept_by(self.counter)
         self._is_ready = is_ready(self.counter)
         self.pictures = pictures or Pictures()
 
@@ -93,7 +94,7 @@ class Intake:
         return await asyncio.to_thread(self._counted, complete)
 
     def _counted(self, messages: list[Message]) -> list[Message]:
-        counter, name = self.counter, self.counter.name
+        counter, name = self._keeper, self._keeper.name
         return [
             message
             if name in message.tokens

@@ -1,6 +1,7 @@
 """What a message costs, counted once. Below: `messages`, dialects. Above: intake, manager.
 
-The count that was stored with a message holds. What has none (a message of a time when another
+The count that was stored with a message holds, also when an estimator has learned since: what it
+learned is applied to the count. What has none (a message of a time when another
 counter was in use, one that is not stored yet, a part of one that a window shows alone) is counted
 when it is first asked for and then remembered in this process, by its content.
 """
@@ -13,6 +14,7 @@ import msgspec
 from recollect.contracts import TokenCounter
 from recollect.dialects import meaning_of
 from recollect.messages import Message
+from recollect.tokens.estimate import Estimator
 from recollect.tokens.messages import count_message, count_words
 
 REMEMBERED = 16_384
@@ -23,14 +25,22 @@ Key = tuple[str, bytes]
 _remembered: dict[Key, int] = {}
 
 
+def kept_by(counter: TokenCounter) -> TokenCounter:
+    """What makes the counts that are kept: of an estimator, the part that never learns."""
+    return counter.uncorrected if isinstance(counter, Estimator) else counter
+
+
 def costs_by(counter: TokenCounter) -> Callable[[Message], int]:
     """What a message costs: as it was counted when it was stored, or else counted once."""
-    name = counter.name
+    keeper = kept_by(counter)
+    name = keeper.name
 
     def cost(message: Message) -> int:
         stored = message.tokens.get(name)
-        return _counted_once(counter, message, name) if stored is None else stored
+        return _counted_once(keeper, message, name) if stored is None else stored
 
+    if isinstance(counter, Estimator) and counter.correction != 1.0:
+        return lambda message: counter.corrected(cost(message))
     return cost
 
 
