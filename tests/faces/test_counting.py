@@ -251,6 +251,15 @@ async def test_only_so_many_counts_are_remembered(monkeypatch: pytest.MonkeyPatc
     assert len(costs._remembered) == 3
 
 
+def test_a_picture_is_not_read_to_be_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "_remembered", {})
+    source = {"type": "base64", "media_type": "image/png", "data": "A" * costs.LARGEST_BLOCKS}
+    picture = Message(role="user", content=[{"type": "image", "source": source}], dialect="anthropic")
+    cost = costs.costs_by(ExactCounter("o200k_base"))
+    assert cost(picture) == cost(picture) > 1000
+    assert costs._remembered == {}
+
+
 def test_a_number_of_too_many_digits_to_be_remembered_is_counted() -> None:
     cost = costs.costs_by(ExactCounter("o200k_base"))
     message = Message(role="tool", content={"found": 10**400})

@@ -8,6 +8,7 @@ when it is first asked for and then remembered in this process, by its content.
 
 from collections.abc import Callable
 from hashlib import blake2b
+from typing import Any
 
 import msgspec
 
@@ -19,6 +20,10 @@ from recollect.tokens.messages import count_message, count_words
 
 REMEMBERED = 16_384
 """How many counts are remembered, some 200 bytes each: the reach of four windows."""
+
+LARGEST_BLOCKS = 200_000
+"""Characters of blocks up to which their count is remembered. More of them is mostly a picture, which costs
+the same whatever its bytes are, and less to count than to recognise."""
 
 Key = tuple[str, bytes]
 
@@ -51,6 +56,17 @@ def count(counter: TokenCounter, message: Message) -> int:
     return count_message(counter, message, meaning_of(message))
 
 
+def characters_in(value: Any) -> int:
+    """About how many characters there are in a message, or in any JSON."""
+    if isinstance(value, Message):
+        return characters_in(value.content) + (characters_in(value.extra) if value.extra else 0)
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, list | tuple):
+        return sum(map(characters_in, value))
+    return sum(map(characters_in, value.values())) if isinstance(value, dict) else 1
+
+
 def _counted_once(counter: TokenCounter, message: Message, name: str) -> int:
     key = _key(name, message)
     known = None if key is None else _remembered.get(key)
@@ -63,6 +79,8 @@ def _counted_once(counter: TokenCounter, message: Message, name: str) -> int:
 
 def _key(name: str, message: Message) -> Key | None:
     """Stands for all that costs: the same for the same words, whoever said them when."""
+    if not isinstance(message.content, str) and characters_in(message) > LARGEST_BLOCKS:
+        return None
     content = () if message.content is msgspec.UNSET else (message.content,)
     try:
         counted = msgspec.json.encode((message.role, message.dialect, content, message.extra))
