@@ -13,6 +13,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.layers.failing import Failing
+from tests.servers.postgres import Databases, PostgresServer
+from tests.servers.redis import running
+
 from benchmarks.measuring import micros, p50, p99, side_by_side
 from recollect.contracts import Backend
 from recollect.conversations import started
@@ -23,9 +27,6 @@ from recollect.messages import Message
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.stores.urls import backend_for
 from recollect.telemetry import Telemetry
-from tests.layers.failing import Failing
-from tests.servers.postgres import Databases, PostgresServer
-from tests.servers.redis import running
 
 ROUNDS = 1000
 CONVERSATIONS = 20
@@ -69,7 +70,9 @@ async def accepted(folder: Path) -> None:
         rounds=ROUNDS,
     )
     floor = p50(times["disk"])
-    print(f"append + fdatasync of {size} bytes from a thread   {micros(floor)}, p99 {micros(p99(times['disk']))}")
+    print(
+        f"append + fdatasync of {size} bytes from a thread   {micros(floor)}, p99 {micros(p99(times['disk']))}"
+    )
     for name in ("store", "manager"):
         took = times[name]
         ratio = p50(took) / floor

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from recollect.contracts import Backend, Change, ConversationStore, Watchable
 from recollect.conversations import Changes, Conversation, started
@@ -55,6 +56,9 @@ TestMachine = store_machine(lambda clock: cached(InMemoryBackend(clock=clock), m
 TestWatchedMachine = store_machine(
     lambda clock: cached(Told(InMemoryBackend(clock=clock)), metrics=Telemetry())
 ).TestCase
+
+
+TestMachine.settings = TestWatchedMachine.settings = settings(max_examples=30, deadline=None)
 
 
 class Told(Failing):

@@ -558,3 +558,28 @@ async def test_events_say_what_happened_and_nothing_that_was_said(
     events = [getattr(one, "event", None) for one in caplog.records]
     assert events == ["breaker_open", "breaker_half_open", "breaker_closed", "dead_letter"]
     assert not any("a secret" in str(vars(one)) for one in caplog.records)
+
+
+async def test_a_note_is_accepted_in_an_outage_and_what_is_derived_is_not(world: World) -> None:
+    store = world.layer.of("erin")
+    record = await new(store)
+    first = await store.put_document("notes", "birthday", b"May 4")
+    world.failing.down()
+    second = await store.put_document("notes", "birthday", b"May 5")
+    assert (first.version, second.version) == (1, 2)
+    held = await store.get_document("notes", "birthday")
+    assert held is not None
+    assert held.data == b"May 5"
+    for attempt in (
+        store.put_document("vectors", "1", b"x", conversation_id=record.id),
+        store.put_document("notes", "other", b"x", expected_version=0),
+        store.delete_document("notes", "birthday"),
+    ):
+        with pytest.raises(StoreUnavailable):
+            await attempt
+    for read in (store.get_document("notes", "never seen"), store.documents("notes")):
+        with pytest.raises(StoreUnavailable):
+            await read
+    assert await world.back()
+    (stored,) = await world.memory.of("erin").documents("notes")
+    assert (stored.data, stored.version) == (b"May 5", 2)

@@ -29,6 +29,7 @@ from recollect.contracts import (
     Change,
     Cleared,
     ConversationStore,
+    Document,
     Entry,
     Migrated,
     Position,
@@ -409,6 +410,49 @@ class CachedStore(ConversationStore):
 
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
         return await self._inner.expired(by=by, limit=limit)
+
+    # Documents are not kept: they are read once by whoever needs them
+
+    async def put_document(
+        self,
+        kind: str,
+        key: str,
+        data: bytes,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> Document:
+        return await self._inner.put_document(
+            kind, key, data, conversation_id=conversation_id, expected_version=expected_version
+        )
+
+    async def get_document(
+        self, kind: str, key: str, *, conversation_id: str | None = None
+    ) -> Document | None:
+        return await self._inner.get_document(kind, key, conversation_id=conversation_id)
+
+    async def documents(
+        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
+    ) -> list[Document]:
+        return await self._inner.documents(kind, conversation_id=conversation_id, after=after, limit=limit)
+
+    async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
+        return await self._inner.document_kinds(conversation_id=conversation_id)
+
+    async def delete_document(
+        self,
+        kind: str,
+        key: str,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> bool:
+        return await self._inner.delete_document(
+            kind, key, conversation_id=conversation_id, expected_version=expected_version
+        )
+
+    async def restore_documents(self, documents: Sequence[Document]) -> None:
+        await self._inner.restore_documents(documents)
 
     # Writing: whatever changes a conversation, nothing from before it is served after it
 

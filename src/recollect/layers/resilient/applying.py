@@ -4,13 +4,14 @@ Both are idempotent as far as the store's own rules make them so: turns by the i
 conversations by theirs. Below: `operations`, the store contract.
 """
 
-from recollect.contracts import Appended, ConversationStore
+from recollect.contracts import Appended, ConversationStore, Document, Place
 from recollect.conversations import Conversation
 from recollect.errors import Conflict, ConversationExists, InvalidInput, NotFound, RecollectError
 from recollect.layers.resilient.known import View
 from recollect.layers.resilient.operations import (
     Bound,
     Created,
+    DocumentPut,
     Operation,
     Resumed,
     TurnAdded,
@@ -18,7 +19,7 @@ from recollect.layers.resilient.operations import (
     Updated,
 )
 
-Answer = Appended | Conversation | None
+Answer = Appended | Conversation | Document | None
 
 
 def is_refusal(error: RecollectError) -> bool:
@@ -49,6 +50,8 @@ def apply(operation: Operation, view: View) -> None:
         case TurnAdded(conversation_id=conversation_id) as turn:
             view.assume(conversation_id, now=now)
             shelf.append(conversation_id, turn.packed(), now=now)
+        case DocumentPut(kind=kind, key=key, data=data):
+            shelf.put_document(Place(kind, key), data, now=now, expected_version=None)
 
 
 async def replay(operation: Operation, store: ConversationStore) -> Answer:
@@ -66,6 +69,8 @@ async def replay(operation: Operation, store: ConversationStore) -> Answer:
             return await store.update(conversation_id, changes)
         case TurnAdded(conversation_id=conversation_id) as turn:
             return await store.append(conversation_id, turn.messages)
+        case DocumentPut(kind=kind, key=key, data=data):
+            return await store.put_document(kind, key, data)
     return None
 
 

@@ -16,13 +16,14 @@ from typing import Any, Literal, TypeVar, cast
 
 from msgspec import Struct
 
-from recollect.contracts import Appended, Backend, Migrated
+from recollect.contracts import Appended, Backend, Document, Migrated
 from recollect.conversations import Conversation
 from recollect.errors import RecollectError, StoreClosed, StoreError, StoreUnavailable
 from recollect.freshness import note_degraded
 from recollect.ids import parse_name
 from recollect.layers.powers import with_powers_of
 from recollect.layers.resilient import letters
+from recollect.layers.resilient.applying import Answer
 from recollect.layers.resilient.breaker import Breaker, State
 from recollect.layers.resilient.known import Known, View
 from recollect.layers.resilient.lanes import Lane
@@ -453,8 +454,10 @@ class ResilientBackend(Backend):
     async def _attempt_replay(self, ask: Callable[[], Awaitable[T]]) -> T:
         return await self._attempt(ask, self._write_effort)
 
-    def _stored(self, operation: Operation, answer: Conversation | Appended | None) -> None:
+    def _stored(self, operation: Operation, answer: Answer) -> None:
         self.replayed.add()
+        if isinstance(answer, Document):
+            self.known.document(operation.owner, answer)
         if isinstance(answer, Conversation):
             self.known.record(operation.owner, answer)
         if isinstance(answer, Appended) and isinstance(operation.deed, TurnAdded):

@@ -9,7 +9,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from recollect.contracts import Appended, Entry, Position
+from recollect.contracts import Appended, Document, Entry, Place, Position
 from recollect.conversations import Conversation, started
 from recollect.errors import ConversationNotFound
 from recollect.layers.holding import OVERHEAD, is_fixed, own, size_of
@@ -79,13 +79,16 @@ class Known:
         self._notes: OrderedDict[tuple[str, str], _Notes] = OrderedDict()
         self._conversations: dict[str, dict[str, None]] = {}
         self._sessions: dict[str, dict[str, str]] = {}
+        self._documents: dict[str, dict[Place, Document]] = {}
+        self._document_sizes: OrderedDict[tuple[str, Place], int] = OrderedDict()
+        self._document_bytes = 0
         self._views: dict[str, View] = {}
         self._bytes = 0
 
     @property
     def size(self) -> int:
         """About how many bytes are remembered."""
-        return self._bytes
+        return self._bytes + self._document_bytes
 
     # Noting
 
@@ -111,6 +114,23 @@ class Known:
     def unbound(self, owner: str, session_id: str) -> None:
         self._sessions.get(owner, {}).pop(session_id, None)
         self._views.pop(owner, None)
+
+    def document(self, owner: str, document: Document) -> None:
+        """A document of the owner's."""
+        place = Place(document.kind, document.key)
+        self.drop_document(owner, place)
+        self._documents.setdefault(owner, {})[place] = document
+        self._document_sizes[owner, place] = OVERHEAD + len(document.data)
+        self._document_bytes += OVERHEAD + len(document.data)
+        while self._document_bytes > self._limit // 4:
+            self.drop_document(*next(iter(self._document_sizes)))
+
+    def drop_document(self, owner: str, place: Place) -> None:
+        self._views.pop(owner, None)
+        size = self._document_sizes.pop((owner, place), None)
+        if size is not None:
+            self._document_bytes -= size
+            del self._documents[owner][place]
 
     def appended(self, owner: str, conversation_id: str, turn: Sequence[Message], what: Appended) -> None:
         if not all(map(is_fixed, turn)):
@@ -146,10 +166,12 @@ class Known:
         """Forget everything of this owner."""
         for conversation_id in list(self._conversations.get(owner, ())):
             self.drop(owner, conversation_id)
+        for place in list(self._documents.get(owner, ())):
+            self.drop_document(owner, place)
         self._sessions.pop(owner, None)
 
     def clear(self) -> None:
-        for owner in list(self._conversations):
+        for owner in {*self._conversations, *self._documents}:
             self.forget(owner)
 
     def _of(self, owner: str, conversation_id: str) -> _Notes:
@@ -216,6 +238,7 @@ class Known:
                 heads[conversation_id] = notes.head
         bound = self._sessions.get(owner, {})
         shelf.sessions = {session: where for session, where in bound.items() if where in shelf.logs}
+        shelf.documents = self._documents.get(owner, {}).copy()
         return View(shelf, heads)
 
 

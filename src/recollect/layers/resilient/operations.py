@@ -58,7 +58,15 @@ class TurnAdded(Struct, frozen=True, kw_only=True, tag="append"):
         return [Packed(decode_message(bytes(body)), bytes(body)) for body in self.bodies]
 
 
-Deed: TypeAlias = Created | Resumed | Bound | Unbound | Updated | TurnAdded
+class DocumentPut(Struct, frozen=True, kw_only=True, tag="put_document"):
+    """A document of the owner's, whatever was there before."""
+
+    kind: str
+    key: str
+    data: bytes
+
+
+Deed: TypeAlias = Created | Resumed | Bound | Unbound | Updated | TurnAdded | DocumentPut
 
 
 class Operation(Struct, frozen=True, kw_only=True):
@@ -70,7 +78,7 @@ class Operation(Struct, frozen=True, kw_only=True):
 
     @property
     def conversation_id(self) -> str | None:
-        """Which conversation it is about; None when it is about a session alone."""
+        """Which conversation it is about; None when it is about a session or the owner."""
         match self.deed:
             case Created() | Resumed():
                 return self.deed.conversation.id

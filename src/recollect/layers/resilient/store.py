@@ -8,7 +8,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from recollect.contracts import Appended, Cleared, ConversationStore, Entry, Position, Watchable
+from recollect.contracts import (
+    Appended,
+    Cleared,
+    ConversationStore,
+    Document,
+    Entry,
+    Place,
+    Position,
+    Watchable,
+    check_data,
+    parse_place,
+)
 from recollect.conversations import Changes, Conversation, Page, Query, stamp_for
 from recollect.errors import ConversationExists, ConversationNotFound, StoreUnavailable
 from recollect.ids import parse_name, parse_uuid
@@ -20,6 +31,7 @@ from recollect.layers.resilient.operations import (
     Bound,
     Created,
     Deed,
+    DocumentPut,
     Resumed,
     Unbound,
     Updated,
@@ -270,6 +282,86 @@ class ResilientStore(ConversationStore):
         self._known.drop(self._owner, replaced.conversation_id)
         return replaced
 
+    # Documents. What is derived from a conversation can be derived again: it is not accepted in an outage.
+
+    async def put_document(
+        self,
+        kind: str,
+        key: str,
+        data: bytes,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> Document:
+        place = parse_place(kind, key, conversation_id)
+
+        def ask() -> Awaitable[Document]:
+            return self._inner.put_document(
+                kind, key, data, conversation_id=conversation_id, expected_version=expected_version
+            )
+
+        async def accept(lane: Lane) -> Document:
+            deed = DocumentPut(kind=kind, key=key, data=check_data(data))
+            return await self._accept(
+                lane, deed, lambda s, now: s.put_document(place, data, now=now, expected_version=None)
+            )
+
+        if conversation_id is None and expected_version is None:
+            return await self._write(ask, _alone(accept), note=self._note_document)
+        put = await self._strict(ask, repeat=expected_version is None)
+        self._note_document(put)
+        return put
+
+    def _note_document(self, document: Document | None) -> None:
+        if document is not None and document.conversation_id is None:
+            self._known.document(self._owner, document)
+
+    async def get_document(
+        self, kind: str, key: str, *, conversation_id: str | None = None
+    ) -> Document | None:
+        place = parse_place(kind, key, conversation_id)
+        return await self._backend.read(
+            self._owner,
+            _noted(
+                lambda: self._inner.get_document(kind, key, conversation_id=conversation_id),
+                self._note_document,
+            ),
+            lambda view: view.shelf.documents[place],
+            lambda view: place in view.shelf.documents,
+            bounded=True,
+        )
+
+    async def documents(
+        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
+    ) -> list[Document]:
+        return await self._ask(
+            lambda: self._inner.documents(kind, conversation_id=conversation_id, after=after, limit=limit)
+        )
+
+    async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
+        return await self._ask(lambda: self._inner.document_kinds(conversation_id=conversation_id))
+
+    async def delete_document(
+        self,
+        kind: str,
+        key: str,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> bool:
+        deleted = await self._strict(
+            lambda: self._inner.delete_document(
+                kind, key, conversation_id=conversation_id, expected_version=expected_version
+            )
+        )
+        self._known.drop_document(self._owner, parse_place(kind, key, conversation_id))
+        return deleted
+
+    async def restore_documents(self, documents: Sequence[Document]) -> None:
+        await self._strict(lambda: self._inner.restore_documents(documents), repeat=True)
+        for document in documents:
+            self._known.drop_document(self._owner, Place(document.kind, document.key))
+
     # Moving and retention
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
@@ -280,7 +372,7 @@ class ResilientStore(ConversationStore):
         return await self._strict(self._inner.purge_expired, repeat=True)
 
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
-        return await self._strict(lambda: self._inner.expired(by=by, limit=limit), repeat=True)
+        return await self._ask(lambda: self._inner.expired(by=by, limit=limit))
 
     async def clear(self) -> Cleared:
         cleared = await self._strict(self._inner.clear, repeat=True)
@@ -325,6 +417,10 @@ class ResilientStore(ConversationStore):
     ) -> T:
         return await self._backend.write(self._owner, _noted(ask, note), accept)
 
+    async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Read what only the store can know."""
+        return await self._backend.read(self._owner, ask, _unknown, lambda view: False, bounded=True)
+
     async def _strict(self, ask: Callable[[], Awaitable[T]], *, repeat: bool = False) -> T:
         return await self._backend.strict(self._owner, ask, repeat=repeat)
 
@@ -340,6 +436,10 @@ class ResilientStore(ConversationStore):
             raise StoreUnavailable(f"nothing is known of conversation {known} while {self._backend.why}")
         if view.shelf.get(known, now=self.now()) is None:
             raise ConversationNotFound(conversation_id)
+
+
+def _unknown(_: View) -> Any:
+    raise StoreUnavailable
 
 
 def _nothing(_: object) -> None:
