@@ -7,6 +7,7 @@ from recollect.cli.context import context
 from recollect.cli.conversations import conversations
 from recollect.cli.copy import copy
 from recollect.cli.demo import demo
+from recollect.cli.doctor import doctor
 from recollect.cli.export import export
 from recollect.cli.import_ import import_
 from recollect.cli.migrate import migrate
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for command in (demo, conversations, show, context, stats, purge, config, copy, export, migrate):
+for command in (demo, conversations, show, context, stats, purge, config, doctor, copy, export, migrate):
     app.command()(command)
 app.command("import")(import_)
 app.add_typer(postgres)
