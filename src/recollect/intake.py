@@ -6,6 +6,7 @@ log, an id makes a repeated write harmless, and tokens are counted.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from recollect.contracts import TokenCounter
 from recollect.dialects import meaning_of, read
 from recollect.errors import InvalidMessage, shown
 from recollect.ids import IdSource, new_id
-from recollect.messages import Message, Role
+from recollect.messages import ContentType, Message, Role
 from recollect.pictures import Pictures
 from recollect.tokens import count_message, ready
 
@@ -40,16 +41,39 @@ class Intake:
         """This intake with another counter."""
         return Intake(ids=self._ids, counter=counter, pictures=self.pictures)
 
-    def message(self, role: Role, content: Any, **fields: Any) -> Message:
+    def message(
+        self,
+        role: Role,
+        content: Any,
+        *,
+        agent_name: str | None = None,
+        content_type: ContentType = "text",
+        message_id: str | None = None,
+        tags: tuple[str, ...] = (),
+        timestamp: datetime | None = None,
+    ) -> Message:
         """One message of this role. Content is text, any JSON, or an SDK's blocks or message.
 
         A dict is content, whatever it holds: a tool's answer cannot pass itself off as a message.
         """
         if isinstance(content, str):
-            if fields.get("message_id") is None:
-                fields["message_id"] = self._ids()
-            return Message(role=role, content=content, **fields)
+            return Message(
+                role=role,
+                content=content,
+                timestamp=timestamp,
+                content_type=content_type,
+                agent_name=agent_name,
+                message_id=self._ids() if message_id is None else message_id,
+                tags=tags,
+            )
         (message,) = read(content if _is_message(content) else {"role": role, "content": content})
+        fields = {
+            "timestamp": timestamp,
+            "content_type": content_type,
+            "agent_name": agent_name,
+            "message_id": message_id,
+            "tags": tags,
+        }
         given = {name: value for name, value in fields.items() if value is not None and value != ()}
         return self.completed(replace(message, **given))
 
@@ -68,20 +92,20 @@ class Intake:
     async def stored_form(self, conversation_id: str, messages: Sequence[Message]) -> list[Message]:
         """The messages as they go into this conversation's log."""
         complete = [self.pictures.without(self.completed(message)) for message in messages]
-        return await self.pictures.put_away(conversation_id, await self._with_counts(complete))
+        if self.counter is not None:
+            complete = await self._with_counts(complete, self.counter)
+        return await self.pictures.put_away(conversation_id, complete)
 
-    async def _with_counts(self, complete: list[Message]) -> list[Message]:
-        if self.counter is None:
-            return complete
-        await ready(self.counter)
+    async def _with_counts(self, complete: list[Message], counter: TokenCounter) -> list[Message]:
+        await ready(counter)
         if sum(_length(message) for message in complete) <= _COUNTED_AT_ONCE:
-            return self._counted(complete)
-        return await asyncio.to_thread(self._counted, complete)
+            return _counted(complete, counter)
+        return await asyncio.to_thread(_counted, complete, counter)
 
-    def _counted(self, messages: list[Message]) -> list[Message]:
-        assert self.counter is not None
-        name, cost = self.counter.name, costs_by(self.counter)
-        return [replace(message, tokens={**message.tokens, name: cost(message)}) for message in messages]
+
+def _counted(messages: list[Message], counter: TokenCounter) -> list[Message]:
+    name, cost = counter.name, costs_by(counter)
+    return [replace(message, tokens={**message.tokens, name: cost(message)}) for message in messages]
 
 
 def costs_by(counter: TokenCounter) -> Callable[[Message], int]:

@@ -242,13 +242,13 @@ class SQLiteStore(ConversationStore):
 
     def _log(self, db: apsw.Connection, conversation_id: str) -> "_Log":
         now = self.now()
-        name = self._owner, conversation_id
-        row = self._backend.ends.get(name)
+        row = self._backend.ends.get((self._owner, conversation_id))
         if row is None:
-            row = db.execute(SQL["get_conversation"], (*name, to_micros(now))).fetchone()
-        if row is None or rows.is_over(row, to_micros(now)):
+            row = db.execute(SQL["get_conversation"], self._named(conversation_id)).fetchone()
+        log = None if row is None else _Log(db, row, now)
+        if log is None or log.is_over:
             raise ConversationNotFound(conversation_id)
-        return _Log(db, row, now)
+        return log
 
     def _moved(self, log: "_Log") -> Appended:
         """Bring the record up to date with what was put, remember it, and say what was put."""
@@ -271,62 +271,71 @@ class _Log:
         self._row = row
         self._now = now
         self._now_micros = to_micros(now)
-        self._last = row[rows.LAST_MESSAGE]
-        self._stamp = stamp_for(rows.moment(self._last[0]), now=now)
+        self._last_at, self._last_from = row[rows.LAST_MESSAGE]
+        self._stamp, self._stamp_micros = now, self._now_micros
+        if self._last_at is not None and self._last_at > self._now_micros:
+            self._stamp = stamp_for(rows.moment(self._last_at), now=now)
+            self._stamp_micros = to_micros(self._stamp)
         self._first_sequence: int = row[rows.NEXT_SEQUENCE]
         self.revision: int = row[rows.REVISION]
-        self.new: list[Message] = []
+        self.new: Sequence[Message] = ()
         self.known: list[Entry] = []
+
+    @property
+    def is_over(self) -> bool:
+        return rows.is_over(self._row, self._now_micros)
 
     def clear(self) -> None:
         """Remove everything that was said."""
         self._db.execute(SQL["delete_messages"], (self._row[rows.KEY],))
         self._row = rows.emptied(self._row)
-        self._last, self._stamp = (None, None), self._now
+        self._last_at, self._last_from = None, None
+        self._stamp, self._stamp_micros = self._now, self._now_micros
 
     def put(self, messages: Sequence[Message], bodies: Sequence[str]) -> None:
         """Store the messages at the end, without those whose id is known."""
-        if not 0 < len(messages) <= LONGEST_TURN or not self._put_together(messages, bodies):
-            for message, body in zip(messages, bodies, strict=True):
-                self._put(message, body)
+        moments = [to_micros(m.timestamp) if m.timestamp else self._stamp_micros for m in messages]
+        if not 0 < len(messages) <= LONGEST_TURN or not self._put_together(messages, moments, bodies):
+            self.new, moments = self._put_apart(messages, moments, bodies)
+        for message, at in zip(self.new, moments, strict=True):
+            if self._last_at is None or at >= self._last_at:
+                self._last_at, self._last_from = at, message.role
 
-    def _put_together(self, messages: Sequence[Message], bodies: Sequence[str]) -> bool:
+    def _put_together(
+        self, messages: Sequence[Message], moments: Sequence[int], bodies: Sequence[str]
+    ) -> bool:
         """All in one statement, which nearly always succeeds; whether it did."""
+        key, sequence, revision, now = self._row[0], self._first_sequence, self.revision + 1, self._now_micros
         values: list[Any] = []
-        for sequence, (message, body) in enumerate(zip(messages, bodies, strict=True), self._first_sequence):
-            values += self._values(message, body, sequence)
+        for message, at, body in zip(messages, moments, bodies, strict=True):
+            values += (key, at, sequence, message.message_id, revision, now, body)
+            sequence += 1
         try:
             self._db.execute(_insert_rows(len(messages)), values)
         except apsw.ConstraintError:
             return False  # an id is known: the statement has left nothing behind
-        for message in messages:
-            self._added(message)
+        self.new = messages
         return True
 
-    def _put(self, message: Message, body: str) -> None:
-        values = self._values(message, body, self._first_sequence + len(self.new))
-        self._db.execute(SQL["insert_message"], values)
-        if self._db.changes():
-            self._added(message)
-        else:
-            self.known.append(self._stored(decode_message(body)))
-
-    def _values(self, message: Message, body: str, sequence: int) -> tuple[Any, ...]:
-        key, at = self._row[rows.KEY], self._micros(message)
-        return key, at, sequence, message.message_id, self.revision + 1, self._now_micros, body
-
-    def _micros(self, message: Message) -> int:
-        return to_micros(message.timestamp or self._stamp)
-
-    def _added(self, message: Message) -> None:
-        self.new.append(message)
-        at = self._micros(message)
-        if self._last[0] is None or at >= self._last[0]:
-            self._last = at, message.role
+    def _put_apart(
+        self, messages: Sequence[Message], moments: Sequence[int], bodies: Sequence[str]
+    ) -> tuple[list[Message], list[int]]:
+        """One by one; those that were new, and their moments."""
+        new: list[tuple[Message, int]] = []
+        for message, at, body in zip(messages, moments, bodies, strict=True):
+            place = self._row[0], at, self._first_sequence + len(new)
+            values = (*place, message.message_id, self.revision + 1, self._now_micros, body)
+            self._db.execute(SQL["insert_message"], values)
+            if self._db.changes():
+                new.append((message, at))
+            else:
+                self.known.append(self._stored(decode_message(body)))
+        return [message for message, _ in new], [at for _, at in new]
 
     def move(self) -> rows.Row:
         """Bring the record up to date with what was put; its row then."""
-        self._row = rows.extended(self._row, last=self._last, added=len(self.new), now=self._now_micros)
+        last = self._last_at, self._last_from
+        self._row = rows.extended(self._row, last=last, added=len(self.new), now=self._now_micros)
         self._db.execute(SQL["extend_conversation"], rows.extension_values(self._row))
         return self._row
 
