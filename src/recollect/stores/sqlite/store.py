@@ -242,9 +242,10 @@ class SQLiteStore(ConversationStore):
 
     def _log(self, db: apsw.Connection, conversation_id: str) -> "_Log":
         now = self.now()
-        row = self._backend.ends.get((self._owner, conversation_id))
+        name = self._owner, conversation_id
+        row = self._backend.ends.get(name)
         if row is None:
-            row = db.execute(SQL["get_conversation"], self._named(conversation_id)).fetchone()
+            row = db.execute(SQL["get_conversation"], (*name, to_micros(now))).fetchone()
         log = None if row is None else _Log(db, row, now)
         if log is None or log.is_over:
             raise ConversationNotFound(conversation_id)
