@@ -19,10 +19,16 @@ The rules that types cannot say:
 - `restore` puts a conversation where it was read from elsewhere, numbers and moments included. It
   alone sets what other calls derive. What has expired and is brought back alive starts empty, as
   with `create`.
+- A message that cannot be read does not keep the others from being read: its entry says why, in
+  `unreadable`, and its message is an empty one that holds the place.
+
+- A document without a conversation is its owner's and stays until it is deleted. One with a
+  conversation is derived from that conversation's log and goes with it: when it is deleted, purged
+  or has expired, and when its history is rewritten. An append leaves it as it is.
 - Errors are those of `recollect.errors`; a driver's own errors never come through.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -32,8 +38,9 @@ from msgspec.structs import replace
 
 from recollect.clock import from_micros, parse_moment, to_micros
 from recollect.conversations import Changes, Conversation, Page, Query, check_count, started
-from recollect.errors import InvalidInput, MessageConflict, shown
-from recollect.messages import Message
+from recollect.errors import DocumentConflict, InvalidInput, MessageConflict, StoreDamaged, shown
+from recollect.ids import parse_name, parse_uuid
+from recollect.messages import Message, Role
 
 
 class Position(NamedTuple):
@@ -63,11 +70,174 @@ class Entry(Struct, frozen=True, kw_only=True):
     revision: int
     stored_at: datetime
     message: Message
+    unreadable: str | None = None
+    """Why the message that is stored here cannot be read; `message` then only holds its place."""
 
     @property
     def position(self) -> Position:
         assert self.message.timestamp is not None
         return Position(to_micros(self.message.timestamp), self.sequence)
+
+
+def set_aside(
+    conversation_id: str, position: Position, *, revision: int, stored_at: datetime, why: str
+) -> Entry:
+    """The entry of a message that cannot be read: an empty one in its place, so that the rest still loads."""
+    return Entry(
+        conversation_id=conversation_id,
+        sequence=position.sequence,
+        revision=revision,
+        stored_at=stored_at,
+        message=Message(role="system", content="", timestamp=from_micros(position.micros)),
+        unreadable=why,
+    )
+
+
+def check_says_the_same(stored: Entry, message: Message) -> None:
+    """Refuse a message whose id is taken: by one that says something else, or that cannot be read."""
+    if stored.unreadable is not None:
+        raise StoreDamaged(
+            f"message id {shown(message.message_id)} in conversation {stored.conversation_id} belongs to a "
+            f"message that cannot be read, and nothing was stored: {stored.unreadable}"
+        )
+    if not stored.message.says_the_same_as(message):
+        raise MessageConflict(stored.conversation_id, str(message.message_id))
+
+
+class Cleared(Struct, frozen=True, kw_only=True):
+    """What `clear` removed."""
+
+    conversations: int = 0
+    messages: int = 0
+    documents: int = 0
+
+
+class Document(Struct, frozen=True, kw_only=True):
+    """Something that is kept beside the log: a note, a setting, a wrapped key, a summary, vectors.
+
+    Its owner's, or derived from one conversation. Versions start at 1 and rise by 1 with every change.
+    """
+
+    kind: str
+    key: str
+    data: bytes
+    version: int
+    updated_at: datetime
+    conversation_id: str | None = None
+
+
+LARGEST_DOCUMENT = 16 * 1024 * 1024
+"""Bytes of data in one document."""
+LONGEST_KIND = 200
+LONGEST_KEY = 1024
+"""Bytes, in UTF-8, of a document's kind and of its key: an owner and both fit into one index entry."""
+
+
+class Place(NamedTuple):
+    """Where a document is: its kind and key, and whose it is; checked."""
+
+    kind: str
+    key: str
+    conversation_id: str | None = None
+
+    def check_version(self, actual: int, expected: int | None) -> None:
+        """Refuse a write that insists on a version which is not there. 0 is a document that is not there."""
+        if expected is not None and actual != expected:
+            raise DocumentConflict(self.kind, self.key, expected=expected, actual=actual)
+
+    def document(self, data: bytes, *, version: int, updated_at: datetime) -> Document:
+        return Document(
+            kind=self.kind,
+            key=self.key,
+            data=data,
+            version=version,
+            updated_at=updated_at,
+            conversation_id=self.conversation_id,
+        )
+
+
+def parse_place(kind: object, key: object, conversation_id: object = None) -> Place:
+    """The place that these names mean, or an error that says which of them cannot be used."""
+    return Place(
+        parse_kind(kind),
+        _parse_short(key, field="key", longest=LONGEST_KEY),
+        parse_holder(conversation_id),
+    )
+
+
+def parse_kind(kind: object) -> str:
+    return _parse_short(kind, field="kind", longest=LONGEST_KIND)
+
+
+def parse_holder(conversation_id: object) -> str | None:
+    """The conversation that documents belong to; None is their owner."""
+    return None if conversation_id is None else parse_uuid(conversation_id, field="conversation_id")
+
+
+def _parse_short(value: object, *, field: str, longest: int) -> str:
+    name = parse_name(value, field=field)
+    if len(name.encode()) > longest:
+        raise InvalidInput(
+            f"{field} must have at most {longest} bytes in UTF-8; got {len(name.encode())}",
+            field=field,
+            value=value,
+        )
+    return name
+
+
+def check_data(data: object) -> bytes:
+    """A document's data, or an error."""
+    if not isinstance(data, bytes):
+        raise InvalidInput(f"data must be bytes; got {shown(data)}", field="data", value=data)
+    if len(data) > LARGEST_DOCUMENT:
+        raise InvalidInput(
+            f"data must have at most {LARGEST_DOCUMENT:,} bytes; got {len(data):,}", field="data", value=data
+        )
+    return data
+
+
+def check_expected(expected_version: int | None, *, least: int) -> int | None:
+    """A version that a caller insists on, or None."""
+    if expected_version is not None:
+        check_count(expected_version, field="expected_version", least=least)
+    return expected_version
+
+
+def restorable_documents(documents: Sequence[Document]) -> dict[Place, Document]:
+    """What `restore_documents` was given, checked: each by its place, all of one holder."""
+    given: dict[Place, Document] = {}
+    for document in documents:
+        place = parse_place(document.kind, document.key, document.conversation_id)
+        check_data(document.data)
+        check_count(document.version, field="version", least=1)
+        parse_moment(document.updated_at, field="updated_at")
+        given[place] = document
+    holders = {place.conversation_id for place in given}
+    if len(holders) > 1:
+        raise InvalidInput(
+            "documents of several conversations cannot be restored in one step",
+            field="conversation_id",
+            value=holders,
+        )
+    return given
+
+
+class Listing(NamedTuple):
+    """Which documents are asked for, checked. No key is empty, so all keys come after the empty text."""
+
+    kind: str
+    conversation_id: str | None
+    after: str
+    limit: int
+
+
+def parse_listing(kind: str, conversation_id: str | None, after: str | None, limit: int) -> Listing:
+    return Listing(
+        parse_kind(kind),
+        parse_holder(conversation_id),
+        "" if after is None else parse_name(after, field="after"),
+        check_count(limit, field="limit", least=0),
+    )
 
 
 class Appended:
@@ -138,8 +308,11 @@ class ConversationStore(Protocol):
         """One page of records, most recently active first, equal moments by id, descending."""
         ...
 
-    async def delete(self, conversation_id: str) -> None:
-        """Remove the conversation with all that belongs to it. What is not there is no error."""
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        """Remove the conversation with all that belongs to it. What is not there is no error.
+
+        With `expected_revision`, only if nobody wrote to it since, whether it has expired or not.
+        """
         ...
 
     # Sessions
@@ -196,6 +369,20 @@ class ConversationStore(Protocol):
         """Entries in reading order, counted from the oldest."""
         ...
 
+    async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
+        """The entry that holds this message id."""
+        ...
+
+    async def replace(
+        self, conversation_id: str, message: Message, *, expected_revision: int | None = None
+    ) -> Entry:
+        """Put the message in the place of the one that holds its id: the one way to change what was said.
+
+        Place, time, role and the moment of storing stay; the revisions of entry and record move on. What
+        is derived from the log goes. Raises `MessageNotFound`.
+        """
+        ...
+
     # Moving
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
@@ -207,10 +394,74 @@ class ConversationStore(Protocol):
         """
         ...
 
+    # Documents
+
+    async def put_document(
+        self,
+        kind: str,
+        key: str,
+        data: bytes,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> Document:
+        """Keep the data under this kind and key, in the place of what is there.
+
+        With `expected_version`, only if that is the version there, and 0 only if there is none; else
+        `DocumentConflict`.
+        """
+        ...
+
+    async def get_document(
+        self, kind: str, key: str, *, conversation_id: str | None = None
+    ) -> Document | None:
+        """The document of this kind and key."""
+        ...
+
+    async def documents(
+        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
+    ) -> list[Document]:
+        """Documents of a kind by their keys, which sort by code point; those with keys after `after`."""
+        ...
+
+    async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
+        """The kinds that there are documents of, sorted."""
+        ...
+
+    async def delete_document(
+        self,
+        kind: str,
+        key: str,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> bool:
+        """Remove the document; whether there was one. With `expected_version`, only that version of it."""
+        ...
+
+    async def restore_documents(self, documents: Sequence[Document]) -> None:
+        """Keep the documents exactly as given, whatever is there, in one step.
+
+        For moving: it alone sets versions and moments. All belong to the owner, or all to one
+        conversation.
+        """
+        ...
+
     # Retention
 
     async def purge_expired(self) -> int:
         """Remove this owner's expired conversations; returns how many."""
+        ...
+
+    async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
+        """The records that a purge at this moment removes, those that expire first in front.
+
+        For a look at what a purge will do: it alone shows records that have expired.
+        """
+        ...
+
+    async def clear(self) -> "Cleared":
+        """Remove all that this owner has, expired or not: conversations, sessions, documents."""
         ...
 
     def now(self) -> datetime:
@@ -220,11 +471,11 @@ class ConversationStore(Protocol):
     # Whole histories, written once over the rest
 
     async def load(self, conversation_id: str) -> list[dict[str, Any]]:
-        """The whole history as dicts, oldest first; empty when there is none."""
+        """The whole history as dicts, oldest first; empty when there is none. Leaves out the unreadable."""
         if await self.get(conversation_id) is None:
             return []
         entries = await self.page(conversation_id, limit=_EVERYTHING)
-        return [entry.message.to_dict() for entry in entries]
+        return [entry.message.to_dict() for entry in entries if entry.unreadable is None]
 
     async def save(self, conversation_id: str, history: Sequence[dict[str, Any]]) -> None:
         """Make this the whole history, and the conversation if there is none.
@@ -236,7 +487,8 @@ class ConversationStore(Protocol):
         record = await self.get(conversation_id)
         if record is None:
             record = await self.create(started(conversation_id, now=self.now()))
-        entries = await self.page(conversation_id, limit=_EVERYTHING)
+        found = await self.page(conversation_id, limit=_EVERYTHING)
+        entries = [entry for entry in found if entry.unreadable is None]
         if _goes_on_from(entries, history):
             new = messages[len(entries) :]
             await self.append(conversation_id, new, expected_revision=record.revision)
@@ -263,6 +515,27 @@ _LABELS = ("timestamp", "content_type", "agent_name", "message_id", "tags")
 
 
 _EVERYTHING = 2**53
+
+
+def replacing(held: Entry, message: Message) -> Message:
+    """The message as it takes the place of a stored one: with its time. Another role is refused."""
+    if message.role != held.message.role:
+        raise InvalidInput(
+            f"role must stay {held.message.role}; got {shown(message.role)}", field="role", value=message.role
+        )
+    return message.with_(timestamp=held.message.timestamp)
+
+
+def replaced(held: Entry, message: Message, *, revision: int) -> Entry:
+    """The entry with other words in it."""
+    return replace(held, message=message, revision=revision)
+
+
+def replaced_id(message: Message) -> str:
+    """The id of the message that shall be replaced."""
+    if message.message_id is None:
+        raise InvalidInput("a message that replaces another names it by message_id", field="message_id")
+    return message.message_id
 
 
 def restorable(conversation: Conversation, entries: Sequence[Entry]) -> tuple[Conversation, dict[int, Entry]]:
@@ -297,6 +570,12 @@ def _check_entry(conversation_id: str, entry: Entry) -> None:
     parse_moment(entry.stored_at, field="stored_at")
     if entry.message.timestamp is None:
         raise InvalidInput("an entry's message has a timestamp", field="timestamp")
+    if entry.unreadable is not None:
+        raise InvalidInput(
+            f"entry {entry.sequence} holds no message that could be restored: {entry.unreadable}",
+            field="unreadable",
+            value=entry.unreadable,
+        )
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -335,12 +614,41 @@ class Backend(Protocol):
         ...
 
     def owners(self) -> AsyncIterator[str]:
-        """Everybody who has a conversation here. For operators."""
+        """Everybody who has a conversation or a document here. For operators."""
         ...
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         """Remove every owner's expired conversations; returns how many."""
         ...
+
+
+@runtime_checkable
+class Erasing(Protocol):
+    """A backend with files or tables in which what was deleted could still be found."""
+
+    async def scrub(self, owner: str) -> tuple[str, ...]:
+        """Make what was deleted of this owner unreadable there too; returns what remains, as sentences.
+
+        Done again, it goes on where it was. What is not its business (a server's own log, backups) is
+        documented, not returned.
+        """
+        ...
+
+
+@runtime_checkable
+class Holds(Protocol):
+    """Something beside the store that holds copies of what is in it: a cache, a spool, an archive."""
+
+    async def forgets(self, owner: str, conversation_id: str | None) -> Mapping[str, int]:
+        """Remove what it holds of this conversation, or of everything that the owner has, for good.
+
+        Returns how much that was, by kind. Holding nothing is no error.
+        """
+        ...
+
+
+JOURNAL = "recollect.journal"
+"""The owner under whom a memory notes what it must not forget to do. No handle is given out for it."""
 
 
 class SchemaVersion(Struct, frozen=True, kw_only=True):
@@ -356,6 +664,64 @@ class Migrated(Protocol):
 
     async def schema_version(self) -> SchemaVersion:
         """Look, without opening and without changing anything. Raises `StoreForeign` for what is not ours."""
+        ...
+
+
+class Match(Struct, frozen=True, kw_only=True):
+    """A message that holds at least one of the terms that were looked for."""
+
+    conversation_id: str
+    position: Position
+    role: Role
+    """Who speaks."""
+    counts: tuple[int, ...]
+    """How often each of the terms occurs in it, in their order."""
+    length: int
+    """How many terms it has."""
+
+
+class Matches(Struct, frozen=True, kw_only=True):
+    """What an index knows of some terms: all that a score is computed from, by one rule for all stores."""
+
+    found: tuple[Match, ...]
+    """The best, by the index's own rough ranking."""
+    frequencies: tuple[int, ...]
+    """For each term, in how many of the owner's messages it occurs."""
+    messages: int
+    """How many messages of the owner are indexed."""
+    terms: int
+    """How many terms they have together."""
+
+
+@runtime_checkable
+class Searchable(Protocol):
+    """A store with an index of its own over `search.analysis.indexed_terms`. See `docs/glossary.md`."""
+
+    async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
+        """The messages of this owner that hold any of these terms, at most `limit`, the best first.
+
+        Only conversations that have not expired count, in every number. No term is refused: one that no
+        message can have is found nowhere.
+        """
+        ...
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors: texts of like meaning into vectors that point the same way."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, a part of the kind of every vector that it made."""
+        ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        """A numpy array of float32 with one row for each text, each of length 1.
+
+        Takes its time: call it off the event loop.
+        """
         ...
 
 

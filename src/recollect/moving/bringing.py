@@ -1,8 +1,9 @@
 """One conversation into a store: repeatable, never over something newer, and proven afterwards.
 
-Below: `digests`. Above: `copying` and `importing`, which say where conversations come from.
+Below: `digests`, `documents`. Above: `copying` and `importing`, which say where conversations come from.
 """
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Literal, NamedTuple, TypeAlias
@@ -10,10 +11,13 @@ from typing import Literal, NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from recollect.contracts import ConversationStore, Entry
+from recollect.contracts import ConversationStore, Document, Entry
 from recollect.conversations import Conversation, is_expired
 from recollect.errors import Conflict, ConversationNotFound, StoreDamaged
 from recollect.moving.digests import Digest, fingerprint
+from recollect.moving.documents import BroughtDocuments, bring_derived
+
+_log = logging.getLogger("recollect.moving")
 
 CHUNK = 1000
 """Entries that are read, and stored, in one go."""
@@ -31,6 +35,10 @@ class CopyReport(Struct, frozen=True, kw_only=True):
     """Entries that were stored; what was there already does not count."""
     sessions: int = 0
     """Sessions that were bound."""
+    unreadable: int = 0
+    """Messages that the source could not read, and that are not in the target therefore."""
+    documents: int = 0
+    """Documents that were stored, of owners and of conversations."""
     expired: int = 0
     """Conversations of a file whose time is over: nothing of them is stored."""
     changed_meanwhile: tuple[str, ...] = ()
@@ -48,6 +56,8 @@ class Brought(NamedTuple):
     outcome: Outcome
     entries: int = 0
     sessions: int = 0
+    unreadable: int = 0
+    documents: int = 0
 
 
 class Given(ABC):
@@ -61,6 +71,10 @@ class Given(ABC):
         """The entries in reading order, in chunks."""
 
     @abstractmethod
+    def documents(self) -> AsyncIterator[list[Document]]:
+        """What is derived from it, in chunks, sorted by kind and key."""
+
+    @abstractmethod
     async def has_changed(self) -> bool:
         """Whether it is no longer what it was when it was read."""
 
@@ -72,9 +86,14 @@ class Tally:
         self.report = CopyReport()
         self._progress = progress
         self._conflicts: list[str] = []
+        self._kept_documents: list[str] = []
 
     def owner(self) -> None:
         self._now(owners=self.report.owners + 1)
+
+    def add_documents(self, owner: str, brought: BroughtDocuments) -> None:
+        self._kept_documents += [f"{owner}: {place.kind} {place.key}" for place in brought.conflicts]
+        self._now(documents=self.report.documents + brought.stored)
 
     def add(self, brought: Brought) -> None:
         report, outcome = self.report, brought.outcome
@@ -88,6 +107,8 @@ class Tally:
             expired=report.expired + (outcome == "expired"),
             entries=report.entries + brought.entries,
             sessions=report.sessions + brought.sessions,
+            unreadable=report.unreadable + brought.unreadable,
+            documents=report.documents + brought.documents,
             changed_meanwhile=report.changed_meanwhile + changed,
         )
 
@@ -97,7 +118,13 @@ class Tally:
             self._progress(self.report)
 
     def done(self) -> CopyReport:
-        """The report. Raises `Conflict` when conversations were left as they are, with their ids."""
+        """The report. Raises `Conflict` when something was left as it is, and names it."""
+        if self._kept_documents:
+            raise Conflict(
+                f"{len(self._kept_documents)} documents and {len(self._conflicts)} conversations were left "
+                "as they are, because the target was written to and holds something else than the source; "
+                f"the others are there: {', '.join(self._kept_documents + self._conflicts)}"
+            )
         if self._conflicts:
             raise Conflict(
                 f"{len(self._conflicts)} of {self.report.conversations} conversations were left as they are, "
@@ -128,6 +155,14 @@ async def bring(given: Given, target: ConversationStore) -> Brought:
 
 
 async def _bring(given: Given, target: ConversationStore, there: Conversation | None) -> Brought:
+    brought = await _bring_log(given, target, there)
+    if brought.outcome not in ("copied", "unchanged"):
+        return brought
+    stored = await bring_derived(given.documents, target, given.record.id)
+    return brought._replace(documents=stored)
+
+
+async def _bring_log(given: Given, target: ConversationStore, there: Conversation | None) -> Brought:
     if there is None:
         return await _store(given, target, known=frozenset())
     difference = await _compare(given, target)
@@ -170,7 +205,7 @@ async def _compare(given: Given, target: ConversationStore) -> _Difference:
         there |= {entry.sequence: fingerprint(entry) for entry in entries}
     same = set[int]()
     missing = clashes = False
-    async for entries in given.log():
+    async for entries in _readable(given):
         for entry in entries:
             found = there.get(entry.sequence)
             missing |= found is None
@@ -191,9 +226,10 @@ async def _replace(given: Given, target: ConversationStore) -> Brought:
 
 
 async def _store(given: Given, target: ConversationStore, *, known: frozenset[int]) -> Brought:
-    stored = 0
+    stored = unreadable = 0
     async for entries in given.log():
-        new = [entry for entry in entries if entry.sequence not in known]
+        unreadable += _tell_unreadable(entries)
+        new = [entry for entry in entries if entry.sequence not in known and entry.unreadable is None]
         if new:
             await target.restore(given.record, new)
             stored += len(new)
@@ -201,13 +237,13 @@ async def _store(given: Given, target: ConversationStore, *, known: frozenset[in
         await target.restore(given.record, [])
     if not await _is_proven(given, target):
         return Brought(given.record.id, "changed_meanwhile", stored)
-    return Brought(given.record.id, "copied", stored, await _bind(given, target))
+    return Brought(given.record.id, "copied", stored, await _bind(given, target), unreadable)
 
 
 async def _is_proven(given: Given, target: ConversationStore) -> bool:
     """Whether both sides read alike; False when they cannot, because the source went on meanwhile."""
     wanted = Digest(given.record)
-    async for entries in given.log():
+    async for entries in _readable(given):
         wanted.add(entries)
     there = await target.get(given.record.id)
     if there is None:
@@ -231,6 +267,19 @@ async def _bind(given: Given, target: ConversationStore) -> int:
     for session_id in new:
         await target.bind(session_id, given.record.id)
     return len(new)
+
+
+async def _readable(given: Given) -> AsyncIterator[list[Entry]]:
+    async for entries in given.log():
+        yield [entry for entry in entries if entry.unreadable is None]
+
+
+def _tell_unreadable(entries: Iterable[Entry]) -> int:
+    unreadable = [entry for entry in entries if entry.unreadable is not None]
+    for entry in unreadable:
+        where = (entry.conversation_id, entry.sequence)
+        _log.warning("conversation %s: message %d is not copied: %s", *where, entry.unreadable)
+    return len(unreadable)
 
 
 async def log_of(store: ConversationStore, conversation_id: str) -> AsyncIterator[list[Entry]]:

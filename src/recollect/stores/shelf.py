@@ -6,14 +6,27 @@ anything. The time is handed in; a `Shelf` belongs to one thread at a time.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 
 from recollect.clock import from_micros, to_micros
-from recollect.contracts import Appended, Entry, Position, check_position
+from recollect.contracts import (
+    Appended,
+    Cleared,
+    Document,
+    Entry,
+    Listing,
+    Place,
+    Position,
+    check_position,
+    check_says_the_same,
+    replaced_id,
+    replacing,
+    set_aside,
+)
 from recollect.conversations import (
     Changes,
     Conversation,
@@ -28,8 +41,15 @@ from recollect.conversations import (
     is_expired,
     parse_cursor,
     stamp_for,
+    touched,
 )
-from recollect.errors import ConversationExists, ConversationNotFound, MessageConflict
+from recollect.errors import (
+    ConversationExists,
+    ConversationNotFound,
+    MessageConflict,
+    MessageNotFound,
+    StoreDamaged,
+)
 from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message
 from recollect.wire import decode_message, encode_message
@@ -63,6 +83,7 @@ class Log(Struct, kw_only=True):
     slots: list[Slot] = []
     by_id: dict[str, Slot] = {}
     next_sequence: int = 1
+    documents: dict[Place, Document] = {}
 
     def copy(self) -> "Log":
         return Log(
@@ -70,6 +91,7 @@ class Log(Struct, kw_only=True):
             slots=self.slots.copy(),
             by_id=self.by_id.copy(),
             next_sequence=self.next_sequence,
+            documents=self.documents.copy(),
         )
 
 
@@ -79,22 +101,28 @@ Placing: TypeAlias = tuple[str | None, Slot]
 
 
 class Shelf(Struct, kw_only=True):
-    """One owner's conversations and sessions. `max_messages` bounds what each conversation keeps."""
+    """One owner's conversations, sessions and documents. `max_messages` bounds each conversation."""
 
     logs: dict[str, Log] = {}
     sessions: dict[str, str] = {}
+    documents: dict[Place, Document] = {}
     max_messages: int | None = None
     forgotten: int = 0
-    """How often messages were taken away. A store with copies elsewhere sees by it that they must go too."""
+    """How often something was taken away. A store with copies elsewhere sees by it that they must go too."""
 
     def copy(self) -> "Shelf":
         """A shelf that can be changed without changing this one. Slots never change and are shared."""
         return Shelf(
             logs={conversation_id: log.copy() for conversation_id, log in self.logs.items()},
             sessions=self.sessions.copy(),
+            documents=self.documents.copy(),
             max_messages=self.max_messages,
             forgotten=self.forgotten,
         )
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.logs and not self.documents
 
     # Records
 
@@ -127,8 +155,12 @@ class Shelf(Struct, kw_only=True):
         more = len(found) > query.limit
         return Page(conversations=tuple(shown), next=cursor_of(shown[-1]) if more else None)
 
-    def delete(self, conversation_id: str) -> None:
-        self._remove(parse_uuid(conversation_id, field="conversation_id"))
+    def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        log = self.logs.get(conversation_id)
+        if log is not None:
+            check_revision(conversation_id, log.record.revision, expected_revision)
+        self._remove(conversation_id)
 
     # Sessions
 
@@ -199,7 +231,7 @@ class Shelf(Struct, kw_only=True):
         new, known = _sort_out(fresh, turn, now=now)
         self._put(fresh, new, now)
         self.logs[log.record.id] = fresh
-        self.forgotten += bool(log.slots)
+        self.forgotten += bool(log.slots or log.documents)
         return _appended(fresh, new, known)
 
     def tail(
@@ -217,6 +249,28 @@ class Shelf(Struct, kw_only=True):
         log = self._log(conversation_id, now)
         return [_entry(log, slot) for slot in log.slots[offset : offset + limit]]
 
+    def entry(self, conversation_id: str, message_id: str, *, now: datetime) -> Entry | None:
+        log = self._log(conversation_id, now)
+        slot = log.by_id.get(parse_name(message_id, field="message_id"))
+        return _entry(log, slot) if slot else None
+
+    def replace(
+        self, conversation_id: str, message: Message, *, now: datetime, expected_revision: int | None = None
+    ) -> Entry:
+        message_id = replaced_id(message)
+        log = self._log(conversation_id, now)
+        held = log.by_id.get(message_id)
+        if held is None:
+            raise MessageNotFound(log.record.id, message_id)
+        body = encode_message(replacing(_entry(log, held), message))
+        check_revision(log.record.id, log.record.revision, expected_revision)
+        slot = Slot(held.position, log.record.revision + 1, held.stored_at, body)
+        log.slots[bisect_left(log.slots, held.position, key=_position)] = slot
+        log.by_id[message_id] = slot
+        log.record = touched(log.record, now=now)
+        self.forgotten += 1
+        return _entry(log, slot)
+
     # Moving
 
     def restore(self, record: Conversation, slots: Sequence[Placing], *, now: datetime) -> None:
@@ -230,6 +284,48 @@ class Shelf(Struct, kw_only=True):
         log.record = record
         self._place(log, new)
 
+    # Documents
+
+    def put_document(
+        self, place: Place, data: bytes, *, now: datetime, expected_version: int | None
+    ) -> Document:
+        held = self._documents(place.conversation_id, now)
+        before = held.get(place)
+        version = before.version if before else 0
+        place.check_version(version, expected_version)
+        self.forgotten += before is not None
+        held[place] = document = place.document(data, version=version + 1, updated_at=now)
+        return document
+
+    def get_document(self, place: Place, *, now: datetime) -> Document | None:
+        return self._documents(place.conversation_id, now).get(place)
+
+    def list_documents(self, listing: Listing, *, now: datetime) -> list[Document]:
+        held = self._documents(listing.conversation_id, now)
+        wanted = sorted(place for place in held if place.kind == listing.kind and place.key > listing.after)
+        return [held[place] for place in wanted[: listing.limit]]
+
+    def document_kinds(self, conversation_id: str | None, *, now: datetime) -> list[str]:
+        return sorted({place.kind for place in self._documents(conversation_id, now)})
+
+    def delete_document(self, place: Place, *, now: datetime, expected_version: int | None) -> bool:
+        held = self._documents(place.conversation_id, now)
+        if place not in held:
+            return False
+        place.check_version(held[place].version, expected_version)
+        del held[place]
+        self.forgotten += 1
+        return True
+
+    def restore_documents(self, given: Mapping[Place, Document], *, now: datetime) -> None:
+        for place, document in given.items():
+            held = self._documents(place.conversation_id, now)
+            self.forgotten += place in held
+            held[place] = document
+
+    def _documents(self, conversation_id: str | None, now: datetime) -> dict[Place, Document]:
+        return self.documents if conversation_id is None else self._log(conversation_id, now).documents
+
     # Retention
 
     def purge_expired(self, *, now: datetime) -> int:
@@ -237,6 +333,25 @@ class Shelf(Struct, kw_only=True):
         for conversation_id in expired:
             self._remove(conversation_id)
         return len(expired)
+
+    def expired(self, *, by: datetime, limit: int) -> list[Conversation]:
+        check_count(limit, field="limit", least=0)
+        records = [log.record for log in self.logs.values() if is_expired(log.record, now=by)]
+        return sorted(records, key=_end)[:limit]
+
+    def forget_copies(self) -> None:
+        """Say that whatever copies there are elsewhere must go."""
+        self.forgotten += 1
+
+    def clear(self) -> Cleared:
+        cleared = Cleared(
+            conversations=len(self.logs),
+            messages=sum(log.record.message_count for log in self.logs.values()),
+        )
+        self.logs.clear()
+        self.sessions.clear()
+        self.forgotten += 1
+        return cleared
 
     def _alive(self, conversation_id: str, now: datetime) -> Log | None:
         log = self.logs.get(conversation_id)
@@ -266,8 +381,17 @@ class Shelf(Struct, kw_only=True):
                 log.by_id[message_id] = slot
         surplus = len(log.slots) - (self.max_messages or len(log.slots))
         for slot in log.slots[:surplus]:
-            log.by_id.pop(decode_message(slot.body).message_id or "", None)
+            _forget_id(log, slot)
         del log.slots[:surplus]
+
+
+def _forget_id(log: Log, slot: Slot) -> None:
+    try:
+        message_id = decode_message(slot.body).message_id
+    except StoreDamaged:
+        message_id = next((one for one, held in log.by_id.items() if held is slot), None)
+    if message_id is not None:
+        log.by_id.pop(message_id, None)
 
 
 def slots_of(entries: Iterable[Entry]) -> list[Placing]:
@@ -301,8 +425,7 @@ def _sort_out(log: Log, turn: Sequence[Packed], *, now: datetime) -> tuple[Place
         message_id = message.message_id
         earlier = seen.get(message_id) or log.by_id.get(message_id) if message_id is not None else None
         if earlier is not None:
-            if not decode_message(earlier.body).says_the_same_as(decode_message(body)):
-                raise MessageConflict(log.record.id, str(message_id))
+            check_says_the_same(_entry(log, earlier), decode_message(body))
             known.append(earlier)
             continue
         position = Position(to_micros(message.timestamp or stamp), log.next_sequence + len(new))
@@ -330,17 +453,28 @@ def _appended(log: Log, new: Placed, known: Sequence[Slot]) -> Appended:
 
 
 def _entry(log: Log, slot: Slot) -> Entry:
+    try:
+        message = decode_message(slot.body)
+    except StoreDamaged as error:
+        return set_aside(
+            log.record.id, slot.position, revision=slot.revision, stored_at=slot.stored_at, why=str(error)
+        )
     return Entry(
         conversation_id=log.record.id,
         sequence=slot.position.sequence,
         revision=slot.revision,
         stored_at=slot.stored_at,
-        message=decode_message(slot.body),
+        message=message,
     )
 
 
 def _position(slot: Slot) -> Position:
     return slot.position
+
+
+def _end(record: Conversation) -> tuple[int, str]:
+    assert record.expires_at is not None
+    return to_micros(record.expires_at), record.id
 
 
 def _activity(record: Conversation) -> tuple[int, str]:

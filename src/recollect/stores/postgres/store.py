@@ -5,20 +5,33 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from recollect.clock import parse_moment
 from recollect.contracts import (
     Appended,
     Change,
+    Cleared,
     ConversationStore,
+    Document,
     Entry,
     Position,
+    check_data,
+    check_expected,
     check_position,
+    parse_holder,
+    parse_listing,
+    parse_place,
+    replaced,
+    replaced_id,
+    replacing,
     restorable,
+    restorable_documents,
 )
 from recollect.conversations import Changes, Conversation, Page, Query, check_count, cursor_of, is_expired
 from recollect.errors import (
     ConversationExists,
     ConversationNotFound,
     MessageConflict,
+    MessageNotFound,
     RevisionConflict,
     StoreUnavailable,
 )
@@ -26,6 +39,7 @@ from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message
 from recollect.stores.postgres import rows
 from recollect.stores.postgres.connections import Connection, execute_for
+from recollect.stores.postgres.documents import Documents
 from recollect.stores.postgres.keys import key_of
 from recollect.stores.postgres.turns import (
     Sorted,
@@ -95,8 +109,11 @@ class PostgresStore(ConversationStore):
         more = len(found) > query.limit
         return Page(conversations=tuple(shown), next=cursor_of(shown[-1]) if more else None)
 
-    async def delete(self, conversation_id: str) -> None:
-        await self._run(("delete_conversation", self._named(conversation_id)))
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        values = self._named(conversation_id) | {"expected": expected_revision}
+        ((_, left),) = await self._run(("delete_conversation", values))
+        if expected_revision is not None and left is not None:
+            raise RevisionConflict(values["id"], expected=expected_revision, actual=left)
 
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
@@ -171,6 +188,28 @@ class PostgresStore(ConversationStore):
         check_count(offset, field="offset", least=0)
         return await self._entries("page", conversation_id, limit=limit, offset=offset)
 
+    async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
+        key = key_of(parse_name(message_id, field="message_id"))
+        found = await self._entries("known_messages", conversation_id, keys=[key])
+        return found[0] if found else None
+
+    async def replace(
+        self, conversation_id: str, message: Message, *, expected_revision: int | None = None
+    ) -> Entry:
+        encode_message(message)  # refuses what could not be stored, before anything else
+        named = self._named(conversation_id) | {"expected": expected_revision}
+        while (held := await self.entry(conversation_id, replaced_id(message))) is not None:
+            kept = replacing(held, message)
+            values = {"key": key_of(replaced_id(message)), "sequence": held.sequence}
+            values |= {"body": encode_message(kept).decode()}
+            found = await self._run(("replace_message", named | values))
+            if found:
+                return replaced(held, kept, revision=found[0][0])
+            record = await self._require(conversation_id)
+            if expected_revision is not None and record.revision != expected_revision:
+                raise _moved(record, expected_revision)
+        raise MessageNotFound(named["id"], replaced_id(message))
+
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         record, given = restorable(conversation, entries)
         bodies = {sequence: encode_message(entry.message).decode() for sequence, entry in given.items()}
@@ -189,11 +228,72 @@ class PostgresStore(ConversationStore):
                     raise MessageConflict(record.id, str(entry.message.message_id))
             await execute_for(connection, self._name, ("skip_sequences", values))
 
+    async def put_document(
+        self,
+        kind: str,
+        key: str,
+        data: bytes,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> Document:
+        place = parse_place(kind, key, conversation_id)
+        kept, expected = check_data(data), check_expected(expected_version, least=0)
+        held = self._held(place.conversation_id)
+        return await held.put(place, kept, expected=expected, owner_name=self._full_name)
+
+    async def get_document(
+        self, kind: str, key: str, *, conversation_id: str | None = None
+    ) -> Document | None:
+        place = parse_place(kind, key, conversation_id)
+        return await self._held(place.conversation_id).get(place)
+
+    async def documents(
+        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
+    ) -> list[Document]:
+        listing = parse_listing(kind, conversation_id, after, limit)
+        return await self._held(listing.conversation_id).page(listing)
+
+    async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
+        holder = parse_holder(conversation_id)
+        return await self._held(holder).kinds()
+
+    async def delete_document(
+        self,
+        kind: str,
+        key: str,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> bool:
+        place = parse_place(kind, key, conversation_id)
+        expected = check_expected(expected_version, least=1)
+        return await self._held(place.conversation_id).delete(place, expected=expected)
+
+    async def restore_documents(self, documents: Sequence[Document]) -> None:
+        given = restorable_documents(documents)
+        if given:
+            held = self._held(next(iter(given)).conversation_id)
+            await held.restore(given, owner_name=self._full_name)
+
     async def purge_expired(self) -> int:
         total = 0
         while removed := (await self._run(("purge_owner", self._mine() | {"limit": PURGE_BATCH})))[0][0]:
             total += removed
         return total
+
+    async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
+        values = {"by": parse_moment(by, field="by"), "limit": check_count(limit, field="limit", least=0)}
+        return [rows.conversation(row) for row in await self._run(("expired", self._mine() | values))]
+
+    async def clear(self) -> Cleared:
+        async with self._backend.connection() as connection, connection.transaction():
+            mine = self._mine()
+            ((conversations, messages),) = await execute_for(
+                connection, self._name, ("clear_conversations", mine)
+            )
+            await execute_for(connection, self._name, ("clear_contacts", mine))
+        return Cleared(conversations=conversations, messages=messages)
 
     def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
         """Changes by anybody on any machine. See `contracts.Watchable`."""
@@ -218,9 +318,17 @@ class PostgresStore(ConversationStore):
         key = key_of(parse_name(session_id, field="session_id"))
         return self._mine() | {"session": key, "session_name": None if key == session_id else session_id}
 
+    @property
+    def _full_name(self) -> str | None:
+        """The owner's name where its key is only a digest."""
+        return None if self._name == self._owner else self._name
+
+    def _held(self, conversation_id: str | None) -> Documents:
+        """The documents of a conversation, or of the owner."""
+        return Documents(self._run, self._mine(), conversation_id)
+
     def _creation(self, conversation: Conversation) -> dict[str, Any]:
-        full_name = None if self._name == self._owner else self._name
-        return rows.conversation_values(conversation) | self._mine() | {"owner_name": full_name}
+        return rows.conversation_values(conversation) | self._mine() | {"owner_name": self._full_name}
 
     async def _require(self, conversation_id: str) -> Conversation:
         record = await self.get(conversation_id)
@@ -234,9 +342,12 @@ class PostgresStore(ConversationStore):
 
     async def _stored(self, conversation_id: str, messages: Sequence[Message]) -> dict[str, Entry]:
         """What is stored under the ids that these messages bring."""
-        keys = [key_of(message_id) for message_id in ids_in(messages)]
-        entries = await self._entries("known_messages", conversation_id, keys=keys)
-        return {str(entry.message.message_id): entry for entry in entries}
+        ids = {key_of(message_id): message_id for message_id in ids_in(messages)}
+        named = self._named(conversation_id) | {"keys": list(ids)}
+        found = await self._run(("known_messages", named))
+        entries = _found(named["id"], found)
+        keys = [row[-1] for row in found if row[1] is not None]
+        return {ids[key]: entry for key, entry in zip(keys, entries, strict=True)}
 
     async def _resume(
         self,

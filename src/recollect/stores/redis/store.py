@@ -4,19 +4,31 @@ import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, msgpack
 
-from recollect.clock import to_micros
+from recollect.clock import parse_moment, to_micros
 from recollect.contracts import (
     Appended,
     Change,
+    Cleared,
     ConversationStore,
+    Document,
     Entry,
     Position,
+    check_data,
+    check_expected,
     check_position,
+    parse_holder,
+    parse_listing,
+    parse_place,
+    replaced,
+    replaced_id,
+    replacing,
     restorable,
+    restorable_documents,
 )
 from recollect.conversations import (
     CLOCK_SKEW,
@@ -33,17 +45,20 @@ from recollect.errors import (
     ConversationExists,
     ConversationNotFound,
     MessageConflict,
+    MessageNotFound,
     RevisionConflict,
 )
 from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message
 from recollect.stores.redis import values
+from recollect.stores.redis.documents import Documents
 from recollect.stores.redis.keys import OwnerKeys
 from recollect.stores.redis.listing import Index, scanned
-from recollect.stores.redis.scripts import ABOUT_CONVERSATIONS, ABOUT_OWNERS
+from recollect.stores.redis.scripts import ABOUT_CONVERSATIONS, ABOUT_OWNERS, ABOUT_OWNERS_DOCUMENTS
 from recollect.stores.redis.turns import Draft, packed_entries
 from recollect.stores.redis.values import Stored, moment_of
 from recollect.stores.redis.watching import watched
+from recollect.wire import encode_message
 
 if TYPE_CHECKING:
     from recollect.stores.redis.backend import RedisBackend
@@ -93,8 +108,10 @@ class RedisStore(ConversationStore):
     async def find(self, query: Query) -> Page:
         return await self._index.page(query, now=self.now())
 
-    async def delete(self, conversation_id: str) -> None:
-        await self._delete(parse_uuid(conversation_id, field="conversation_id"))
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        await self._delete(
+            parse_uuid(conversation_id, field="conversation_id"), expected_revision=expected_revision
+        )
 
     # Sessions
 
@@ -175,6 +192,53 @@ class RedisStore(ConversationStore):
             return await self._entries(conversation_id, "none")
         return await self._entries(conversation_id, "page", offset, offset + limit - 1)
 
+    async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        member = await self._member(conversation_id, parse_name(message_id, field="message_id"))
+        return values.entry(conversation_id, member) if member else None
+
+    async def replace(
+        self, conversation_id: str, message: Message, *, expected_revision: int | None = None
+    ) -> Entry:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        encode_message(message)  # refuses what could not be stored, before anything else
+        while True:
+            member = await self._member(conversation_id, replaced_id(message))
+            if not member:
+                raise MessageNotFound(conversation_id, replaced_id(message))
+            done = await self._replace(conversation_id, member, message, expected_revision)
+            if done is not None:
+                return done
+
+    async def _member(self, conversation_id: str, message_id: str) -> bytes:
+        """What the log keeps of the message with this id; empty when there is none."""
+        _, member = await self._run("find", conversation_id, moment_of(self.now()), message_id)
+        return bytes(member)
+
+    async def _replace(
+        self, conversation_id: str, member: bytes, message: Message, expected_revision: int | None
+    ) -> Entry | None:
+        """Put the message in the place of what was seen; None when that has changed since."""
+        held = values.entry(conversation_id, member)
+        kept = replacing(held, message)
+        status, *reply = await self._run(
+            "replace",
+            conversation_id,
+            moment_of(self.now()),
+            _revision_text(expected_revision),
+            self._keys.changes,
+            conversation_id,
+            member,
+            values.position_text(held.position),
+            moment_of(held.stored_at),
+            encode_message(kept),
+        )
+        if status == b"moved":
+            raise _moved_on(conversation_id, expected_revision, reply)
+        if status == b"changed":
+            return None
+        return replaced(held, kept, revision=int(reply[0]))
+
     # Moving
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
@@ -203,6 +267,84 @@ class RedisStore(ConversationStore):
         await self._release(record.id, reply[0].decode(), reply[1])
         await self._index.correct(record.id)
 
+    # Documents
+
+    async def put_document(
+        self,
+        kind: str,
+        key: str,
+        data: bytes,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> Document:
+        place = parse_place(kind, key, conversation_id)
+        kept, expected = check_data(data), check_expected(expected_version, least=0)
+        held = self._held(place.conversation_id)
+        if place.conversation_id is not None:
+            return await held.put(place, kept, expected=expected)
+        # Listed first, as with a conversation, and again when it is new, for a reader may have dropped it.
+        await self._index.enlist()
+        document = await held.put(place, kept, expected=expected)
+        if document.version == 1:
+            await self._index.enlist()
+        return document
+
+    async def get_document(
+        self, kind: str, key: str, *, conversation_id: str | None = None
+    ) -> Document | None:
+        place = parse_place(kind, key, conversation_id)
+        return await self._held(place.conversation_id).get(place)
+
+    async def documents(
+        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
+    ) -> list[Document]:
+        listing = parse_listing(kind, conversation_id, after, limit)
+        return await self._held(listing.conversation_id).page(listing)
+
+    async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
+        holder = parse_holder(conversation_id)
+        return await self._held(holder).kinds()
+
+    async def delete_document(
+        self,
+        kind: str,
+        key: str,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> bool:
+        place = parse_place(kind, key, conversation_id)
+        expected = check_expected(expected_version, least=1)
+        deleted = await self._held(place.conversation_id).delete(place, expected=expected)
+        if deleted and place.conversation_id is None:
+            await self._index.leave_if_empty()
+        return deleted
+
+    async def restore_documents(self, documents: Sequence[Document]) -> None:
+        given = restorable_documents(documents)
+        if not given:
+            return
+        holder = next(iter(given)).conversation_id
+        if holder is None:
+            await self._index.enlist()
+        await self._held(holder).restore(given)
+        if holder is None:
+            await self._index.enlist()
+
+    def _held(self, conversation_id: str | None) -> Documents:
+        """The documents of a conversation, or of the owner."""
+        if conversation_id is None:
+            return Documents(self._run_for_owner, self.now())
+        return Documents(partial(self._run_about, conversation_id), self.now())
+
+    async def _run_for_owner(self, script: str, *values: Any) -> Any:
+        keys = [self._keys.documents]
+        return await self._connections.run(ABOUT_OWNERS_DOCUMENTS[script], keys, *values)
+
+    async def _run_about(self, conversation_id: str, script: str, *values: Any) -> Any:
+        return await self._run(script, conversation_id, *values)
+
     # Retention
 
     async def purge_expired(self) -> int:
@@ -221,8 +363,29 @@ class RedisStore(ConversationStore):
         await self._index.leave_if_empty()
         return removed
 
+    async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
+        moment = parse_moment(by, field="by")
+        check_count(limit, field="limit", least=0)
+        found: dict[str, Conversation] = {}
+        async for conversation_ids in self._index.every_id():
+            for one, stored in await self._index.stored(conversation_ids):
+                if stored is not None and is_expired(stored.record, now=moment):
+                    found[one] = stored.record
+        return sorted(found.values(), key=_end)[:limit]
+
+    async def clear(self) -> Cleared:
+        conversations = messages = 0
+        async for conversation_ids in self._index.every_id():
+            for one, stored in await self._index.stored(conversation_ids):
+                if await self._delete(one) and stored is not None:
+                    conversations += 1
+                    messages += stored.record.message_count
+        await self._connections.call("UNLINK", self._keys.sessions)
+        await self._index.leave_if_empty()
+        return Cleared(conversations=conversations, messages=messages)
+
     async def holds_anything(self) -> bool:
-        """Whether this owner has a conversation, expired or not."""
+        """Whether this owner has a conversation, expired or not, or a document."""
         return await self._index.holds_anything()
 
     # Watching
@@ -290,10 +453,19 @@ class RedisStore(ConversationStore):
         await self._index.add(conversation.id, conversation.last_activity)
         return birth
 
-    async def _delete(self, conversation_id: str, *, expired_by: datetime | None = None) -> bool:
+    async def _delete(
+        self,
+        conversation_id: str,
+        *,
+        expired_by: datetime | None = None,
+        expected_revision: int | None = None,
+    ) -> bool:
         """Remove the conversation, then what points at it; True when there was one to remove."""
         limit = "" if expired_by is None else moment_of(expired_by)
-        reply = await self._run("delete", conversation_id, limit, self._keys.changes, conversation_id)
+        named = (self._keys.changes, conversation_id, _revision_text(expected_revision))
+        reply = await self._run("delete", conversation_id, limit, *named)
+        if reply[0] == b"moved":
+            raise _moved_on(conversation_id, expected_revision, reply[1:])
         if reply[0] == b"kept":
             return False
         birth, names = reply[1:] if reply[0] == b"done" else (b"", [])
@@ -376,6 +548,11 @@ def _record(conversation_id: str, fields: Sequence[bytes | None]) -> Conversatio
     found = values.stored(conversation_id, fields)
     assert found is not None, "the script answers with a record"
     return found.record
+
+
+def _end(record: Conversation) -> tuple[int, str]:
+    assert record.expires_at is not None
+    return to_micros(record.expires_at), record.id
 
 
 def _binding(conversation_id: str, birth: str) -> str:

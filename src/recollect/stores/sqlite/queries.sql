@@ -72,6 +72,10 @@ WHERE
 ORDER BY last_activity DESC, id DESC
 LIMIT :limit;
 
+-- name: get_revision
+-- Where a conversation stands, expired or not.
+SELECT revision FROM conversations WHERE owner = ? AND id = ?;
+
 -- name: delete_conversation
 -- The record; messages and sessions go with it.
 DELETE FROM conversations WHERE owner = ? AND id = ?;
@@ -130,8 +134,16 @@ INSERT INTO messages (conversation, at, sequence, message_id, revision, stored_a
 VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: get_message
--- The message that holds an id.
-SELECT at, sequence, revision, stored_at, body FROM messages WHERE message_id = ?2 AND conversation = ?1;
+-- The message that holds an id. Bodies are read as bytes: text that is not UTF-8 would fail its whole page.
+SELECT at, sequence, revision, stored_at, CAST(body AS BLOB) FROM messages WHERE message_id = ?2 AND conversation = ?1;
+
+-- name: replace_message
+-- Other words in the place of a message.
+UPDATE messages SET revision = ?, body = ? WHERE conversation = ? AND at = ? AND sequence = ?;
+
+-- name: touch_conversation
+-- The record after a message in its log was replaced.
+UPDATE conversations SET revision = revision + 1, updated_at = ? WHERE pk = ?;
 
 -- name: delete_messages
 -- A conversation's whole log.
@@ -139,28 +151,67 @@ DELETE FROM messages WHERE conversation = ?;
 
 -- name: tail
 -- The last messages, newest first.
-SELECT at, sequence, revision, stored_at, body FROM messages
+SELECT at, sequence, revision, stored_at, CAST(body AS BLOB) FROM messages
 WHERE conversation = ?
 ORDER BY at DESC, sequence DESC
 LIMIT ?;
 
 -- name: tail_before
 -- The last messages before a position, newest first.
-SELECT at, sequence, revision, stored_at, body FROM messages
+SELECT at, sequence, revision, stored_at, CAST(body AS BLOB) FROM messages
 WHERE conversation = ? AND (at, sequence) < (?, ?)
 ORDER BY at DESC, sequence DESC
 LIMIT ?;
 
 -- name: page
 -- Messages from the oldest on.
-SELECT at, sequence, revision, stored_at, body FROM messages
+SELECT at, sequence, revision, stored_at, CAST(body AS BLOB) FROM messages
 WHERE conversation = ?
 ORDER BY at, sequence
 LIMIT ? OFFSET ?;
 
+-- name: put_document
+-- A document exactly as it is given, in the place of what is there.
+INSERT INTO documents (owner, conversation, kind, key, version, updated_at, data)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (owner, ifnull(conversation, 0), kind, key) DO UPDATE SET
+    version = excluded.version, updated_at = excluded.updated_at, data = excluded.data;
+
+-- name: document_version
+-- Where a document stands. Without a conversation it is 0, here and below.
+SELECT version FROM documents WHERE owner = ? AND ifnull(conversation, 0) = ? AND kind = ? AND key = ?;
+
+-- name: get_document
+-- One document.
+SELECT version, updated_at, data FROM documents
+WHERE owner = ? AND ifnull(conversation, 0) = ? AND kind = ? AND key = ?;
+
+-- name: list_documents
+-- Documents of a kind, by key, after a given one.
+SELECT key, version, updated_at, data FROM documents
+WHERE owner = ? AND ifnull(conversation, 0) = ? AND kind = ? AND key > ?
+ORDER BY key
+LIMIT ?;
+
+-- name: document_kinds
+-- The kinds that there are.
+SELECT DISTINCT kind FROM documents WHERE owner = ? AND ifnull(conversation, 0) = ? ORDER BY kind;
+
+-- name: delete_document
+-- One document.
+DELETE FROM documents WHERE owner = ? AND ifnull(conversation, 0) = ? AND kind = ? AND key = ?;
+
+-- name: delete_documents
+-- All that was derived from a conversation.
+DELETE FROM documents WHERE conversation = ?;
+
 -- name: owners
--- Everybody with a conversation, after a given one, in order.
-SELECT DISTINCT owner FROM conversations WHERE owner > ? ORDER BY owner LIMIT ?;
+-- Everybody with a conversation or a document, after a given one, in order.
+SELECT owner FROM (SELECT DISTINCT owner FROM conversations WHERE owner > ?1 ORDER BY owner LIMIT ?2)
+UNION
+SELECT owner FROM (SELECT DISTINCT owner FROM documents WHERE owner > ?1 ORDER BY owner LIMIT ?2)
+ORDER BY owner
+LIMIT ?2;
 
 -- name: purge_owner
 -- One owner's expired conversations, a few at a time so that turns get in between.
@@ -170,3 +221,19 @@ WHERE pk IN (SELECT pk FROM conversations WHERE owner = ? AND expires_at <= ? LI
 -- name: purge_everybody
 -- All expired conversations, a few at a time.
 DELETE FROM conversations WHERE pk IN (SELECT pk FROM conversations WHERE expires_at <= ? LIMIT ?);
+
+-- name: expired
+-- One owner's conversations whose lifetime ends by a moment, those that end first in front.
+SELECT
+    pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
+    notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
+    created_at, updated_at
+FROM conversations
+WHERE owner = ? AND expires_at <= ?
+ORDER BY expires_at, id
+LIMIT ?;
+
+-- name: clear_owner
+-- Some of one owner's conversations, whatever their lifetime; returns how many messages each had.
+DELETE FROM conversations WHERE pk IN (SELECT pk FROM conversations WHERE owner = ? LIMIT ?)
+RETURNING message_count;

@@ -7,8 +7,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
-from recollect.clock import to_micros
-from recollect.contracts import Appended, ConversationStore, Entry, Position, check_position, restorable
+from recollect.clock import parse_moment, to_micros
+from recollect.contracts import (
+    Appended,
+    Cleared,
+    ConversationStore,
+    Document,
+    Entry,
+    Position,
+    check_data,
+    check_expected,
+    check_position,
+    check_says_the_same,
+    parse_holder,
+    parse_listing,
+    parse_place,
+    replaced,
+    replaced_id,
+    replacing,
+    restorable,
+    restorable_documents,
+)
 from recollect.conversations import (
     Changes,
     Conversation,
@@ -21,12 +40,13 @@ from recollect.conversations import (
     is_expired,
     stamp_for,
 )
-from recollect.errors import ConversationExists, ConversationNotFound, MessageConflict
+from recollect.errors import ConversationExists, ConversationNotFound, MessageConflict, MessageNotFound
 from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message
 from recollect.stores.sql_files import queries
 from recollect.stores.sqlite import rows
 from recollect.stores.sqlite.connections import PACKAGE
+from recollect.stores.sqlite.documents import Documents
 from recollect.wire import decode_message, encode_message
 
 if TYPE_CHECKING:
@@ -38,6 +58,8 @@ LONGEST_TURN = 16
 """Messages that are stored by one statement, and that other turns in a batch gladly wait for."""
 MOST_ENDS = 10_000
 """Conversations whose end is remembered from one turn to the next: some ten megabytes."""
+CLEAR_BATCH = 100
+"""Conversations that go in one transaction, so that turns get in between."""
 
 
 class _Found(NamedTuple):
@@ -90,9 +112,17 @@ class SQLiteStore(ConversationStore):
         more = len(found) > query.limit
         return Page(conversations=tuple(shown), next=cursor_of(shown[-1]) if more else None)
 
-    async def delete(self, conversation_id: str) -> None:
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
         values = (self._owner, parse_uuid(conversation_id, field="conversation_id"))
-        await self._backend.writer.run(lambda db: _run(db, "delete_conversation", values))
+
+        def work(db: apsw.Connection) -> None:
+            if expected_revision is not None:
+                row = db.execute(SQL["get_revision"], values).fetchone()
+                check_revision(values[1], rows.count(row) if row else expected_revision, expected_revision)
+            db.execute(SQL["delete_conversation"], values)
+
+        await self._backend.writer.run(work)
+        await self._backend.forgotten()
 
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
@@ -169,7 +199,9 @@ class SQLiteStore(ConversationStore):
             log.put(messages, bodies)
             return self._moved(log)
 
-        return await self._backend.writer.run(work)
+        rewritten = await self._backend.writer.run(work)
+        await self._backend.forgotten()
+        return rewritten
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
         check_count(limit, field="limit", least=0)
@@ -182,6 +214,37 @@ class SQLiteStore(ConversationStore):
         check_count(limit, field="limit", least=0)
         check_count(offset, field="offset", least=0)
         return await self._entries(conversation_id, SQL["page"], (limit, offset))
+
+    async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
+        parse_name(message_id, field="message_id")
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        return await self._backend.readers.run(lambda db: self._entry(db, conversation_id, message_id))
+
+    async def replace(
+        self, conversation_id: str, message: Message, *, expected_revision: int | None = None
+    ) -> Entry:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        encode_message(message)  # refuses what could not be stored, before anything else
+        message_id = replaced_id(message)
+
+        def work(db: apsw.Connection) -> Entry:
+            found = self._require(db, conversation_id)
+            held = self._entry(db, conversation_id, message_id)
+            if held is None:
+                raise MessageNotFound(conversation_id, message_id)
+            entry = replaced(held, replacing(held, message), revision=found.record.revision + 1)
+            check_revision(conversation_id, found.record.revision, expected_revision)
+            self._put_in_place(db, found.key, entry)
+            return entry
+
+        entry = await self._backend.writer.run(work)
+        await self._backend.forgotten()
+        return entry
+
+    def _put_in_place(self, db: apsw.Connection, key: int, entry: Entry) -> None:
+        body = encode_message(entry.message).decode()
+        db.execute(SQL["replace_message"], (entry.revision, body, key, *entry.position))
+        db.execute(SQL["touch_conversation"], (to_micros(self.now()), key))
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         record, given = restorable(conversation, entries)
@@ -201,21 +264,121 @@ class SQLiteStore(ConversationStore):
 
         await self._backend.writer.run(work)
 
+    async def put_document(
+        self,
+        kind: str,
+        key: str,
+        data: bytes,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> Document:
+        place = parse_place(kind, key, conversation_id)
+        kept, expected = check_data(data), check_expected(expected_version, least=0)
+
+        def work(db: apsw.Connection) -> Document:
+            held = Documents(db, self._owner, self._holder(db, place.conversation_id))
+            return held.put(place, kept, now=self.now(), expected=expected)
+
+        return await self._backend.writer.run(work)
+
+    async def get_document(
+        self, kind: str, key: str, *, conversation_id: str | None = None
+    ) -> Document | None:
+        place = parse_place(kind, key, conversation_id)
+
+        def work(db: apsw.Connection) -> Document | None:
+            return Documents(db, self._owner, self._holder(db, place.conversation_id)).get(place)
+
+        return await self._backend.readers.run(work)
+
+    async def documents(
+        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
+    ) -> list[Document]:
+        listing = parse_listing(kind, conversation_id, after, limit)
+
+        def work(db: apsw.Connection) -> list[Document]:
+            return Documents(db, self._owner, self._holder(db, listing.conversation_id)).page(listing)
+
+        return await self._backend.readers.run(work)
+
+    async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
+        holder = parse_holder(conversation_id)
+
+        def work(db: apsw.Connection) -> list[str]:
+            return Documents(db, self._owner, self._holder(db, holder)).kinds()
+
+        return await self._backend.readers.run(work)
+
+    async def delete_document(
+        self,
+        kind: str,
+        key: str,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> bool:
+        place = parse_place(kind, key, conversation_id)
+        expected = check_expected(expected_version, least=1)
+
+        def work(db: apsw.Connection) -> bool:
+            held = Documents(db, self._owner, self._holder(db, place.conversation_id))
+            return held.delete(place, expected=expected)
+
+        return await self._backend.writer.run(work)
+
+    async def restore_documents(self, documents: Sequence[Document]) -> None:
+        given = restorable_documents(documents)
+
+        def work(db: apsw.Connection) -> None:
+            for place, document in given.items():
+                held = Documents(db, self._owner, self._holder(db, place.conversation_id))
+                held.restore(place, document)
+
+        await self._backend.writer.run(work)
+
     async def purge_expired(self) -> int:
         return await self._backend.purge(SQL["purge_owner"], self._owner, to_micros(self.now()))
+
+    async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
+        values = (self._owner, to_micros(parse_moment(by, field="by")))
+        check_count(limit, field="limit", least=0)
+        return await self._backend.readers.run(
+            lambda db: list(map(rows.conversation, db.execute(SQL["expired"], (*values, limit)).fetchall()))
+        )
+
+    async def clear(self) -> Cleared:
+        conversations = messages = 0
+        while gone := await self._backend.writer.run(self._clear_some):
+            conversations += len(gone)
+            messages += sum(gone)
+        await self._backend.forgotten()
+        return Cleared(conversations=conversations, messages=messages)
+
+    def _clear_some(self, db: apsw.Connection) -> list[int]:
+        gone = db.execute(SQL["clear_owner"], (self._owner, CLEAR_BATCH)).fetchall()
+        return [rows.count(row) for row in gone]
 
     async def _entries(self, conversation_id: str, sql: str, values: tuple[int, ...]) -> list[Entry]:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
 
         def work(db: apsw.Connection) -> list[Entry]:
-            (key,) = db.execute(SQL["get_key"], self._named(conversation_id)).fetchone() or (None,)
-            if key is None:
-                raise ConversationNotFound(conversation_id)
+            key = self._key(db, conversation_id)
             # Fetched first: a row that cannot be read must not leave the query, and its snapshot, open.
             found = db.execute(sql, (key, *values)).fetchall()
             return [rows.entry(conversation_id, row) for row in found]
 
         return await self._backend.readers.run(work)
+
+    def _key(self, db: apsw.Connection, conversation_id: str) -> int:
+        (key,) = db.execute(SQL["get_key"], self._named(conversation_id)).fetchone() or (None,)
+        if key is None:
+            raise ConversationNotFound(conversation_id)
+        return int(key)
+
+    def _holder(self, db: apsw.Connection, conversation_id: str | None) -> int | None:
+        """The key of the conversation that documents belong to; None where they are the owner's."""
+        return None if conversation_id is None else self._key(db, conversation_id)
 
     def _named(self, conversation_id: str) -> tuple[str, str, int]:
         return self._owner, conversation_id, to_micros(self.now())
@@ -225,6 +388,11 @@ class SQLiteStore(ConversationStore):
 
     def _find_session(self, db: apsw.Connection, session_id: str) -> _Found | None:
         return _found(db.execute(SQL["get_session"], self._named(session_id)).fetchone())
+
+    def _entry(self, db: apsw.Connection, conversation_id: str, message_id: str) -> Entry | None:
+        found = self._require(db, conversation_id)
+        row = db.execute(SQL["get_message"], (found.key, message_id)).fetchone()
+        return None if row is None else rows.entry(conversation_id, row)
 
     def _require(self, db: apsw.Connection, conversation_id: str) -> _Found:
         found = self._find(db, conversation_id)
@@ -287,8 +455,9 @@ class _Log:
         return rows.is_over(self._row, self._now_micros)
 
     def clear(self) -> None:
-        """Remove everything that was said."""
+        """Remove everything that was said, and what was derived from it."""
         self._db.execute(SQL["delete_messages"], (self._row[rows.KEY],))
+        self._db.execute(SQL["delete_documents"], (self._row[rows.KEY],))
         self._row = rows.emptied(self._row)
         self._last_at, self._last_from = None, None
         self._stamp, self._stamp_micros = self._now, self._now_micros
@@ -359,8 +528,7 @@ class _Log:
     def _stored(self, message: Message) -> Entry:
         (row,) = self._db.execute(SQL["get_message"], (self._row[rows.KEY], message.message_id)).fetchall()
         entry = rows.entry(self._row[rows.ID], row)
-        if not entry.message.says_the_same_as(message):
-            raise MessageConflict(self._row[rows.ID], str(message.message_id))
+        check_says_the_same(entry, message)
         return entry
 
 

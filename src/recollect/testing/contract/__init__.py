@@ -1,6 +1,8 @@
 """The store contract as tests, one module for each part of it."""
 
+from recollect.testing.contract.changing import ChangingContract
 from recollect.testing.contract.concurrency import ConcurrencyContract
+from recollect.testing.contract.documents import DocumentsContract
 from recollect.testing.contract.histories import HistoriesContract
 from recollect.testing.contract.lifetimes import LifetimesContract
 from recollect.testing.contract.log import LogContract
@@ -21,6 +23,8 @@ class StoreContract(
     OwnersContract,
     ConcurrencyContract,
     MovingContract,
+    ChangingContract,
+    DocumentsContract,
 ):
     """All of it. Subclass it with a fixture `backend` that yields an open backend using `clock`.
 
