@@ -24,6 +24,7 @@ from recollect.conversations import (
     check_revision,
     cursor_of,
     emptied,
+    end_of,
     extended,
     is_expired,
     parse_cursor,
@@ -267,7 +268,7 @@ class Shelf(Struct, kw_only=True):
     def expired(self, *, by: datetime, limit: int) -> list[Conversation]:
         check_count(limit, field="limit", least=0)
         records = [log.record for log in self.logs.values() if is_expired(log.record, now=by)]
-        return sorted(records, key=_end)[:limit]
+        return sorted(records, key=end_of)[:limit]
 
     def forget_copies(self) -> None:
         """Say that whatever copies there are elsewhere must go."""
@@ -386,11 +387,6 @@ def _entry(log: Log, slot: Slot) -> Entry:
 
 def _position(slot: Slot) -> Position:
     return slot.position
-
-
-def _end(record: Conversation) -> tuple[int, str]:
-    assert record.expires_at is not None
-    return to_micros(record.expires_at), record.id
 
 
 def _activity(record: Conversation) -> tuple[int, str]:

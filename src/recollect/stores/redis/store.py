@@ -29,6 +29,7 @@ from recollect.conversations import (
     Page,
     Query,
     check_count,
+    end_of,
     expiry,
     is_expired,
 )
@@ -284,7 +285,7 @@ class RedisStore(ConversationStore):
             for one, stored in await self._index.stored(conversation_ids):
                 if stored is not None and is_expired(stored.record, now=moment):
                     found[one] = stored.record
-        return sorted(found.values(), key=_end)[:limit]
+        return sorted(found.values(), key=end_of)[:limit]
 
     async def clear(self) -> Cleared:
         conversations = messages = 0
@@ -461,11 +462,6 @@ def _record(conversation_id: str, fields: Sequence[bytes | None]) -> Conversatio
     found = values.stored(conversation_id, fields)
     assert found is not None, "the script answers with a record"
     return found.record
-
-
-def _end(record: Conversation) -> tuple[int, str]:
-    assert record.expires_at is not None
-    return to_micros(record.expires_at), record.id
 
 
 def _binding(conversation_id: str, birth: str) -> str:

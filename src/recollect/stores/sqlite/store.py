@@ -29,6 +29,7 @@ from recollect.conversations import (
     check_revision,
     cursor_of,
     emptied,
+    end_of,
     extended,
     is_expired,
     stamp_for,
@@ -262,9 +263,10 @@ class SQLiteStore(ConversationStore):
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
         values = (self._owner, to_micros(parse_moment(by, field="by")))
         check_count(limit, field="limit", least=0)
-        return await self._backend.readers.run(
-            lambda db: list(map(rows.conversation, db.execute(SQL["expired"], (*values, limit)).fetchall()))
+        found = await self._backend.readers.run(
+            lambda db: list(map(rows.conversation, db.execute(SQL["expired"], values).fetchall()))
         )
+        return sorted(found, key=end_of)[:limit]
 
     async def clear(self) -> Cleared:
         conversations = messages = 0
