@@ -19,6 +19,8 @@ The rules that types cannot say:
 - `restore` puts a conversation where it was read from elsewhere, numbers and moments included. It
   alone sets what other calls derive. What has expired and is brought back alive starts empty, as
   with `create`.
+- A message that cannot be read does not keep the others from being read: its entry says why, in
+  `unreadable`, and its message is an empty one that holds the place.
 - Errors are those of `recollect.errors`; a driver's own errors never come through.
 """
 
@@ -32,7 +34,7 @@ from msgspec.structs import replace
 
 from recollect.clock import from_micros, parse_moment, to_micros
 from recollect.conversations import Changes, Conversation, Page, Query, check_count, started
-from recollect.errors import InvalidInput, MessageConflict, shown
+from recollect.errors import InvalidInput, MessageConflict, StoreDamaged, shown
 from recollect.messages import Message
 
 
@@ -63,6 +65,8 @@ class Entry(Struct, frozen=True, kw_only=True):
     revision: int
     stored_at: datetime
     message: Message
+    unreadable: str | None = None
+    """Why the message that is stored here cannot be read; `message` then only holds its place."""
 
     @property
     def position(self) -> Position:
@@ -76,6 +80,31 @@ class Cleared(Struct, frozen=True, kw_only=True):
     conversations: int = 0
     messages: int = 0
     documents: int = 0
+
+
+def set_aside(
+    conversation_id: str, position: Position, *, revision: int, stored_at: datetime, why: str
+) -> Entry:
+    """The entry of a message that cannot be read: an empty one in its place, so that the rest still loads."""
+    return Entry(
+        conversation_id=conversation_id,
+        sequence=position.sequence,
+        revision=revision,
+        stored_at=stored_at,
+        message=Message(role="system", content="", timestamp=from_micros(position.micros)),
+        unreadable=why,
+    )
+
+
+def check_says_the_same(stored: Entry, message: Message) -> None:
+    """Refuse a message whose id is taken: by one that says something else, or that cannot be read."""
+    if stored.unreadable is not None:
+        raise StoreDamaged(
+            f"message id {shown(message.message_id)} in conversation {stored.conversation_id} belongs to a "
+            f"message that cannot be read, and nothing was stored: {stored.unreadable}"
+        )
+    if not stored.message.says_the_same_as(message):
+        raise MessageConflict(stored.conversation_id, str(message.message_id))
 
 
 class Appended:
@@ -256,11 +285,11 @@ class ConversationStore(Protocol):
     # Whole histories, written once over the rest
 
     async def load(self, conversation_id: str) -> list[dict[str, Any]]:
-        """The whole history as dicts, oldest first; empty when there is none."""
+        """The whole history as dicts, oldest first; empty when there is none. Leaves out the unreadable."""
         if await self.get(conversation_id) is None:
             return []
         entries = await self.page(conversation_id, limit=_EVERYTHING)
-        return [entry.message.to_dict() for entry in entries]
+        return [entry.message.to_dict() for entry in entries if entry.unreadable is None]
 
     async def save(self, conversation_id: str, history: Sequence[dict[str, Any]]) -> None:
         """Make this the whole history, and the conversation if there is none.
@@ -272,7 +301,8 @@ class ConversationStore(Protocol):
         record = await self.get(conversation_id)
         if record is None:
             record = await self.create(started(conversation_id, now=self.now()))
-        entries = await self.page(conversation_id, limit=_EVERYTHING)
+        found = await self.page(conversation_id, limit=_EVERYTHING)
+        entries = [entry for entry in found if entry.unreadable is None]
         if _goes_on_from(entries, history):
             new = messages[len(entries) :]
             await self.append(conversation_id, new, expected_revision=record.revision)
@@ -302,8 +332,9 @@ _EVERYTHING = 2**53
 
 
 def replacing(held: Entry, message: Message) -> Message:
-    """The message as it takes the place of a stored one: with its time. Another role is refused."""
-    if message.role != held.message.role:
+    """The message as it takes the place of a stored one: with its time. Another role is refused, where
+    the one that was stored can be read."""
+    if held.unreadable is None and message.role != held.message.role:
         raise InvalidInput(
             f"role must stay {held.message.role}; got {shown(message.role)}", field="role", value=message.role
         )
@@ -312,7 +343,7 @@ def replacing(held: Entry, message: Message) -> Message:
 
 def replaced(held: Entry, message: Message, *, revision: int) -> Entry:
     """The entry with other words in it."""
-    return replace(held, message=message, revision=revision)
+    return replace(held, message=message, revision=revision, unreadable=None)
 
 
 def replaced_id(message: Message) -> str:
@@ -354,6 +385,12 @@ def _check_entry(conversation_id: str, entry: Entry) -> None:
     parse_moment(entry.stored_at, field="stored_at")
     if entry.message.timestamp is None:
         raise InvalidInput("an entry's message has a timestamp", field="timestamp")
+    if entry.unreadable is not None:
+        raise InvalidInput(
+            f"entry {entry.sequence} holds no message that could be restored: {entry.unreadable}",
+            field="unreadable",
+            value=entry.unreadable,
+        )
 
 
 class Change(Struct, frozen=True, kw_only=True):

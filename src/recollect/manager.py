@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from recollect.blobs import BlobStore
 from recollect.clock import parse_moment
 from recollect.contexts import Context, Report
-from recollect.contracts import Appended, ConversationStore, TokenCounter
+from recollect.contracts import Appended, ConversationStore, Entry, TokenCounter
 from recollect.conversations import (
     DEFAULT_TTL,
     Changes,
@@ -93,7 +93,7 @@ class ConversationManager:
         if not record.message_count:
             return record
         latest = await self.store.tail(record.id, limit=self.config.context_window_size)
-        return replace(record, messages=tuple(resolve(entry.message, {}) for entry in latest))
+        return replace(record, messages=tuple(resolve(message, {}) for message in _readable(latest)))
 
     async def session(self, session_id: str) -> Conversation | None:
         """The record of the session's conversation; None when it has none, or was silent for too long."""
@@ -273,9 +273,8 @@ class ConversationManager:
         return TurnInProgress(self, conversation_id, expected_revision=expected_revision)
 
     async def messages(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Message]":
-        """A page of the whole log, counted from the oldest message."""
-        entries = await self.store.page(conversation_id, limit=limit, offset=offset)
-        return [entry.message for entry in entries]
+        """A page of the whole log, counted from the oldest message. What cannot be read is left out."""
+        return _readable(await self.store.page(conversation_id, limit=limit, offset=offset))
 
     async def clear_history(self, conversation_id: str) -> Conversation:
         """Remove the messages; the conversation itself stays."""
@@ -352,6 +351,14 @@ class ConversationManager:
         purged = await self.store.purge_expired()
         await self.pictures.purge(self.store)
         return purged
+
+
+def _readable(entries: Sequence[Entry]) -> "list_[Message]":
+    for entry in entries:
+        if entry.unreadable is not None:
+            where = (entry.conversation_id, entry.sequence)
+            log.warning("conversation %s: message %d cannot be read: %s", *where, entry.unreadable)
+    return [entry.message for entry in entries if entry.unreadable is None]
 
 
 def _costs_nothing(_: Message) -> int:

@@ -13,7 +13,17 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct
 
 from recollect.clock import from_micros, to_micros
-from recollect.contracts import Appended, Cleared, Entry, Position, check_position, replaced_id, replacing
+from recollect.contracts import (
+    Appended,
+    Cleared,
+    Entry,
+    Position,
+    check_position,
+    check_says_the_same,
+    replaced_id,
+    replacing,
+    set_aside,
+)
 from recollect.conversations import (
     Changes,
     Conversation,
@@ -31,7 +41,13 @@ from recollect.conversations import (
     stamp_for,
     touched,
 )
-from recollect.errors import ConversationExists, ConversationNotFound, MessageConflict, MessageNotFound
+from recollect.errors import (
+    ConversationExists,
+    ConversationNotFound,
+    MessageConflict,
+    MessageNotFound,
+    StoreDamaged,
+)
 from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message
 from recollect.wire import decode_message, encode_message
@@ -312,8 +328,17 @@ class Shelf(Struct, kw_only=True):
                 log.by_id[message_id] = slot
         surplus = len(log.slots) - (self.max_messages or len(log.slots))
         for slot in log.slots[:surplus]:
-            log.by_id.pop(decode_message(slot.body).message_id or "", None)
+            _forget_id(log, slot)
         del log.slots[:surplus]
+
+
+def _forget_id(log: Log, slot: Slot) -> None:
+    try:
+        message_id = decode_message(slot.body).message_id
+    except StoreDamaged:
+        message_id = next((one for one, held in log.by_id.items() if held is slot), None)
+    if message_id is not None:
+        log.by_id.pop(message_id, None)
 
 
 def slots_of(entries: Iterable[Entry]) -> list[Placing]:
@@ -347,8 +372,7 @@ def _sort_out(log: Log, turn: Sequence[Packed], *, now: datetime) -> tuple[Place
         message_id = message.message_id
         earlier = seen.get(message_id) or log.by_id.get(message_id) if message_id is not None else None
         if earlier is not None:
-            if not decode_message(earlier.body).says_the_same_as(decode_message(body)):
-                raise MessageConflict(log.record.id, str(message_id))
+            check_says_the_same(_entry(log, earlier), decode_message(body))
             known.append(earlier)
             continue
         position = Position(to_micros(message.timestamp or stamp), log.next_sequence + len(new))
@@ -376,12 +400,18 @@ def _appended(log: Log, new: Placed, known: Sequence[Slot]) -> Appended:
 
 
 def _entry(log: Log, slot: Slot) -> Entry:
+    try:
+        message = decode_message(slot.body)
+    except StoreDamaged as error:
+        return set_aside(
+            log.record.id, slot.position, revision=slot.revision, stored_at=slot.stored_at, why=str(error)
+        )
     return Entry(
         conversation_id=log.record.id,
         sequence=slot.position.sequence,
         revision=slot.revision,
         stored_at=slot.stored_at,
-        message=decode_message(slot.body),
+        message=message,
     )
 
 

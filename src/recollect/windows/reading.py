@@ -109,8 +109,9 @@ async def _head(store: ConversationStore, conversation_id: str, policy: WindowPo
     if not (policy.has_limit and policy.preserve_system):
         return ()
     first = await store.page(conversation_id, limit=USUAL_HEAD)
-    head = leading_system(first)
-    return leading_system(await store.page(conversation_id, limit=HEAD)) if len(head) == USUAL_HEAD else head
+    if len(first) == USUAL_HEAD and all(entry.message.role == "system" for entry in first):
+        first = await store.page(conversation_id, limit=HEAD)
+    return leading_system(first)
 
 
 async def _message_count(store: ConversationStore, conversation_id: str) -> int:

@@ -37,7 +37,7 @@ FROM recollect.turn(
 
 -- name: known_messages
 -- The messages that hold these ids; one empty row where there are none, no row without the conversation.
-SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
+SELECT m.at, m.sequence, m.revision, m.stored_at, m.body, m.message_key
 FROM recollect.conversations AS c
 LEFT JOIN recollect.messages AS m
     ON m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.message_key = ANY (%(keys)s::text[])
@@ -292,7 +292,7 @@ WITH moved AS (
     RETURNING c.owner, c.id, c.revision
 )
 UPDATE recollect.messages AS m
-SET body = %(body)s, revision = moved.revision
+SET role = %(role)s, body = %(body)s, revision = moved.revision
 FROM moved
 WHERE
     m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.message_key = %(key)s

@@ -193,7 +193,7 @@ class PostgresStore(ConversationStore):
         while (held := await self.entry(conversation_id, replaced_id(message))) is not None:
             kept = replacing(held, message)
             values = {"key": key_of(replaced_id(message)), "sequence": held.sequence}
-            values |= {"body": encode_message(kept).decode()}
+            values |= {"role": kept.role, "body": encode_message(kept).decode()}
             found = await self._run(("replace_message", named | values))
             if found:
                 return replaced(held, kept, revision=found[0][0])
@@ -278,9 +278,12 @@ class PostgresStore(ConversationStore):
 
     async def _stored(self, conversation_id: str, messages: Sequence[Message]) -> dict[str, Entry]:
         """What is stored under the ids that these messages bring."""
-        keys = [key_of(message_id) for message_id in ids_in(messages)]
-        entries = await self._entries("known_messages", conversation_id, keys=keys)
-        return {str(entry.message.message_id): entry for entry in entries}
+        ids = {key_of(message_id): message_id for message_id in ids_in(messages)}
+        named = self._named(conversation_id) | {"keys": list(ids)}
+        found = await self._run(("known_messages", named))
+        entries = _found(named["id"], found)
+        keys = [row[-1] for row in found if row[1] is not None]
+        return {ids[key]: entry for key, entry in zip(keys, entries, strict=True)}
 
     async def _resume(
         self,

@@ -136,8 +136,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (message_id, conversation) WHERE message_id IS NOT NULL DO NOTHING;
 
 -- name: get_message
--- The message that holds an id.
-SELECT at, sequence, revision, stored_at, body FROM messages WHERE message_id = ?2 AND conversation = ?1;
+-- The message that holds an id. Bodies are read as bytes: text that is not UTF-8 would fail its whole page.
+SELECT at, sequence, revision, stored_at, CAST(body AS BLOB) FROM messages WHERE message_id = ?2 AND conversation = ?1;
 
 -- name: replace_message
 -- Other words in the place of a message.
@@ -153,21 +153,21 @@ DELETE FROM messages WHERE conversation = ?;
 
 -- name: tail
 -- The last messages, newest first.
-SELECT at, sequence, revision, stored_at, body FROM messages
+SELECT at, sequence, revision, stored_at, CAST(body AS BLOB) FROM messages
 WHERE conversation = ?
 ORDER BY at DESC, sequence DESC
 LIMIT ?;
 
 -- name: tail_before
 -- The last messages before a position, newest first.
-SELECT at, sequence, revision, stored_at, body FROM messages
+SELECT at, sequence, revision, stored_at, CAST(body AS BLOB) FROM messages
 WHERE conversation = ? AND (at, sequence) < (?, ?)
 ORDER BY at DESC, sequence DESC
 LIMIT ?;
 
 -- name: page
 -- Messages from the oldest on.
-SELECT at, sequence, revision, stored_at, body FROM messages
+SELECT at, sequence, revision, stored_at, CAST(body AS BLOB) FROM messages
 WHERE conversation = ?
 ORDER BY at, sequence
 LIMIT ? OFFSET ?;

@@ -14,6 +14,7 @@ from recollect.contracts import (
     Entry,
     Position,
     check_position,
+    check_says_the_same,
     replaced,
     replaced_id,
     replacing,
@@ -396,8 +397,7 @@ class _Log:
     def _stored(self, message: Message) -> Entry:
         (row,) = self._db.execute(SQL["get_message"], (self._key, message.message_id)).fetchall()
         entry = rows.entry(self._conversation_id, row)
-        if not entry.message.says_the_same_as(message):
-            raise MessageConflict(self._conversation_id, str(message.message_id))
+        check_says_the_same(entry, message)
         return entry
 
 
