@@ -74,14 +74,6 @@ class Entry(Struct, frozen=True, kw_only=True):
         return Position(to_micros(self.message.timestamp), self.sequence)
 
 
-class Cleared(Struct, frozen=True, kw_only=True):
-    """What `clear` removed."""
-
-    conversations: int = 0
-    messages: int = 0
-    documents: int = 0
-
-
 def set_aside(
     conversation_id: str, position: Position, *, revision: int, stored_at: datetime, why: str
 ) -> Entry:
@@ -105,6 +97,14 @@ def check_says_the_same(stored: Entry, message: Message) -> None:
         )
     if not stored.message.says_the_same_as(message):
         raise MessageConflict(stored.conversation_id, str(message.message_id))
+
+
+class Cleared(Struct, frozen=True, kw_only=True):
+    """What `clear` removed."""
+
+    conversations: int = 0
+    messages: int = 0
+    documents: int = 0
 
 
 class Appended:
