@@ -33,7 +33,6 @@ from recollect.errors import (
     ArchiveNotFound,
     ConversationNotFound,
     InvalidSetting,
-    MissingExtra,
     RevisionConflict,
     StoreDamaged,
     StoreForeign,
@@ -53,11 +52,11 @@ T = TypeVar("T")
 class Sealer(Protocol):
     """Keeps what an archive holds from everybody without the key."""
 
-    def seal(self, owner: str, data: bytes, *, bound: bytes) -> tuple[dict[str, str], bytes]:
+    async def seal(self, owner: str, data: bytes, *, bound: bytes) -> tuple[dict[str, str], bytes]:
         """The data sealed, bound to what the head of the file says; and how, for the head."""
         ...
 
-    def unseal(self, owner: str, how: Mapping[str, str], data: bytes, *, bound: bytes) -> bytes:
+    async def unseal(self, owner: str, how: Mapping[str, str], data: bytes, *, bound: bytes) -> bytes:
         """What `seal` was given. Raises `StoreDamaged` when it is not that, or the key is another."""
         ...
 
@@ -133,11 +132,27 @@ class OwnerArchives:
 
     async def put(self, archive: Archive, content: bytes) -> Archive:
         """Write an archive: on the disk, under its name, and proven, when this returns."""
-        return await asyncio.to_thread(self._put, archive, content)
+        bare = _bare(archive)
+        how: dict[str, str] | None = None
+        payload = content
+        if self._sealer is not None:
+            how, payload = await self._sealer.seal(self.owner, content, bound=msgspec.json.encode(bare))
+        digest = await asyncio.to_thread(_sha256, payload)
+        whole = replace(bare, sealed=how, size=len(payload), sha256=digest)
+        file = self.file(archive.conversation_id)
+        await asyncio.to_thread(_write, file, msgspec.json.encode(whole) + b"\n" + payload)
+        await asyncio.to_thread(_read, file, self.key)
+        return whole
 
     async def read(self, conversation_id: str) -> tuple[Archive, bytes]:
-        """An archive and its content. Raises `ArchiveNotFound`, and `StoreDamaged` for one that was altered."""
-        return await asyncio.to_thread(self._read, self.file(conversation_id))
+        """An archive and its content. Raises `ArchiveNotFound`, and `StoreDamaged` when it was altered."""
+        archive, payload = await asyncio.to_thread(_read, self.file(conversation_id), self.key)
+        if archive.sealed is None:
+            return archive, payload
+        if self._sealer is None:
+            raise StoreForeign(f"the archive of {archive.conversation_id} is sealed: it needs a key")
+        bound = msgspec.json.encode(_bare(archive))
+        return archive, await self._sealer.unseal(self.owner, archive.sealed, payload, bound=bound)
 
     async def delete(self, conversation_id: str) -> int:
         """Remove an archive, and what a killed process left of one; returns how many there were."""
@@ -145,47 +160,17 @@ class OwnerArchives:
 
     @contextlib.asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
-        """Nobody else archives, restores or erases for this owner meanwhile, in any process on this machine."""
+        """Nobody else on this machine archives, restores or erases for this owner meanwhile."""
         release = await asyncio.to_thread(_acquire, self._lock_file)
         try:
             yield
         finally:
             await asyncio.to_thread(release)
 
-    def _put(self, archive: Archive, content: bytes) -> Archive:
-        bare = replace(archive, sealed=None, size=0, sha256="")
-        how, payload = (None, content) if self._sealer is None else self._seal(bare, content)
-        whole = replace(bare, sealed=how, size=len(payload), sha256=hashlib.sha256(payload).hexdigest())
-        file = self.file(archive.conversation_id)
-        _write(file, msgspec.json.encode(whole) + b"\n" + payload)
-        self._read(file)
-        return whole
 
-    def _seal(self, bare: Archive, content: bytes) -> tuple[dict[str, str], bytes]:
-        assert self._sealer is not None
-        return self._sealer.seal(self.owner, content, bound=msgspec.json.encode(bare))
-
-    def _read(self, file: Path) -> tuple[Archive, bytes]:
-        with _explained(f"the archive {file.name} cannot be read"):
-            try:
-                with file.open("rb") as opened:
-                    archive = _parse_head(opened.readline(), file)
-                    payload = opened.read()
-            except FileNotFoundError:
-                raise ArchiveNotFound(file.name.removesuffix(SUFFIX)) from None
-        if hashlib.sha256(payload).hexdigest() != archive.sha256 or archive.owner != self.key:
-            raise StoreDamaged(f"the archive {file.name} was altered, or belongs to somebody else")
-        return archive, self._unsealed(archive, payload)
-
-    def _unsealed(self, archive: Archive, payload: bytes) -> bytes:
-        if archive.sealed is None:
-            return payload
-        if self._sealer is None:
-            raise StoreForeign(
-                f"the archive of conversation {archive.conversation_id} is sealed: it needs a key"
-            )
-        bare = replace(archive, sealed=None, size=0, sha256="")
-        return self._sealer.unseal(self.owner, archive.sealed, payload, bound=msgspec.json.encode(bare))
+def _bare(archive: Archive) -> Archive:
+    """What a seal is bound to: the head, without what the seal itself decides."""
+    return replace(archive, sealed=None, size=0, sha256="")
 
 
 list_ = list
@@ -304,70 +289,6 @@ def _unpacked(content: bytes) -> tuple[bytes, dict[str, bytes]]:
     return lines, {name.removeprefix("blobs/"): data for name, data in members.items()}
 
 
-# Sealing
-
-
-class KeySealer:
-    """AES-256-GCM under one key of 32 bytes."""
-
-    def __init__(self, key: bytes) -> None:
-        if not isinstance(key, bytes) or len(key) != 32:
-            raise InvalidSetting("a key for archives has 32 bytes", field="key")
-        self._key = key
-
-    def seal(self, owner: str, data: bytes, *, bound: bytes) -> tuple[dict[str, str], bytes]:
-        nonce = os.urandom(12)
-        sealed = _cipher(self._key).encrypt(nonce, data, bound)
-        return {"cipher": "AES-256-GCM", "nonce": nonce.hex()}, bytes(sealed)
-
-    def unseal(self, owner: str, how: Mapping[str, str], data: bytes, *, bound: bytes) -> bytes:
-        return _unseal(self._key, how, data, bound)
-
-
-class PassphraseSealer:
-    """The same under a key that is derived from a passphrase by scrypt, with a salt for each file."""
-
-    def __init__(self, passphrase: str) -> None:
-        if not isinstance(passphrase, str) or not passphrase:
-            raise InvalidSetting("a passphrase for archives must not be empty", field="passphrase")
-        self._passphrase = passphrase.encode()
-
-    def seal(self, owner: str, data: bytes, *, bound: bytes) -> tuple[dict[str, str], bytes]:
-        salt = os.urandom(16)
-        how, sealed = KeySealer(self._key(salt)).seal(owner, data, bound=bound)
-        return {**how, "salt": salt.hex()}, sealed
-
-    def unseal(self, owner: str, how: Mapping[str, str], data: bytes, *, bound: bytes) -> bytes:
-        return _unseal(self._key(_hex(how, "salt")), how, data, bound)
-
-    def _key(self, salt: bytes) -> bytes:
-        return hashlib.scrypt(self._passphrase, salt=salt, n=2**15, r=8, p=1, maxmem=2**26, dklen=32)
-
-
-def _unseal(key: bytes, how: Mapping[str, str], data: bytes, bound: bytes) -> bytes:
-    from cryptography.exceptions import InvalidTag
-
-    try:
-        return bytes(_cipher(key).decrypt(_hex(how, "nonce"), data, bound))
-    except InvalidTag:
-        raise StoreDamaged("the archive was altered, or sealed with another key") from None
-
-
-def _hex(how: Mapping[str, str], name: str) -> bytes:
-    try:
-        return bytes.fromhex(how[name])
-    except (KeyError, ValueError):
-        raise StoreDamaged(f"the archive does not say its {name}") from None
-
-
-def _cipher(key: bytes) -> Any:
-    try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-    except ImportError as error:
-        raise MissingExtra("sealing archives", extra="encryption") from error
-    return AESGCM(key)
-
-
 # Files
 
 
@@ -397,6 +318,23 @@ def _sync(folder: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _read(file: Path, key: str) -> tuple[Archive, bytes]:
+    with _explained(f"the archive {file.name} cannot be read"):
+        try:
+            with file.open("rb") as opened:
+                archive = _parse_head(opened.readline(), file)
+                payload = opened.read()
+        except FileNotFoundError:
+            raise ArchiveNotFound(file.name.removesuffix(SUFFIX)) from None
+    if _sha256(payload) != archive.sha256 or archive.owner != key:
+        raise StoreDamaged(f"the archive {file.name} was altered, or belongs to somebody else")
+    return archive, payload
 
 
 def _parse_head(line: bytes, file: Path) -> Archive:

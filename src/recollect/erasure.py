@@ -24,11 +24,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from recollect.blobs import BlobStore, owner_key
-from recollect.contracts import JOURNAL, Backend, ConversationStore, Document, Erasing, Holds
+from recollect.blobs import owner_key
+from recollect.contracts import JOURNAL, Backend, ConversationStore, Document, Erasing
 from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound, RecollectError, StoreDamaged
 from recollect.ids import parse_uuid
+from recollect.premises import Premises
 
 log = logging.getLogger("recollect.erasure")
 
@@ -68,20 +69,6 @@ class Intent(Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         return f"{owner_key(self.owner)}/{self.conversation_id or 'everything'}"
-
-
-class Premises(Struct, frozen=True, kw_only=True):
-    """Everywhere that something of an owner can be."""
-
-    owner: str
-    store: ConversationStore
-    backend: Backend | None = None
-    blobs: BlobStore | None = None
-    holders: tuple[Holds, ...] = ()
-
-    @property
-    def journal(self) -> ConversationStore | None:
-        return None if self.backend is None else self.backend.of(JOURNAL)
 
 
 async def erase(

@@ -16,6 +16,7 @@ from recollect.errors import InvalidMessage, shown
 from recollect.ids import IdSource, new_id
 from recollect.messages import Message, Role
 from recollect.pictures import Pictures
+from recollect.redaction import Redactor, redacted
 from recollect.tokens import count_message, ready
 
 _COUNTED_AT_ONCE = 20_000
@@ -31,14 +32,16 @@ class Intake:
         ids: IdSource = new_id,
         counter: TokenCounter | None = None,
         pictures: Pictures | None = None,
+        redact: Redactor | None = None,
     ) -> None:
         self._ids = ids
+        self.redact = redact
         self.counter = counter
         self.pictures = pictures or Pictures()
 
     def counting_with(self, counter: TokenCounter) -> "Intake":
         """This intake with another counter."""
-        return Intake(ids=self._ids, counter=counter, pictures=self.pictures)
+        return Intake(ids=self._ids, counter=counter, pictures=self.pictures, redact=self.redact)
 
     def message(self, role: Role, content: Any, **fields: Any) -> Message:
         """One message of this role. Content is text, any JSON, or an SDK's blocks or message.
@@ -67,10 +70,13 @@ class Intake:
 
     async def stored_form(self, conversation_id: str, messages: Sequence[Message]) -> list[Message]:
         """The messages as they go into this conversation's log."""
-        complete = [self.pictures.without(self.completed(message)) for message in messages]
-        return await self.pictures.put_away(conversation_id, await self._with_counts(complete))
+        given = [self.completed(message) for message in messages]
+        said = given if self.redact is None else redacted(given, self.redact)
+        complete = [self.pictures.without(message) for message in said]
+        return await self.pictures.put_away(conversation_id, await self.counted(complete))
 
-    async def _with_counts(self, complete: list[Message]) -> list[Message]:
+    async def counted(self, complete: list[Message]) -> list[Message]:
+        """The messages with what they cost, where there is somebody to count."""
         if self.counter is None:
             return complete
         await ready(self.counter)
