@@ -5,26 +5,29 @@ log, an id makes a repeated write harmless, and tokens are counted.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from recollect.contracts import TokenCounter
-from recollect.dialects import meaning_of, read
-from recollect.errors import InvalidMessage, shown
+from recollect.dialects import read
+from recollect.errors import InvalidMessage, RecollectError, shown
 from recollect.ids import IdSource, new_id
 from recollect.messages import Message, Role
 from recollect.pictures import Pictures
 from recollect.redaction import Redactor, redacted
-from recollect.tokens import count_message, ready
+from recollect.tokens import count_stored, default_counter, is_ready, ready
+
+log = logging.getLogger("recollect.intake")
 
 _COUNTED_AT_ONCE = 20_000
 """Characters that are counted between two breaths of the event loop; more goes to a thread."""
 
 
 class Intake:
-    """What is done to every message on its way in."""
+    """What is done to every message on its way in. Without a counter, the default one counts."""
 
     def __init__(
         self,
@@ -36,7 +39,7 @@ class Intake:
     ) -> None:
         self._ids = ids
         self.redact = redact
-        self.counter = counter
+        self.counter = counter or default_counter()
         self.pictures = pictures or Pictures()
 
     def counting_with(self, counter: TokenCounter) -> "Intake":
@@ -75,30 +78,29 @@ class Intake:
         complete = [self.pictures.without(message) for message in said]
         return await self.pictures.put_away(conversation_id, await self.counted(complete))
 
+    async def can_count(self) -> bool:
+        """Whether the counter works, loaded if it was not. Why it does not is logged."""
+        try:
+            await ready(self.counter)
+        except RecollectError as error:
+            log.warning("messages are not counted: %s", error)
+            return False
+        return True
+
     async def counted(self, complete: list[Message]) -> list[Message]:
-        """The messages with what they cost, where there is somebody to count."""
-        if self.counter is None:
-            return complete
-        await ready(self.counter)
+        """The messages with what they cost, where that can be counted."""
+        if not is_ready(self.counter) and not await self.can_count():
+            return complete  # what was said is worth more than what it costs
         if sum(_length(message) for message in complete) <= _COUNTED_AT_ONCE:
             return self._counted(complete)
         return await asyncio.to_thread(self._counted, complete)
 
     def _counted(self, messages: list[Message]) -> list[Message]:
-        assert self.counter is not None
-        name, cost = self.counter.name, costs_by(self.counter)
-        return [replace(message, tokens={**message.tokens, name: cost(message)}) for message in messages]
-
-
-def costs_by(counter: TokenCounter) -> Callable[[Message], int]:
-    """What a message costs: as it was counted when it was stored, or counted now."""
-    name = counter.name
-
-    def cost(message: Message) -> int:
-        stored = message.tokens.get(name)
-        return count_message(counter, message, meaning_of(message)) if stored is None else stored
-
-    return cost
+        counter, name = self.counter, self.counter.name
+        return [
+            replace(message, tokens={**message.tokens, name: count_stored(counter, message)})
+            for message in messages
+        ]
 
 
 def _is_message(content: Any) -> bool:
@@ -116,5 +118,5 @@ def _length(value: Any) -> int:
         case dict():
             return sum(map(_length, value.values()))
         case Message():
-            return _length(value.content) + _length(value.extra)
+            return _length(value.content) + (_length(value.extra) if value.extra else 0)
     return 1

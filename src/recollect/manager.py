@@ -27,7 +27,7 @@ from recollect.conversations import (
 from recollect.dialects import Request, resolve, write
 from recollect.errors import ConversationNotFound, InvalidInput, StoreError, shown
 from recollect.ids import IdSource, new_id, parse_uuid
-from recollect.intake import Intake, costs_by
+from recollect.intake import Intake
 from recollect.keeping import Keeping
 from recollect.lifetimes import RetentionRules
 from recollect.messages import ContentType, Message, Role, parse_tags
@@ -36,7 +36,7 @@ from recollect.premises import Premises
 from recollect.redaction import Redactor
 from recollect.settings import ConversationConfig
 from recollect.stores.in_memory import InMemoryBackend
-from recollect.tokens import default_counter, ready
+from recollect.tokens import costs_by, ready
 from recollect.turns import TurnInProgress
 from recollect.windows import WindowPolicy, read_window
 
@@ -333,16 +333,17 @@ class ConversationManager(Keeping):
     async def _window(
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
     ) -> Context:
-        counter = self.intake.counter or (None if policy.max_tokens is None else default_counter())
-        if counter is not None:
+        counter = self.intake.counter
+        if policy.max_tokens is not None:
             await ready(counter)
+        counts = await self.intake.can_count()
         view = self.pictures.view(self.store, pending)
         context = await read_window(
             view.as_store(),
             conversation_id,
             policy,
-            cost=_costs_nothing if counter is None else costs_by(counter),
-            counter=None if counter is None else counter.name,
+            cost=costs_by(counter) if counts else _costs_nothing,
+            counter=counter.name if counts else None,
             pending=pending,
         )
         return view.reported(context)

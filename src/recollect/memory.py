@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -33,7 +33,7 @@ from recollect.redaction import Redactor
 from recollect.retention import SWEEP_EVERY, Archiving, sweep_forever
 from recollect.settings import ConversationConfig
 from recollect.stores.urls import backend_for
-from recollect.tokens import counter_for
+from recollect.tokens import counter_for, default_counter, is_ready, ready
 
 log = logging.getLogger("recollect.memory")
 
@@ -55,6 +55,7 @@ class Memory:
         idle_after: timedelta | None = None,
         sweep_every: timedelta | None = SWEEP_EVERY,
         counter: TokenCounter | None = None,
+        warm: bool = True,
         images: Images = "placeholder",
         blobs: BlobBackend | None = None,
         retention: RetentionRules | None = None,
@@ -77,13 +78,14 @@ class Memory:
         self._archiving = archiving
         self._redact = redact
         self._images = images
-        self._counter = counter
+        self._counter = counter or default_counter()
+        self._warm = warm
         self._config = config or ConversationConfig()
         self._ids = ids
         self._ttl = check_span(ttl, field="ttl")
         self._idle_after = check_span(idle_after, field="idle_after")
         self._sweep_every = check_span(sweep_every, field="sweep_every")
-        self._sweeper: asyncio.Task[None] | None = None
+        self._background: list[asyncio.Task[None]] = []
 
     def of(self, owner: str) -> ConversationManager:
         """The handle of one owner: a user, a device, a tenant. Everything goes through it."""
@@ -180,14 +182,21 @@ class Memory:
         return await self.purge_expired()
 
     async def start(self) -> Self:
-        """Open the store, finish what was cut short, and start sweeping."""
+        """Open the store, finish erasures that were cut short, start sweeping, and load what counting needs.
+
+        Only the first two are waited for.
+        """
         await self.backend.open()
         await self._finish_erasures()
-        if self._sweep_every is not None and self._sweeper is None:
-            self._sweeper = asyncio.create_task(
-                sweep_forever(self, every=self._sweep_every), name="recollect-sweep"
-            )
+        if not self._background:
+            self._background = [asyncio.create_task(work, name=name) for name, work in self._chores()]
         return self
+
+    def _chores(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        if self._sweep_every is not None:
+            yield "recollect-sweep", sweep_forever(self, every=self._sweep_every)
+        if self._warm and not is_ready(self._counter):
+            yield "recollect-warm", _load(self._counter)
 
     async def _finish_erasures(self) -> None:
         try:
@@ -197,10 +206,10 @@ class Memory:
 
     async def close(self) -> None:
         """Finish what was accepted and let go. Closing twice is fine."""
-        sweeper, self._sweeper = self._sweeper, None
+        background, self._background = self._background, []
         try:
-            if sweeper is not None:
-                await _end(sweeper)
+            for task in background:
+                await _end(task)
         finally:
             await self.backend.close()
 
@@ -216,14 +225,22 @@ class Memory:
         await self.close()
 
 
-async def _end(sweeper: "asyncio.Task[None]") -> None:
-    """Stop sweeping, also when another loop than this one does it."""
-    loop = sweeper.get_loop()
+async def _load(counter: TokenCounter) -> None:
+    """Load a counter before anybody waits for it."""
+    try:
+        await ready(counter)
+    except RecollectError as error:
+        log.warning("messages will not be counted: %s", error)
+
+
+async def _end(task: "asyncio.Task[None]") -> None:
+    """Stop what runs in the background, also when another loop than this one does it."""
+    loop = task.get_loop()
     if loop is asyncio.get_running_loop():
-        sweeper.cancel()
-        await asyncio.wait([sweeper])
+        task.cancel()
+        await asyncio.wait([task])
     elif not loop.is_closed():
-        loop.call_soon_threadsafe(sweeper.cancel)
+        loop.call_soon_threadsafe(task.cancel)
 
 
 def open(  # noqa: A001  recollect.open() is the name people will look for
@@ -236,6 +253,7 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     idle_after: timedelta | None = None,
     sweep_every: timedelta | None = SWEEP_EVERY,
     model: str | None = None,
+    warm: bool = True,
     images: Images = "placeholder",
     blobs: str | Path | BlobBackend | None = None,
     retention: RetentionRules | None = None,
@@ -249,13 +267,15 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     `ttl`: how long a conversation is kept after its last activity; None keeps it. `idle_after`: a
     session that was silent for longer starts a fresh conversation; None never does. `sweep_every`:
     how often expired conversations are removed in the background; None leaves it to you. `model`:
-    whose tokens are counted when a message is stored, once and for all; without it they are counted
-    when a token budget asks for them. `images`: what is kept of a picture: "placeholder" words in
-    its place, "keep" the picture in the log, "blobs" its bytes beside the log, in `blobs`: a folder
-    that belongs to this memory alone, or a `BlobBackend`. `retention`: lifetimes by channel and tag,
-    `owner_lifetimes` by owner, for those who set no rules of their own. `archives`: a folder that belongs
-    to this memory alone; `archiving`: when the sweep puts conversations there. `redact`: sees every
-    message before it is stored, and gives it back, changed or not, or None to leave it out.
+    whose tokens are counted when a message is stored, once and for all; without it, those of
+    `o200k_base`, or an estimate where tiktoken is not installed. `warm`: whether what counting needs
+    is loaded in the background at once, and not when the first message waits for it. `images`: what
+    is kept of a picture: "placeholder" words in its place, "keep" the picture in the log, "blobs" its
+    bytes beside the log, in `blobs`: a folder that belongs to this memory alone, or a `BlobBackend`.
+    `retention`: lifetimes by channel and tag, `owner_lifetimes` by owner, for those who set no rules of
+    their own. `archives`: a folder that belongs to this memory alone; `archiving`: when the sweep puts
+    conversations there. `redact`: sees every message before it is stored, and gives it back, changed or
+    not, or None to leave it out.
     """
     return Memory(
         backend_for(url, clock=clock),
@@ -265,6 +285,7 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
         idle_after=idle_after,
         sweep_every=sweep_every,
         counter=None if model is None else counter_for(model),
+        warm=warm,
         images=images,
         blobs=None if blobs is None else blobs_at(blobs),
         retention=retention,
