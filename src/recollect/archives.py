@@ -223,7 +223,7 @@ async def restore(
 
     async with archives.locked():
         _, content = await archives.read(conversation_id)
-        lines, pictures = await asyncio.to_thread(_unpacked, content)
+        lines, pictures = await asyncio.to_thread(unpacked, content)
         if blobs is not None:
             for sha256, data in pictures.items():
                 await blobs.put(conversation_id, sha256, data)
@@ -266,7 +266,7 @@ async def _pictures(blobs: BlobStore, conversation_id: str) -> dict[str, bytes]:
 # The content
 
 
-def _pack(lines: bytes, pictures: Mapping[str, bytes]) -> bytes:
+def pack(lines: bytes, pictures: Mapping[str, bytes]) -> bytes:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for name, data in {LOG: lines, **{f"blobs/{one}": data for one, data in pictures.items()}}.items():
@@ -276,7 +276,7 @@ def _pack(lines: bytes, pictures: Mapping[str, bytes]) -> bytes:
     return lzma.compress(packed.getvalue(), preset=4)
 
 
-def _unpacked(content: bytes) -> tuple[bytes, dict[str, bytes]]:
+def unpacked(content: bytes) -> tuple[bytes, dict[str, bytes]]:
     members: dict[str, bytes] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(lzma.decompress(content))) as tar:
