@@ -13,9 +13,7 @@ import asyncio
 import contextlib
 import hashlib
 import io
-import lzma
 import os
-import tarfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
@@ -244,7 +242,7 @@ async def _packed(
     lines = io.BytesIO()
     report = await export_one(store, record, lines, owner=archives.owner)
     pictures = {} if blobs is None else await _pictures(blobs, record.id)
-    content = await asyncio.to_thread(_pack, lines.getvalue(), pictures)
+    content = await asyncio.to_thread(pack, lines.getvalue(), pictures)
     made = Archive(
         conversation_id=record.id,
         owner=archives.key,
@@ -267,6 +265,9 @@ async def _pictures(blobs: BlobStore, conversation_id: str) -> dict[str, bytes]:
 
 
 def pack(lines: bytes, pictures: Mapping[str, bytes]) -> bytes:
+    import lzma  # slow to import, and seldom needed
+    import tarfile
+
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for name, data in {LOG: lines, **{f"blobs/{one}": data for one, data in pictures.items()}}.items():
@@ -277,6 +278,9 @@ def pack(lines: bytes, pictures: Mapping[str, bytes]) -> bytes:
 
 
 def unpacked(content: bytes) -> tuple[bytes, dict[str, bytes]]:
+    import lzma
+    import tarfile
+
     members: dict[str, bytes] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(lzma.decompress(content))) as tar:

@@ -1,21 +1,28 @@
 """A whole backend into a file, a chunk at a time. Below: `json_lines`. The file is written off the loop."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from hashlib import sha256
-from typing import BinaryIO
+from typing import BinaryIO, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from recollect.clock import system_clock
-from recollect.contracts import Backend, ConversationStore
+from recollect.contracts import JOURNAL, Backend, ConversationStore
 from recollect.conversations import Conversation
 from recollect.errors import ConversationNotFound, InvalidInput, StoreUnavailable
 from recollect.ids import parse_name
-from recollect.manager import ConversationManager
 from recollect.moving.bringing import log_of
 from recollect.moving.copying import pages_of
-from recollect.moving.json_lines import conversation_line, entry_line, header_line, trailer_line
+from recollect.moving.documents import documents_of
+from recollect.moving.json_lines import (
+    conversation_line,
+    document_line,
+    entry_line,
+    header_line,
+    trailer_line,
+)
 
 
 class ExportReport(Struct, frozen=True, kw_only=True):
@@ -24,12 +31,18 @@ class ExportReport(Struct, frozen=True, kw_only=True):
     owners: int
     conversations: int
     entries: int
+    documents: int
     sha256: str
 
 
-async def export(
-    source: Backend | ConversationManager, file: BinaryIO, *, owner: str | None = None
-) -> ExportReport:
+@runtime_checkable
+class Handle(Protocol):
+    """Something with one owner's store: a manager."""
+
+    store: ConversationStore
+
+
+async def export(source: Backend | Handle, file: BinaryIO, *, owner: str | None = None) -> ExportReport:
     """Write everything, or what one owner has, as JSON Lines. The source is open; the file stays open.
 
     A handle does not know whose it is: with one, `owner` is the name that the file gives.
@@ -40,18 +53,45 @@ async def export(
     await writer.put([header_line(system_clock())])
     owners = 0
     async for name, store in _stores(source, owner):
-        before = writer.conversations
-        async for records in pages_of(store):
-            for record in records:
-                await _export(name, store, record, writer)
-        owners += writer.conversations > before
+        owners += await _export_store(name, store, writer)
     return await writer.finish(owners)
 
 
+async def export_store(owner: str, store: ConversationStore, file: BinaryIO) -> ExportReport:
+    """The same for one owner's store, under this name."""
+    writer = _Writer(file)
+    await writer.put([header_line(system_clock())])
+    return await writer.finish(int(await _export_store(owner, store, writer)))
+
+
+async def export_one(
+    store: ConversationStore, record: Conversation, file: BinaryIO, *, owner: str
+) -> ExportReport:
+    """The same for one conversation. Raises `ConversationNotFound` when it goes meanwhile."""
+    writer = _Writer(file)
+    await writer.put([header_line(system_clock())])
+    await _export(owner, store, record, writer)
+    if await store.get(record.id) is None:
+        raise ConversationNotFound(record.id)
+    return await writer.finish(1)
+
+
+async def _export_store(owner: str, store: ConversationStore, writer: "_Writer") -> bool:
+    """All of one owner's; whether there was anything."""
+    before = writer.lines
+    async for documents in documents_of(store):
+        lines = [document_line(document, owner) for document in documents]
+        await writer.put(lines, documents=len(lines))
+    async for records in pages_of(store):
+        for record in records:
+            await _export(owner, store, record, writer)
+    return writer.lines > before
+
+
 async def _stores(
-    source: Backend | ConversationManager, owner: str | None
+    source: Backend | Handle, owner: str | None
 ) -> AsyncIterator[tuple[str, ConversationStore]]:
-    if isinstance(source, ConversationManager):
+    if isinstance(source, Handle):
         if owner is None:
             raise InvalidInput("to export from a handle, say whose it is: owner=…", field="owner")
         yield owner, source.store
@@ -59,7 +99,8 @@ async def _stores(
         yield owner, source.of(owner)
     else:
         async for name in source.owners():
-            yield name, source.of(name)
+            if name != JOURNAL:
+                yield name, source.of(name)
 
 
 async def _export(owner: str, store: ConversationStore, record: Conversation, writer: "_Writer") -> None:
@@ -73,6 +114,9 @@ async def _export(owner: str, store: ConversationStore, record: Conversation, wr
         async for entries in log_of(store, record.id):
             lines = [entry_line(entry) for entry in entries if entry.revision <= record.revision]
             await writer.put(lines, entries=len(lines))
+        async for documents in documents_of(store, record.id):
+            lines = [document_line(document) for document in documents]
+            await writer.put(lines, documents=len(lines))
     except ConversationNotFound:
         return
 
@@ -83,23 +127,25 @@ class _Writer:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._hash = sha256()
-        self.conversations = 0
-        self._entries = 0
+        self._counts = Counter[str]()
 
-    async def put(self, lines: Iterable[bytes], *, conversations: int = 0, entries: int = 0) -> None:
+    @property
+    def lines(self) -> int:
+        """How many there are of any kind."""
+        return self._counts.total()
+
+    async def put(self, lines: Iterable[bytes], **counts: int) -> None:
+        """Lines, and how many `conversations`, `entries` or `documents` they are."""
         text = b"".join(lines)
-        self.conversations += conversations
-        self._entries += entries
+        self._counts.update(counts)
         self._hash.update(text)
         await asyncio.to_thread(self._write, text)
 
     async def finish(self, owners: int) -> ExportReport:
         digest = self._hash.hexdigest()
-        trailer = trailer_line(conversations=self.conversations, entries=self._entries, sha256=digest)
-        await asyncio.to_thread(self._write, trailer)
-        return ExportReport(
-            owners=owners, conversations=self.conversations, entries=self._entries, sha256=digest
-        )
+        counts = {name: self._counts[name] for name in ("conversations", "entries", "documents")}
+        await asyncio.to_thread(self._write, trailer_line(**counts, sha256=digest))
+        return ExportReport(owners=owners, **counts, sha256=digest)
 
     def _write(self, text: bytes) -> None:
         try:

@@ -161,7 +161,8 @@ async def _read_blobs(premises: Premises, manifest: Manifest, folder: Path) -> N
     found = [match for file in manifest.files if (match := _BLOB.fullmatch(file.path)) and not match[1]]
     if found and premises.blobs is None:
         raise InvalidSetting(
-            "the folder holds pictures, which need a place: recollect.open(blobs='some/folder')", field="blobs"
+            "the folder holds pictures, which need a place: recollect.open(blobs='some/folder')",
+            field="blobs",
         )
     for match in found:
         assert premises.blobs is not None
@@ -236,7 +237,9 @@ def _as_backend(store: ConversationStore) -> Backend:
 def _begin(folder: Path) -> Path:
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise InvalidSetting(f"{folder} is there already; an export needs a folder of its own", field="folder")
+            raise InvalidSetting(
+                f"{folder} is there already; an export needs a folder of its own", field="folder"
+            )
         folder.parent.mkdir(parents=True, exist_ok=True)
         draft = folder.with_name(f".{folder.name}.{new_id()}")
         draft.mkdir(mode=0o700)

@@ -21,18 +21,26 @@ LONGEST_DOCUMENT = 2000
 """Characters of a document that the page shows; the lines beside it have it whole."""
 
 STYLE = """
-:root { color-scheme: light dark; --line: #8884; --user: #2563eb1a; --assistant: #16a34a1a; --other: #8882; }
+:root { color-scheme: light dark; --user: #2563eb1a; --assistant: #16a34a1a; --other: #8882; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { margin-bottom: 0; } .quiet, time, summary small { color: #777; font-size: .85em; }
-details { border: 1px solid var(--line); border-radius: .6rem; padding: .6rem 1rem; margin: .8rem 0; }
-summary { cursor: pointer; font-weight: 600; } summary small { font-weight: 400; }
+h1 { margin-bottom: 0; }
+.quiet, time, summary small { color: #777; font-size: .85em; }
+details { border: 1px solid #8884; border-radius: .6rem; padding: .6rem 1rem; margin: .8rem 0; }
+summary { cursor: pointer; font-weight: 600; }
+summary small { font-weight: 400; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; font-size: .9em; }
-dt { color: #777; } dd { margin: 0; overflow-wrap: anywhere; }
-.said { border-radius: .6rem; padding: .5rem .8rem; margin: .5rem 0; background: var(--other); overflow-wrap: anywhere; }
-.user { background: var(--user); margin-right: 3rem; } .assistant { background: var(--assistant); margin-left: 3rem; }
-.said p { margin: .2rem 0; white-space: pre-wrap; } pre { white-space: pre-wrap; font-size: .85em; margin: .3rem 0; }
+dt { color: #777; }
+dd { margin: 0; overflow-wrap: anywhere; }
+.said { border-radius: .6rem; padding: .5rem .8rem; margin: .5rem 0; background: var(--other); }
+.said { overflow-wrap: anywhere; }
+.user { background: var(--user); margin-right: 3rem; }
+.assistant { background: var(--assistant); margin-left: 3rem; }
+.said p { margin: .2rem 0; white-space: pre-wrap; }
+pre { white-space: pre-wrap; font-size: .85em; margin: .3rem 0; }
 img { max-width: 100%; border-radius: .4rem; }
 """
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data: file:"
+"""What a browser may load: no script, nothing from elsewhere."""
 
 
 def page(owner: str, exported_at: datetime, lines: Iterable[bytes]) -> Iterator[str]:
@@ -50,8 +58,7 @@ def _head(owner: str, exported_at: datetime) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-        "img-src 'self' data: file:\">"
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         f"<title>{title}</title><style>{STYLE}</style></head><body><main><h1>{title}</h1>"
         f'<p class="quiet">Written on {_moment(exported_at)}. The same, for programs, is in '
         "<code>conversations.jsonl</code>; <code>manifest.json</code> lists all files.</p>\n"
