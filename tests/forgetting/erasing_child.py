@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from recollect.erasure import erase
-from tests.forgetting.places import Place, live, opened
+from tests.forgetting.places import NOTE, Place, live, opened
 
 
 async def main(url: str, folder: Path, owner: str, scope: str, last: str) -> None:
@@ -25,15 +25,9 @@ async def main(url: str, folder: Path, owner: str, scope: str, last: str) -> Non
         conversation_id = await live(manager, session="kitchen")
         one = {"owner": None, "conversation": conversation_id, "archived": archived}[scope]
         if scope != "owner":
-            await manager.store.delete_document("notes", manager_note())
+            await manager.store.delete_document("notes", NOTE)
         print(conversation_id, archived, flush=True)
         await erase(memory.premises(owner), one, told=told)
-
-
-def manager_note() -> str:
-    from tests.forgetting.places import NOTE
-
-    return NOTE
 
 
 if __name__ == "__main__":

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from recollect.contracts import JOURNAL, Backend
 from recollect.erasure import KIND, Receipt
 from recollect.errors import StoreUnavailable
 from recollect.memory import Memory
+from recollect.stores.sqlite import SQLiteBackend
 from tests.forgetting.places import STORES, Place, live, opened, place_for
 
 STEPS = ("noted", "held", "removed", "blobs", "held again", "scrubbed")
@@ -108,7 +110,7 @@ async def test_an_erasure_that_fails_is_finished_by_the_sweep(
         await live(memory.of("erin"))
         failing = Memory(
             Failing(memory.backend, call), sweep_every=None, archives=memory.archives, blobs=memory.blobs
-        )  # type: ignore[arg-type]
+        )
         with pytest.raises(StoreUnavailable):
             await failing.of("erin").erase()
         assert place.found() != {}
@@ -121,7 +123,7 @@ async def test_what_was_made_since_is_no_part_of_a_resumed_erasure(place: Place,
     async with opened(place, tmp_path) as memory:
         erin = memory.of("erin")
         old = await live(erin)
-        failing = Memory(Failing(memory.backend, "clear"), sweep_every=None)  # type: ignore[arg-type]
+        failing = Memory(Failing(memory.backend, "clear"), sweep_every=None)
         with pytest.raises(StoreUnavailable):
             await failing.of("erin").erase()
         fresh = await erin.get_or_create_conversation("a new beginning")
@@ -135,13 +137,10 @@ async def test_what_was_made_since_is_no_part_of_a_resumed_erasure(place: Place,
 
 
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-async def test_a_reader_of_an_old_state_is_waited_for_or_told(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import apsw
-
-    monkeypatch.setattr("recollect.stores.sqlite.backend.PATIENT_SECONDS", 0.2)
+async def test_a_reader_of_an_old_state_is_waited_for_or_told(place: Place, tmp_path: Path) -> None:
     async with opened(place, tmp_path) as memory:
+        assert isinstance(memory.backend, SQLiteBackend)
+        memory.backend.patience = 0.2
         erin = memory.of("erin")
         await live(erin)
         reader = apsw.Connection(str(tmp_path / "store" / "memory.db"))
