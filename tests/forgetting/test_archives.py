@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 
 import recollect
 from recollect import archives as archiving
-from recollect.archives import ArchiveFolder, OwnerArchives
+from recollect.archives import ArchiveFolder, OwnerArchives, Sealer
 from recollect.contracts import ConversationStore
 from recollect.errors import (
     ArchiveNotFound,
@@ -227,7 +228,10 @@ class TestTheFile:
             await ConversationManager().archives()
 
 
-SEALERS = {"key": lambda: KeySealer(b"k" * 32), "passphrase": lambda: PassphraseSealer("correct horse")}
+SEALERS: dict[str, Callable[[], Sealer]] = {
+    "key": lambda: KeySealer(b"k" * 32),
+    "passphrase": lambda: PassphraseSealer("correct horse"),
+}
 
 
 @pytest.mark.parametrize("kind", SEALERS)

@@ -112,7 +112,8 @@ async def test_the_manifest_names_every_file(exported: recollect.Memory, tmp_pat
     named = {file["path"] for file in manifest["files"]} | {"manifest.json"}
     there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert named == there
-    assert all(path.stat().st_mode & 0o077 == 0 for path in folder.rglob("*"))
+    private = [folder, *(path for path in folder.rglob("*") if path.is_file())]
+    assert all(path.stat().st_mode & 0o077 == 0 for path in private)
 
 
 @pytest.mark.parametrize("name", ["conversations.jsonl", "index.html", "blobs", "archives"])

@@ -124,7 +124,7 @@ async def _write_archives(archives: OwnerArchives | None, draft: Path) -> tuple[
 def _write_page(draft: Path, owner: str, exported_at: datetime) -> None:
     archived = sorted((draft / "archives").glob("*.jsonl"))
     with _create(draft / PAGE) as file:
-        for piece in page(owner, exported_at, _lines_of(draft / LINES, *archived)):
+        for piece in page(owner, exported_at, _lines_of(draft / LINES), _lines_of(*archived)):
             file.write(piece.encode(errors="replace"))
 
 

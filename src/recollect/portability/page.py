@@ -43,13 +43,13 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data: fi
 """What a browser may load: no script, nothing from elsewhere."""
 
 
-def page(owner: str, exported_at: datetime, lines: Iterable[bytes]) -> Iterator[str]:
-    """The page of an export, piece by piece. The lines are those after its first."""
+def page(
+    owner: str, exported_at: datetime, lines: Iterable[bytes], archived: Iterable[bytes]
+) -> Iterator[str]:
+    """The page of an export, piece by piece. The lines are those of exports, each without its first."""
     yield _head(owner, exported_at)
-    writer = _Writer()
-    for line in lines:
-        yield from writer.add(line)
-    yield from writer.close()
+    yield from _Writer("blobs").written(lines)
+    yield from _Writer("archives/blobs", label="archived, ").written(archived)
     yield "</main></body></html>\n"
 
 
@@ -68,20 +68,27 @@ def _head(owner: str, exported_at: datetime) -> str:
 class _Writer:
     """Conversations and documents as they come, each section closed when the next begins."""
 
-    def __init__(self) -> None:
+    def __init__(self, pictures: str, *, label: str = "") -> None:
+        self._pictures = pictures
+        self._label = label
         self._conversation: Conversation | None = None
         self._in_documents = False
 
-    def add(self, line: bytes) -> Iterator[str]:
+    def written(self, lines: Iterable[bytes]) -> Iterator[str]:
+        for line in lines:
+            yield from self._add(line)
+        yield from self._close()
+
+    def _add(self, line: bytes) -> Iterator[str]:
         read = read_line(line, self._conversation)
         if isinstance(read, Trailer):
             return
         if isinstance(read, ConversationLine):
-            yield from self.close()
+            yield from self._close()
             self._conversation = read.conversation
-            yield _opening(read.conversation, read.sessions)
+            yield _opening(read.conversation, read.sessions, self._label)
         elif isinstance(read, Entry):
-            yield _entry(read)
+            yield _entry(read, self._pictures)
         elif isinstance(read, OwnedLine):
             if not self._in_documents:
                 self._in_documents = True
@@ -90,13 +97,13 @@ class _Writer:
         else:
             yield _document(read)
 
-    def close(self) -> Iterator[str]:
+    def _close(self) -> Iterator[str]:
         if self._conversation is not None or self._in_documents:
             yield "</details>\n"
         self._conversation, self._in_documents = None, False
 
 
-def _opening(record: Conversation, sessions: Iterable[str]) -> str:
+def _opening(record: Conversation, sessions: Iterable[str], label: str) -> str:
     title = escape(record.subject or "Conversation")
     facts = {
         "id": record.id,
@@ -114,27 +121,27 @@ def _opening(record: Conversation, sessions: Iterable[str]) -> str:
         "kept until": "for ever" if record.expires_at is None else _moment(record.expires_at),
     }
     rows = "".join(f"<dt>{name}</dt><dd>{escape(str(value))}</dd>" for name, value in facts.items() if value)
-    messages = f"{record.message_count:,} message{'' if record.message_count == 1 else 's'}"
+    messages = f"{label}{record.message_count:,} message{'' if record.message_count == 1 else 's'}"
     return (
         f"<details><summary>{title} <small>{messages}, last {_moment(record.last_activity)}</small></summary>"
         f"<dl>{rows}</dl>\n"
     )
 
 
-def _entry(entry: Entry) -> str:
+def _entry(entry: Entry, pictures: str) -> str:
     message = entry.message
     who = escape(message.agent_name or message.role)
     said = "unreadable" if entry.unreadable else message.role
     labels = "".join(f" #{escape(tag)}" for tag in message.tags)
     head = f"<b>{who}</b> <time>{_moment(message.timestamp)}</time><small>{labels}</small>"
-    body = f"<p>{escape(entry.unreadable)}</p>" if entry.unreadable else _body(entry.conversation_id, message)
+    place = f"{pictures}/{entry.conversation_id}"
+    body = f"<p>{escape(entry.unreadable)}</p>" if entry.unreadable else _body(place, message)
     return f'<div class="said {said}">{head}{body}</div>\n'
 
 
-def _body(conversation_id: str, message: Message) -> str:
+def _body(place: str, message: Message) -> str:
     pictures = "".join(
-        f'<img alt="picture" loading="lazy" src="blobs/{conversation_id}/{digest}">'
-        for digest in references_in(message)
+        f'<img alt="picture" loading="lazy" src="{place}/{digest}">' for digest in references_in(message)
     )
     meaning = meaning_of(resolve(message, {}))
     parts = [f"<p>{escape(meaning.text)}</p>"] if meaning.text else []
