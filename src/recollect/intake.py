@@ -18,7 +18,7 @@ from recollect.ids import IdSource, new_id
 from recollect.messages import Message, Role
 from recollect.pictures import Pictures
 from recollect.redaction import Redactor, redacted
-from recollect.tokens import count_stored, default_counter, is_ready, ready
+from recollect.tokens import characters_in, count, default_counter, is_ready, kept_by, ready
 
 log = logging.getLogger("recollect.intake")
 
@@ -40,6 +40,8 @@ class Intake:
         self._ids = ids
         self.redact = redact
         self.counter = counter or default_counter()
+        self._keeper = kept_by(self.counter)
+        self._is_ready = is_ready(self.counter)
         self.pictures = pictures or Pictures()
 
     def counting_with(self, counter: TokenCounter) -> "Intake":
@@ -89,16 +91,20 @@ class Intake:
 
     async def counted(self, complete: list[Message]) -> list[Message]:
         """The messages with what they cost, where that can be counted."""
-        if not is_ready(self.counter) and not await self.can_count():
-            return complete  # what was said is worth more than what it costs
-        if sum(_length(message) for message in complete) <= _COUNTED_AT_ONCE:
+        if not self._is_ready:
+            self._is_ready = await self.can_count()
+            if not self._is_ready:
+                return complete  # what was said is worth more than what it costs
+        if sum([characters_in(message) for message in complete]) <= _COUNTED_AT_ONCE:
             return self._counted(complete)
         return await asyncio.to_thread(self._counted, complete)
 
     def _counted(self, messages: list[Message]) -> list[Message]:
-        counter, name = self.counter, self.counter.name
+        counter, name = self._keeper, self._keeper.name
         return [
-            replace(message, tokens={**message.tokens, name: count_stored(counter, message)})
+            message
+            if name in message.tokens
+            else replace(message, tokens={**message.tokens, name: count(counter, message)})
             for message in messages
         ]
 
@@ -106,17 +112,3 @@ class Intake:
 def _is_message(content: Any) -> bool:
     """Whether this is an SDK's whole message or response, not the content of one."""
     return hasattr(content, "model_dump") and (hasattr(content, "role") or hasattr(content, "choices"))
-
-
-def _length(value: Any) -> int:
-    """About how many characters there are to count."""
-    match value:
-        case str():
-            return len(value)
-        case list() | tuple():
-            return sum(map(_length, value))
-        case dict():
-            return sum(map(_length, value.values()))
-        case Message():
-            return _length(value.content) + (_length(value.extra) if value.extra else 0)
-    return 1

@@ -54,6 +54,7 @@ def compared(context: Context) -> tuple[object, ...]:
         report.stable_prefix,
         report.interrupted,
         report.shortened,
+        report.nothing_to_send,
         report.warnings,
     )
 

@@ -258,15 +258,16 @@ class Shelf(Struct, kw_only=True):
     def replace(
         self, conversation_id: str, message: Message, *, now: datetime, expected_revision: int | None = None
     ) -> Entry:
+        message_id = replaced_id(message)
         log = self._log(conversation_id, now)
-        held = log.by_id.get(replaced_id(message))
+        held = log.by_id.get(message_id)
         if held is None:
-            raise MessageNotFound(log.record.id, replaced_id(message))
+            raise MessageNotFound(log.record.id, message_id)
         body = encode_message(replacing(_entry(log, held), message))
         check_revision(log.record.id, log.record.revision, expected_revision)
         slot = Slot(held.position, log.record.revision + 1, held.stored_at, body)
         log.slots[bisect_left(log.slots, held.position, key=_position)] = slot
-        log.by_id[replaced_id(message)] = slot
+        log.by_id[message_id] = slot
         log.record = touched(log.record, now=now)
         log.documents.clear()
         self.forgotten += 1

@@ -47,9 +47,12 @@ _SEALED_THINKING = frozenset(("data", "encrypted_content"))
 
 def count_message(counter: TokenCounter, message: Message, meaning: Meaning) -> int:
     """What the message costs in a request, all of it. `meaning` is that message, read."""
-    if type(message.content) is str and not message.extra:  # most messages: nothing but words
-        return PER_MESSAGE + _count_role(counter, message.role) + counter.count_text(message.content)
     return count_meaning(counter, message.role, meaning) + _count_beside_meaning(counter, message, meaning)
+
+
+def count_words(counter: TokenCounter, role: str, words: str) -> int:
+    """What a message costs that is nothing but words."""
+    return PER_MESSAGE + _count_role(counter, role) + counter.count_text(words)
 
 
 def count_meaning(counter: TokenCounter, role: str, meaning: Meaning) -> int:

@@ -78,6 +78,20 @@ async def read_window(
     return build_window(_merged(stored, waiting), policy, cost=cost, counter=counter)
 
 
+def window_of_pending(
+    conversation_id: str,
+    policy: WindowPolicy,
+    *,
+    cost: Cost,
+    pending: Sequence[Message],
+    now: datetime,
+    counter: str | None = None,
+) -> Context:
+    """The window over pending messages alone, where the log cannot be read."""
+    entries = _in_place(conversation_id, pending, after=(), highest=0, now=now)
+    return build_window(entries, policy, cost=cost, counter=counter)
+
+
 def _first_tail(policy: WindowPolicy) -> int:
     expected = _expected(policy, TOKENS_A_MESSAGE)
     return min(expected, policy.look_back + LARGEST_FIRST_TAIL) + MARGIN
