@@ -18,6 +18,7 @@ from recollect.errors import InvalidMessage, RecollectError, shown
 from recollect.ids import IdSource, new_id
 from recollect.messages import ContentType, Message, Role
 from recollect.pictures import Pictures
+from recollect.redaction import Redactor, redacted
 from recollect.tokens import characters_in, count, default_counter, is_ready, kept_by, ready
 
 log = logging.getLogger("recollect.intake")
@@ -35,8 +36,10 @@ class Intake:
         ids: IdSource = new_id,
         counter: TokenCounter | None = None,
         pictures: Pictures | None = None,
+        redact: Redactor | None = None,
     ) -> None:
         self._ids = ids
+        self.redact = redact
         self.counter = counter or default_counter()
         self._keeper = kept_by(self.counter)
         self._is_ready = is_ready(self.counter)
@@ -44,7 +47,7 @@ class Intake:
 
     def counting_with(self, counter: TokenCounter) -> "Intake":
         """This intake with another counter."""
-        return Intake(ids=self._ids, counter=counter, pictures=self.pictures)
+        return Intake(ids=self._ids, counter=counter, pictures=self.pictures, redact=self.redact)
 
     def message(
         self,
@@ -96,8 +99,10 @@ class Intake:
 
     async def stored_form(self, conversation_id: str, messages: Sequence[Message]) -> list[Message]:
         """The messages as they go into this conversation's log."""
-        complete = [self.pictures.without(self.completed(message)) for message in messages]
-        return await self.pictures.put_away(conversation_id, await self._with_counts(complete))
+        given = [self.completed(message) for message in messages]
+        said = given if self.redact is None else redacted(given, self.redact)
+        complete = [self.pictures.without(message) for message in said]
+        return await self.pictures.put_away(conversation_id, await self.counted(complete))
 
     async def can_count(self) -> bool:
         """Whether the counter works, loaded if it was not. Why it does not is logged."""
@@ -108,7 +113,8 @@ class Intake:
             return False
         return True
 
-    async def _with_counts(self, complete: list[Message]) -> list[Message]:
+    async def counted(self, complete: list[Message]) -> list[Message]:
+        """The messages with what they cost, where that can be counted."""
         if not self._is_ready:
             self._is_ready = await self.can_count()
             if not self._is_ready:

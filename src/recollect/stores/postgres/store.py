@@ -201,7 +201,7 @@ class PostgresStore(ConversationStore):
         while (held := await self.entry(conversation_id, replaced_id(message))) is not None:
             kept = replacing(held, message)
             values = {"key": key_of(replaced_id(message)), "sequence": held.sequence}
-            values |= {"body": encode_message(kept).decode()}
+            values |= {"role": kept.role, "body": encode_message(kept).decode()}
             found = await self._run(("replace_message", named | values))
             if found:
                 return replaced(held, kept, revision=found[0][0])
@@ -289,11 +289,12 @@ class PostgresStore(ConversationStore):
     async def clear(self) -> Cleared:
         async with self._backend.connection() as connection, connection.transaction():
             mine = self._mine()
+            ((documents,),) = await execute_for(connection, self._name, ("clear_documents", mine))
             ((conversations, messages),) = await execute_for(
                 connection, self._name, ("clear_conversations", mine)
             )
             await execute_for(connection, self._name, ("clear_contacts", mine))
-        return Cleared(conversations=conversations, messages=messages)
+        return Cleared(conversations=conversations, messages=messages, documents=documents)
 
     def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
         """Changes by anybody on any machine. See `contracts.Watchable`."""

@@ -48,6 +48,8 @@ class SQLiteBackend(Backend):
         """Records as the writing thread left them, by owner and id, so that a turn need not read them."""
         self._opening = threading.Lock()
         self._scrubber = Scrubber(path)
+        self.patience = PATIENT_SECONDS
+        """How many seconds an erasure waits for readers of an old state."""
         self._writer: Lane | None = None
         self._readers: Lane | None = None
 
@@ -122,7 +124,7 @@ class SQLiteBackend(Backend):
 
     async def scrub(self, owner: str) -> tuple[str, ...]:
         """Empty the log beside the file; see `scrubbing`."""
-        if await to_the_end(partial(self._scrubber.scrub, seconds=PATIENT_SECONDS)):
+        if await to_the_end(partial(self._scrubber.scrub, seconds=self.patience)):
             return ()
         return (f"{self.path}-wal is held by a reader; it is emptied at the next sweep or deletion",)
 

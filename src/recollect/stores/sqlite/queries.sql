@@ -223,15 +223,17 @@ WHERE pk IN (SELECT pk FROM conversations WHERE owner = ? AND expires_at <= ? LI
 DELETE FROM conversations WHERE pk IN (SELECT pk FROM conversations WHERE expires_at <= ? LIMIT ?);
 
 -- name: expired
--- One owner's conversations whose lifetime ends by a moment, those that end first in front.
+-- One owner's conversations whose lifetime ends by a moment, in no order.
 SELECT
     pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
     notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
     created_at, updated_at
 FROM conversations
-WHERE owner = ? AND expires_at <= ?
-ORDER BY expires_at, id
-LIMIT ?;
+WHERE owner = ? AND expires_at <= ?;
+
+-- name: clear_documents
+-- All of one owner's documents, and those of its conversations.
+DELETE FROM documents WHERE owner = ?;
 
 -- name: clear_owner
 -- Some of one owner's conversations, whatever their lifetime; returns how many messages each had.

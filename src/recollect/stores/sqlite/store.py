@@ -37,6 +37,7 @@ from recollect.conversations import (
     check_count,
     check_revision,
     cursor_of,
+    end_of,
     is_expired,
     stamp_for,
 )
@@ -245,6 +246,7 @@ class SQLiteStore(ConversationStore):
         body = encode_message(entry.message).decode()
         db.execute(SQL["replace_message"], (entry.revision, body, key, *entry.position))
         db.execute(SQL["touch_conversation"], (to_micros(self.now()), key))
+        db.execute(SQL["delete_documents"], (key,))
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         record, given = restorable(conversation, entries)
@@ -325,7 +327,10 @@ class SQLiteStore(ConversationStore):
             held = Documents(db, self._owner, self._holder(db, place.conversation_id))
             return held.delete(place, expected=expected)
 
-        return await self._backend.writer.run(work)
+        was_there = await self._backend.writer.run(work)
+        if was_there:
+            await self._backend.forgotten()
+        return was_there
 
     async def restore_documents(self, documents: Sequence[Document]) -> None:
         given = restorable_documents(documents)
@@ -343,17 +348,23 @@ class SQLiteStore(ConversationStore):
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
         values = (self._owner, to_micros(parse_moment(by, field="by")))
         check_count(limit, field="limit", least=0)
-        return await self._backend.readers.run(
-            lambda db: list(map(rows.conversation, db.execute(SQL["expired"], (*values, limit)).fetchall()))
+        found = await self._backend.readers.run(
+            lambda db: list(map(rows.conversation, db.execute(SQL["expired"], values).fetchall()))
         )
+        return sorted(found, key=end_of)[:limit]
 
     async def clear(self) -> Cleared:
         conversations = messages = 0
+        documents = await self._backend.writer.run(self._clear_documents)
         while gone := await self._backend.writer.run(self._clear_some):
             conversations += len(gone)
             messages += sum(gone)
         await self._backend.forgotten()
-        return Cleared(conversations=conversations, messages=messages)
+        return Cleared(conversations=conversations, messages=messages, documents=documents)
+
+    def _clear_documents(self, db: apsw.Connection) -> int:
+        db.execute(SQL["clear_documents"], (self._owner,))
+        return db.changes()
 
     def _clear_some(self, db: apsw.Connection) -> list[int]:
         gone = db.execute(SQL["clear_owner"], (self._owner, CLEAR_BATCH)).fetchall()
