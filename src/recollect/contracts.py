@@ -379,6 +379,31 @@ class Backend(Protocol):
         ...
 
 
+class LogEnd(NamedTuple):
+    """Where a log ends: what a message that is stored next will be given."""
+
+    revision: int
+    next_sequence: int
+    last_message_at: datetime | None
+
+
+@runtime_checkable
+class Sealable(Protocol):
+    """A store that a layer which seals messages can stand on: it must know places before they are taken."""
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        """Where the log ends; None when there is no such conversation."""
+        ...
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        """Another stored form of the same messages, in their places; returns how many were exchanged.
+
+        Nothing else moves: no revision, no counter. An entry that is no longer there at this position and
+        revision is passed over.
+        """
+        ...
+
+
 class SchemaVersion(Struct, frozen=True, kw_only=True):
     """How many migrations a store has seen, and how many this release has. 0 is a store not yet made."""
 

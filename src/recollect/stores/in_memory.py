@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 
 from recollect.clock import Clock, parse_moment, system_clock
-from recollect.contracts import Appended, Backend, ConversationStore, Entry, Position, restorable
+from recollect.contracts import Appended, Backend, ConversationStore, Entry, LogEnd, Position, restorable
 from recollect.conversations import Changes, Conversation, Page, Query, check_count
 from recollect.errors import StoreClosed
 from recollect.ids import parse_name
@@ -125,6 +125,12 @@ class InMemoryStore(ConversationStore):
 
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
         return self._shelf().page(conversation_id, now=self.now(), limit=limit, offset=offset)
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        return self._shelf().log_end(conversation_id, now=self.now())
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        return self._shelf().reseal(conversation_id, entries, now=self.now())
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         record, given = restorable(conversation, entries)

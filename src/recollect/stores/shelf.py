@@ -13,7 +13,15 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct
 
 from recollect.clock import from_micros, to_micros
-from recollect.contracts import Appended, Entry, Position, check_position, check_says_the_same, set_aside
+from recollect.contracts import (
+    Appended,
+    Entry,
+    LogEnd,
+    Position,
+    check_position,
+    check_says_the_same,
+    set_aside,
+)
 from recollect.conversations import (
     Changes,
     Conversation,
@@ -217,6 +225,24 @@ class Shelf(Struct, kw_only=True):
         log = self._log(conversation_id, now)
         return [_entry(log, slot) for slot in log.slots[offset : offset + limit]]
 
+    # Sealing
+
+    def log_end(self, conversation_id: str, *, now: datetime) -> LogEnd | None:
+        log = self._alive(parse_uuid(conversation_id, field="conversation_id"), now)
+        return log and LogEnd(log.record.revision, log.next_sequence, log.record.last_message_at)
+
+    def reseal(self, conversation_id: str, entries: Sequence[Entry], *, now: datetime) -> int:
+        log = self._log(conversation_id, now)
+        bodies = {(e.position, e.revision): encode_message(e.message) for e in entries}
+        exchanged = 0
+        for at, slot in enumerate(log.slots):
+            body = bodies.get((slot.position, slot.revision))
+            if body is not None:
+                _exchange(log, at, Slot(slot.position, slot.revision, slot.stored_at, body))
+                exchanged += 1
+        self.forgotten += bool(exchanged)
+        return exchanged
+
     # Moving
 
     def restore(self, record: Conversation, slots: Sequence[Placing], *, now: datetime) -> None:
@@ -268,6 +294,14 @@ class Shelf(Struct, kw_only=True):
         for slot in log.slots[:surplus]:
             _forget_id(log, slot)
         del log.slots[:surplus]
+
+
+def _exchange(log: Log, at: int, slot: Slot) -> None:
+    old, log.slots[at] = log.slots[at], slot
+    for message_id, held in log.by_id.items():
+        if held is old:
+            log.by_id[message_id] = slot
+            return
 
 
 def _forget_id(log: Log, slot: Slot) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from recollect.contracts import Appended, ConversationStore, Entry, Position, restorable
+from recollect.contracts import Appended, ConversationStore, Entry, LogEnd, Position, restorable
 from recollect.conversations import Changes, Conversation, Page, Query
 from recollect.messages import Message
 from recollect.stores.json_file.document import check_depth
@@ -103,6 +103,14 @@ class JsonFileStore(ConversationStore):
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
         shelf = self._backend.shelf(self._owner)
         return shelf.page(conversation_id, now=self.now(), limit=limit, offset=offset)
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        return self._backend.shelf(self._owner).log_end(conversation_id, now=self.now())
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        return await self._backend.write(
+            self._owner, lambda shelf: shelf.reseal(conversation_id, entries, now=self.now())
+        )
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         record, given = restorable(conversation, entries)

@@ -10,6 +10,7 @@ from recollect.contracts import (
     Change,
     ConversationStore,
     Entry,
+    LogEnd,
     Position,
     check_position,
     restorable,
@@ -170,6 +171,16 @@ class PostgresStore(ConversationStore):
         check_count(limit, field="limit", least=0)
         check_count(offset, field="offset", least=0)
         return await self._entries("page", conversation_id, limit=limit, offset=offset)
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        found = await self._run(("log_end", self._named(conversation_id)))
+        return rows.log_end(found[0]) if found else None
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        await self._require(conversation_id)
+        bodies = {entry.sequence: encode_message(entry.message).decode() for entry in entries}
+        values = self._named(conversation_id) | restored_values(entries, bodies)
+        return len(await self._run(("reseal_messages", values)))
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         record, given = restorable(conversation, entries)

@@ -135,6 +135,10 @@ ON CONFLICT (message_id, conversation) WHERE message_id IS NOT NULL DO NOTHING;
 -- The message that holds an id. Bodies are read as bytes: text that is not UTF-8 would fail its whole page.
 SELECT at, sequence, revision, stored_at, CAST(body AS BLOB) FROM messages WHERE message_id = ?2 AND conversation = ?1;
 
+-- name: reseal_message
+-- Another stored form of a message, in its place.
+UPDATE messages SET body = ?1 WHERE conversation = ?5 AND at = ?2 AND sequence = ?3 AND revision = ?4;
+
 -- name: delete_messages
 -- A conversation's whole log.
 DELETE FROM messages WHERE conversation = ?;

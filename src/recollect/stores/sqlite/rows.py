@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from recollect.clock import from_micros, to_micros
-from recollect.contracts import Entry, Position, set_aside
+from recollect.contracts import Entry, LogEnd, Position, set_aside
 from recollect.conversations import Conversation, Query, parse_cursor
 from recollect.errors import StoreDamaged
 from recollect.wire import decode_message, encode_message
@@ -59,6 +59,11 @@ def conversation(row: Sequence[Any]) -> Conversation:
         created_at=from_micros(row[19]),
         updated_at=from_micros(row[20]),
     )
+
+
+def log_end(row: Sequence[Any]) -> LogEnd:
+    """Where the log of the record in this row ends."""
+    return LogEnd(row[REVISION], row[1], moment(row[LAST_MESSAGE.start]))
 
 
 def conversation_values(owner: str, record: Conversation) -> tuple[Any, ...]:
