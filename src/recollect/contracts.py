@@ -24,7 +24,7 @@ The rules that types cannot say:
 - Errors are those of `recollect.errors`; a driver's own errors never come through.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -99,6 +99,14 @@ def check_says_the_same(stored: Entry, message: Message) -> None:
         raise MessageConflict(stored.conversation_id, str(message.message_id))
 
 
+class Cleared(Struct, frozen=True, kw_only=True):
+    """What `clear` removed."""
+
+    conversations: int = 0
+    messages: int = 0
+    documents: int = 0
+
+
 class Appended:
     """What an append did: the record as it was then, and which messages were new and which were known.
 
@@ -167,8 +175,11 @@ class ConversationStore(Protocol):
         """One page of records, most recently active first, equal moments by id, descending."""
         ...
 
-    async def delete(self, conversation_id: str) -> None:
-        """Remove the conversation with all that belongs to it. What is not there is no error."""
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        """Remove the conversation with all that belongs to it. What is not there is no error.
+
+        With `expected_revision`, only if nobody wrote to it since, whether it has expired or not.
+        """
         ...
 
     # Sessions
@@ -225,6 +236,20 @@ class ConversationStore(Protocol):
         """Entries in reading order, counted from the oldest."""
         ...
 
+    async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
+        """The entry that holds this message id."""
+        ...
+
+    async def replace(
+        self, conversation_id: str, message: Message, *, expected_revision: int | None = None
+    ) -> Entry:
+        """Put the message in the place of the one that holds its id: the one way to change what was said.
+
+        Place, time, role and the moment of storing stay; the revisions of entry and record move on. What
+        is derived from the log goes. Raises `MessageNotFound`.
+        """
+        ...
+
     # Moving
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
@@ -240,6 +265,17 @@ class ConversationStore(Protocol):
 
     async def purge_expired(self) -> int:
         """Remove this owner's expired conversations; returns how many."""
+        ...
+
+    async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
+        """The records that a purge at this moment removes, those that expire first in front.
+
+        For a look at what a purge will do: it alone shows records that have expired.
+        """
+        ...
+
+    async def clear(self) -> "Cleared":
+        """Remove all that this owner has, expired or not: conversations, sessions, documents."""
         ...
 
     def now(self) -> datetime:
@@ -293,6 +329,27 @@ _LABELS = ("timestamp", "content_type", "agent_name", "message_id", "tags")
 
 
 _EVERYTHING = 2**53
+
+
+def replacing(held: Entry, message: Message) -> Message:
+    """The message as it takes the place of a stored one: with its time. Another role is refused."""
+    if held.unreadable is None and message.role != held.message.role:
+        raise InvalidInput(
+            f"role must stay {held.message.role}; got {shown(message.role)}", field="role", value=message.role
+        )
+    return message.with_(timestamp=held.message.timestamp)
+
+
+def replaced(held: Entry, message: Message, *, revision: int) -> Entry:
+    """The entry with other words in it."""
+    return replace(held, message=message, revision=revision, unreadable=None)
+
+
+def replaced_id(message: Message) -> str:
+    """The id of the message that shall be replaced."""
+    if message.message_id is None:
+        raise InvalidInput("a message that replaces another names it by message_id", field="message_id")
+    return message.message_id
 
 
 def restorable(conversation: Conversation, entries: Sequence[Entry]) -> tuple[Conversation, dict[int, Entry]]:
@@ -379,6 +436,19 @@ class Backend(Protocol):
         ...
 
 
+@runtime_checkable
+class Erasing(Protocol):
+    """A backend with files or tables in which what was deleted could still be found."""
+
+    async def scrub(self, owner: str) -> tuple[str, ...]:
+        """Make what was deleted of this owner unreadable there too; returns what remains, as sentences.
+
+        Done again, it goes on where it was. What is not its business (a server's own log, backups) is
+        documented, not returned.
+        """
+        ...
+
+
 class LogEnd(NamedTuple):
     """Where a log ends: what a message that is stored next will be given."""
 
@@ -402,6 +472,22 @@ class Sealable(Protocol):
         revision is passed over.
         """
         ...
+
+
+@runtime_checkable
+class Holds(Protocol):
+    """Something beside the store that holds copies of what is in it: a cache, a spool, an archive."""
+
+    async def forgets(self, owner: str, conversation_id: str | None) -> Mapping[str, int]:
+        """Remove what it holds of this conversation, or of everything that the owner has, for good.
+
+        Returns how much that was, by kind. Holding nothing is no error.
+        """
+        ...
+
+
+JOURNAL = "recollect.journal"
+"""The owner under whom a memory notes what it must not forget to do. No handle is given out for it."""
 
 
 class SchemaVersion(Struct, frozen=True, kw_only=True):

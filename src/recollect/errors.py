@@ -6,7 +6,9 @@
     │   ├── InvalidMessage            a message that is not one, or content that is not JSON
     │   └── InvalidSetting            a setting that does not parse; names where it came from
     ├── NotFound (LookupError)
-    │   └── ConversationNotFound      not there, expired, or somebody else's: the same words for all
+    │   ├── ConversationNotFound      not there, expired, or somebody else's: the same words for all
+    │   ├── MessageNotFound           the conversation holds no message of this id
+    │   └── ArchiveNotFound           there is no archive of this conversation
     ├── Conflict                      somebody else was first; nothing was stored
     │   ├── RevisionConflict          the conversation moved on past `expected_revision`
     │   ├── MessageConflict           the id is taken by a message with other content
@@ -71,6 +73,23 @@ class ConversationNotFound(NotFound):
 
     def __init__(self, conversation_id: str) -> None:
         super().__init__(f"there is no conversation {shown(conversation_id)}")
+        self.conversation_id = conversation_id
+
+
+class MessageNotFound(NotFound):
+    """There is no such message."""
+
+    def __init__(self, conversation_id: str, message_id: str) -> None:
+        super().__init__(f"conversation {conversation_id} has no message {shown(message_id)}")
+        self.conversation_id = conversation_id
+        self.message_id = message_id
+
+
+class ArchiveNotFound(NotFound):
+    """There is no such archive."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(f"there is no archive of a conversation {shown(conversation_id)}")
         self.conversation_id = conversation_id
 
 

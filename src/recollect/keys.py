@@ -42,7 +42,7 @@ class WrappedKey(Struct, frozen=True, kw_only=True):
 
 
 class KeyProvider(Protocol):
-    """Who has the master key. `bound_to` is whose key it is and where it belongs: authenticated, not secret."""
+    """Who has the master key. `bound_to` is whose key it is: authenticated, not secret."""
 
     @property
     def current(self) -> str:

@@ -15,11 +15,14 @@ from msgspec import Struct
 from recollect.clock import from_micros, to_micros
 from recollect.contracts import (
     Appended,
+    Cleared,
     Entry,
     LogEnd,
     Position,
     check_position,
     check_says_the_same,
+    replaced_id,
+    replacing,
     set_aside,
 )
 from recollect.conversations import (
@@ -36,8 +39,15 @@ from recollect.conversations import (
     is_expired,
     parse_cursor,
     stamp_for,
+    touched,
 )
-from recollect.errors import ConversationExists, ConversationNotFound, MessageConflict, StoreDamaged
+from recollect.errors import (
+    ConversationExists,
+    ConversationNotFound,
+    MessageConflict,
+    MessageNotFound,
+    StoreDamaged,
+)
 from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message
 from recollect.wire import decode_message, encode_message
@@ -135,8 +145,12 @@ class Shelf(Struct, kw_only=True):
         more = len(found) > query.limit
         return Page(conversations=tuple(shown), next=cursor_of(shown[-1]) if more else None)
 
-    def delete(self, conversation_id: str) -> None:
-        self._remove(parse_uuid(conversation_id, field="conversation_id"))
+    def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        log = self.logs.get(conversation_id)
+        if log is not None:
+            check_revision(conversation_id, log.record.revision, expected_revision)
+        self._remove(conversation_id)
 
     # Sessions
 
@@ -225,11 +239,34 @@ class Shelf(Struct, kw_only=True):
         log = self._log(conversation_id, now)
         return [_entry(log, slot) for slot in log.slots[offset : offset + limit]]
 
+    def entry(self, conversation_id: str, message_id: str, *, now: datetime) -> Entry | None:
+        log = self._log(conversation_id, now)
+        slot = log.by_id.get(parse_name(message_id, field="message_id"))
+        return _entry(log, slot) if slot else None
+
+    def replace(
+        self, conversation_id: str, message: Message, *, now: datetime, expected_revision: int | None = None
+    ) -> Entry:
+        log = self._log(conversation_id, now)
+        held = log.by_id.get(replaced_id(message))
+        if held is None:
+            raise MessageNotFound(log.record.id, replaced_id(message))
+        body = encode_message(replacing(_entry(log, held), message))
+        check_revision(log.record.id, log.record.revision, expected_revision)
+        slot = Slot(held.position, log.record.revision + 1, held.stored_at, body)
+        log.slots[bisect_left(log.slots, held.position, key=_position)] = slot
+        log.by_id[replaced_id(message)] = slot
+        log.record = touched(log.record, now=now)
+        self.forgotten += 1
+        return _entry(log, slot)
+
     # Sealing
 
     def log_end(self, conversation_id: str, *, now: datetime) -> LogEnd | None:
         log = self._alive(parse_uuid(conversation_id, field="conversation_id"), now)
-        return log and LogEnd(log.record.revision, log.next_sequence, log.record.last_message_at)
+        if log is None:
+            return None
+        return LogEnd(log.record.revision, log.next_sequence, log.record.last_message_at)
 
     def reseal(self, conversation_id: str, entries: Sequence[Entry], *, now: datetime) -> int:
         log = self._log(conversation_id, now)
@@ -263,6 +300,25 @@ class Shelf(Struct, kw_only=True):
         for conversation_id in expired:
             self._remove(conversation_id)
         return len(expired)
+
+    def expired(self, *, by: datetime, limit: int) -> list[Conversation]:
+        check_count(limit, field="limit", least=0)
+        records = [log.record for log in self.logs.values() if is_expired(log.record, now=by)]
+        return sorted(records, key=_end)[:limit]
+
+    def forget_copies(self) -> None:
+        """Say that whatever copies there are elsewhere must go."""
+        self.forgotten += 1
+
+    def clear(self) -> Cleared:
+        cleared = Cleared(
+            conversations=len(self.logs),
+            messages=sum(log.record.message_count for log in self.logs.values()),
+        )
+        self.logs.clear()
+        self.sessions.clear()
+        self.forgotten += 1
+        return cleared
 
     def _alive(self, conversation_id: str, now: datetime) -> Log | None:
         log = self.logs.get(conversation_id)
@@ -389,6 +445,11 @@ def _entry(log: Log, slot: Slot) -> Entry:
 
 def _position(slot: Slot) -> Position:
     return slot.position
+
+
+def _end(record: Conversation) -> tuple[int, str]:
+    assert record.expires_at is not None
+    return to_micros(record.expires_at), record.id
 
 
 def _activity(record: Conversation) -> tuple[int, str]:

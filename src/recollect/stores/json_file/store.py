@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from recollect.contracts import Appended, ConversationStore, Entry, LogEnd, Position, restorable
+from recollect.clock import parse_moment
+from recollect.contracts import Appended, Cleared, ConversationStore, Entry, LogEnd, Position, restorable
 from recollect.conversations import Changes, Conversation, Page, Query
 from recollect.messages import Message
 from recollect.stores.json_file.document import check_depth
@@ -45,8 +46,10 @@ class JsonFileStore(ConversationStore):
     async def find(self, query: Query) -> Page:
         return self._backend.shelf(self._owner).find(query, now=self.now())
 
-    async def delete(self, conversation_id: str) -> None:
-        await self._backend.write(self._owner, lambda shelf: shelf.delete(conversation_id))
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        await self._backend.write(
+            self._owner, lambda shelf: shelf.delete(conversation_id, expected_revision=expected_revision)
+        )
 
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
@@ -104,6 +107,20 @@ class JsonFileStore(ConversationStore):
         shelf = self._backend.shelf(self._owner)
         return shelf.page(conversation_id, now=self.now(), limit=limit, offset=offset)
 
+    async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
+        return self._backend.shelf(self._owner).entry(conversation_id, message_id, now=self.now())
+
+    async def replace(
+        self, conversation_id: str, message: Message, *, expected_revision: int | None = None
+    ) -> Entry:
+        _packed([message])  # refuses what could not be read back
+        return await self._backend.write(
+            self._owner,
+            lambda shelf: shelf.replace(
+                conversation_id, message, now=self.now(), expected_revision=expected_revision
+            ),
+        )
+
     async def log_end(self, conversation_id: str) -> LogEnd | None:
         return self._backend.shelf(self._owner).log_end(conversation_id, now=self.now())
 
@@ -120,6 +137,12 @@ class JsonFileStore(ConversationStore):
 
     async def purge_expired(self) -> int:
         return await self._backend.write(self._owner, lambda shelf: shelf.purge_expired(now=self.now()))
+
+    async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
+        return self._backend.shelf(self._owner).expired(by=parse_moment(by, field="by"), limit=limit)
+
+    async def clear(self) -> Cleared:
+        return await self._backend.write(self._owner, lambda shelf: shelf.clear())
 
 
 def _packed(messages: Sequence[Message]) -> list[Packed]:

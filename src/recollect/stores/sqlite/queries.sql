@@ -79,6 +79,10 @@ WHERE
 ORDER BY last_activity DESC, id DESC
 LIMIT :limit;
 
+-- name: get_revision
+-- Where a conversation stands, expired or not.
+SELECT revision FROM conversations WHERE owner = ? AND id = ?;
+
 -- name: delete_conversation
 -- The record; messages and sessions go with it.
 DELETE FROM conversations WHERE owner = ? AND id = ?;
@@ -135,6 +139,14 @@ ON CONFLICT (message_id, conversation) WHERE message_id IS NOT NULL DO NOTHING;
 -- The message that holds an id. Bodies are read as bytes: text that is not UTF-8 would fail its whole page.
 SELECT at, sequence, revision, stored_at, CAST(body AS BLOB) FROM messages WHERE message_id = ?2 AND conversation = ?1;
 
+-- name: replace_message
+-- Other words in the place of a message.
+UPDATE messages SET revision = ?, body = ? WHERE conversation = ? AND at = ? AND sequence = ?;
+
+-- name: touch_conversation
+-- The record after a message in its log was replaced.
+UPDATE conversations SET revision = revision + 1, updated_at = ? WHERE pk = ?;
+
 -- name: reseal_message
 -- Another stored form of a message, in its place.
 UPDATE messages SET body = ?1 WHERE conversation = ?5 AND at = ?2 AND sequence = ?3 AND revision = ?4;
@@ -176,3 +188,19 @@ WHERE pk IN (SELECT pk FROM conversations WHERE owner = ? AND expires_at <= ? LI
 -- name: purge_everybody
 -- All expired conversations, a few at a time.
 DELETE FROM conversations WHERE pk IN (SELECT pk FROM conversations WHERE expires_at <= ? LIMIT ?);
+
+-- name: expired
+-- One owner's conversations whose lifetime ends by a moment, those that end first in front.
+SELECT
+    pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
+    notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
+    created_at, updated_at
+FROM conversations
+WHERE owner = ? AND expires_at <= ?
+ORDER BY expires_at, id
+LIMIT ?;
+
+-- name: clear_owner
+-- Some of one owner's conversations, whatever their lifetime; returns how many messages each had.
+DELETE FROM conversations WHERE pk IN (SELECT pk FROM conversations WHERE owner = ? LIMIT ?)
+RETURNING message_count;

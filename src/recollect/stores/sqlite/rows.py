@@ -32,6 +32,11 @@ def ttl_micros(ttl: timedelta | None) -> int | None:
     return None if ttl is None else ttl // _MICROSECOND
 
 
+def count(row: Sequence[Any]) -> int:
+    """The number in a row that has nothing else."""
+    return int(row[0])
+
+
 def tags_text(tags: Sequence[str]) -> str:
     return msgspec.json.encode(tags).decode() if tags else "[]"
 

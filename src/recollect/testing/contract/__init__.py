@@ -1,5 +1,6 @@
 """The store contract as tests, one module for each part of it."""
 
+from recollect.testing.contract.changing import ChangingContract
 from recollect.testing.contract.concurrency import ConcurrencyContract
 from recollect.testing.contract.histories import HistoriesContract
 from recollect.testing.contract.lifetimes import LifetimesContract
@@ -21,6 +22,7 @@ class StoreContract(
     OwnersContract,
     ConcurrencyContract,
     MovingContract,
+    ChangingContract,
 ):
     """All of it. Subclass it with a fixture `backend` that yields an open backend using `clock`.
 
