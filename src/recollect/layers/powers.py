@@ -6,7 +6,7 @@ one depends on what is inside it, so its class is made to measure, once for each
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -15,14 +15,14 @@ def with_powers_of(inner: object, layer: T, powers: Iterable[type]) -> T:
     """The layer, able to do what `inner` can of these powers. It keeps `inner` as `_inner`."""
     missing = tuple(power for power in powers if isinstance(inner, power) and not isinstance(layer, power))
     if missing:
-        layer.__class__ = _with_powers(type(layer), missing)  # type: ignore[assignment]
+        object.__setattr__(layer, "__class__", _with_powers(type(layer), missing))
     return layer
 
 
 @cache
-def _with_powers(kind: type, powers: tuple[type, ...]) -> type:
+def _with_powers(kind: Any, powers: tuple[type, ...]) -> Any:
     names = [name for power in powers for name in _methods(power) if not hasattr(kind, name)]
-    return cast(type, type(kind.__name__, (kind,), {name: _handed_on(name) for name in names}))
+    return type(kind.__name__, (kind,), {name: _handed_on(name) for name in names})
 
 
 def _methods(power: type) -> list[str]:
