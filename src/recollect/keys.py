@@ -158,14 +158,14 @@ def _file(path: Path) -> str:
 
 
 def _parsed(text: str, *, where: str) -> MasterKeys:
-    keys = [_key(one, where) for one in re.split(r"[\s,]+", text.strip()) if one]
+    keys = [parse_key(one, where=where) for one in re.split(r"[\s,]+", text.strip()) if one]
     if not keys:
         raise InvalidSetting(f"{where} holds no master key", field=where)
     return MasterKeys(*keys)
 
 
-def _key(text: str, where: str) -> bytes:
-    # The text itself is a secret, and so is no part of any error.
+def parse_key(text: str, *, where: str) -> bytes:
+    """A key from its text. Errors name where it came from, and never the text: it is a secret."""
     try:
         standard = text.replace("-", "+").replace("_", "/")
         key = binascii.a2b_base64(standard + "=" * (-len(standard) % 4), strict_mode=True)

@@ -313,9 +313,7 @@ class EncryptedStore(ConversationStore):
         keys = await self._backend.keyring.ensured(self._owner, look=True)
         turn = _turn([entry.message for entry in given.values()])
         numbers = [Number(sequence, 0) for sequence in given]
-        messages = await _off_the_loop(
-            len(given), lambda: _sealed(place, keys, turn, turn.messages, numbers)
-        )
+        messages = await _off_the_loop(len(given), lambda: _sealed(place, keys, turn, turn.messages, numbers))
         pairs = zip(given.values(), messages, strict=True)
         sealed = [replace(entry, message=message) for entry, message in pairs]
         try:
@@ -361,9 +359,7 @@ class EncryptedStore(ConversationStore):
     ) -> list[Document]:
         if kind == KIND:
             return []
-        found = await self._inner.documents(
-            kind, conversation_id=conversation_id, after=after, limit=limit
-        )
+        found = await self._inner.documents(kind, conversation_id=conversation_id, after=after, limit=limit)
         opened: list[Document] = []
         for document in found:
             try:
@@ -507,9 +503,7 @@ class EncryptedStore(ConversationStore):
             raise ConversationNotFound(place.conversation_id)
         return end
 
-    async def _is_of_older_key(
-        self, place: Place, message_id: str, keys: DataKeys, turn: _Turn
-    ) -> bool:
+    async def _is_of_older_key(self, place: Place, message_id: str, keys: DataKeys, turn: _Turn) -> bool:
         """Whether the id is stored under an older key, whose fingerprint must be used to compare."""
         held = await self._inner.entry(place.conversation_id, message_id)
         key_id = None if held is None else sealing.key_id_of(held.message)

@@ -124,7 +124,9 @@ def body_of(message: Message) -> bytes:
     return body[body.index(b",") + 1 :]  # the role comes first, and content or extra always after it
 
 
-def seal(message: Message, body: bytes, key: DataKey, fingerprint: str, place: "Place", at: Number) -> Message:
+def seal(
+    message: Message, body: bytes, key: DataKey, fingerprint: str, place: "Place", at: Number
+) -> Message:
     """The message as it is stored. It must have its time."""
     plain = _number.pack(*at) + body
     return Message(
