@@ -560,8 +560,12 @@ class EncryptedStore(ConversationStore):
         keys = await self._keys([sealing.sealed_by(document.data)])
         if keys is None:
             raise Refused("there is no data key for this owner")
+        return replace(document, data=self.open_data(document, keys))
+
+    def open_data(self, document: Document, keys: DataKeys) -> bytes:
+        """The data of a stored document. Raises `Refused`."""
         bound_to = self._beside(document.kind, document.key, document.conversation_id)
-        return replace(document, data=sealing.open_bytes(document.data, keys, bound_to))
+        return sealing.open_bytes(document.data, keys, bound_to)
 
 
 def _turn(messages: Sequence[Message]) -> _Turn:
