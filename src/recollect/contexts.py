@@ -60,6 +60,8 @@ class Report(Struct, frozen=True, kw_only=True):
     """Ids of tool calls whose result never came; the context says so in its place."""
     shortened: tuple[str, ...] = ()
     """Ids of tool calls whose results were shortened to fit."""
+    nothing_to_send: str | None = None
+    """Why nobody's words are in the context, so that it is no request; None where it is one."""
     warnings: tuple[str, ...] = ()
     degraded: bool = False
     """Whether the store could not be asked, and this is the best that is known."""

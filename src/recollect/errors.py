@@ -20,7 +20,8 @@
     │   ├── KeyUnavailable            a key is not at hand, or is not the one that data were sealed with
     │   └── StoreClosed               used after close
     ├── WindowError                   no valid window can be made
-    │   └── BudgetExceeded            what must be in the request does not fit its budget
+    │   ├── BudgetExceeded            what must be in the request does not fit its budget
+    │   └── NothingToSend             nobody's words are in the window: there is nothing to answer
     └── MissingExtra (ImportError)    an optional package is not installed; says what to type
 
 A class's docstring is its default message. Errors carry their data as attributes, so that a
@@ -169,6 +170,14 @@ class BudgetExceeded(WindowError):
         super().__init__(message)
         self.needed = needed
         self.budget = budget
+
+
+class NothingToSend(WindowError):
+    """There is nothing to answer."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"there is nothing to send: {reason}")
+        self.reason = reason
 
 
 class MissingExtra(RecollectError, ImportError):

@@ -99,7 +99,8 @@ class RoughCounter:
         """About how many tokens the text is."""
         if not isinstance(text, str):
             raise InvalidInput(f"only text has tokens; got {shown(text)}", field="text", value=text)
-        return math.ceil(sum(cost * len(re.findall(kind, text)) for kind, cost in _COSTS))
+        kinds = _COSTS[:_ASCII_KINDS] if text.isascii() else _COSTS
+        return math.ceil(sum([cost * len(re.findall(kind, text)) for kind, cost in kinds]))
 
 
 # How many tokens one match costs. The kinds do not overlap and leave out only single blanks, which
@@ -115,6 +116,7 @@ _COSTS = (
     ("[\u2000-\uffff]", 0.9),
     ("[\U00010000-\U0010ffff]", 1.7),
 )
+_ASCII_KINDS = 4
 
 
 def default_base() -> TokenCounter:

@@ -141,6 +141,7 @@ def finish_window(
         stable_prefix=_stable_prefix(draft, shown),
         interrupted=tuple(call for item in draft.choice.kept for call in item.group.interrupted),
         shortened=shortened,
+        nothing_to_send=_nothing_to_send(draft, shown),
         warnings=(*notes, *_nearly_full(draft.policy, tokens)),
     )
     _log_line(draft, report, notes)
@@ -336,6 +337,17 @@ def _token_use(policy: WindowPolicy, shown: Sequence[_Shown]) -> TokenUse:
         system=system,
         history=sum([item.tokens for item in shown]) - system,
     )
+
+
+def _nothing_to_send(draft: Draft, shown: Sequence[_Shown]) -> str | None:
+    if not all(item.system for item in shown):
+        return None
+    filtered = set(draft.filtered.values())
+    if not filtered:
+        return "nobody has said anything that a model could answer"
+    by_tags = [f"the tags {', '.join(draft.policy.tags)}"] if "tag" in filtered else []
+    by_agent = [f"the agent {draft.policy.agent_name}"] if "agent" in filtered else []
+    return f"nothing that was said passes the filter by {' and '.join(by_tags + by_agent)}"
 
 
 def _stable_prefix(draft: Draft, shown: Sequence[_Shown]) -> int:
