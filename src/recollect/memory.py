@@ -3,16 +3,17 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
+from copy import copy
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from recollect.blobs import BlobBackend, blobs_at, purge_blobs
 from recollect.clock import Clock, system_clock
 from recollect.contracts import Backend, TokenCounter
 from recollect.conversations import DEFAULT_TTL, check_span
-from recollect.errors import RecollectError
+from recollect.errors import InvalidSetting, RecollectError
 from recollect.ids import IdSource, new_id
 from recollect.manager import ConversationManager
 from recollect.pictures import Images, check_images
@@ -20,6 +21,9 @@ from recollect.retention import SWEEP_EVERY, sweep_forever
 from recollect.settings import ConversationConfig
 from recollect.stores.urls import backend_for
 from recollect.tokens import counter_for, default_counter, is_ready, ready
+
+if TYPE_CHECKING:
+    from recollect.layers.choices import AuditChoice, EncryptionChoice
 
 log = logging.getLogger("recollect.memory")
 
@@ -75,6 +79,20 @@ class Memory:
         """Everybody who has a conversation here. For operators."""
         return self.backend.owners()
 
+    def acting_as(self, actor: str, *, source: str = "") -> Self:
+        """This memory for somebody: what its handles do is noted in the audit trail under this name.
+
+        `source` is where they are: an address, a device. Without a trail there is nothing to note, and
+        this is the same memory. It stays open as long as the memory that was opened.
+        """
+        acting = getattr(self.backend, "acting_as", None)
+        if acting is None:
+            return self
+        view = copy(self)
+        view.backend = acting(actor, source=source)
+        view._background = []
+        return view
+
     async def purge_expired(self) -> int:
         """Remove every owner's expired conversations now; returns how many."""
         purged = await self.backend.purge_expired()
@@ -124,6 +142,15 @@ async def _load(counter: TokenCounter) -> None:
         log.warning("messages will not be counted: %s", error)
 
 
+def _check_blobs(images: Images, *, encrypted: bool) -> None:
+    if encrypted and images == "blobs":
+        raise InvalidSetting(
+            "pictures that are kept as blobs are not encrypted: use images='keep' or 'placeholder'",
+            field="images",
+            value=images,
+        )
+
+
 async def _end(task: "asyncio.Task[None]") -> None:
     """Stop what runs in the background, also when another loop than this one does it."""
     loop = task.get_loop()
@@ -147,6 +174,8 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     warm: bool = True,
     images: Images = "placeholder",
     blobs: str | Path | BlobBackend | None = None,
+    encryption: "EncryptionChoice | None" = None,
+    audit: "AuditChoice | None" = None,
 ) -> Memory:
     """The memory at a URL; without one, in memory only.
 
@@ -158,9 +187,18 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     is loaded in the background at once, and not when the first message waits for it. `images`: what
     is kept of a picture: "placeholder" words in its place, "keep" the picture in the log, "blobs" its
     bytes beside the log, in `blobs`: a folder that belongs to this memory alone, or a `BlobBackend`.
+    `encryption`: where the master key is (`env:NAME`, `file:PATH`, the key itself, a `KeyProvider`), or
+    an `Encryption`: what is kept is sealed, and pictures are not kept as blobs. `audit`: the path of the
+    file, or an `AuditTrail`, in which everything that is done is noted.
     """
+    backend = backend_for(url, clock=clock)
+    if encryption is not None or audit is not None:
+        from recollect.layers.choices import protected
+
+        _check_blobs(images, encrypted=encryption is not None)
+        backend = protected(backend, encryption=encryption, audit=audit, clock=clock)
     return Memory(
-        backend_for(url, clock=clock),
+        backend,
         config=config,
         ids=ids,
         ttl=ttl,

@@ -69,9 +69,7 @@ def verify(
 
     async def work() -> Checked:
         path, config = _where(file)
-        return await asyncio.to_thread(
-            check_trail, path, key=audit_key_in(config), known=_parse_known(known)
-        )
+        return await asyncio.to_thread(check_trail, path, key=audit_key_in(config), known=_parse_known(known))
 
     checked = run(work)
     if as_json:
@@ -129,7 +127,8 @@ def _where(file: Path | None) -> tuple[Path, ProtectionConfig]:
     name = file or config.audit_file
     if not name:
         raise InvalidSetting(
-            "there is no audit trail: name it with --file or RECOLLECT_AUDIT_FILE", field="RECOLLECT_AUDIT_FILE"
+            "there is no audit trail: name it with --file or RECOLLECT_AUDIT_FILE",
+            field="RECOLLECT_AUDIT_FILE",
         )
     return Path(name), config
 

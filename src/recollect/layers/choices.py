@@ -1,4 +1,4 @@
-"""From what a caller or the settings say to the layers around a store. Below: the layers. Above: memory, CLI."""
+"""From what a caller or the settings say to the layers around a store. Below: the layers. Above: memory."""
 
 import os
 from typing import TypeAlias
@@ -46,9 +46,7 @@ def encryption_in(config: ProtectionConfig) -> Encryption | None:
     if not source:
         return None
     keyring = backend_for(config.keyring_url) if config.keyring_url else None
-    return Encryption(
-        master=master_keys_from(source), records=config.encrypt_records, keyring=keyring
-    )
+    return Encryption(master=master_keys_from(source), records=config.encrypt_records, keyring=keyring)
 
 
 def trail_in(config: ProtectionConfig) -> AuditTrail | None:

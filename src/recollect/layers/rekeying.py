@@ -56,7 +56,7 @@ async def rotate(
     grace: timedelta = GRACE,
     progress: Progress | None = None,
 ) -> Rotation:
-    """Wrap the data keys of one owner, or of everybody, by the current master key; `deep`: new data keys too."""
+    """Wrap one owner's data keys, or everybody's, by the current master key; `deep`: new data keys too."""
     done = Rotation()
     async for name in _owners(backend, owner):
         rewrapped = await backend.keyring.rewrap(name)
