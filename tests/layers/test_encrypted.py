@@ -206,7 +206,8 @@ async def refused(world: World, sequences: set[int], *, words: str) -> None:
 
 
 async def test_a_plain_row_is_refused(world: World) -> None:
-    await world.edit(lambda bodies: bodies.update({2: b'{"role":"assistant","content":"believe me"}'}))
+    plain = b'{"role":"assistant","content":"believe me","timestamp":"2026-03-01T09:30:00Z"}'
+    await world.edit(lambda bodies: bodies.update({2: plain}))
     await refused(world, {2}, words="not encrypted")
 
 
@@ -291,10 +292,23 @@ async def test_a_row_that_took_its_labels_along_to_another_place_is_refused(worl
 
 async def test_a_row_of_an_earlier_turn_cannot_be_played_again_later(world: World) -> None:
     def replay(bodies: Bodies) -> None:
-        bodies[4] = bodies[1]
+        said = json.loads(bodies[1])["content"]
+        bodies[4] = _sealed_as(bodies[4], lambda _: said)
 
     await world.edit(replay)
     assert await world.readable() == [True, True, True, False]
+
+
+async def test_a_row_that_is_played_again_with_all_its_labels_is_refused(world: World) -> None:
+    """A message without an id, copied to a row behind it: of the same turn, or of a later one."""
+    turn = [Message(role="tool", content="first"), Message(role="tool", content="second")]
+    await world.store.append(world.id, turn)
+    await world.store.append(world.id, turn[:1])
+    for later in (6, 7):
+        before = await world.bodies()
+        await world.edit(lambda bodies, later=later: bodies.update({later: bodies[5]}))
+        assert [e.sequence for e in await world.entries() if e.unreadable] == [later]
+        await world.edit(lambda bodies, before=before: bodies.update(before))
 
 
 async def test_a_row_that_was_moved_to_an_earlier_place_is_refused(world: World, clock: FixedClock) -> None:
@@ -350,7 +364,8 @@ async def test_another_role_time_or_id_is_refused(world: World) -> None:
 async def test_a_window_goes_on_without_what_is_refused(world: World) -> None:
     from recollect.manager import ConversationManager
 
-    await world.edit(lambda bodies: bodies.update({1: b'{"role":"user","content":"forged"}'}))
+    forged = b'{"role":"user","content":"forged","timestamp":"2026-03-01T09:30:00Z"}'
+    await world.edit(lambda bodies: bodies.update({1: forged}))
     context = await ConversationManager(world.store).load_context(world.id)
     assert "forged" not in str(context.messages)
     assert any("not encrypted" in warning for warning in context.report.warnings)

@@ -37,12 +37,13 @@ from recollect.contracts import (
     Sealable,
     Watchable,
     check_data,
+    parse_place,
     replaced_id,
     replacing,
     restorable,
     restorable_documents,
 )
-from recollect.conversations import Changes, Conversation, Page, Query, stamp_for
+from recollect.conversations import Changes, Conversation, Page, Query, check_count, stamp_for
 from recollect.errors import (
     ConversationNotFound,
     InvalidInput,
@@ -266,20 +267,20 @@ class EncryptedStore(ConversationStore):
             return await self._write(place, turn, expected_revision, afresh=True)
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
+        check_count(limit, field="limit", least=0)
         # One more than asked for: whether the first stands in its order shows beside the one before it.
-        more = limit + 1 if isinstance(limit, int) and 0 < limit < _LARGEST_LIMIT else limit
+        more = min(limit + 1, _LARGEST_LIMIT) if limit else 0
         found = await self._inner.tail(conversation_id, limit=more, before=before)
         opened = await self._open_entries(self._place(conversation_id), found)
-        return opened[1:] if more != limit and len(opened) == more else opened
+        return opened[-limit:] if limit else opened
 
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
-        place = self._place(conversation_id)
-        if not isinstance(offset, int) or offset <= 0 or not isinstance(limit, int) or limit <= 0:
-            found = await self._inner.page(conversation_id, limit=limit, offset=offset)
-            return await self._open_entries(place, found)
-        more = min(limit + 1, _LARGEST_LIMIT)
-        found = await self._inner.page(conversation_id, limit=more, offset=offset - 1)
-        return (await self._open_entries(place, found))[1:]
+        check_count(limit, field="limit", least=0)
+        check_count(offset, field="offset", least=0)
+        before = 1 if offset and limit else 0
+        more = min(limit + before, _LARGEST_LIMIT)
+        found = await self._inner.page(conversation_id, limit=more, offset=offset - before)
+        return (await self._open_entries(self._place(conversation_id), found))[before:]
 
     async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
         found = await self._inner.entry(conversation_id, message_id)
@@ -293,6 +294,8 @@ class EncryptedStore(ConversationStore):
     ) -> Entry:
         place = self._place(conversation_id)
         turn = _turn([message])
+        if message.message_id is None:
+            return await self._inner.replace(conversation_id, message)  # which refuses it
         held = await self._inner.entry(conversation_id, replaced_id(message))
         if held is None:
             raise MessageNotFound(place.conversation_id, replaced_id(message))
@@ -332,6 +335,7 @@ class EncryptedStore(ConversationStore):
         conversation_id: str | None = None,
         expected_version: int | None = None,
     ) -> Document:
+        parse_place(kind, key, conversation_id)
         _check_kind(kind)
         check_data(data)
         keys = await self._backend.keyring.ensured(self._owner, look=conversation_id is None)
