@@ -10,6 +10,9 @@ Every window is counted, in one column or the other: those that give requests, o
 and those with nothing to send, because a filter by tag or agent let nobody's words pass. To write
 one of these as a request must raise `NothingToSend`, and no words that pass the filter may be in the
 log; otherwise it counts as refused, in every dialect.
+
+Beside that, windows that lost the question of a loop under way or interrupted, though no filter asked
+for that; and windows over their budget that do not say so.
 """
 
 import logging
@@ -64,6 +67,25 @@ def judged(context: Context, entries: list[Entry], policy: WindowPolicy) -> Coun
     return Counter({"nothing to send": 1})
 
 
+def lost_question(context: Context, entries: list[Entry], policy: WindowPolicy, state: State) -> bool:
+    """Whether what the user asked last is not there, though the loop goes on."""
+    if state == "at rest" or policy.tags or policy.agent_name is not None:
+        return False
+    asked = [text for entry in entries if (text := _asked(entry.message))]
+    return asked[-1] not in [_asked(message) for message in context.messages]
+
+
+def _asked(message: Message) -> str:
+    return meaning_of(message).text if message.role == "user" else ""
+
+
+def over_budget(context: Context, policy: WindowPolicy) -> bool:
+    """Whether the window costs more than it may, and does not say so."""
+    said = any("the budget is" in warning for warning in context.report.warnings)
+    needed = policy.outside + sum(words(message) for message in context.messages)
+    return policy.max_tokens is not None and needed > policy.max_tokens and not said
+
+
 def raises(context: Context) -> bool:
     """Whether the window cannot be taken for a request, in any dialect."""
     for dialect in DIALECT_NAMES:
@@ -96,16 +118,20 @@ def count(state: State, source: str, histories: int) -> Counter[str]:
         turns = random.choice((0, 1, 3, 8, 20))
         entries = entries_of(random_history(random, dialect=source, state=state, turns=turns))
         policy = random_policy(random)
-        found += judged(build_window(entries, policy, cost=words), entries, policy)
+        context = build_window(entries, policy, cost=words)
+        found += judged(context, entries, policy)
         found["windows"] += 1
+        found["lost"] += lost_question(context, entries, policy, state)
+        found["over"] += over_budget(context, policy)
         found["as they stand"] += refused(last_messages(entries, policy))
     return found
 
 
 def main(histories: int) -> None:
     logging.getLogger("recollect.windows").setLevel(logging.ERROR)
-    columns = ("windows", "nothing to send", "requests", "refused per 1,000", "last messages")
-    print(f"{'state':12} {'log in':17} " + " ".join(f"{column:>17}" for column in columns))
+    columns = ("windows", "nothing to send", "requests", "question lost", "over budget")
+    measures = ("refused per 1,000", "last messages")
+    print(f"{'state':12} {'log in':17} " + " ".join(f"{column:>17}" for column in (*columns, *measures)))
     in_all: Counter[str] = Counter()
     for state in STATES:
         for source in SOURCES:
@@ -118,7 +144,8 @@ def main(histories: int) -> None:
 def line(found: Counter[str]) -> str:
     ours = 1000 * found["refused"] / found["requests"]
     plain = 1000 * found["as they stand"] / (found["windows"] * len(DIALECT_NAMES))
-    counts = " ".join(f"{found[name]:17,}" for name in ("windows", "nothing to send", "requests"))
+    counted = ("windows", "nothing to send", "requests", "lost", "over")
+    counts = " ".join(f"{found[name]:17,}" for name in counted)
     return f"{counts} {ours:17.1f} {plain:17.1f}"
 
 

@@ -17,7 +17,7 @@ from recollect.errors import InvalidMessage, RecollectError, shown
 from recollect.ids import IdSource, new_id
 from recollect.messages import Message, Role
 from recollect.pictures import Pictures
-from recollect.tokens import count, default_counter, is_ready, ready
+from recollect.tokens import characters_in, count, default_counter, is_ready, kept_by, ready
 
 log = logging.getLogger("recollect.intake")
 
@@ -37,6 +37,7 @@ class Intake:
     ) -> None:
         self._ids = ids
         self.counter = counter or default_counter()
+        self._keeper = kept_by(self.counter)
         self._is_ready = is_ready(self.counter)
         self.pictures = pictures or Pictures()
 
@@ -88,12 +89,12 @@ class Intake:
             self._is_ready = await self.can_count()
             if not self._is_ready:
                 return complete  # what was said is worth more than what it costs
-        if sum([_length(message) for message in complete]) <= _COUNTED_AT_ONCE:
+        if sum([characters_in(message) for message in complete]) <= _COUNTED_AT_ONCE:
             return self._counted(complete)
         return await asyncio.to_thread(self._counted, complete)
 
     def _counted(self, messages: list[Message]) -> list[Message]:
-        counter, name = self.counter, self.counter.name
+        counter, name = self._keeper, self._keeper.name
         return [
             message
             if name in message.tokens
@@ -105,14 +106,3 @@ class Intake:
 def _is_message(content: Any) -> bool:
     """Whether this is an SDK's whole message or response, not the content of one."""
     return hasattr(content, "model_dump") and (hasattr(content, "role") or hasattr(content, "choices"))
-
-
-def _length(value: Any) -> int:
-    """About how many characters there are to count."""
-    if isinstance(value, Message):
-        return _length(value.content) + (_length(value.extra) if value.extra else 0)
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, list | tuple):
-        return sum(map(_length, value))
-    return sum(map(_length, value.values())) if isinstance(value, dict) else 1

@@ -32,7 +32,7 @@ from recollect.messages import ContentType, Message, Role, parse_tags
 from recollect.pictures import Images, Pictures
 from recollect.settings import ConversationConfig
 from recollect.stores.in_memory import InMemoryBackend
-from recollect.tokens import costs_by, ready
+from recollect.tokens import Estimator, costs_by, ready
 from recollect.turns import TurnInProgress
 from recollect.windows import WindowPolicy, read_window, window_of_pending, write_request
 from recollect.windows.shortening import Cost
@@ -366,6 +366,17 @@ class ConversationManager:
         """
         context = await self.load_context(conversation_id, agent_name, policy=policy, pending=pending)
         return write_request(context, dialect)
+
+    def calibrate(self, context: Context, usage: Any) -> float | None:
+        """Learn from what a provider reported for the request that was made of this context.
+
+        `usage` is a response's usage, or the number of its prompt tokens. Returns what estimates are
+        multiplied with from now on; None where tokens are counted exactly, and nothing is to learn.
+        """
+        counter = self.intake.counter
+        if not isinstance(counter, Estimator):
+            return None
+        return counter.calibrate(estimated=context.report.tokens.total, reported=usage)
 
     # Retention
 

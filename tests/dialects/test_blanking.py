@@ -108,7 +108,7 @@ def test_windows_stay_valid(state: State, data: st.DataObject, policy: WindowPol
         replace(entry, message=blanked(entry.message)) if place in chosen else entry
         for place, entry in enumerate(entries)
     ]
-    check_valid(build_window(redacted, policy, cost=words).messages)
+    check_valid(build_window(redacted, policy, cost=words), redacted, policy)
 
 
 def test_a_blank_message_is_written_in_every_dialect() -> None:

@@ -106,6 +106,31 @@ async def test_a_count_of_another_counter_is_not_taken_for_ones_own(
     )
 
 
+async def test_what_an_estimator_learns_is_applied_to_what_was_counted_before(
+    memory: Memory, counted: list[str]
+) -> None:
+    erin = memory.of("erin").counting_with(counter_for("claude-sonnet-4-5"))
+    conversation_id = await talked(erin, turns=2)
+    policy = WindowPolicy(max_tokens=10_000)
+    before = await erin.load_context(conversation_id, policy=policy)
+    usage = {"input_tokens": 2 * before.report.tokens.total}
+    assert erin.calibrate(before, usage) == 2.0
+    counted.clear()
+    after = await erin.load_context(conversation_id, policy=policy)
+    assert counted == []
+    assert (before.report.counter, after.report.counter) == ("estimate", "estimate@2.00")
+    assert after.report.tokens.total == 2 * before.report.tokens.total
+    assert erin.calibrate(after, usage) == 2.0, "now it is right"
+    await erin.add_message(conversation_id, "user", "thank you")
+    assert all(set(message.tokens) == {"estimate"} for message in await erin.messages(conversation_id))
+
+
+async def test_an_exact_counter_has_nothing_to_learn(memory: Memory) -> None:
+    erin = memory.of("erin")
+    conversation_id = await talked(erin, turns=1)
+    assert erin.calibrate(await erin.load_context(conversation_id), {"input_tokens": 9}) is None
+
+
 async def test_what_is_pending_is_counted_once_however_often_it_is_looked_at(
     memory: Memory, counted: list[str]
 ) -> None:
@@ -224,6 +249,15 @@ async def test_only_so_many_counts_are_remembered(monkeypatch: pytest.MonkeyPatc
     words = [Message(role="user", content=f"hello {number}") for number in range(10)]
     assert [cost(message) for message in words] == [cost(message) for message in words]
     assert len(costs._remembered) == 3
+
+
+def test_a_picture_is_not_read_to_be_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "_remembered", {})
+    source = {"type": "base64", "media_type": "image/png", "data": "A" * costs.LARGEST_BLOCKS}
+    picture = Message(role="user", content=[{"type": "image", "source": source}], dialect="anthropic")
+    cost = costs.costs_by(ExactCounter("o200k_base"))
+    assert cost(picture) == cost(picture) > 1000
+    assert costs._remembered == {}
 
 
 def test_a_number_of_too_many_digits_to_be_remembered_is_counted() -> None:

@@ -82,6 +82,10 @@ class World:
     async def edit(self, edit: Callable[[Bodies], object], conversation_id: str | None = None) -> None:
         await edit_bodies(self.backend.inner, self.owner, conversation_id or self.id, edit)
 
+    async def put(self, changes: Bodies) -> None:
+        """Put these stored forms in the place of what is there."""
+        await self.edit(lambda bodies: bodies.update(changes))
+
     async def bodies(self, conversation_id: str | None = None) -> Bodies:
         return await read_bodies(self.backend.inner, self.owner, conversation_id or self.id)
 
@@ -207,16 +211,16 @@ async def refused(world: World, sequences: set[int], *, words: str) -> None:
 
 async def test_a_plain_row_is_refused(world: World) -> None:
     plain = b'{"role":"assistant","content":"believe me","timestamp":"2026-03-01T09:30:00Z"}'
-    await world.edit(lambda bodies: bodies.update({2: plain}))
+    await world.put({2: plain})
     await refused(world, {2}, words="not encrypted")
 
 
 async def test_an_altered_row_is_refused(world: World) -> None:
     for change in (_flip_a_bit, _cut_short, _other_key, _no_parts):
         before = await world.bodies()
-        await world.edit(lambda bodies, change=change: bodies.update({2: _sealed_as(bodies[2], change)}))
+        await world.put({2: _sealed_as(before[2], change)})
         assert await world.readable() == [True, False, True, True]
-        await world.edit(lambda bodies, before=before: bodies.update(before))
+        await world.put(before)
     assert await world.readable() == [True] * 4
 
 
@@ -247,7 +251,8 @@ def _no_parts(content: str) -> str:
 
 
 async def test_every_bit_of_the_ciphertext_counts(world: World) -> None:
-    whole = json.loads((await world.bodies())[4])["content"].rpartition(".")[2]
+    before = await world.bodies()
+    whole = json.loads(before[4])["content"].rpartition(".")[2]
     for bit in range(0, len(base64.b64decode(whole)) * 8, 37):
 
         def flip(content: str, bit: int = bit) -> str:
@@ -256,9 +261,9 @@ async def test_every_bit_of_the_ciphertext_counts(world: World) -> None:
             data[bit // 8] ^= 1 << bit % 8
             return f"{head}.{base64.b64encode(data).decode()}"
 
-        await world.edit(lambda bodies, flip=flip: bodies.update({4: _sealed_as(bodies[4], flip)}))
+        await world.put({4: _sealed_as(before[4], flip)})
         assert await world.readable() == [True, True, True, False]
-        await world.edit(lambda bodies, flip=flip: bodies.update({4: _sealed_as(bodies[4], flip)}))
+        await world.put(before)
 
 
 async def test_rows_that_were_swapped_are_refused(world: World) -> None:
@@ -306,9 +311,9 @@ async def test_a_row_that_is_played_again_with_all_its_labels_is_refused(world: 
     await world.store.append(world.id, turn[:1])
     for later in (6, 7):
         before = await world.bodies()
-        await world.edit(lambda bodies, later=later: bodies.update({later: bodies[5]}))
+        await world.put({later: before[5]})
         assert [e.sequence for e in await world.entries() if e.unreadable] == [later]
-        await world.edit(lambda bodies, before=before: bodies.update(before))
+        await world.put(before)
 
 
 async def test_a_row_that_was_moved_to_an_earlier_place_is_refused(world: World, clock: FixedClock) -> None:
@@ -336,14 +341,14 @@ async def test_a_row_of_another_conversation_or_owner_is_refused(world: World) -
     await world.store.append(second, TURN)
     for strange in (theirs, await world.bodies(second)):
         before = await world.bodies()
-        await world.edit(lambda bodies, strange=strange: bodies.update({1: strange[1]}))
+        await world.put({1: strange[1]})
         assert await world.readable() == [False, True, True, True]
-        await world.edit(lambda bodies, before=before: bodies.update(before))
+        await world.put(before)
     await other.store.clear()
 
 
 async def test_another_role_time_or_id_is_refused(world: World) -> None:
-    changes = [
+    changes: list[dict[str, object]] = [
         {"role": "system"},
         {"timestamp": (world.store.now() + timedelta(seconds=1)).isoformat()},
         {"message_id": None},
@@ -351,21 +356,18 @@ async def test_another_role_time_or_id_is_refused(world: World) -> None:
     for change in changes:
         before = await world.bodies()
 
-        def edit(bodies: Bodies, change: dict[str, object] = change) -> None:
-            stored = json.loads(bodies[1]) | change
-            bodies[1] = json.dumps({k: v for k, v in stored.items() if v is not None}).encode()
-
-        await world.edit(edit)
+        stored = {k: v for k, v in (json.loads(before[1]) | change).items() if v is not None}
+        await world.put({1: json.dumps(stored).encode()})
         entries = await world.entries()
         assert [entry.sequence for entry in entries if entry.unreadable] == [1], change
-        await world.edit(lambda bodies, before=before: bodies.update(before))
+        await world.put(before)
 
 
 async def test_a_window_goes_on_without_what_is_refused(world: World) -> None:
     from recollect.manager import ConversationManager
 
     forged = b'{"role":"user","content":"forged","timestamp":"2026-03-01T09:30:00Z"}'
-    await world.edit(lambda bodies: bodies.update({1: forged}))
+    await world.put({1: forged})
     context = await ConversationManager(world.store).load_context(world.id)
     assert "forged" not in str(context.messages)
     assert any("not encrypted" in warning for warning in context.report.warnings)
@@ -552,7 +554,7 @@ async def test_a_deep_rotation_seals_everything_anew_and_drops_the_old_key(
     assert document is not None
     assert document.data == b"likes tea"
     # What was sealed with the old key, and kept elsewhere, is lost for good.
-    await world.edit(lambda bodies: bodies.update({1: raw[1]}))
+    await world.put({1: raw[1]})
     assert f"data key {_key_in(raw[1])}" in str((await fresh.page(world.id, limit=9))[0].unreadable)
 
 

@@ -13,9 +13,9 @@ is not handed on: it would hold ciphertext. All other powers are.
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -62,6 +62,7 @@ from recollect.layers.powers import with_powers_of
 from recollect.layers.sealing import DataKey, DataKeys, Number, Place, Refused
 from recollect.messages import Message
 
+T = TypeVar("T")
 log = logging.getLogger("recollect.layers.encrypted")
 
 ATTEMPTS = 100
@@ -630,7 +631,7 @@ def _without_keys(entry: Entry) -> Entry:
     return sealing.refused(entry, f"it is sealed with data key {key_id}, and this owner has no data key here")
 
 
-async def _off_the_loop(count: int, work: Any) -> Any:
+async def _off_the_loop(count: int, work: Callable[[], T]) -> T:
     return await asyncio.to_thread(work) if count > OPENED_AT_ONCE else work()
 
 

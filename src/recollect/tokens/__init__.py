@@ -8,7 +8,7 @@ costs.py       the same for a message, counted once
 packed.py      the rank files under `ranks/`
 """
 
-from recollect.tokens.costs import costs_by, count
+from recollect.tokens.costs import characters_in, costs_by, count, kept_by
 from recollect.tokens.estimate import Estimator, RoughCounter, tokens_reported
 from recollect.tokens.exact import ExactCounter
 from recollect.tokens.messages import (
@@ -27,6 +27,7 @@ __all__ = [
     "Estimator",
     "ExactCounter",
     "RoughCounter",
+    "characters_in",
     "costs_by",
     "count",
     "count_content",
@@ -39,6 +40,7 @@ __all__ = [
     "default_counter",
     "encoding_for",
     "is_ready",
+    "kept_by",
     "ready",
     "tokens_reported",
 ]

@@ -123,7 +123,7 @@ class RedisBackend(Backend):
         return await scrub(self.connections)
 
     async def _registered(self) -> AsyncIterator[list[str]]:
-        """Everybody who is listed as having conversations, in order, each once."""
+        """Everybody who is listed as having something, in order, each once."""
         first = "-"
         key = owners_key(self.prefix)
         while True:

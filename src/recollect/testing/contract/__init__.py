@@ -2,6 +2,7 @@
 
 from recollect.testing.contract.changing import ChangingContract
 from recollect.testing.contract.concurrency import ConcurrencyContract
+from recollect.testing.contract.documents import DocumentsContract
 from recollect.testing.contract.histories import HistoriesContract
 from recollect.testing.contract.lifetimes import LifetimesContract
 from recollect.testing.contract.log import LogContract
@@ -23,6 +24,7 @@ class StoreContract(
     ConcurrencyContract,
     MovingContract,
     ChangingContract,
+    DocumentsContract,
 ):
     """All of it. Subclass it with a fixture `backend` that yields an open backend using `clock`.
 
