@@ -11,33 +11,28 @@ from recollect.contracts import Backend, Migrated, Searchable, Watchable
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.stores.urls import backend_for
 from recollect.testing import FixedClock, StoreContract, store_machine
-from tests.layers.worlds import inner_for, sealed_backend
+from tests.layers.worlds import inner_for, opened, sealed_backend
 from tests.properties.worlds import STORES, url_for
 
 
-class _OverEveryStore(StoreContract):
-    records = False
-    keys_apart = False
-
+class TestEncryptedStore(StoreContract):
     @pytest.fixture(params=STORES)
     async def backend(
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
     ) -> AsyncIterator[Backend]:
+        async with opened(sealed_backend(inner_for(request.param, tmp_path, request, clock))) as backend:
+            yield backend
+
+
+class TestEncryptedStoreWithRecordsAndItsKeysApart(StoreContract):
+    @pytest.fixture(params=["memory", "sqlite"])
+    async def backend(
+        self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
+    ) -> AsyncIterator[Backend]:
         inner = inner_for(request.param, tmp_path, request, clock)
-        keyring = InMemoryBackend(clock=clock) if self.keys_apart else None
-        backend = sealed_backend(inner, records=self.records, keyring=keyring)
-        await backend.open()
-        yield backend
-        await backend.close()
-
-
-class TestEncryptedStore(_OverEveryStore):
-    pass
-
-
-class TestEncryptedStoreWithRecords(_OverEveryStore):
-    records = True
-    keys_apart = True
+        apart = InMemoryBackend(clock=clock)
+        async with opened(sealed_backend(inner, records=True, keyring=apart)) as backend:
+            yield backend
 
 
 @pytest.mark.parametrize("store", STORES)
