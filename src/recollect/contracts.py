@@ -635,6 +635,31 @@ class Erasing(Protocol):
         ...
 
 
+class LogEnd(NamedTuple):
+    """Where a log ends: what a message that is stored next will be given."""
+
+    revision: int
+    next_sequence: int
+    last_message_at: datetime | None
+
+
+@runtime_checkable
+class Sealable(Protocol):
+    """A store that a layer which seals messages can stand on: it must know places before they are taken."""
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        """Where the log ends; None when there is no such conversation."""
+        ...
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        """Another stored form of the same messages, in their places; returns how many were exchanged.
+
+        Nothing else moves: no revision, no counter. An entry that is no longer there at this position and
+        revision is passed over.
+        """
+        ...
+
+
 @runtime_checkable
 class Holds(Protocol):
     """Something beside the store that holds copies of what is in it: a cache, a spool, an archive."""

@@ -136,7 +136,35 @@ class StoreConfig(_Group, frozen=True, kw_only=True):
     url: str = DEFAULT_URL
 
 
-GROUPS: tuple[type[_Group], ...] = (StoreConfig, ConversationConfig, SlidingWindowConfig, RetentionConfig)
+class ProtectionConfig(_Group, frozen=True, kw_only=True):
+    """How what is kept is protected."""
+
+    master_key: str = ""
+    """The master key in base64, or several, the current one first. Setting it turns encryption on."""
+    master_key_file: str = ""
+    """A file that holds it instead."""
+    encrypt_records: bool = False
+    """Whether subject, client name, notes and tags of conversations are encrypted too."""
+    keyring_url: str = ""
+    """A store of its own for the data keys; without it they lie beside the data."""
+    audit_file: str = ""
+    """The audit trail. Naming it turns auditing on."""
+    audit_key: str = ""
+    """A key in base64 that signs the trail."""
+    audit_hide_owners: bool = False
+    """Whether the trail keeps owners as keyed digests only."""
+
+
+SECRETS = ("master_key", "audit_key")
+"""Settings that are never shown."""
+
+GROUPS: tuple[type[_Group], ...] = (
+    StoreConfig,
+    ConversationConfig,
+    SlidingWindowConfig,
+    RetentionConfig,
+    ProtectionConfig,
+)
 
 ENVIRONMENT = {
     "url": "RECOLLECT_URL",
@@ -149,6 +177,13 @@ ENVIRONMENT = {
     "sliding_window_max_tokens": "SLIDING_WINDOW_MAX_TOKENS",
     "sliding_window_preserve_system": "SLIDING_WINDOW_PRESERVE_SYSTEM",
     "ttl_days": "RECOLLECT_TTL_DAYS",
+    "master_key": "RECOLLECT_MASTER_KEY",
+    "master_key_file": "RECOLLECT_MASTER_KEY_FILE",
+    "encrypt_records": "RECOLLECT_ENCRYPT_RECORDS",
+    "keyring_url": "RECOLLECT_KEYRING_URL",
+    "audit_file": "RECOLLECT_AUDIT_FILE",
+    "audit_key": "RECOLLECT_AUDIT_KEY",
+    "audit_hide_owners": "RECOLLECT_AUDIT_HIDE_OWNERS",
     "ttl_owners": "RECOLLECT_TTL_OWNERS",
     "ttl_channels": "RECOLLECT_TTL_CHANNELS",
     "ttl_tags": "RECOLLECT_TTL_TAGS",
@@ -166,6 +201,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     conversation: ConversationConfig = ConversationConfig()
     sliding_window: SlidingWindowConfig = SlidingWindowConfig()
     retention: RetentionConfig = RetentionConfig()
+    protection: ProtectionConfig = ProtectionConfig()
 
     @classmethod
     def load(cls, *, file: Path | None = None, environ: Mapping[str, str] | None = None) -> Self:
@@ -176,6 +212,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             conversation=_group(ConversationConfig, found),
             sliding_window=_group(SlidingWindowConfig, found),
             retention=_group(RetentionConfig, found),
+            protection=_group(ProtectionConfig, found),
         )
 
 

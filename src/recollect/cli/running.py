@@ -72,9 +72,24 @@ async def memory_at(url: str | None, *, create: bool = False) -> AsyncIterator[r
     if not create:
         await asyncio.to_thread(_check_exists, url)
     async with recollect.open(
-        url, config=settings.conversation, ttl=settings.retention.ttl, sweep_every=None, warm=False
+        url,
+        config=settings.conversation,
+        ttl=settings.retention.ttl,
+        sweep_every=None,
+        warm=False,
+        **_protection(settings),
     ) as memory:
         yield memory
+
+
+def _protection(settings: Settings) -> dict[str, Any]:
+    """The layers that the settings ask for."""
+    config = settings.protection
+    if not (config.master_key or config.master_key_file or config.audit_file):
+        return {}
+    from recollect.layers.choices import encryption_in, trail_in
+
+    return {"encryption": encryption_in(config), "audit": trail_in(config)}
 
 
 def settled_url(url: str | None) -> str:

@@ -19,6 +19,7 @@ from recollect.contracts import (
     Document,
     Entry,
     Listing,
+    LogEnd,
     Place,
     Position,
     check_position,
@@ -273,6 +274,26 @@ class Shelf(Struct, kw_only=True):
         self.forgotten += 1
         return _entry(log, slot)
 
+    # Sealing
+
+    def log_end(self, conversation_id: str, *, now: datetime) -> LogEnd | None:
+        log = self._alive(parse_uuid(conversation_id, field="conversation_id"), now)
+        if log is None:
+            return None
+        return LogEnd(log.record.revision, log.next_sequence, log.record.last_message_at)
+
+    def reseal(self, conversation_id: str, entries: Sequence[Entry], *, now: datetime) -> int:
+        log = self._log(conversation_id, now)
+        bodies = {(e.position, e.revision): encode_message(e.message) for e in entries}
+        exchanged = 0
+        for at, slot in enumerate(log.slots):
+            body = bodies.get((slot.position, slot.revision))
+            if body is not None:
+                _exchange(log, at, Slot(slot.position, slot.revision, slot.stored_at, body))
+                exchanged += 1
+        self.forgotten += bool(exchanged)
+        return exchanged
+
     # Moving
 
     def restore(self, record: Conversation, slots: Sequence[Placing], *, now: datetime) -> None:
@@ -387,6 +408,14 @@ class Shelf(Struct, kw_only=True):
         for slot in log.slots[:surplus]:
             _forget_id(log, slot)
         del log.slots[:surplus]
+
+
+def _exchange(log: Log, at: int, slot: Slot) -> None:
+    old, log.slots[at] = log.slots[at], slot
+    for message_id, held in log.by_id.items():
+        if held is old:
+            log.by_id[message_id] = slot
+            return
 
 
 def _forget_id(log: Log, slot: Slot) -> None:

@@ -35,6 +35,21 @@ FROM recollect.turn(
     %(bodies)b::text[]
 ) AS done;
 
+-- name: log_end
+-- Where the log of a conversation ends.
+SELECT c.revision, c.next_sequence, c.last_message_at
+FROM recollect.conversations AS c
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
+
+-- name: reseal_messages
+-- Another stored form of messages, in their places; those come back that were exchanged.
+UPDATE recollect.messages AS m SET body = said.body
+FROM unnest(%(times)s::timestamptz[], %(sequences)s::bigint[], %(revisions)s::bigint[], %(bodies)s::text[])
+    AS said (at, sequence, revision, body)
+WHERE m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid
+    AND m.at = said.at AND m.sequence = said.sequence AND m.revision = said.revision
+RETURNING m.sequence;
+
 -- name: known_messages
 -- The messages that hold these ids; one empty row where there are none, no row without the conversation.
 SELECT m.at, m.sequence, m.revision, m.stored_at, m.body, m.message_key

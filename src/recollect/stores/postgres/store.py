@@ -13,6 +13,7 @@ from recollect.contracts import (
     ConversationStore,
     Document,
     Entry,
+    LogEnd,
     Position,
     check_data,
     check_expected,
@@ -209,6 +210,16 @@ class PostgresStore(ConversationStore):
             if expected_revision is not None and record.revision != expected_revision:
                 raise _moved(record, expected_revision)
         raise MessageNotFound(named["id"], replaced_id(message))
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        found = await self._run(("log_end", self._named(conversation_id)))
+        return rows.log_end(found[0]) if found else None
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        await self._require(conversation_id)
+        bodies = {entry.sequence: encode_message(entry.message).decode() for entry in entries}
+        values = self._named(conversation_id) | restored_values(entries, bodies)
+        return len(await self._run(("reseal_messages", values)))
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         record, given = restorable(conversation, entries)
