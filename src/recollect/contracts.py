@@ -467,6 +467,11 @@ class ConversationStore(Protocol):
         """The store's time: what it stamps messages with and judges expiry by."""
         ...
 
+    @property
+    def degraded(self) -> bool:
+        """Whether an answer given now would come from the last known state; see `recollect.freshness`."""
+        return False
+
     # Whole histories, written once over the rest
 
     async def load(self, conversation_id: str) -> list[dict[str, Any]]:

@@ -38,6 +38,8 @@ from recollect.tokens import counter_for, default_counter, is_ready, ready
 
 if TYPE_CHECKING:
     from recollect.layers.choices import AuditChoice, EncryptionChoice
+    from recollect.layers.choosing import CacheChoice, ResilienceChoice
+    from recollect.layers.resilient import Health
 
 log = logging.getLogger("recollect.memory")
 
@@ -199,6 +201,15 @@ class Memory:
         await self.archive_old()
         return await self.purge_expired()
 
+    async def health(self) -> "Health | None":
+        """How the store is doing: breaker, spool, dead letters. None without the resilient layer."""
+        from recollect.layers.resilient import ResilientBackend
+
+        layer: object = self.backend
+        while layer is not None and not isinstance(layer, ResilientBackend):
+            layer = getattr(layer, "_inner", None)
+        return None if layer is None else await layer.health()
+
     async def start(self) -> Self:
         """Open the store, finish erasures that were cut short, start sweeping, and load what counting needs.
 
@@ -290,6 +301,8 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     redact: Redactor | None = None,
     encryption: "EncryptionChoice | None" = None,
     audit: "AuditChoice | None" = None,
+    resilience: "ResilienceChoice" = "auto",
+    cache: "CacheChoice" = "off",
 ) -> Memory:
     """The memory at a URL; without one, in memory only.
 
@@ -304,17 +317,24 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     `retention`: lifetimes by channel and tag, `owner_lifetimes` by owner, for those who set no rules of
     their own. `archives`: a folder that belongs to this memory alone; `archiving`: when the sweep puts
     conversations there. `redact`: sees every message before it is stored, and gives it back, changed or
-    not, or None to leave it out.
-    `encryption`: where the master key is (`env:NAME`, `file:PATH`, the key itself, a `KeyProvider`), or
-    an `Encryption`: what is kept is sealed, and pictures are not kept as blobs. `audit`: the path of the
-    file, or an `AuditTrail`, in which everything that is done is noted.
+    not, or None to leave it out. `encryption`: where the master key is (`env:NAME`, `file:PATH`, the key
+    itself, a `KeyProvider`), or an `Encryption`: what is kept is sealed, and pictures are not kept as
+    blobs. `audit`: the path of the file, or an `AuditTrail`, in which everything that is done is noted.
+    `resilience`: what happens when the store is away; "auto" keeps turns in a spool for a store behind
+    a network, and is "off" for an embedded one. `cache`: a `Cache` remembers reads.
     """
-    backend = backend_for(url, clock=clock)
-    if encryption is not None or audit is not None:
-        from recollect.layers.choices import protected
+    from recollect.layers.choosing import layered
 
-        _check_blobs(images, encrypted=encryption is not None)
-        backend = protected(backend, encryption=encryption, audit=audit, clock=clock)
+    _check_blobs(images, encrypted=encryption is not None)
+    backend = layered(
+        backend_for(url, clock=clock),
+        url,
+        resilience=resilience,
+        cache=cache,
+        encryption=encryption,
+        audit=audit,
+        clock=clock,
+    )
     return Memory(
         backend,
         config=config,

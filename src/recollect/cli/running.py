@@ -77,19 +77,16 @@ async def memory_at(url: str | None, *, create: bool = False) -> AsyncIterator[r
         ttl=settings.retention.ttl,
         sweep_every=None,
         warm=False,
-        **_protection(settings),
+        **_layers(settings),
     ) as memory:
         yield memory
 
 
-def _protection(settings: Settings) -> dict[str, Any]:
-    """The layers that the settings ask for."""
-    config = settings.protection
-    if not (config.master_key or config.master_key_file or config.audit_file):
-        return {}
-    from recollect.layers.choices import encryption_in, trail_in
+def _layers(settings: Settings) -> dict[str, Any]:
+    """The layers that the settings ask for; but an operator wants the store itself, and its errors."""
+    from recollect.layers.choosing import layers_in
 
-    return {"encryption": encryption_in(config), "audit": trail_in(config)}
+    return layers_in(settings) | {"resilience": "off", "cache": "off"}
 
 
 def settled_url(url: str | None) -> str:
