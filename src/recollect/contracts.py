@@ -33,7 +33,7 @@ from msgspec.structs import replace
 from recollect.clock import from_micros, parse_moment, to_micros
 from recollect.conversations import Changes, Conversation, Page, Query, check_count, started
 from recollect.errors import InvalidInput, MessageConflict, shown
-from recollect.messages import Message
+from recollect.messages import Message, Role
 
 
 class Position(NamedTuple):
@@ -356,6 +356,45 @@ class Migrated(Protocol):
 
     async def schema_version(self) -> SchemaVersion:
         """Look, without opening and without changing anything. Raises `StoreForeign` for what is not ours."""
+        ...
+
+
+class Match(Struct, frozen=True, kw_only=True):
+    """A message that holds at least one of the terms that were looked for."""
+
+    conversation_id: str
+    position: Position
+    role: Role
+    """Who speaks."""
+    counts: tuple[int, ...]
+    """How often each of the terms occurs in it, in their order."""
+    length: int
+    """How many terms it has."""
+
+
+class Matches(Struct, frozen=True, kw_only=True):
+    """What an index knows of some terms: all that a score is computed from, by one rule for all stores."""
+
+    found: tuple[Match, ...]
+    """The best, by the index's own rough ranking."""
+    frequencies: tuple[int, ...]
+    """For each term, in how many of the owner's messages it occurs."""
+    messages: int
+    """How many messages of the owner are indexed."""
+    terms: int
+    """How many terms they have together."""
+
+
+@runtime_checkable
+class Searchable(Protocol):
+    """A store with an index of its own over `search.analysis.indexed_terms`. See `docs/glossary.md`."""
+
+    async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
+        """The messages of this owner that hold any of these terms, at most `limit`, the best first.
+
+        Only conversations that have not expired count, in every number. No term is refused: one that no
+        message can have is found nowhere.
+        """
         ...
 
 

@@ -32,7 +32,7 @@ SELECT
 FROM recollect.turn(
     %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(expected)s, %(afresh)s, %(known_keys)s::text[],
     %(known_sequences)s::bigint[], %(roles)s::text[], %(times)s::timestamptz[], %(keys)s::text[],
-    %(bodies)b::text[]
+    %(bodies)b::text[], %(terms)b::text[], %(term_counts)s::integer[]
 ) AS done;
 
 -- name: known_messages
@@ -227,19 +227,27 @@ WHERE m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.sequence >=
 
 -- name: restore_messages
 -- Messages in the places that they are given; those come back whose id nobody held.
-INSERT INTO recollect.messages (owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body)
+INSERT INTO recollect.messages (
+    owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body, term_count, terms
+)
 SELECT
-    %(owner)s, %(id)s::uuid, said.at, said.sequence, said.role, said.key, said.revision, said.stored_at, said.body
+    %(owner)s, %(id)s::uuid, said.at, said.sequence, said.role, said.key, said.revision, said.stored_at, said.body,
+    said.term_count, said.terms::tsvector
 FROM unnest(
     %(times)s::timestamptz[], %(sequences)s::bigint[], %(roles)s::text[], %(keys)s::text[],
-    %(revisions)s::bigint[], %(stored)s::timestamptz[], %(bodies)b::text[]
-) AS said (at, sequence, role, key, revision, stored_at, body)
+    %(revisions)s::bigint[], %(stored)s::timestamptz[], %(bodies)b::text[], %(term_counts)s::integer[],
+    %(terms)b::text[]
+) AS said (at, sequence, role, key, revision, stored_at, body, term_count, terms)
 ON CONFLICT (owner, conversation_id, message_key) WHERE message_key IS NOT NULL DO NOTHING
 RETURNING sequence;
 
--- name: skip_sequences
--- New messages come after this one.
-UPDATE recollect.conversations AS c SET next_sequence = greatest(c.next_sequence, %(last)s::bigint + 1)
+-- name: count_restored
+-- New messages come after the last, and what they are found by is counted.
+UPDATE recollect.conversations AS c
+SET
+    next_sequence = greatest(c.next_sequence, %(last)s::bigint + 1),
+    indexed_count = c.indexed_count + %(indexed)s::bigint,
+    term_count = c.term_count + %(all_terms)s::bigint
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid;
 
 -- name: tail
@@ -263,6 +271,63 @@ LEFT JOIN LATERAL (
 ) AS page ON true
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
 ORDER BY page.at, page.sequence;
+
+-- name: one_moment
+-- What follows in this transaction sees the database as it is now.
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+
+-- name: frequencies
+-- How often some terms occur, and in how much: see the function.
+SELECT known.messages, known.terms, known.frequencies, known.expired, known.waiting
+FROM recollect.frequencies(%(name)s, %(owner)s, %(now)s, %(terms)s::text[]) AS known;
+
+-- name: found
+-- The messages that hold some of the terms, the best first: see the function.
+SELECT
+    found.conversation_id::text, found.at, found.sequence, found.role, found.term_count, found.score, found.counts
+FROM recollect.found(
+    %(name)s, %(owner)s, %(any)s::text[], %(terms)s::text[], %(weights)s::double precision[],
+    %(average)s::double precision, %(expired)s::uuid[], %(limit)s
+) AS found;
+
+-- name: waiting_conversations
+-- Conversations with messages that nobody has worked out the terms of, as those that plain SQL wrote.
+SELECT DISTINCT m.conversation_id::text
+FROM recollect.messages AS m
+WHERE m.owner = %(owner)s AND m.term_count IS NULL
+LIMIT %(limit)s;
+
+-- name: lock_conversation
+-- The record is ours until the end of the transaction, as in `recollect.turn`.
+SELECT c.id::text FROM recollect.conversations AS c
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid
+FOR NO KEY UPDATE;
+
+-- name: waiting_messages
+-- The messages of a conversation that nobody has worked out the terms of.
+SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
+FROM recollect.messages AS m
+WHERE m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.term_count IS NULL
+LIMIT %(limit)s;
+
+-- name: index_messages
+-- Keep what the messages of a conversation are found by, and count it.
+WITH indexed AS (
+    UPDATE recollect.messages AS m
+    SET term_count = worked_out.term_count, terms = worked_out.terms::tsvector
+    FROM unnest(
+        %(times)s::timestamptz[], %(sequences)s::bigint[], %(term_counts)s::integer[], %(terms)b::text[]
+    ) AS worked_out (at, sequence, term_count, terms)
+    WHERE
+        m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.at = worked_out.at
+        AND m.sequence = worked_out.sequence AND m.term_count IS NULL
+    RETURNING m.term_count
+)
+UPDATE recollect.conversations AS c
+SET
+    indexed_count = c.indexed_count + (SELECT count(*) FROM indexed WHERE indexed.term_count > 0),
+    term_count = c.term_count + (SELECT coalesce(sum(indexed.term_count), 0) FROM indexed)
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid;
 
 -- name: listen
 -- Hear what is told from now on.

@@ -10,6 +10,7 @@ from recollect.contracts import (
     Change,
     ConversationStore,
     Entry,
+    Matches,
     Position,
     check_position,
     restorable,
@@ -27,6 +28,8 @@ from recollect.messages import Message
 from recollect.stores.postgres import rows
 from recollect.stores.postgres.connections import Connection, execute_for
 from recollect.stores.postgres.keys import key_of
+from recollect.stores.postgres.searching import Index
+from recollect.stores.postgres.terms import counted_values, index_values
 from recollect.stores.postgres.turns import (
     Sorted,
     ids_in,
@@ -63,6 +66,7 @@ class PostgresStore(ConversationStore):
         self._backend = backend
         self._name = owner
         self._owner = key_of(owner)
+        self._index = Index(backend, owner, self._owner)
 
     def now(self) -> datetime:
         return self._backend.clock()
@@ -181,13 +185,21 @@ class PostgresStore(ConversationStore):
             new = [entry for sequence, entry in given.items() if sequence in free]
             if not new:
                 return
-            values = named | restored_values(new, bodies) | {"last": max(free)}
+            found_by = await self._index.of(
+                [entry.message for entry in new], [bodies[entry.sequence] for entry in new], named["now"]
+            )
+            values = named | restored_values(new, bodies) | index_values(found_by) | {"last": max(free)}
             found = await execute_for(connection, self._name, ("restore_messages", values))
             stored = {sequence for (sequence,) in found}
             for entry in new:
                 if entry.sequence not in stored:
                     raise MessageConflict(record.id, str(entry.message.message_id))
-            await execute_for(connection, self._name, ("skip_sequences", values))
+            await execute_for(connection, self._name, ("count_restored", values | counted_values(found_by)))
+
+    async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
+        """See `contracts.Searchable`. Common terms are read last: see `terms.COMMON`."""
+        check_count(limit, field="limit", least=0)
+        return await self._index.matches(terms, limit, self.now())
 
     async def purge_expired(self) -> int:
         total = 0
@@ -288,7 +300,9 @@ class PostgresStore(ConversationStore):
         """Store what is new; None when other ids of the turn turn out to be known."""
         now = self.now()
         new = [messages[place] for place in turn.new]
-        values: dict[str, Any] = turn_values(new, [bodies[place] for place in turn.new]) | known_values(turn)
+        new_bodies = [bodies[place] for place in turn.new]
+        values: dict[str, Any] = turn_values(new, new_bodies) | known_values(turn)
+        values |= index_values(await self._index.of(new, new_bodies, now))
         values |= {"name": self._name, "owner": self._owner, "id": conversation_id, "now": now}
         written = await self._write_turn(values | {"expected": expected_revision, "afresh": afresh})
         if written.record is None:
