@@ -32,7 +32,7 @@ SELECT
 FROM recollect.turn(
     %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(expected)s, %(afresh)s, %(known_keys)s::text[],
     %(known_sequences)s::bigint[], %(roles)s::text[], %(times)s::timestamptz[], %(keys)s::text[],
-    %(bodies)b::text[], %(terms)b::text[], %(term_counts)s::integer[]
+    %(bodies)b::text[], string_to_array(%(vectors)s, ' | '), %(term_counts)s::integer[]
 ) AS done;
 
 -- name: known_messages
@@ -236,7 +236,7 @@ SELECT
 FROM unnest(
     %(times)s::timestamptz[], %(sequences)s::bigint[], %(roles)s::text[], %(keys)s::text[],
     %(revisions)s::bigint[], %(stored)s::timestamptz[], %(bodies)b::text[], %(term_counts)s::integer[],
-    %(terms)b::text[]
+    string_to_array(%(vectors)s, ' | ')
 ) AS said (at, sequence, role, key, revision, stored_at, body, term_count, terms)
 ON CONFLICT (owner, conversation_id, message_key) WHERE message_key IS NOT NULL DO NOTHING
 RETURNING sequence;
@@ -316,7 +316,8 @@ WITH indexed AS (
     UPDATE recollect.messages AS m
     SET term_count = worked_out.term_count, terms = worked_out.terms::tsvector
     FROM unnest(
-        %(times)s::timestamptz[], %(sequences)s::bigint[], %(term_counts)s::integer[], %(terms)b::text[]
+        %(times)s::timestamptz[], %(sequences)s::bigint[], %(term_counts)s::integer[],
+        string_to_array(%(vectors)s, ' | ')
     ) AS worked_out (at, sequence, term_count, terms)
     WHERE
         m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.at = worked_out.at

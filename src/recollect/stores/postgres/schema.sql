@@ -120,7 +120,7 @@ CREATE TABLE recollect.conversations (
         REFERENCES recollect.contacts (owner, id) ON DELETE SET NULL (client_id)
 );
 
-CREATE INDEX conversations_by_client ON recollect.conversations (owner, client_id);
+CREATE INDEX conversations_by_client ON recollect.conversations (owner, client_id) WHERE client_id IS NOT NULL;
 CREATE INDEX conversations_by_status ON recollect.conversations (owner, status);
 CREATE INDEX conversations_by_priority ON recollect.conversations (owner, priority);
 CREATE INDEX conversations_by_channel ON recollect.conversations (owner, channel);
@@ -382,8 +382,7 @@ DECLARE
     size bigint := cardinality(p_bodies);
     latest_at timestamptz;
     latest_role text;
-    indexed bigint;
-    all_terms bigint;
+    number integer;
 BEGIN
     IF p_name IS NOT NULL THEN
         PERFORM recollect.speak_for(p_name);
@@ -437,8 +436,12 @@ BEGIN
         said.key, conversation.revision + 1, p_now, said.body, said.term_count, said.terms::tsvector
     FROM unnest(p_roles, p_times, p_keys, p_bodies, p_term_counts, p_terms)
         WITH ORDINALITY AS said (role, at, key, body, term_count, terms, place);
-    SELECT count(*) FILTER (WHERE counted.n > 0), coalesce(sum(counted.n), 0) INTO indexed, all_terms
-    FROM unnest(p_term_counts) AS counted (n);
+    IF p_term_counts IS NOT NULL THEN
+        FOREACH number IN ARRAY p_term_counts LOOP
+            conversation.indexed_count := conversation.indexed_count + (number > 0)::integer;
+            conversation.term_count := conversation.term_count + number;
+        END LOOP;
+    END IF;
     latest_at := stamp;
     latest_role := p_roles[size];
     IF p_times IS NOT NULL THEN
@@ -457,8 +460,8 @@ BEGIN
         last_message_from = latest_role,
         unread_count = conversation.unread_count + size,
         message_count = conversation.message_count + size,
-        indexed_count = conversation.indexed_count + indexed,
-        term_count = conversation.term_count + all_terms,
+        indexed_count = conversation.indexed_count,
+        term_count = conversation.term_count,
         next_sequence = conversation.next_sequence + size,
         revision = conversation.revision + 1,
         updated_at = p_now,

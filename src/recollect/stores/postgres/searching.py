@@ -1,6 +1,6 @@
 """One owner's index: the messages that hold some terms, and the numbers that a score is made of.
 
-The index is written with the messages; see `turns`. Messages that plain SQL wrote wait for their terms until somebody
+The index is written with the messages. Those that plain SQL wrote wait for their terms until somebody
 searches: the rules of `search.analysis` are in Python. Below: `terms`, and the functions of `schema.sql`.
 """
 
@@ -18,6 +18,7 @@ from recollect.stores.postgres import rows
 from recollect.stores.postgres.connections import SQL, Connection, execute_for
 from recollect.stores.postgres.terms import (
     Indexed,
+    Plan,
     at_moment,
     index_values,
     indexed,
@@ -69,19 +70,19 @@ class Index:
         mine = {"name": self._name, "owner": self._owner, "now": now, "terms": sought}
         async with self._backend.connection() as connection, connection.transaction():
             await connection.execute(SQL["one_moment"])
-            ((messages, total, frequencies, expired, waiting),) = await _fetch(connection, "frequencies", mine)
+            (known,) = await _fetch(connection, "frequencies", mine)
+            messages, total, frequencies, expired, waiting = known
             if waiting and not whatever_waits:
                 return None
             mine |= {"expired": expired, "average": max(total / max(messages, 1), 1.0)}
-            known = Matches(found=(), frequencies=tuple(frequencies), messages=messages, terms=total)
-            found = await self._found(connection, mine, known, limit)
-        return Matches(found=found, frequencies=known.frequencies, messages=messages, terms=total)
+            asked = plan(sought, frequencies, messages)
+            found = await self._found(connection, mine, asked, limit)
+        return Matches(found=found, frequencies=tuple(frequencies), messages=messages, terms=total)
 
     async def _found(
-        self, connection: Connection, mine: dict[str, Any], known: Matches, limit: int
+        self, connection: Connection, mine: dict[str, Any], asked: Plan, limit: int
     ) -> tuple[Match, ...]:
-        """The best matches. Candidates come from as few terms as can be: common ones only where they may win."""
-        asked = plan(mine["terms"], known.frequencies, known.messages)
+        """The best matches. Candidates come from few terms: from common ones only where they may win."""
         number, needed = 0, asked.first_try(limit) if limit else 0
         found: list[rows.Row] = []
         while number < needed:
@@ -89,7 +90,8 @@ class Index:
             values = {"any": asked.terms[:number], "terms": asked.terms, "weights": asked.weights}
             found = await _fetch(connection, "found", mine | values | {"limit": limit})
             needed = asked.needed(found[-1][5] if len(found) == limit else 0.0)
-        places = [asked.terms.index(term) if term in asked.terms else None for term in mine["terms"]]
+        place = {term: number for number, term in enumerate(asked.terms)}
+        places = [place.get(term) for term in mine["terms"]]
         return tuple(_match(row, places) for row in found)
 
     async def _catch_up(self) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recollect.contracts import (
@@ -56,7 +57,10 @@ class _Written(NamedTuple):
     state: str
     sequence: int
     stamp: datetime
-    record: Conversation | None
+    row: rows.Row
+
+    def record(self) -> Conversation:
+        return rows.conversation(self.row)
 
 
 class PostgresStore(ConversationStore):
@@ -305,28 +309,32 @@ class PostgresStore(ConversationStore):
         values |= index_values(await self._index.of(new, new_bodies, now))
         values |= {"name": self._name, "owner": self._owner, "id": conversation_id, "now": now}
         written = await self._write_turn(values | {"expected": expected_revision, "afresh": afresh})
-        if written.record is None:
+        if written.state == "missing":
             raise ConversationNotFound(conversation_id)
         if written.state == "moved":
-            raise _moved(written.record, expected_revision)
+            raise _moved(written.record(), expected_revision)
         if written.state == "known":
             return None
-        entries = stored_entries(
-            conversation_id,
-            new,
-            sequence=written.sequence,
-            revision=written.record.revision,
-            stamp=written.stamp or now,
-            now=now,
-        )
-        known = turn.entries_known(entries)
-        return Appended(conversation=written.record, new=tuple(entries), known=known)
+        entries = partial(_entries_of, conversation_id, new, written, now)
+        if not turn.known:
+            return Appended(conversation=written.record, new=entries)
+        stored = entries()
+        return Appended(conversation=written.record, new=stored, known=turn.entries_known(stored))
 
     async def _write_turn(self, values: dict[str, Any]) -> _Written:
         ((state, sequence, stamp, *record),) = await self._backend.run("write_turn", values)
-        return _Written(
-            state, sequence, stamp, None if state == "missing" else rows.conversation(tuple(record))
-        )
+        return _Written(state, sequence, stamp, tuple(record))
+
+
+def _entries_of(
+    conversation_id: str, messages: Sequence[Message], written: _Written, now: datetime
+) -> tuple[Entry, ...]:
+    """The entries that messages have become."""
+    revision = written.record().revision
+    stamp = written.stamp or now
+    return stored_entries(
+        conversation_id, messages, sequence=written.sequence, revision=revision, stamp=stamp, now=now
+    )
 
 
 def _found(conversation_id: str, found: list[rows.Row]) -> list[Entry]:

@@ -13,12 +13,13 @@ from math import log
 from typing import Any, NamedTuple
 
 from recollect.messages import Message
-from recollect.search.analysis import indexed_terms
+from recollect.search.analysis import LONGEST_TERM, indexed_terms
 
 MOST_COUNTED = 16_383
-"""The largest number that fits beside a term. A message that says one word more often is read as saying it so often."""
+"""The largest number that fits beside a term; one that occurs more often is taken to occur so often."""
 LARGEST_VECTOR = 900_000
 """Bytes of terms in one message; the server holds about a million. What comes after is not found."""
+SURELY_FIT = LARGEST_VECTOR // 100
 COMMON = 10_000
 """A term that more messages hold brings no candidates by itself where a rarer one brings some."""
 GREATEST_SHARE = 2.2
@@ -40,33 +41,33 @@ class Indexed(NamedTuple):
 def indexed(mark: str, message: Message) -> Indexed:
     """The message's terms as `terms` and `term_count` keep them."""
     terms = indexed_terms(message)
-    return Indexed(_vector(mark, Counter(terms)), len(terms))
+    return Indexed(_vector(mark, terms), len(terms))
 
 
-def _vector(mark: str, counts: Counter[str]) -> str:
-    kept: Iterable[tuple[str, int]] = counts.items()
-    if len(counts) > LARGEST_VECTOR // 100:
-        kept = _that_fit(mark, counts)
-    return " ".join([f"{mark}{term}:{min(count, MOST_COUNTED)}{_OFTEN[min(count, 4)]}" for term, count in kept])
+def _vector(mark: str, terms: Sequence[str]) -> str:
+    if len(set(terms)) == len(terms) <= SURELY_FIT:
+        return " ".join([f"{mark}{term}:1" for term in terms])  # most messages, and in half the time
+    counts = Counter(terms)
+    kept = counts.items() if len(counts) <= SURELY_FIT else _that_fit(mark, counts)
+    return " ".join([f"{mark}{term}:{_often(count)}" for term, count in kept])
 
 
-_OFTEN = ("", "", "C", "B", "A")
-"""The weight that tells once, twice, three times and more often apart. D, for once, goes without saying."""
+def _often(count: int) -> str:
+    """How often, and the weight that tells once, twice, three times and more often apart: D, C, B, A."""
+    return f"{min(count, MOST_COUNTED)}{'DCBA'[min(count, 4) - 1]}"
 
 
 def _that_fit(mark: str, counts: Counter[str]) -> Iterable[tuple[str, int]]:
     beside = len(mark) + 8  # a lexeme's position is two numbers of two bytes, aligned
     sizes = accumulate(len(term.encode()) + beside for term in counts)
-    return [
-        item for item, size in zip(counts.items(), sizes, strict=True) if size <= LARGEST_VECTOR
-    ]
+    return [item for item, size in zip(counts.items(), sizes, strict=True) if size <= LARGEST_VECTOR]
 
 
 def index_values(found_by: Sequence[Indexed]) -> dict[str, Any]:
-    """What messages are found by, as queries want it."""
+    """What messages are found by, as queries want it: as text, which the driver sends faster than lists."""
     return {
-        "terms": [one.vector for one in found_by],
-        "term_counts": [one.term_count for one in found_by],
+        "vectors": " | ".join([one.vector for one in found_by]),
+        "term_counts": f"{{{','.join([str(one.term_count) for one in found_by])}}}",
     }
 
 
@@ -83,7 +84,7 @@ def at_moment(message: Message, now: datetime) -> Message:
 
 def storable(term: str) -> bool:
     """Whether a message can have this term. Others need not be looked for, and some cannot be sent."""
-    return term.split() == [term] and "\0" not in term and term.isprintable()
+    return len(term) <= LONGEST_TERM and term.split() == [term] and term.isprintable()
 
 
 def rarity(frequencies: Sequence[int], messages: int) -> list[float]:
@@ -106,7 +107,7 @@ class Plan(NamedTuple):
         return len(self.terms)
 
     def needed(self, worst: float) -> int:
-        """How many of the rarest must bring candidates, so that no other message is better than the worst found.
+        """How many of the rarest must bring candidates, so that none is missed that is better than `worst`.
 
         A message that holds none of them scores less than the others' weights together allow.
         """
