@@ -19,6 +19,9 @@ The rules that types cannot say:
 - `restore` puts a conversation where it was read from elsewhere, numbers and moments included. It
   alone sets what other calls derive. What has expired and is brought back alive starts empty, as
   with `create`.
+- A document without a conversation is its owner's and stays until it is deleted. One with a
+  conversation is derived from that conversation's log and goes with it: when it is deleted, purged
+  or has expired, and when its history is rewritten. An append leaves it as it is.
 - Errors are those of `recollect.errors`; a driver's own errors never come through.
 """
 
@@ -32,8 +35,9 @@ from msgspec.structs import replace
 
 from recollect.clock import from_micros, parse_moment, to_micros
 from recollect.conversations import Changes, Conversation, Page, Query, check_count, started
-from recollect.errors import InvalidInput, MessageConflict, shown
-from recollect.messages import Message
+from recollect.errors import DocumentConflict, InvalidInput, MessageConflict, shown
+from recollect.ids import parse_name, parse_uuid
+from recollect.messages import Message, Role
 
 
 class Position(NamedTuple):
@@ -68,6 +72,134 @@ class Entry(Struct, frozen=True, kw_only=True):
     def position(self) -> Position:
         assert self.message.timestamp is not None
         return Position(to_micros(self.message.timestamp), self.sequence)
+
+
+class Document(Struct, frozen=True, kw_only=True):
+    """Something that is kept beside the log: a note, a setting, a wrapped key, a summary, vectors.
+
+    Its owner's, or derived from one conversation. Versions start at 1 and rise by 1 with every change.
+    """
+
+    kind: str
+    key: str
+    data: bytes
+    version: int
+    updated_at: datetime
+    conversation_id: str | None = None
+
+
+LARGEST_DOCUMENT = 16 * 1024 * 1024
+"""Bytes of data in one document."""
+LONGEST_KIND = 200
+LONGEST_KEY = 1024
+"""Bytes, in UTF-8, of a document's kind and of its key: an owner and both fit into one index entry."""
+
+
+class Place(NamedTuple):
+    """Where a document is: its kind and key, and whose it is; checked."""
+
+    kind: str
+    key: str
+    conversation_id: str | None = None
+
+    def check_version(self, actual: int, expected: int | None) -> None:
+        """Refuse a write that insists on a version which is not there. 0 is a document that is not there."""
+        if expected is not None and actual != expected:
+            raise DocumentConflict(self.kind, self.key, expected=expected, actual=actual)
+
+    def document(self, data: bytes, *, version: int, updated_at: datetime) -> Document:
+        return Document(
+            kind=self.kind,
+            key=self.key,
+            data=data,
+            version=version,
+            updated_at=updated_at,
+            conversation_id=self.conversation_id,
+        )
+
+
+def parse_place(kind: object, key: object, conversation_id: object = None) -> Place:
+    """The place that these names mean, or an error that says which of them cannot be used."""
+    return Place(
+        parse_kind(kind),
+        _parse_short(key, field="key", longest=LONGEST_KEY),
+        parse_holder(conversation_id),
+    )
+
+
+def parse_kind(kind: object) -> str:
+    return _parse_short(kind, field="kind", longest=LONGEST_KIND)
+
+
+def parse_holder(conversation_id: object) -> str | None:
+    """The conversation that documents belong to; None is their owner."""
+    return None if conversation_id is None else parse_uuid(conversation_id, field="conversation_id")
+
+
+def _parse_short(value: object, *, field: str, longest: int) -> str:
+    name = parse_name(value, field=field)
+    if len(name.encode()) > longest:
+        raise InvalidInput(
+            f"{field} must have at most {longest} bytes in UTF-8; got {len(name.encode())}",
+            field=field,
+            value=value,
+        )
+    return name
+
+
+def check_data(data: object) -> bytes:
+    """A document's data, or an error."""
+    if not isinstance(data, bytes):
+        raise InvalidInput(f"data must be bytes; got {shown(data)}", field="data", value=data)
+    if len(data) > LARGEST_DOCUMENT:
+        raise InvalidInput(
+            f"data must have at most {LARGEST_DOCUMENT:,} bytes; got {len(data):,}", field="data", value=data
+        )
+    return data
+
+
+def check_expected(expected_version: int | None, *, least: int) -> int | None:
+    """A version that a caller insists on, or None."""
+    if expected_version is not None:
+        check_count(expected_version, field="expected_version", least=least)
+    return expected_version
+
+
+def restorable_documents(documents: Sequence[Document]) -> dict[Place, Document]:
+    """What `restore_documents` was given, checked: each by its place, all of one holder."""
+    given: dict[Place, Document] = {}
+    for document in documents:
+        place = parse_place(document.kind, document.key, document.conversation_id)
+        check_data(document.data)
+        check_count(document.version, field="version", least=1)
+        parse_moment(document.updated_at, field="updated_at")
+        given[place] = document
+    holders = {place.conversation_id for place in given}
+    if len(holders) > 1:
+        raise InvalidInput(
+            "documents of several conversations cannot be restored in one step",
+            field="conversation_id",
+            value=holders,
+        )
+    return given
+
+
+class Listing(NamedTuple):
+    """Which documents are asked for, checked. No key is empty, so all keys come after the empty text."""
+
+    kind: str
+    conversation_id: str | None
+    after: str
+    limit: int
+
+
+def parse_listing(kind: str, conversation_id: str | None, after: str | None, limit: int) -> Listing:
+    return Listing(
+        parse_kind(kind),
+        parse_holder(conversation_id),
+        "" if after is None else parse_name(after, field="after"),
+        check_count(limit, field="limit", least=0),
+    )
 
 
 class Appended:
@@ -207,6 +339,59 @@ class ConversationStore(Protocol):
         """
         ...
 
+    # Documents
+
+    async def put_document(
+        self,
+        kind: str,
+        key: str,
+        data: bytes,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> Document:
+        """Keep the data under this kind and key, in the place of what is there.
+
+        With `expected_version`, only if that is the version there, and 0 only if there is none; else
+        `DocumentConflict`.
+        """
+        ...
+
+    async def get_document(
+        self, kind: str, key: str, *, conversation_id: str | None = None
+    ) -> Document | None:
+        """The document of this kind and key."""
+        ...
+
+    async def documents(
+        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
+    ) -> list[Document]:
+        """Documents of a kind by their keys, which sort by code point; those with keys after `after`."""
+        ...
+
+    async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
+        """The kinds that there are documents of, sorted."""
+        ...
+
+    async def delete_document(
+        self,
+        kind: str,
+        key: str,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> bool:
+        """Remove the document; whether there was one. With `expected_version`, only that version of it."""
+        ...
+
+    async def restore_documents(self, documents: Sequence[Document]) -> None:
+        """Keep the documents exactly as given, whatever is there, in one step.
+
+        For moving: it alone sets versions and moments. All belong to the owner, or all to one
+        conversation.
+        """
+        ...
+
     # Retention
 
     async def purge_expired(self) -> int:
@@ -335,7 +520,7 @@ class Backend(Protocol):
         ...
 
     def owners(self) -> AsyncIterator[str]:
-        """Everybody who has a conversation here. For operators."""
+        """Everybody who has a conversation or a document here. For operators."""
         ...
 
     async def purge_expired(self, now: datetime | None = None) -> int:
@@ -356,6 +541,64 @@ class Migrated(Protocol):
 
     async def schema_version(self) -> SchemaVersion:
         """Look, without opening and without changing anything. Raises `StoreForeign` for what is not ours."""
+        ...
+
+
+class Match(Struct, frozen=True, kw_only=True):
+    """A message that holds at least one of the terms that were looked for."""
+
+    conversation_id: str
+    position: Position
+    role: Role
+    """Who speaks."""
+    counts: tuple[int, ...]
+    """How often each of the terms occurs in it, in their order."""
+    length: int
+    """How many terms it has."""
+
+
+class Matches(Struct, frozen=True, kw_only=True):
+    """What an index knows of some terms: all that a score is computed from, by one rule for all stores."""
+
+    found: tuple[Match, ...]
+    """The best, by the index's own rough ranking."""
+    frequencies: tuple[int, ...]
+    """For each term, in how many of the owner's messages it occurs."""
+    messages: int
+    """How many messages of the owner are indexed."""
+    terms: int
+    """How many terms they have together."""
+
+
+@runtime_checkable
+class Searchable(Protocol):
+    """A store with an index of its own over `search.analysis.indexed_terms`. See `docs/glossary.md`."""
+
+    async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
+        """The messages of this owner that hold any of these terms, at most `limit`, the best first.
+
+        Only conversations that have not expired count, in every number. No term is refused: one that no
+        message can have is found nowhere.
+        """
+        ...
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors: texts of like meaning into vectors that point the same way."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, a part of the kind of every vector that it made."""
+        ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        """A numpy array of float32 with one row for each text, each of length 1.
+
+        Takes its time: call it off the event loop.
+        """
         ...
 
 

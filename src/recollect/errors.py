@@ -10,6 +10,7 @@
     ├── Conflict                      somebody else was first; nothing was stored
     │   ├── RevisionConflict          the conversation moved on past `expected_revision`
     │   ├── MessageConflict           the id is taken by a message with other content
+    │   ├── DocumentConflict          the document is not at `expected_version`
     │   └── ConversationExists        the conversation id is taken
     ├── StoreError                    the place where the data live
     │   ├── StoreUnavailable          busy, unreachable or full: trying again may help
@@ -100,6 +101,19 @@ class MessageConflict(Conflict):
         )
         self.conversation_id = conversation_id
         self.message_id = message_id
+
+
+class DocumentConflict(Conflict):
+    """The document has changed since it was read."""
+
+    def __init__(self, kind: str, key: str, *, expected: int, actual: int) -> None:
+        found = f"is at version {actual}" if actual else "is not there"
+        wanted = f"not at {expected}" if expected else "and was to be new"
+        super().__init__(f"document {shown(key)} of kind {shown(kind)} {found}, {wanted}; nothing was stored")
+        self.kind = kind
+        self.key = key
+        self.expected = expected
+        self.actual = actual
 
 
 class ConversationExists(Conflict):

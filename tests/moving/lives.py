@@ -3,13 +3,15 @@
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-from recollect.contracts import Backend, Entry
+from recollect.contracts import Backend, ConversationStore, Document, Entry
 from recollect.conversations import Changes, Conversation, Query, started
 from recollect.ids import new_id
 from recollect.messages import Message
 from recollect.testing import FixedClock
 
 OWNERS = ("erin", "{sam}:*", "ä" * 700)
+DOCUMENTS = 2 * (4 + 40 + 1)
+"""How many each owner has, with those of conversations."""
 LONG = 2300
 """Messages in the longest conversation: more than two chunks."""
 
@@ -32,12 +34,24 @@ async def live(backend: Backend, clock: FixedClock) -> None:
         await store.update(kitchen.id, changes)
         odd = await store.create(started(new_id(), now=clock()))
         await store.append(odd.id, odd_messages())
+        await note(store, kitchen.id)
         clock.advance(timedelta(seconds=1))
     long = await backend.of("erin").create(started(new_id(), now=clock()))
     for first in range(0, LONG, 500):
         numbers = range(first, min(first + 500, LONG))
         turn = [user(number, message_id=f"m{number}") for number in numbers]
         await backend.of("erin").append(long.id, turn)
+
+
+async def note(store: ConversationStore, conversation_id: str) -> None:
+    """Documents of the owner and of a conversation: odd keys, many, empty and large ones."""
+    for holder in (None, conversation_id):
+        for key in ("a", "{t}:*", "\u2028", "é"):
+            await store.put_document("note", key, key.encode(), conversation_id=holder)
+            await store.put_document("note", key, b"\0\xff", conversation_id=holder)
+        for number in range(40):
+            await store.put_document("many", f"{number:03}", b"", conversation_id=holder)
+        await store.put_document("vectors/x", "0", bytes(range(256)) * 400, conversation_id=holder)
 
 
 def odd_messages() -> list[Message]:
@@ -61,14 +75,25 @@ async def belongings(backend: Backend, owner: str) -> dict[str, Any]:
     store = backend.of(owner)
     page = await store.find(Query(limit=1000))
     assert page.next is None
-    return {
+    conversations = {
         record.id: (
             record,
             [whole(entry) for entry in await store.page(record.id, limit=10_000)],
             await store.sessions(record.id),
+            await documents(store, record.id),
         )
         for record in page.conversations
     }
+    owned = await documents(store)
+    return conversations | ({"documents": owned} if owned else {})
+
+
+async def documents(store: ConversationStore, conversation_id: str | None = None) -> list[Document]:
+    return [
+        document
+        for kind in await store.document_kinds(conversation_id=conversation_id)
+        for document in await store.documents(kind, conversation_id=conversation_id, limit=1000)
+    ]
 
 
 def whole(entry: Entry) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from recollect.moving import CopyReport, copy, count
 from recollect.stores.in_memory import InMemoryBackend, InMemoryStore
 from recollect.testing import FixedClock
 from tests.moving.conftest import NewBackend
-from tests.moving.lives import LONG, OWNERS, conversation_with, everything, live, user
+from tests.moving.lives import DOCUMENTS, LONG, OWNERS, conversation_with, everything, live, user
 from tests.properties.worlds import STORES
 
 pytestmark = pytest.mark.slow
@@ -52,11 +52,13 @@ async def test_everything_arrives_as_it_was(
         copied=conversations,
         entries=6 * len(OWNERS) + LONG,
         sessions=2 * len(OWNERS),
+        documents=DOCUMENTS * len(OWNERS),
     )
     assert await everything(target) == before
     assert await everything(source) == before
     again = await copy(source, target)
     assert (again.copied, again.unchanged, again.entries, again.sessions) == (0, conversations, 0, 0)
+    assert again.documents == 0
     assert await everything(target) == before
 
 
@@ -99,6 +101,52 @@ class TestASecondRun:
         assert (report.copied, report.unchanged, report.entries, report.sessions) == (3, 1, 2, 1)
         assert await everything(target) == await everything(source)
         assert await contents(target, fresh.id, "sam") == ["new"]
+
+    async def test_brings_documents_that_changed_and_drops_derived_ones_that_went(
+        self, source: Backend, target: Backend
+    ) -> None:
+        record = await conversation_with(source, 1)
+        store = source.of("erin")
+        for holder in (None, record.id):
+            for key in ("stays", "changes", "goes"):
+                await store.put_document("note", key, b"1", conversation_id=holder)
+        assert (await copy(source, target)).documents == 6
+        for holder in (None, record.id):
+            await store.put_document("note", "changes", b"2", conversation_id=holder)
+            await store.put_document("note", "comes", b"1", conversation_id=holder)
+            await store.delete_document("note", "goes", conversation_id=holder)
+        report = await copy(source, target)
+        assert (report.documents, report.unchanged) == (4, 1)
+        there = target.of("erin")
+        assert await there.documents("note", conversation_id=record.id) == await store.documents(
+            "note", conversation_id=record.id
+        )
+        assert [one.key for one in await there.documents("note")] == ["changes", "comes", "goes", "stays"]
+
+    async def test_drops_what_was_derived_from_a_history_that_was_replaced(
+        self, source: Backend, target: Backend
+    ) -> None:
+        record = await conversation_with(source, 1)
+        await source.of("erin").put_document("sum", "k", b"1", conversation_id=record.id)
+        await copy(source, target)
+        await source.of("erin").rewrite(record.id, [user("afresh")])
+        await copy(source, target)
+        assert await target.of("erin").document_kinds(conversation_id=record.id) == []
+
+    async def test_leaves_a_document_that_was_written_to_in_the_target_and_says_which(
+        self, source: Backend, target: Backend
+    ) -> None:
+        await source.of("erin").put_document("note", "k", b"1")
+        await source.of("erin").put_document("note", "l", b"1")
+        await copy(source, target)
+        theirs = await target.of("erin").put_document("note", "k", b"theirs")
+        await source.of("erin").put_document("note", "l", b"2")
+        with pytest.raises(Conflict, match="1 documents and 0 conversations .* erin: note k"):
+            await copy(source, target)
+        assert await target.of("erin").get_document("note", "k") == theirs
+        brought = await target.of("erin").get_document("note", "l")
+        assert brought is not None
+        assert brought.data == b"2"
 
     async def test_brings_sessions_that_moved(self, source: Backend, target: Backend) -> None:
         first, second = await conversation_with(source, 1), await conversation_with(source, 2)

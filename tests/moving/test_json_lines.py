@@ -25,7 +25,16 @@ from recollect.moving import CopyReport, export, import_
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.testing import FixedClock
 from tests.moving.conftest import NewBackend
-from tests.moving.lives import LONG, OWNERS, conversation_with, everything, live, odd_messages, user
+from tests.moving.lives import (
+    DOCUMENTS,
+    LONG,
+    OWNERS,
+    conversation_with,
+    everything,
+    live,
+    odd_messages,
+    user,
+)
 from tests.properties.worlds import STORES, examples
 
 pytestmark = pytest.mark.slow
@@ -57,7 +66,10 @@ async def imported(text: bytes, backend: Backend) -> CopyReport:
 async def small(memory: Backend) -> bytes:
     """An export with two conversations of two owners."""
     await conversation_with(memory, "first", "second")
-    await conversation_with(memory, "third", owner="sam")
+    third = await conversation_with(memory, "third", owner="sam")
+    await memory.of("sam").put_document("note", "b", b"x", conversation_id=third.id)
+    await memory.of("sam").put_document("note", "a", b"y", conversation_id=third.id)
+    await memory.of("erin").put_document("note", "a", b"z")
     return await exported(memory)
 
 
@@ -77,10 +89,12 @@ async def test_everything_comes_back(new_backend: NewBackend, clock: FixedClock,
         copied=conversations,
         entries=entries,
         sessions=2 * len(OWNERS),
+        documents=DOCUMENTS * len(OWNERS),
     )
     assert await everything(target) == await everything(source)
     again = await imported(file.getvalue(), target)
     assert (again.copied, again.unchanged, again.entries, again.sessions) == (0, conversations, 0, 0)
+    assert again.documents == 0
     assert await everything(target) == await everything(source)
 
 
@@ -110,6 +124,18 @@ async def test_the_form_is_as_documented(memory: Backend, clock: FixedClock) -> 
     assert (trailer["conversations"], trailer["entries"]) == (1, 5)
     assert trailer["sha256"] == sha256(text[: text.rindex(b"\n", 0, -1) + 1]).hexdigest()
     assert text.isascii() or text.decode("utf-8")
+
+
+async def test_the_form_of_documents_is_as_documented(memory: Backend, clock: FixedClock) -> None:
+    store = memory.of("erin")
+    record = await store.create(started(new_id(), now=clock()))
+    await store.put_document("note", "tea", b"green", conversation_id=record.id)
+    await store.put_document("note", "coffee", b"black")
+    _, owned, _, derived, trailer = map(json.loads, (await exported(memory)).splitlines())
+    document = {"kind": "note", "version": 1, "updated_at": clock().isoformat().replace("+00:00", "Z")}
+    assert owned == {"owner": "erin", "document": document | {"key": "coffee", "data": "YmxhY2s="}}
+    assert derived == {"document": document | {"key": "tea", "data": "Z3JlZW4="}}
+    assert trailer["documents"] == 2
 
 
 async def test_an_empty_store_is_an_export_of_two_lines(memory: Backend, empty: Backend) -> None:
@@ -160,28 +186,35 @@ class TestNotWhole:
     @pytest.mark.parametrize(
         ("change", "words"),
         [
-            (lambda lines: lines[:-1], r"cut off after line 6"),
-            (lambda lines: [*lines[:-1], lines[-1][:-9]], "cut off in line 7"),
-            (lambda lines: [*lines, lines[1]], "goes on after its end, line 7"),
+            (lambda lines: lines[:-1], r"cut off after line 9"),
+            (lambda lines: [*lines[:-1], lines[-1][:-9]], "cut off in line 10"),
+            (lambda lines: [*lines, lines[1]], "goes on after its end, line 10"),
             (
-                lambda lines: [*lines[:2], *lines[3:]],
-                "line 6, its last, counts 2 conversations and 3 entries",
+                lambda lines: [*lines[:3], *lines[4:]],
+                "line 9, its last, counts 2 conversations, 3 entries, 3 documents",
             ),
-            (lambda lines: [lines[0], lines[2], lines[1], *lines[3:]], "line 2 .* without a conversation"),
-            (lambda lines: [*lines[:2], lines[3], lines[2], *lines[4:]], "line 4 .* not in reading order"),
+            (lambda lines: [*lines[:2], lines[3], lines[2], *lines[4:]], "line 3 .* without a conversation"),
+            (lambda lines: [*lines[:3], lines[4], lines[3], *lines[5:]], "line 5 .* not in reading order"),
             (
                 lambda lines: [*lines[:2], b"{}\n", *lines[2:]],
-                "line 3 .* neither a conversation nor an entry",
+                "line 3 .* neither a conversation nor an entry nor a document",
             ),
             (lambda lines: [*lines[:2], b"[\n", *lines[2:]], "line 3 .* cannot be read"),
             (lambda lines: [*lines[:3], b"\n", *lines[3:]], "line 4 .* cannot be read"),
-            (lambda lines: _with(lines, 2, b'"first"', b'"fiast"'), "SHA-256 in line 7, .* lines 1 to 6"),
-            (lambda lines: _with(lines, 2, b'"sequence":1', b'"sequence":0'), "line 3 .* cannot be read"),
-            (lambda lines: _with(lines, 2, b'"first"', b"NaN"), "line 3 .* cannot be read"),
-            (lambda lines: _with(lines, 2, b',"timestamp":', b',"times":'), "line 3 .* timestamp"),
+            (lambda lines: _with(lines, 3, b'"first"', b'"fiast"'), "SHA-256 in line 10, .* lines 1 to 9"),
+            (lambda lines: _with(lines, 3, b'"sequence":1', b'"sequence":0'), "line 4 .* cannot be read"),
+            (lambda lines: _with(lines, 3, b'"first"', b"NaN"), "line 4 .* cannot be read"),
+            (lambda lines: _with(lines, 3, b',"timestamp":', b',"times":'), "line 4 .* timestamp"),
+            (lambda lines: _with(lines, 2, b'"erin"', b'""'), "line 3 .* owner must not be empty"),
+            (lambda lines: _with(lines, 2, b'"sessions":[]', b'"sessions":[""]'), "line 3 .* session_id"),
+            (lambda lines: _with(lines, 2, b'"revision":2', b'"revision":-2'), "line 3 .* revision"),
+            (lambda lines: _with(lines, 1, b'"data":"eg=="', b'"data":"eg="'), "line 2 .* cannot be read"),
             (lambda lines: _with(lines, 1, b'"erin"', b'""'), "line 2 .* owner must not be empty"),
-            (lambda lines: _with(lines, 1, b'"sessions":[]', b'"sessions":[""]'), "line 2 .* session_id"),
-            (lambda lines: _with(lines, 1, b'"revision":2', b'"revision":-2'), "line 2 .* revision"),
+            (lambda lines: _with(lines, 1, b'"owner":"erin",', b""), "line 2 .* document without an owner"),
+            (lambda lines: _with(lines, 1, b'"version":1', b'"version":0'), "line 2 .* cannot be read"),
+            (lambda lines: _with(lines, 7, b'"key":"a"', b'"key":""'), "line 8 .* key must not be empty"),
+            (lambda lines: [*lines[:7], lines[8], lines[7], lines[9]], "line 9 .* order of kinds and keys"),
+            (lambda lines: [*lines[:6], *lines[7:9], lines[6], lines[9]], "line 9 .* behind a document"),
         ],
     )
     async def test_the_error_says_where(
@@ -218,7 +251,7 @@ class TestWhatIsThere:
         self, memory: Backend, empty: Backend, small: bytes
     ) -> None:
         await imported(small, empty)
-        (conversation_id,) = (await everything(empty))["erin"]
+        conversation_id, _ = (await everything(empty))["erin"]
         await empty.of("erin").append(conversation_id, [user("later")])
         before = await everything(empty)
         with pytest.raises(Conflict, match=conversation_id):
@@ -245,7 +278,8 @@ class TestWhatIsThere:
         clock.advance(timedelta(days=40))
         report = await imported(text, empty)
         assert (report.conversations, report.copied, report.expired) == (2, 1, 1)
-        assert list(await everything(empty)) == ["sam"]
+        assert list((await everything(empty))["erin"]) == ["documents"]
+        assert list((await everything(empty))["sam"]) == [conversation_id]
 
 
 class TestStreams:

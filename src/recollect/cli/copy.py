@@ -19,7 +19,7 @@ def copy(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The store to write; made if need be.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Copy all conversations from one store into another, and prove the copy. May be repeated."""
+    """Copy everything from one store into another, and prove the copy. May be repeated."""
 
     async def work() -> CopyReport:
         async with memory_at(source) as giver, memory_at(target, create=True) as taker:
@@ -52,6 +52,8 @@ def print_report(report: CopyReport) -> None:
         f"{met}: {report.copied:,} copied and proven, {report.unchanged:,} there already; {new}",
         soft_wrap=True,
     )
+    if report.documents:
+        out.print(f"{counted(report.documents, 'document')} new")
     if report.expired:
         out.print(f"[yellow]! {report.expired:,} had expired and were left out[/]")
     if report.changed_meanwhile:

@@ -31,7 +31,7 @@ def export(
     report = run(work)
     errors_console().print(
         f"{counted(report.conversations, 'conversation')} of {counted(report.owners, 'owner')} exported, "
-        f"{counted(report.entries, 'message')}",
+        f"{counted(report.entries, 'message')}, {counted(report.documents, 'document')}",
         soft_wrap=True,
     )
 

@@ -1,6 +1,7 @@
 """Moving conversations: from store to store, into a file and back. Below: contracts, manager. Above: cli.
 
 digests      when two conversations are the same, as a SHA-256
+documents    an owner's documents, and a conversation's, into a store
 bringing     one conversation into a store, so that it can be repeated and is proven
 copying      a whole backend into another
 json_lines   the form of an export: lines out of values, values out of lines

@@ -1,6 +1,6 @@
 """One conversation into a store: repeatable, never over something newer, and proven afterwards.
 
-Below: `digests`. Above: `copying` and `importing`, which say where conversations come from.
+Below: `digests`, `documents`. Above: `copying` and `importing`, which say where conversations come from.
 """
 
 from abc import ABC, abstractmethod
@@ -10,10 +10,11 @@ from typing import Literal, NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from recollect.contracts import ConversationStore, Entry
+from recollect.contracts import ConversationStore, Document, Entry
 from recollect.conversations import Conversation, is_expired
 from recollect.errors import Conflict, ConversationNotFound, StoreDamaged
 from recollect.moving.digests import Digest, fingerprint
+from recollect.moving.documents import BroughtDocuments, bring_derived
 
 CHUNK = 1000
 """Entries that are read, and stored, in one go."""
@@ -31,6 +32,8 @@ class CopyReport(Struct, frozen=True, kw_only=True):
     """Entries that were stored; what was there already does not count."""
     sessions: int = 0
     """Sessions that were bound."""
+    documents: int = 0
+    """Documents that were stored, of owners and of conversations."""
     expired: int = 0
     """Conversations of a file whose time is over: nothing of them is stored."""
     changed_meanwhile: tuple[str, ...] = ()
@@ -48,6 +51,7 @@ class Brought(NamedTuple):
     outcome: Outcome
     entries: int = 0
     sessions: int = 0
+    documents: int = 0
 
 
 class Given(ABC):
@@ -61,6 +65,10 @@ class Given(ABC):
         """The entries in reading order, in chunks."""
 
     @abstractmethod
+    def documents(self) -> AsyncIterator[list[Document]]:
+        """What is derived from it, in chunks, sorted by kind and key."""
+
+    @abstractmethod
     async def has_changed(self) -> bool:
         """Whether it is no longer what it was when it was read."""
 
@@ -72,9 +80,14 @@ class Tally:
         self.report = CopyReport()
         self._progress = progress
         self._conflicts: list[str] = []
+        self._kept_documents: list[str] = []
 
     def owner(self) -> None:
         self._now(owners=self.report.owners + 1)
+
+    def add_documents(self, owner: str, brought: BroughtDocuments) -> None:
+        self._kept_documents += [f"{owner}: {place.kind} {place.key}" for place in brought.conflicts]
+        self._now(documents=self.report.documents + brought.stored)
 
     def add(self, brought: Brought) -> None:
         report, outcome = self.report, brought.outcome
@@ -88,6 +101,7 @@ class Tally:
             expired=report.expired + (outcome == "expired"),
             entries=report.entries + brought.entries,
             sessions=report.sessions + brought.sessions,
+            documents=report.documents + brought.documents,
             changed_meanwhile=report.changed_meanwhile + changed,
         )
 
@@ -97,7 +111,13 @@ class Tally:
             self._progress(self.report)
 
     def done(self) -> CopyReport:
-        """The report. Raises `Conflict` when conversations were left as they are, with their ids."""
+        """The report. Raises `Conflict` when something was left as it is, and names it."""
+        if self._kept_documents:
+            raise Conflict(
+                f"{len(self._kept_documents)} documents and {len(self._conflicts)} conversations were left "
+                "as they are, because the target was written to and holds something else than the source; "
+                f"the others are there: {', '.join(self._kept_documents + self._conflicts)}"
+            )
         if self._conflicts:
             raise Conflict(
                 f"{len(self._conflicts)} of {self.report.conversations} conversations were left as they are, "
@@ -128,6 +148,14 @@ async def bring(given: Given, target: ConversationStore) -> Brought:
 
 
 async def _bring(given: Given, target: ConversationStore, there: Conversation | None) -> Brought:
+    brought = await _bring_log(given, target, there)
+    if brought.outcome not in ("copied", "unchanged"):
+        return brought
+    stored = await bring_derived(given.documents, target, given.record.id)
+    return brought._replace(documents=stored)
+
+
+async def _bring_log(given: Given, target: ConversationStore, there: Conversation | None) -> Brought:
     if there is None:
         return await _store(given, target, known=frozenset())
     difference = await _compare(given, target)

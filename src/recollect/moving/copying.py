@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from itertools import islice
 
-from recollect.contracts import Backend, ConversationStore, Entry
+from recollect.contracts import Backend, ConversationStore, Document, Entry
 from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound
 from recollect.moving.bringing import Brought, CopyReport, Given, Progress, Tally, bring, log_of
+from recollect.moving.documents import bring_owned, documents_of
 
 PAGE = 100
 AT_ONCE = 8
@@ -18,14 +20,15 @@ async def copy(source: Backend, target: Backend, *, progress: Progress | None = 
     """Bring everything that is in the source into the target, proven by digest. Both are open.
 
     Run again after an interruption, or after the source went on, it brings what is missing or has
-    changed. A conversation that was written to in the target is left as it is there; when all others are
-    done, these are told by `Conflict`. Conversations that become active in the source meanwhile may be
+    changed. What was written to in the target is left as it is there; when all others are done, these are
+    told by `Conflict`. Conversations that become active in the source meanwhile may be
     missed: stop writing to it, and run the copy a last time.
     """
     tally = Tally(progress)
     async for owner in source.owners():
         tally.owner()
         giver, taker = source.of(owner), target.of(owner)
+        tally.add_documents(owner, await bring_owned(partial(documents_of, giver), taker))
         async for records in pages_of(giver):
             rest = iter(records)
             while some := list(islice(rest, AT_ONCE)):
@@ -89,6 +92,10 @@ class Stored(Given):
     async def log(self) -> AsyncIterator[list[Entry]]:
         async for entries in log_of(self._store, self.record.id):
             yield [entry for entry in entries if entry.revision <= self.record.revision]
+
+    async def documents(self) -> AsyncIterator[list[Document]]:
+        async for documents in documents_of(self._store, self.record.id):
+            yield documents
 
     async def has_changed(self) -> bool:
         return await self._store.get(self.record.id) != self.record

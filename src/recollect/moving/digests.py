@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from recollect.clock import to_micros
-from recollect.contracts import Entry
+from recollect.contracts import Document, Entry
 from recollect.conversations import Conversation
 
 _encoder = msgspec.json.Encoder(order="sorted")
@@ -19,7 +19,7 @@ _MOMENTS = ("created_at", "updated_at", "last_message_at", "expires_at")
 
 
 class Digest:
-    """A SHA-256 over a record and its entries, in reading order."""
+    """A SHA-256 over a record and its entries, in reading order; documents have one of their own."""
 
     def __init__(self, record: Conversation) -> None:
         self._hash = sha256(_canonical_record(record))
@@ -27,6 +27,20 @@ class Digest:
     def add(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             self._hash.update(_canonical_entry(entry))
+
+    def __str__(self) -> str:
+        return self._hash.hexdigest()
+
+
+class DocumentsDigest:
+    """A SHA-256 over the documents of one holder, by kind and key."""
+
+    def __init__(self) -> None:
+        self._hash = sha256()
+
+    def add(self, documents: Iterable[Document]) -> None:
+        for document in documents:
+            self._hash.update(_canonical_document(document))
 
     def __str__(self) -> str:
         return self._hash.hexdigest()
@@ -41,6 +55,13 @@ def _canonical_record(record: Conversation) -> bytes:
     fields = {name: value for name, value in asdict(record).items() if name != "messages"}
     instants = {name: to_micros(fields[name]) for name in _MOMENTS if fields[name] is not None}
     return _encoder.encode(fields | instants) + b"\n"
+
+
+def _canonical_document(document: Document) -> bytes:
+    data = sha256(document.data).hexdigest()
+    moment = to_micros(document.updated_at)
+    fields = [document.kind, document.key, document.version, moment, data, document.conversation_id]
+    return _encoder.encode(fields) + b"\n"
 
 
 def _canonical_entry(entry: Entry) -> bytes:

@@ -1,6 +1,7 @@
 """A whole backend into a file, a chunk at a time. Below: `json_lines`. The file is written off the loop."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from hashlib import sha256
 from typing import BinaryIO
@@ -15,7 +16,14 @@ from recollect.ids import parse_name
 from recollect.manager import ConversationManager
 from recollect.moving.bringing import log_of
 from recollect.moving.copying import pages_of
-from recollect.moving.json_lines import conversation_line, entry_line, header_line, trailer_line
+from recollect.moving.documents import documents_of
+from recollect.moving.json_lines import (
+    conversation_line,
+    document_line,
+    entry_line,
+    header_line,
+    trailer_line,
+)
 
 
 class ExportReport(Struct, frozen=True, kw_only=True):
@@ -24,6 +32,7 @@ class ExportReport(Struct, frozen=True, kw_only=True):
     owners: int
     conversations: int
     entries: int
+    documents: int
     sha256: str
 
 
@@ -40,11 +49,14 @@ async def export(
     await writer.put([header_line(system_clock())])
     owners = 0
     async for name, store in _stores(source, owner):
-        before = writer.conversations
+        before = writer.lines
+        async for documents in documents_of(store):
+            lines = [document_line(document, name) for document in documents]
+            await writer.put(lines, documents=len(lines))
         async for records in pages_of(store):
             for record in records:
                 await _export(name, store, record, writer)
-        owners += writer.conversations > before
+        owners += writer.lines > before
     return await writer.finish(owners)
 
 
@@ -73,6 +85,9 @@ async def _export(owner: str, store: ConversationStore, record: Conversation, wr
         async for entries in log_of(store, record.id):
             lines = [entry_line(entry) for entry in entries if entry.revision <= record.revision]
             await writer.put(lines, entries=len(lines))
+        async for documents in documents_of(store, record.id):
+            lines = [document_line(document) for document in documents]
+            await writer.put(lines, documents=len(lines))
     except ConversationNotFound:
         return
 
@@ -83,23 +98,25 @@ class _Writer:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._hash = sha256()
-        self.conversations = 0
-        self._entries = 0
+        self._counts = Counter[str]()
 
-    async def put(self, lines: Iterable[bytes], *, conversations: int = 0, entries: int = 0) -> None:
+    @property
+    def lines(self) -> int:
+        """How many there are of any kind."""
+        return self._counts.total()
+
+    async def put(self, lines: Iterable[bytes], **counts: int) -> None:
+        """Lines, and how many `conversations`, `entries` or `documents` they are."""
         text = b"".join(lines)
-        self.conversations += conversations
-        self._entries += entries
+        self._counts.update(counts)
         self._hash.update(text)
         await asyncio.to_thread(self._write, text)
 
     async def finish(self, owners: int) -> ExportReport:
         digest = self._hash.hexdigest()
-        trailer = trailer_line(conversations=self.conversations, entries=self._entries, sha256=digest)
-        await asyncio.to_thread(self._write, trailer)
-        return ExportReport(
-            owners=owners, conversations=self.conversations, entries=self._entries, sha256=digest
-        )
+        counts = {name: self._counts[name] for name in ("conversations", "entries", "documents")}
+        await asyncio.to_thread(self._write, trailer_line(**counts, sha256=digest))
+        return ExportReport(owners=owners, **counts, sha256=digest)
 
     def _write(self, text: bytes) -> None:
         try:

@@ -6,16 +6,30 @@ Below: `json_lines`, `bringing`. The file is read off the loop.
 import asyncio
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
-from recollect.contracts import Backend, Entry, Position
+from msgspec.structs import asdict
+
+from recollect.contracts import Backend, Document, Entry, Position
 from recollect.conversations import Conversation
 from recollect.errors import StoreDamaged, StoreForeign, StoreUnavailable
 from recollect.moving.bringing import CHUNK, CopyReport, Given, Progress, Tally, bring
-from recollect.moving.json_lines import ConversationLine, Damaged, Trailer, read_header, read_line
+from recollect.moving.documents import CHUNK as DOCUMENTS_CHUNK
+from recollect.moving.documents import bring_owned
+from recollect.moving.json_lines import (
+    ConversationLine,
+    Damaged,
+    OwnedLine,
+    Trailer,
+    read_header,
+    read_line,
+)
+
+T = TypeVar("T", Entry, Document)
 
 
 async def import_(file: BinaryIO, target: Backend, *, progress: Progress | None = None) -> CopyReport:
@@ -37,11 +51,14 @@ async def import_(file: BinaryIO, target: Backend, *, progress: Progress | None 
 
 async def _bring_all(file: BinaryIO, start: int, target: Backend, tally: Tally) -> CopyReport:
     owner = None
-    async for name, given in _conversations(file, start):
+    async for name, given in _parts(file, start):
         if name != owner:
             tally.owner()
         owner = name
-        tally.add(await bring(given, target.of(name)))
+        if isinstance(given, _Owned):
+            tally.add_documents(name, await bring_owned(given.documents, target.of(name)))
+        else:
+            tally.add(await bring(given, target.of(name)))
     return tally.done()
 
 
@@ -56,6 +73,22 @@ def verify(file: BinaryIO) -> Trailer:
         return proof.finish()
 
 
+class _Places:
+    """The documents of one holder come in the order of their kinds and keys."""
+
+    def __init__(self) -> None:
+        self._last: tuple[str, str, str] | None = None
+
+    @property
+    def begun(self) -> bool:
+        return self._last is not None
+
+    def follows(self, owner: str, document: Document) -> bool:
+        place = (owner, document.kind, document.key)
+        last, self._last = self._last, place
+        return last is None or last[0] != owner or last < place
+
+
 class _Proof:
     """What was read so far: the number of the line, the digest, the counts."""
 
@@ -64,7 +97,8 @@ class _Proof:
         self._hash = sha256(first)
         self._conversation: Conversation | None = None
         self._last: Position | None = None
-        self._counts = [0, 0]
+        self._places = _Places()
+        self._counts = Counter[str]()
         self._trailer: Trailer | None = None
 
     def add(self, line: bytes) -> None:
@@ -81,23 +115,44 @@ class _Proof:
             self._check(read)
             return
         self._hash.update(line)
-        if isinstance(read, Entry):
-            self._check_order(read.position)
-        else:
-            self._conversation, self._last = read.conversation, None
-        self._counts[isinstance(read, Entry)] += 1
+        self._take(read)
+
+    def _take(self, read: ConversationLine | OwnedLine | Entry | Document) -> None:
+        match read:
+            case ConversationLine():
+                self._counts["conversations"] += 1
+                self._conversation, self._last, self._places = read.conversation, None, _Places()
+            case Entry():
+                self._counts["entries"] += 1
+                self._check_order(read.position)
+            case OwnedLine():
+                self._counts["documents"] += 1
+                self._conversation = None
+                self._check_document(read.document, read.owner)
+            case Document():
+                self._counts["documents"] += 1
+                self._check_document(read)
+
+    def _check_document(self, document: Document, owner: str = "") -> None:
+        if not self._places.follows(owner, document):
+            raise StoreDamaged(f"line {self._number} of the export is not in the order of kinds and keys")
 
     def _check_order(self, position: Position) -> None:
+        if self._places.begun:
+            raise StoreDamaged(f"line {self._number} of the export is an entry behind a document")
         if self._last is not None and position <= self._last:
             raise StoreDamaged(f"line {self._number} of the export is not in reading order")
         self._last = position
 
     def _check(self, trailer: Trailer) -> None:
-        counts = [trailer.conversations, trailer.entries]
-        if counts != self._counts:
+        names = ("conversations", "entries", "documents")
+        counted, there = (
+            ", ".join(f"{counts[name]} {name}" for name in names)
+            for counts in (asdict(trailer), self._counts)
+        )
+        if counted != there:
             raise StoreDamaged(
-                f"the export was altered: line {self._number}, its last, counts {counts[0]} conversations "
-                f"and {counts[1]} entries; there are {self._counts[0]} and {self._counts[1]}"
+                f"the export was altered: line {self._number}, its last, counts {counted}; there are {there}"
             )
         if trailer.sha256 != self._hash.hexdigest():
             raise StoreDamaged(
@@ -112,9 +167,10 @@ class _Proof:
         return self._trailer
 
 
-async def _conversations(file: BinaryIO, start: int) -> AsyncIterator[tuple[str, "_Kept"]]:
+async def _parts(file: BinaryIO, start: int) -> AsyncIterator[tuple[str, "_Kept | _Owned"]]:
+    """What the file holds, part by part: an owner's documents, a conversation."""
     place = await asyncio.to_thread(_after_line, file, start)
-    while (begun := await asyncio.to_thread(_conversation_at, file, place)) is not None:
+    while (begun := await asyncio.to_thread(_part_at, file, place)) is not None:
         owner, given = begun
         yield owner, given
         place = await given.end()
@@ -126,12 +182,43 @@ def _after_line(file: BinaryIO, place: int) -> int:
     return file.tell()
 
 
-def _conversation_at(file: BinaryIO, place: int) -> tuple[str, "_Kept"] | None:
+def _part_at(file: BinaryIO, place: int) -> tuple[str, "_Kept | _Owned"] | None:
     file.seek(place)
     read = read_line(file.readline(), None)
-    if not isinstance(read, ConversationLine):
-        return None
-    return read.owner, _Kept(file, file.tell(), read)
+    if isinstance(read, OwnedLine):
+        return read.owner, _Owned(file, place, read.owner)
+    if isinstance(read, ConversationLine):
+        return read.owner, _Kept(file, file.tell(), read)
+    return None
+
+
+class _Owned:
+    """An owner's documents in the file, from the first on."""
+
+    def __init__(self, file: BinaryIO, first: int, owner: str) -> None:
+        self._file = file
+        self._end = first
+        self._owner = owner
+
+    async def documents(self) -> AsyncIterator[list[Document]]:
+        while chunk := await asyncio.to_thread(self._read):
+            yield chunk
+
+    async def end(self) -> int:
+        """Where the next part begins."""
+        return self._end
+
+    def _read(self) -> list[Document]:
+        documents: list[Document] = []
+        self._file.seek(self._end)
+        while len(documents) < DOCUMENTS_CHUNK:
+            line = self._file.readline()
+            read = read_line(line, None)
+            if not isinstance(read, OwnedLine) or read.owner != self._owner:
+                break
+            documents.append(read.document)
+            self._end += len(line)
+        return documents
 
 
 class _Kept(Given):
@@ -140,6 +227,7 @@ class _Kept(Given):
     def __init__(self, file: BinaryIO, first: int, line: ConversationLine) -> None:
         self._file = file
         self._first = first
+        self._log_end: int | None = None
         self._end: int | None = None
         self.record = line.conversation
         self.sessions = line.sessions
@@ -147,31 +235,46 @@ class _Kept(Given):
     async def log(self) -> AsyncIterator[list[Entry]]:
         place = self._first
         while True:
-            entries, place = await asyncio.to_thread(self._read, place)
+            entries, place = await asyncio.to_thread(self._read, place, Entry, CHUNK)
             if not entries:
                 break
             yield entries
+        self._log_end = place
+
+    async def documents(self) -> AsyncIterator[list[Document]]:
+        place = await self._after_log()
+        while True:
+            documents, place = await asyncio.to_thread(self._read, place, Document, DOCUMENTS_CHUNK)
+            if not documents:
+                break
+            yield documents
         self._end = place
 
-    async def end(self) -> int:
-        """Where the next one begins."""
-        while self._end is None:
+    async def _after_log(self) -> int:
+        while self._log_end is None:
             async for _ in self.log():
+                pass
+        return self._log_end
+
+    async def end(self) -> int:
+        """Where the next part begins."""
+        while self._end is None:
+            async for _ in self.documents():
                 pass
         return self._end
 
-    def _read(self, place: int) -> tuple[list[Entry], int]:
-        """The entries from this place on, at most a chunk, and where they end."""
-        entries: list[Entry] = []
+    def _read(self, place: int, kind: type[T], most: int) -> tuple[list[T], int]:
+        """The lines of this kind from a place on, and where they end."""
+        found: list[T] = []
         self._file.seek(place)
-        while len(entries) < CHUNK:
+        while len(found) < most:
             line = self._file.readline()
             read = read_line(line, self.record)
-            if not isinstance(read, Entry):
+            if not isinstance(read, kind):
                 break
-            entries.append(read)
+            found.append(read)
             place += len(line)
-        return entries, place
+        return found, place
 
     async def has_changed(self) -> bool:
         return False

@@ -3,13 +3,13 @@
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
-from recollect.contracts import Entry, restorable
+from recollect.contracts import Document, Entry, restorable, restorable_documents
 from recollect.conversations import Conversation
 from recollect.errors import InvalidInput, StoreForeign, shown
 from recollect.ids import parse_name
@@ -41,6 +41,7 @@ class Trailer(Struct, frozen=True, kw_only=True):
     recollect: str
     conversations: int
     entries: int
+    documents: int
     sha256: str
 
 
@@ -50,6 +51,21 @@ class ConversationLine(Struct, frozen=True, kw_only=True):
     owner: str
     conversation: Conversation
     sessions: tuple[str, ...] = ()
+
+
+class OwnedLine(Struct, frozen=True, kw_only=True):
+    """A document of an owner."""
+
+    owner: str
+    document: Document
+
+
+class _KeptDocument(Struct, frozen=True, kw_only=True):
+    kind: str
+    key: str
+    version: Annotated[int, Meta(ge=1)]
+    updated_at: Annotated[datetime, Meta(tz=True)]
+    data: bytes
 
 
 class _Kept(Struct, frozen=True, kw_only=True):
@@ -67,10 +83,14 @@ class _Line(Struct, frozen=True, kw_only=True):
     conversation: Conversation | UnsetType = UNSET
     sessions: tuple[str, ...] = ()
     entry: _Kept | UnsetType = UNSET
+    document: _KeptDocument | UnsetType = UNSET
     conversations: int = 0
     entries: int = 0
+    documents: int = 0
     sha256: str = ""
 
+
+ReadLine: TypeAlias = ConversationLine | OwnedLine | Entry | Document | Trailer
 
 # Out
 
@@ -94,8 +114,23 @@ def entry_line(entry: Entry) -> bytes:
     )
 
 
-def trailer_line(*, conversations: int, entries: int, sha256: str) -> bytes:
-    trailer = Trailer(recollect="end", conversations=conversations, entries=entries, sha256=sha256)
+def document_line(document: Document, owner: str | None = None) -> bytes:
+    """A document of the conversation that the line follows, or of this owner."""
+    kept = _KeptDocument(
+        kind=document.kind,
+        key=document.key,
+        version=document.version,
+        updated_at=document.updated_at,
+        data=document.data,
+    )
+    whose = {} if owner is None else {"owner": owner}
+    return _encoder.encode(whose | {"document": kept}) + b"\n"
+
+
+def trailer_line(*, conversations: int, entries: int, documents: int, sha256: str) -> bytes:
+    trailer = Trailer(
+        recollect="end", conversations=conversations, entries=entries, documents=documents, sha256=sha256
+    )
     return _encoder.encode(trailer) + b"\n"
 
 
@@ -118,17 +153,23 @@ def read_header(line: bytes) -> Header:
     return header
 
 
-def read_line(line: bytes, conversation: Conversation | None) -> ConversationLine | Entry | Trailer:
-    """A line after the first. An entry belongs to the conversation that was read before it."""
+def read_line(line: bytes, conversation: Conversation | None) -> ReadLine:
+    """A line after the first. Without an owner it belongs to the conversation that was read before it."""
     read = _decoded(line, _Line)
     if read.recollect == "end":
         return Trailer(
-            recollect="end", conversations=read.conversations, entries=read.entries, sha256=read.sha256
+            recollect="end",
+            conversations=read.conversations,
+            entries=read.entries,
+            documents=read.documents,
+            sha256=read.sha256,
         )
+    if read.document is not UNSET:
+        return _checked_document(read.document, read.owner, conversation)
     if read.conversation is not UNSET and read.owner is not UNSET:
         return _checked_conversation(read.owner, read.conversation, read.sessions)
     if read.entry is UNSET:
-        raise Damaged(f"is neither a conversation nor an entry: {shown(line)}")
+        raise Damaged(f"is neither a conversation nor an entry nor a document: {shown(line)}")
     if conversation is None:
         raise Damaged("is an entry without a conversation before it")
     return _checked_entry(conversation, read.entry)
@@ -143,6 +184,30 @@ def _checked_conversation(owner: str, record: Conversation, sessions: tuple[str,
     except InvalidInput as error:
         raise Damaged(f"cannot be used: {error}") from error
     return ConversationLine(owner=owner, conversation=record, sessions=sessions)
+
+
+def _checked_document(
+    kept: _KeptDocument, owner: str | UnsetType, conversation: Conversation | None
+) -> OwnedLine | Document:
+    if owner is UNSET and conversation is None:
+        raise Damaged("is a document without an owner, and without a conversation before it")
+    document = Document(
+        kind=kept.kind,
+        key=kept.key,
+        data=kept.data,
+        version=kept.version,
+        updated_at=kept.updated_at,
+        conversation_id=conversation.id if owner is UNSET and conversation else None,
+    )
+    try:
+        restorable_documents([document])
+        return (
+            document
+            if owner is UNSET
+            else OwnedLine(owner=parse_name(owner, field="owner"), document=document)
+        )
+    except InvalidInput as error:
+        raise Damaged(f"cannot be used: {error}") from error
 
 
 def _checked_entry(conversation: Conversation, kept: _Kept) -> Entry:

@@ -7,7 +7,21 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 
 from recollect.clock import Clock, parse_moment, system_clock
-from recollect.contracts import Appended, Backend, ConversationStore, Entry, Position, restorable
+from recollect.contracts import (
+    Appended,
+    Backend,
+    ConversationStore,
+    Document,
+    Entry,
+    Position,
+    check_data,
+    check_expected,
+    parse_holder,
+    parse_listing,
+    parse_place,
+    restorable,
+    restorable_documents,
+)
 from recollect.conversations import Changes, Conversation, Page, Query, check_count
 from recollect.errors import StoreClosed
 from recollect.ids import parse_name
@@ -45,7 +59,7 @@ class InMemoryBackend(Backend):
 
     async def owners(self) -> AsyncIterator[str]:
         for owner, shelf in sorted(self.shelves.items()):
-            if shelf.logs:
+            if not shelf.is_empty:
                 yield owner
 
     async def purge_expired(self, now: datetime | None = None) -> int:
@@ -130,6 +144,51 @@ class InMemoryStore(ConversationStore):
         record, given = restorable(conversation, entries)
         self._own_shelf().restore(record, slots_of(given.values()), now=self.now())
 
+    async def put_document(
+        self,
+        kind: str,
+        key: str,
+        data: bytes,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> Document:
+        place = parse_place(kind, key, conversation_id)
+        kept, expected = check_data(data), check_expected(expected_version, least=0)
+        return self._own_shelf().put_document(place, kept, now=self.now(), expected_version=expected)
+
+    async def get_document(
+        self, kind: str, key: str, *, conversation_id: str | None = None
+    ) -> Document | None:
+        place = parse_place(kind, key, conversation_id)
+        return self._shelf().get_document(place, now=self.now())
+
+    async def documents(
+        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
+    ) -> list[Document]:
+        listing = parse_listing(kind, conversation_id, after, limit)
+        return self._shelf().list_documents(listing, now=self.now())
+
+    async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
+        holder = parse_holder(conversation_id)
+        return self._shelf().document_kinds(holder, now=self.now())
+
+    async def delete_document(
+        self,
+        kind: str,
+        key: str,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> bool:
+        place = parse_place(kind, key, conversation_id)
+        expected = check_expected(expected_version, least=1)
+        return self._shelf().delete_document(place, now=self.now(), expected_version=expected)
+
+    async def restore_documents(self, documents: Sequence[Document]) -> None:
+        given = restorable_documents(documents)
+        self._own_shelf().restore_documents(given, now=self.now())
+
     async def purge_expired(self) -> int:
         return self._shelf().purge_expired(now=self.now())
 
@@ -139,6 +198,6 @@ class InMemoryStore(ConversationStore):
         return self._backend.shelves.get(self._owner) or Shelf()
 
     def _own_shelf(self) -> Shelf:
-        """The shelf to put a new conversation on."""
+        """The shelf to put something new on."""
         self._backend.check_open()
         return self._backend.shelves.setdefault(self._owner, Shelf(max_messages=self._backend.max_messages))

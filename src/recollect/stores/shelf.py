@@ -6,14 +6,14 @@ anything. The time is handed in; a `Shelf` belongs to one thread at a time.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 
 from recollect.clock import from_micros, to_micros
-from recollect.contracts import Appended, Entry, Position, check_position
+from recollect.contracts import Appended, Document, Entry, Listing, Place, Position, check_position
 from recollect.conversations import (
     Changes,
     Conversation,
@@ -63,6 +63,7 @@ class Log(Struct, kw_only=True):
     slots: list[Slot] = []
     by_id: dict[str, Slot] = {}
     next_sequence: int = 1
+    documents: dict[Place, Document] = {}
 
     def copy(self) -> "Log":
         return Log(
@@ -70,6 +71,7 @@ class Log(Struct, kw_only=True):
             slots=self.slots.copy(),
             by_id=self.by_id.copy(),
             next_sequence=self.next_sequence,
+            documents=self.documents.copy(),
         )
 
 
@@ -79,22 +81,28 @@ Placing: TypeAlias = tuple[str | None, Slot]
 
 
 class Shelf(Struct, kw_only=True):
-    """One owner's conversations and sessions. `max_messages` bounds what each conversation keeps."""
+    """One owner's conversations, sessions and documents. `max_messages` bounds each conversation."""
 
     logs: dict[str, Log] = {}
     sessions: dict[str, str] = {}
+    documents: dict[Place, Document] = {}
     max_messages: int | None = None
     forgotten: int = 0
-    """How often messages were taken away. A store with copies elsewhere sees by it that they must go too."""
+    """How often something was taken away. A store with copies elsewhere sees by it that they must go too."""
 
     def copy(self) -> "Shelf":
         """A shelf that can be changed without changing this one. Slots never change and are shared."""
         return Shelf(
             logs={conversation_id: log.copy() for conversation_id, log in self.logs.items()},
             sessions=self.sessions.copy(),
+            documents=self.documents.copy(),
             max_messages=self.max_messages,
             forgotten=self.forgotten,
         )
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.logs and not self.documents
 
     # Records
 
@@ -199,7 +207,7 @@ class Shelf(Struct, kw_only=True):
         new, known = _sort_out(fresh, turn, now=now)
         self._put(fresh, new, now)
         self.logs[log.record.id] = fresh
-        self.forgotten += bool(log.slots)
+        self.forgotten += bool(log.slots or log.documents)
         return _appended(fresh, new, known)
 
     def tail(
@@ -229,6 +237,48 @@ class Shelf(Struct, kw_only=True):
             log = self.logs[record.id] = Log(record=record)
         log.record = record
         self._place(log, new)
+
+    # Documents
+
+    def put_document(
+        self, place: Place, data: bytes, *, now: datetime, expected_version: int | None
+    ) -> Document:
+        held = self._documents(place.conversation_id, now)
+        before = held.get(place)
+        version = before.version if before else 0
+        place.check_version(version, expected_version)
+        self.forgotten += before is not None
+        held[place] = document = place.document(data, version=version + 1, updated_at=now)
+        return document
+
+    def get_document(self, place: Place, *, now: datetime) -> Document | None:
+        return self._documents(place.conversation_id, now).get(place)
+
+    def list_documents(self, listing: Listing, *, now: datetime) -> list[Document]:
+        held = self._documents(listing.conversation_id, now)
+        wanted = sorted(place for place in held if place.kind == listing.kind and place.key > listing.after)
+        return [held[place] for place in wanted[: listing.limit]]
+
+    def document_kinds(self, conversation_id: str | None, *, now: datetime) -> list[str]:
+        return sorted({place.kind for place in self._documents(conversation_id, now)})
+
+    def delete_document(self, place: Place, *, now: datetime, expected_version: int | None) -> bool:
+        held = self._documents(place.conversation_id, now)
+        if place not in held:
+            return False
+        place.check_version(held[place].version, expected_version)
+        del held[place]
+        self.forgotten += 1
+        return True
+
+    def restore_documents(self, given: Mapping[Place, Document], *, now: datetime) -> None:
+        for place, document in given.items():
+            held = self._documents(place.conversation_id, now)
+            self.forgotten += place in held
+            held[place] = document
+
+    def _documents(self, conversation_id: str | None, now: datetime) -> dict[Place, Document]:
+        return self.documents if conversation_id is None else self._log(conversation_id, now).documents
 
     # Retention
 

@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
 
-from recollect.contracts import Backend, ConversationStore
+from recollect.contracts import Backend, ConversationStore, Document
 from recollect.conversations import VALUE_SETS, Changes, Query, started
 from recollect.errors import RecollectError
 from recollect.ids import new_id
@@ -59,6 +59,9 @@ queries = st.builds(
     date_to=st.none() | moments,
     limit=st.integers(1, 4),
 )
+
+kinds = st.sampled_from(["note", "note/", "vectors/a:b"])
+places = st.tuples(kinds, st.sampled_from(["k", "k\x01", "{k}", "é"]))
 
 Operation = Callable[[ConversationStore], Awaitable[Any]]
 
@@ -210,6 +213,67 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(owner=st.sampled_from(OWNERS), conversation_id=ids)
     def load(self, owner: str, conversation_id: str) -> None:
         self.both(owner, lambda store: store.load(conversation_id))
+
+    @rule(
+        owner=st.sampled_from(OWNERS),
+        place=places,
+        holder=st.none() | ids,
+        data=st.binary(max_size=4),
+        version=st.none() | st.integers(0, 3),
+    )
+    def put_document(
+        self, owner: str, place: tuple[str, str], holder: str | None, data: bytes, version: int | None
+    ) -> None:
+        self.both(
+            owner,
+            lambda store: store.put_document(*place, data, conversation_id=holder, expected_version=version),
+        )
+
+    @rule(owner=st.sampled_from(OWNERS), kind=kinds, holder=st.none() | ids, limit=st.integers(0, 3))
+    def read_documents(self, owner: str, kind: str, holder: str | None, limit: int) -> None:
+        async def read(store: ConversationStore) -> Any:
+            page = await store.documents(kind, conversation_id=holder, limit=limit)
+            rest = await store.documents(kind, conversation_id=holder, after=page[-1].key) if page else []
+            single = await store.get_document(kind, "k", conversation_id=holder)
+            return page, rest, single, await store.document_kinds(conversation_id=holder)
+
+        self.both(owner, read)
+
+    @rule(
+        owner=st.sampled_from(OWNERS),
+        place=places,
+        holder=st.none() | ids,
+        version=st.none() | st.integers(1, 3),
+    )
+    def delete_document(
+        self, owner: str, place: tuple[str, str], holder: str | None, version: int | None
+    ) -> None:
+        self.both(
+            owner,
+            lambda store: store.delete_document(*place, conversation_id=holder, expected_version=version),
+        )
+
+    @rule(kind=kinds, holder=st.none() | ids, reverse=st.booleans())
+    def move_documents(self, kind: str, holder: str | None, reverse: bool) -> None:
+        """Put what one owner has in the place of the other's."""
+        giver, taker = OWNERS[::-1] if reverse else OWNERS
+        given: list[Document] = []
+
+        async def read(store: ConversationStore) -> Any:
+            given[:] = await store.documents(kind, conversation_id=holder)
+            return tuple(given)
+
+        self.both(giver, read)
+        self.both(taker, lambda store: store.restore_documents(given))
+
+    @rule()
+    def list_owners(self) -> None:
+        async def mine(backend: Backend) -> list[str]:
+            return sorted([owner async for owner in backend.owners() if owner.endswith(self.run_id)])
+
+        self.runner.run(self.model.purge_expired())
+        self.runner.run(self.real.purge_expired())
+        assert self.runner.run(mine(self.real)) == self.runner.run(mine(self.model))
 
     @rule(owner=st.sampled_from(OWNERS), conversation_id=ids)
     def delete(self, owner: str, conversation_id: str) -> None:

@@ -176,7 +176,7 @@ class JsonFileBackend(Backend):
         for owner, shelf in touched.items():
             shelf.forgotten = 0
             draft[owner] = shelf
-        draft = {owner: shelf for owner, shelf in draft.items() if shelf.logs}
+        draft = {owner: shelf for owner, shelf in draft.items() if not shelf.is_empty}
         if draft != self._published:
             self._replace(draft, forget=forget)
             self._published = draft

@@ -15,12 +15,16 @@
                 {"sequence":2,"revision":1,"stored_at":"…","message":{"role":"assistant",…}}
               ]
             }
+          ],
+          "documents": [
+            {"kind":"note","key":"coffee","data":"YmxhY2s=","version":1,"updated_at":"…"}
           ]
         }
       }
     }
 
-A record has a line for each field; a message has a line of its own, in reading order. The messages
+A record has a line for each field; a message has a line of its own, in reading order; so has a
+document, whose data are in base64. The messages
 are the truth: what a record says of them (how many, when and by whom the last) is derived from them
 on reading, so that a message can be taken out by hand. Keys that are not known are passed over.
 Pure: text in, shelves out; the file is the business of `files`.
@@ -36,7 +40,7 @@ from msgspec import Meta, Raw, Struct
 from msgspec.structs import asdict, replace
 
 from recollect.clock import parse_moment, to_micros
-from recollect.contracts import Position
+from recollect.contracts import Document, Place, Position, parse_place
 from recollect.conversations import Conversation
 from recollect.errors import InvalidInput, InvalidMessage, StoreDamaged, StoreForeign, shown
 from recollect.ids import parse_name
@@ -69,15 +73,25 @@ class _KeptMessage(Struct, frozen=True):
     message: Message
 
 
+class _KeptDocument(Struct, frozen=True):
+    kind: str
+    key: str
+    data: bytes
+    version: Annotated[int, Meta(ge=1)]
+    updated_at: Annotated[datetime, Meta(tz=True)]
+
+
 class _KeptConversation(Struct, frozen=True):
     record: Conversation
     messages: list[_KeptMessage] = []
     next_sequence: Annotated[int, Meta(ge=1)] = 1
+    documents: list[_KeptDocument] = []
 
 
 class _KeptOwner(Struct, frozen=True):
     sessions: dict[str, str] = {}
     conversations: list[_KeptConversation] = []
+    documents: list[_KeptDocument] = []
 
 
 class _Document(Struct, frozen=True):
@@ -110,6 +124,7 @@ def _owner(shelf: Shelf) -> Pieces:
     yield b',\n      "conversations": '
     conversations = ((b"        ", *_conversation(log)) for log in shelf.logs.values())
     yield from _block(conversations, b"[]", closing=b"      ")
+    yield from _documents(shelf.documents, closing=b"      ")
     yield b"\n    }"
 
 
@@ -120,7 +135,21 @@ def _conversation(log: Log) -> Pieces:
     yield b',\n          "next_sequence": %d,\n          "messages": ' % log.next_sequence
     messages = [(b"            ", _messages(log.slots))] if log.slots else []
     yield from _block(messages, b"[]", closing=b"          ")
+    yield from _documents(log.documents, closing=b"          ")
     yield b"\n        }"
+
+
+def _documents(documents: Mapping[Place, Document], *, closing: bytes) -> Pieces:
+    """The documents, sorted by their places, each on a line of its own; nothing where there are none."""
+    if not documents:
+        return
+    yield b',\n%b"documents": ' % closing
+    lines = ((closing, b"  ", _encoder.encode(_kept(one))) for _, one in sorted(documents.items()))
+    yield from _block(lines, b"[]", closing=closing)
+
+
+def _kept(document: Document) -> _KeptDocument:
+    return _KeptDocument(document.kind, document.key, document.data, document.version, document.updated_at)
 
 
 def _messages(slots: Sequence[Slot]) -> bytes:
@@ -185,7 +214,7 @@ def _check_ours(tree: Any, where: str) -> None:
 
 
 def _shelf(kept: _KeptOwner) -> Shelf:
-    shelf = Shelf(sessions=kept.sessions)
+    shelf = Shelf(sessions=kept.sessions, documents=_held(kept.documents))
     for conversation in kept.conversations:
         log = _log(conversation)
         if log.record.id in shelf.logs:
@@ -194,8 +223,20 @@ def _shelf(kept: _KeptOwner) -> Shelf:
     return shelf
 
 
+def _held(kept: Sequence[_KeptDocument], conversation_id: str | None = None) -> dict[Place, Document]:
+    held: dict[Place, Document] = {}
+    for one in kept:
+        place = parse_place(one.kind, one.key, conversation_id)
+        moment = parse_moment(one.updated_at, field="updated_at")
+        document = place.document(one.data, version=one.version, updated_at=moment)
+        if held.setdefault(place, document) is not document:
+            raise InvalidInput(f"the document {shown(one.key)} of kind {shown(one.kind)} is there twice")
+    return held
+
+
 def _log(kept: _KeptConversation) -> Log:
-    log = Log(record=kept.record, next_sequence=kept.next_sequence)
+    documents = _held(kept.documents, kept.record.id)
+    log = Log(record=kept.record, next_sequence=kept.next_sequence, documents=documents)
     taken = set[int]()
     for line in kept.messages:
         if line.sequence in taken:

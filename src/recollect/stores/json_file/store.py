@@ -4,7 +4,20 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from recollect.contracts import Appended, ConversationStore, Entry, Position, restorable
+from recollect.contracts import (
+    Appended,
+    ConversationStore,
+    Document,
+    Entry,
+    Position,
+    check_data,
+    check_expected,
+    parse_holder,
+    parse_listing,
+    parse_place,
+    restorable,
+    restorable_documents,
+)
 from recollect.conversations import Changes, Conversation, Page, Query
 from recollect.messages import Message
 from recollect.stores.json_file.document import check_depth
@@ -109,6 +122,57 @@ class JsonFileStore(ConversationStore):
         slots = slots_of(given.values())
         check_depth(slot.body for _, slot in slots)
         await self._backend.write(self._owner, lambda shelf: shelf.restore(record, slots, now=self.now()))
+
+    async def put_document(
+        self,
+        kind: str,
+        key: str,
+        data: bytes,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> Document:
+        place = parse_place(kind, key, conversation_id)
+        kept, expected = check_data(data), check_expected(expected_version, least=0)
+        return await self._backend.write(
+            self._owner,
+            lambda shelf: shelf.put_document(place, kept, now=self.now(), expected_version=expected),
+        )
+
+    async def get_document(
+        self, kind: str, key: str, *, conversation_id: str | None = None
+    ) -> Document | None:
+        place = parse_place(kind, key, conversation_id)
+        return self._backend.shelf(self._owner).get_document(place, now=self.now())
+
+    async def documents(
+        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
+    ) -> list[Document]:
+        listing = parse_listing(kind, conversation_id, after, limit)
+        return self._backend.shelf(self._owner).list_documents(listing, now=self.now())
+
+    async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
+        holder = parse_holder(conversation_id)
+        return self._backend.shelf(self._owner).document_kinds(holder, now=self.now())
+
+    async def delete_document(
+        self,
+        kind: str,
+        key: str,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> bool:
+        place = parse_place(kind, key, conversation_id)
+        expected = check_expected(expected_version, least=1)
+        return await self._backend.write(
+            self._owner,
+            lambda shelf: shelf.delete_document(place, now=self.now(), expected_version=expected),
+        )
+
+    async def restore_documents(self, documents: Sequence[Document]) -> None:
+        given = restorable_documents(documents)
+        await self._backend.write(self._owner, lambda shelf: shelf.restore_documents(given, now=self.now()))
 
     async def purge_expired(self) -> int:
         return await self._backend.write(self._owner, lambda shelf: shelf.purge_expired(now=self.now()))

@@ -41,3 +41,4 @@ SELECT create_distributed_table('recollect.contacts', 'owner');
 SELECT create_distributed_table('recollect.conversations', 'owner', colocate_with => 'recollect.contacts');
 SELECT create_distributed_table('recollect.messages', 'owner', colocate_with => 'recollect.contacts');
 SELECT create_distributed_table('recollect.sessions', 'owner', colocate_with => 'recollect.contacts');
+SELECT create_distributed_table('recollect.documents', 'owner', colocate_with => 'recollect.contacts');

@@ -288,6 +288,120 @@ SELECT c.id::text, c.revision
 FROM recollect.conversations AS c
 WHERE c.owner = %(owner)s AND (%(id)s::uuid IS NULL OR c.id = %(id)s::uuid);
 
+-- name: put_document
+-- A document in the place of what is there, or, with 0 expected, only where nothing is. No row comes back when
+-- something is, or when there is no such conversation. The lock keeps the conversation there meanwhile.
+WITH place AS (
+    SELECT c.id
+    FROM recollect.conversations AS c
+    WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+    FOR KEY SHARE OF c
+)
+INSERT INTO recollect.documents AS d (
+    owner, owner_name, conversation_id, kind, key, version, updated_at, data
+)
+SELECT %(owner)s, %(owner_name)s, %(id)s::uuid, %(kind)s, %(key)s, 1, %(now)s, %(data)s
+WHERE %(id)s::uuid IS NULL OR EXISTS (SELECT FROM place)
+ON CONFLICT (owner, conversation_id, kind, key) DO UPDATE
+    SET version = d.version + 1, updated_at = excluded.updated_at, data = excluded.data
+    WHERE %(expected)s::bigint IS NULL
+RETURNING d.version;
+
+-- name: replace_document
+-- A document in the place of one that is at the expected version. No row comes back when it is not, or as above.
+UPDATE recollect.documents AS d
+SET version = d.version + 1, updated_at = %(now)s, data = %(data)s
+WHERE
+    d.owner = %(owner)s
+    AND (d.conversation_id = %(id)s::uuid OR (%(id)s::uuid IS NULL AND d.conversation_id IS NULL))
+    AND d.kind = %(kind)s AND d.key = %(key)s AND d.version = %(expected)s
+    AND (
+        %(id)s::uuid IS NULL OR EXISTS (
+            SELECT FROM recollect.conversations AS c
+            WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid
+                AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+        )
+    )
+RETURNING d.version;
+
+-- name: get_documents
+-- An owner's documents of a kind: one of them by its key, or those after a key.
+SELECT d.key, d.version, d.updated_at, d.data
+FROM recollect.documents AS d
+WHERE
+    d.owner = %(owner)s AND d.conversation_id IS NULL AND d.kind = %(kind)s
+    AND (%(key)s::text IS NULL OR d.key = %(key)s::text) AND d.key > %(after)s
+ORDER BY d.key
+LIMIT %(limit)s;
+
+-- name: get_derived
+-- A conversation's documents of a kind, as above; one empty row where there are none, no row without it.
+SELECT d.key, d.version, d.updated_at, d.data
+FROM recollect.conversations AS c
+LEFT JOIN LATERAL (
+    SELECT found.key, found.version, found.updated_at, found.data
+    FROM recollect.documents AS found
+    WHERE
+        found.owner = %(owner)s AND found.conversation_id = %(id)s::uuid AND found.kind = %(kind)s
+        AND (%(key)s::text IS NULL OR found.key = %(key)s::text) AND found.key > %(after)s
+    ORDER BY found.key
+    LIMIT %(limit)s
+) AS d ON true
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+ORDER BY d.key;
+
+-- name: document_kinds
+-- The kinds of an owner's documents.
+SELECT DISTINCT d.kind FROM recollect.documents AS d
+WHERE d.owner = %(owner)s AND d.conversation_id IS NULL
+ORDER BY d.kind;
+
+-- name: derived_kinds
+-- The kinds of a conversation's documents; empty and missing as above.
+SELECT DISTINCT d.kind
+FROM recollect.conversations AS c
+LEFT JOIN recollect.documents AS d ON d.owner = %(owner)s AND d.conversation_id = %(id)s::uuid
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+ORDER BY d.kind;
+
+-- name: delete_document
+-- A document, at the expected version or at any; a row comes back when it went.
+DELETE FROM recollect.documents AS d
+WHERE
+    d.owner = %(owner)s
+    AND (d.conversation_id = %(id)s::uuid OR (%(id)s::uuid IS NULL AND d.conversation_id IS NULL))
+    AND d.kind = %(kind)s AND d.key = %(key)s
+    AND (%(expected)s::bigint IS NULL OR d.version = %(expected)s)
+    AND (
+        %(id)s::uuid IS NULL OR EXISTS (
+            SELECT FROM recollect.conversations AS c
+            WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid
+                AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+        )
+    )
+RETURNING d.version;
+
+-- name: restore_documents
+-- Documents exactly as they are given. A row comes back for each, none without their conversation.
+WITH place AS (
+    SELECT c.id
+    FROM recollect.conversations AS c
+    WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+    FOR KEY SHARE OF c
+)
+INSERT INTO recollect.documents AS d (
+    owner, owner_name, conversation_id, kind, key, version, updated_at, data
+)
+SELECT
+    %(owner)s, %(owner_name)s, %(id)s::uuid, given.kind, given.key, given.version, given.updated_at, given.data
+FROM unnest(
+    %(kinds)s::text[], %(keys)s::text[], %(versions)s::bigint[], %(moments)s::timestamptz[], %(data)s::bytea[]
+) AS given (kind, key, version, updated_at, data)
+WHERE %(id)s::uuid IS NULL OR EXISTS (SELECT FROM place)
+ON CONFLICT (owner, conversation_id, kind, key) DO UPDATE
+    SET version = excluded.version, updated_at = excluded.updated_at, data = excluded.data
+RETURNING d.version;
+
 -- name: purge_owner
 -- One owner's expired conversations, a few at a time so that turns get in between.
 WITH gone AS (
@@ -308,5 +422,5 @@ SELECT count(recollect.tell(gone.owner, gone.id, NULL)) FROM gone;
 SELECT recollect.purge(%(now)s, %(limit)s);
 
 -- name: owners
--- Everybody with a conversation, after a given one, in order of their keys.
+-- Everybody with a conversation or a document, after a given one, in order of their keys.
 SELECT found.owner, found.owner_name FROM recollect.owners_after(%(last)s, %(limit)s) AS found;

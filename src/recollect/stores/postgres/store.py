@@ -9,10 +9,17 @@ from recollect.contracts import (
     Appended,
     Change,
     ConversationStore,
+    Document,
     Entry,
     Position,
+    check_data,
+    check_expected,
     check_position,
+    parse_holder,
+    parse_listing,
+    parse_place,
     restorable,
+    restorable_documents,
 )
 from recollect.conversations import Changes, Conversation, Page, Query, check_count, cursor_of, is_expired
 from recollect.errors import (
@@ -26,6 +33,7 @@ from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message
 from recollect.stores.postgres import rows
 from recollect.stores.postgres.connections import Connection, execute_for
+from recollect.stores.postgres.documents import Documents
 from recollect.stores.postgres.keys import key_of
 from recollect.stores.postgres.turns import (
     Sorted,
@@ -189,6 +197,54 @@ class PostgresStore(ConversationStore):
                     raise MessageConflict(record.id, str(entry.message.message_id))
             await execute_for(connection, self._name, ("skip_sequences", values))
 
+    async def put_document(
+        self,
+        kind: str,
+        key: str,
+        data: bytes,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> Document:
+        place = parse_place(kind, key, conversation_id)
+        kept, expected = check_data(data), check_expected(expected_version, least=0)
+        held = self._held(place.conversation_id)
+        return await held.put(place, kept, expected=expected, owner_name=self._full_name)
+
+    async def get_document(
+        self, kind: str, key: str, *, conversation_id: str | None = None
+    ) -> Document | None:
+        place = parse_place(kind, key, conversation_id)
+        return await self._held(place.conversation_id).get(place)
+
+    async def documents(
+        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
+    ) -> list[Document]:
+        listing = parse_listing(kind, conversation_id, after, limit)
+        return await self._held(listing.conversation_id).page(listing)
+
+    async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
+        holder = parse_holder(conversation_id)
+        return await self._held(holder).kinds()
+
+    async def delete_document(
+        self,
+        kind: str,
+        key: str,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> bool:
+        place = parse_place(kind, key, conversation_id)
+        expected = check_expected(expected_version, least=1)
+        return await self._held(place.conversation_id).delete(place, expected=expected)
+
+    async def restore_documents(self, documents: Sequence[Document]) -> None:
+        given = restorable_documents(documents)
+        if given:
+            held = self._held(next(iter(given)).conversation_id)
+            await held.restore(given, owner_name=self._full_name)
+
     async def purge_expired(self) -> int:
         total = 0
         while removed := (await self._run(("purge_owner", self._mine() | {"limit": PURGE_BATCH})))[0][0]:
@@ -218,9 +274,17 @@ class PostgresStore(ConversationStore):
         key = key_of(parse_name(session_id, field="session_id"))
         return self._mine() | {"session": key, "session_name": None if key == session_id else session_id}
 
+    @property
+    def _full_name(self) -> str | None:
+        """The owner's name where its key is only a digest."""
+        return None if self._name == self._owner else self._name
+
+    def _held(self, conversation_id: str | None) -> Documents:
+        """The documents of a conversation, or of the owner."""
+        return Documents(self._run, self._mine(), conversation_id)
+
     def _creation(self, conversation: Conversation) -> dict[str, Any]:
-        full_name = None if self._name == self._owner else self._name
-        return rows.conversation_values(conversation) | self._mine() | {"owner_name": full_name}
+        return rows.conversation_values(conversation) | self._mine() | {"owner_name": self._full_name}
 
     async def _require(self, conversation_id: str) -> Conversation:
         record = await self.get(conversation_id)

@@ -1,5 +1,5 @@
 -- Store one turn, all of it or nothing: `conversations.stamp_for` and `conversations.extended`, on the server.
--- KEYS[5], where the server holds it too: the owner's index.
+-- KEYS[6], where the server holds it too: the owner's index.
 -- ARGV: now, now and the skew, 'append' or 'rewrite', revision that must be or '', '1' to only look,
 --       channel, id, messages; a message is: its id or '', its moment or '', role, body, and where the
 --       caller has seen a message of this id that says the same, or ''
@@ -44,7 +44,7 @@ if fresh > 0 or rewriting then
   local last_at, last_from = record[AT.last_message_at], record[AT.last_message_from]
   local unread, count = tonumber(record[AT.unread_count]), tonumber(record[AT.message_count])
   if rewriting then
-    redis.call('UNLINK', KEYS[2], KEYS[3])
+    redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[5])
     last_at, last_from, unread, count = '', '', 0, 0
   end
   if now < last_at and last_at <= ahead then stamp = last_at end
@@ -82,8 +82,8 @@ if fresh > 0 or rewriting then
     'updated_at', now,
     'expires_at', expires_at)
   live_for(expires_at == '' and '' or milliseconds(ttl))
-  if KEYS[5] then
-    redis.call('ZADD', KEYS[5], score(last_at ~= '' and last_at or record[AT.created_at]), id)
+  if KEYS[6] then
+    redis.call('ZADD', KEYS[6], score(last_at ~= '' and last_at or record[AT.created_at]), id)
   end
   tell(channel, id, revision)
 end

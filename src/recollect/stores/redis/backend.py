@@ -118,7 +118,7 @@ class RedisBackend(Backend):
         return removed
 
     async def _registered(self) -> AsyncIterator[list[str]]:
-        """Everybody who is listed as having conversations, in order, each once."""
+        """Everybody who is listed as having something, in order, each once."""
         first = "-"
         key = owners_key(self.prefix)
         while True:

@@ -1,10 +1,11 @@
 -- What every script about one conversation begins with. Above it stand, written by scripts.py:
 -- FIELDS, the names of the record's fields; AT, the place of each; LATEST, the last moment that there is.
 --
--- KEYS[1] record  hash    what is known about the conversation, by field
--- KEYS[2] log     zset    position:revision:stored_at:body, every score 0, so ordered by its text
--- KEYS[3] ids     hash    message id -> position
--- KEYS[4] names   set     sessions that were bound to the conversation
+-- KEYS[1] record    hash     what is known about the conversation, by field
+-- KEYS[2] log       zset   position:revision:stored_at:body, every score 0, so ordered by its text
+-- KEYS[3] ids       hash   message id -> position
+-- KEYS[4] names     set    sessions that were bound to the conversation
+-- KEYS[5] documents zset  what was derived from the conversation: see documents.lua
 --
 -- A moment is text: microseconds since 1970 plus 10^17, in twenty digits. Text order is time order, and
 -- no number ever passes through a double, which is exact only as far as 2^53. A lifetime is text
@@ -48,7 +49,7 @@ end
 
 -- The server's own expiry, a backstop, on every key of the conversation.
 local function live_for(duration)
-  for place = 1, 4 do
+  for place = 1, 5 do
     if duration == '' then
       redis.call('PERSIST', KEYS[place])
     else
@@ -58,7 +59,7 @@ local function live_for(duration)
 end
 
 local function forget()
-  redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
+  redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
 end
 
 -- A moment as the score of an index: microseconds since 1970.

@@ -23,27 +23,30 @@ class ConversationKeys(NamedTuple):
     log: str
     ids: str
     names: str
+    documents: str
 
 
 class OwnerKeys:
     """Where one owner's things are."""
 
-    __slots__ = ("_tag", "changes", "index", "prefix", "sessions")
+    __slots__ = ("_tag", "changes", "documents", "index", "prefix", "sessions")
 
     def __init__(self, prefix: str, owner: str) -> None:
         self.prefix = prefix
         self._tag = hashed(owner)
         self.index = f"{prefix}:{{{self._tag}}}:index"
         self.sessions = f"{prefix}:{{{self._tag}}}:sessions"
+        # A slot of their own: large data do not burden the server that holds the owner's index.
+        self.documents = f"{prefix}:{{{self._tag}/documents}}:documents"
         self.changes = f"{prefix}:changes:{self._tag}"
 
     def of(self, conversation_id: str) -> ConversationKeys:
         stem = f"{self.prefix}:{{{self._tag}/{conversation_id}}}"
-        return ConversationKeys(f"{stem}:record", f"{stem}:log", f"{stem}:ids", f"{stem}:names")
+        return ConversationKeys(*(f"{stem}:{name}" for name in ConversationKeys._fields))
 
 
 def owners_key(prefix: str) -> str:
-    """Who has conversations here: the one place where owners' names are kept."""
+    """Who has something here: the one place where owners' names are kept."""
     return f"{prefix}:owners"
 
 

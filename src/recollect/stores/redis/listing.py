@@ -62,6 +62,10 @@ class Index:
             ]
         )
 
+    async def enlist(self) -> None:
+        """List the owner among the owners."""
+        await self._connections.call("ZADD", owners_key(self._keys.prefix), 0, self._owner)
+
     async def touch(self, conversation_id: str, activity: datetime | None) -> str | None:
         """The conversation is about to be this active. Returns what the index says then, if it lists it."""
         score = "-inf" if activity is None else values.score_text(to_micros(activity))
@@ -103,12 +107,15 @@ class Index:
 
     async def leave_if_empty(self) -> None:
         """Forget the owner's name when there is nothing left; looking twice, as `remove` does."""
-        if await self._connections.call("ZCARD", self._keys.index):
+        if await self._lists_anything():
             return
-        owners = owners_key(self._keys.prefix)
-        await self._connections.call("ZREM", owners, self._owner)
-        if await self._connections.call("ZCARD", self._keys.index):
-            await self._connections.call("ZADD", owners, 0, self._owner)
+        await self._connections.call("ZREM", owners_key(self._keys.prefix), self._owner)
+        if await self._lists_anything():
+            await self.enlist()
+
+    async def _lists_anything(self) -> bool:
+        keys = (self._keys.index, self._keys.documents)
+        return any(await self._connections.many([("ZCARD", key) for key in keys]))
 
     async def stored(self, conversation_ids: Sequence[str]) -> list[tuple[str, values.Stored | None]]:
         """The records of these conversations; None where there is none.
@@ -157,7 +164,9 @@ class Index:
         return records
 
     async def holds_anything(self) -> bool:
-        """Whether there is a conversation at all."""
+        """Whether there is a conversation or a document at all."""
+        if await self._connections.call("EXISTS", self._keys.documents):
+            return True
         async with aclosing(self.batches()) as batches:
             async for records, _ in batches:
                 if records:

@@ -1,5 +1,5 @@
 -- Keep a record and entries of its log exactly as they are given.
--- KEYS[5], where the server holds it too: the owner's index.
+-- KEYS[6], where the server holds it too: the owner's index.
 -- ARGV: now, when the record expires or '', how long the server keeps it in milliseconds or '', channel, id,
 --       birth of a new record, its activity as a score, fields and values, the fields that may be absent,
 --       entries; an entry is: its sequence, its position, its message id or '', what the log keeps of it
@@ -56,6 +56,6 @@ for _, entry in ipairs(entries) do
 end
 redis.call('HSET', KEYS[1], 'next_sequence', string.format('%.0f', next_sequence))
 live_for(duration)
-if KEYS[5] then redis.call('ZADD', KEYS[5], activity, id) end
+if KEYS[6] then redis.call('ZADD', KEYS[6], activity, id) end
 tell(channel, id, redis.call('HGET', KEYS[1], 'revision'))
 return {'done', gone, names}

@@ -40,6 +40,33 @@ ABOUT_CONVERSATIONS = {
 }
 """Scripts whose keys are those of one conversation."""
 
+_DOCUMENT_SCRIPTS = ("delete_document", "list_kinds", "put_document", "read_documents", "restore_documents")
+
+_OF_AN_OWNER = """
+local DOCUMENTS = KEYS[1]
+local function settle() end
+"""
+
+_OF_A_CONVERSATION = """
+local DOCUMENTS = KEYS[5]
+if not alive(ARGV[1]) then return {'missing'} end
+-- Documents live as long as their conversation.
+local function settle()
+  local remaining = redis.call('PTTL', KEYS[1])
+  if remaining > 0 then redis.call('PEXPIRE', DOCUMENTS, remaining) end
+end
+"""
+
+ABOUT_OWNERS_DOCUMENTS = {
+    name: _script(_OF_AN_OWNER + _text("documents") + _text(name)) for name in _DOCUMENT_SCRIPTS
+}
+"""Scripts whose one key is where an owner's documents are."""
+
+ABOUT_CONVERSATIONS |= {
+    name: _script(_preamble() + _OF_A_CONVERSATION + _text("documents") + _text(name))
+    for name in _DOCUMENT_SCRIPTS
+}
+
 ABOUT_OWNERS = {
     name: _script(_text(name)) for name in ("listed", "scan", "settle", "swap", "touch", "unlist")
 }

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, msgpack
@@ -13,10 +14,17 @@ from recollect.contracts import (
     Appended,
     Change,
     ConversationStore,
+    Document,
     Entry,
     Position,
+    check_data,
+    check_expected,
     check_position,
+    parse_holder,
+    parse_listing,
+    parse_place,
     restorable,
+    restorable_documents,
 )
 from recollect.conversations import (
     CLOCK_SKEW,
@@ -38,9 +46,10 @@ from recollect.errors import (
 from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message
 from recollect.stores.redis import values
+from recollect.stores.redis.documents import Documents
 from recollect.stores.redis.keys import OwnerKeys
 from recollect.stores.redis.listing import Index, scanned
-from recollect.stores.redis.scripts import ABOUT_CONVERSATIONS, ABOUT_OWNERS
+from recollect.stores.redis.scripts import ABOUT_CONVERSATIONS, ABOUT_OWNERS, ABOUT_OWNERS_DOCUMENTS
 from recollect.stores.redis.turns import Draft, packed_entries
 from recollect.stores.redis.values import Stored, moment_of
 from recollect.stores.redis.watching import watched
@@ -203,6 +212,84 @@ class RedisStore(ConversationStore):
         await self._release(record.id, reply[0].decode(), reply[1])
         await self._index.correct(record.id)
 
+    # Documents
+
+    async def put_document(
+        self,
+        kind: str,
+        key: str,
+        data: bytes,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> Document:
+        place = parse_place(kind, key, conversation_id)
+        kept, expected = check_data(data), check_expected(expected_version, least=0)
+        held = self._held(place.conversation_id)
+        if place.conversation_id is not None:
+            return await held.put(place, kept, expected=expected)
+        # Listed first, as with a conversation, and again when it is new, for a reader may have dropped it.
+        await self._index.enlist()
+        document = await held.put(place, kept, expected=expected)
+        if document.version == 1:
+            await self._index.enlist()
+        return document
+
+    async def get_document(
+        self, kind: str, key: str, *, conversation_id: str | None = None
+    ) -> Document | None:
+        place = parse_place(kind, key, conversation_id)
+        return await self._held(place.conversation_id).get(place)
+
+    async def documents(
+        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
+    ) -> list[Document]:
+        listing = parse_listing(kind, conversation_id, after, limit)
+        return await self._held(listing.conversation_id).page(listing)
+
+    async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
+        holder = parse_holder(conversation_id)
+        return await self._held(holder).kinds()
+
+    async def delete_document(
+        self,
+        kind: str,
+        key: str,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> bool:
+        place = parse_place(kind, key, conversation_id)
+        expected = check_expected(expected_version, least=1)
+        deleted = await self._held(place.conversation_id).delete(place, expected=expected)
+        if deleted and place.conversation_id is None:
+            await self._index.leave_if_empty()
+        return deleted
+
+    async def restore_documents(self, documents: Sequence[Document]) -> None:
+        given = restorable_documents(documents)
+        if not given:
+            return
+        holder = next(iter(given)).conversation_id
+        if holder is None:
+            await self._index.enlist()
+        await self._held(holder).restore(given)
+        if holder is None:
+            await self._index.enlist()
+
+    def _held(self, conversation_id: str | None) -> Documents:
+        """The documents of a conversation, or of the owner."""
+        if conversation_id is None:
+            return Documents(self._run_for_owner, self.now())
+        return Documents(partial(self._run_about, conversation_id), self.now())
+
+    async def _run_for_owner(self, script: str, *values: Any) -> Any:
+        keys = [self._keys.documents]
+        return await self._connections.run(ABOUT_OWNERS_DOCUMENTS[script], keys, *values)
+
+    async def _run_about(self, conversation_id: str, script: str, *values: Any) -> Any:
+        return await self._run(script, conversation_id, *values)
+
     # Retention
 
     async def purge_expired(self) -> int:
@@ -222,7 +309,7 @@ class RedisStore(ConversationStore):
         return removed
 
     async def holds_anything(self) -> bool:
-        """Whether this owner has a conversation, expired or not."""
+        """Whether this owner has a conversation, expired or not, or a document."""
         return await self._index.holds_anything()
 
     # Watching

@@ -160,9 +160,48 @@ WHERE conversation = ?
 ORDER BY at, sequence
 LIMIT ? OFFSET ?;
 
+-- name: put_document
+-- A document exactly as it is given, in the place of what is there.
+INSERT INTO documents (owner, conversation, kind, key, version, updated_at, data)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (owner, ifnull(conversation, 0), kind, key) DO UPDATE SET
+    version = excluded.version, updated_at = excluded.updated_at, data = excluded.data;
+
+-- name: document_version
+-- Where a document stands. Without a conversation it is 0, here and below.
+SELECT version FROM documents WHERE owner = ? AND ifnull(conversation, 0) = ? AND kind = ? AND key = ?;
+
+-- name: get_document
+-- One document.
+SELECT version, updated_at, data FROM documents
+WHERE owner = ? AND ifnull(conversation, 0) = ? AND kind = ? AND key = ?;
+
+-- name: list_documents
+-- Documents of a kind, by key, after a given one.
+SELECT key, version, updated_at, data FROM documents
+WHERE owner = ? AND ifnull(conversation, 0) = ? AND kind = ? AND key > ?
+ORDER BY key
+LIMIT ?;
+
+-- name: document_kinds
+-- The kinds that there are.
+SELECT DISTINCT kind FROM documents WHERE owner = ? AND ifnull(conversation, 0) = ? ORDER BY kind;
+
+-- name: delete_document
+-- One document.
+DELETE FROM documents WHERE owner = ? AND ifnull(conversation, 0) = ? AND kind = ? AND key = ?;
+
+-- name: delete_documents
+-- All that was derived from a conversation.
+DELETE FROM documents WHERE conversation = ?;
+
 -- name: owners
--- Everybody with a conversation, after a given one, in order.
-SELECT DISTINCT owner FROM conversations WHERE owner > ? ORDER BY owner LIMIT ?;
+-- Everybody with a conversation or a document, after a given one, in order.
+SELECT owner FROM (SELECT DISTINCT owner FROM conversations WHERE owner > ?1 ORDER BY owner LIMIT ?2)
+UNION
+SELECT owner FROM (SELECT DISTINCT owner FROM documents WHERE owner > ?1 ORDER BY owner LIMIT ?2)
+ORDER BY owner
+LIMIT ?2;
 
 -- name: purge_owner
 -- One owner's expired conversations, a few at a time so that turns get in between.

@@ -54,3 +54,18 @@ CREATE TABLE sessions (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX sessions_by_conversation ON sessions (conversation);
+
+-- What is kept beside the log: the owner's, or derived from one conversation and gone with it.
+CREATE TABLE documents (
+    owner TEXT NOT NULL,
+    conversation INTEGER REFERENCES conversations (pk) ON DELETE CASCADE,
+    kind TEXT NOT NULL,
+    key TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    data BLOB NOT NULL
+) STRICT;
+
+-- No conversation is 0 here: two that are NULL would not be the same.
+CREATE UNIQUE INDEX documents_by_key ON documents (owner, ifnull(conversation, 0), kind, key);
+CREATE INDEX documents_by_conversation ON documents (conversation) WHERE conversation IS NOT NULL;

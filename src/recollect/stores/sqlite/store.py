@@ -7,7 +7,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 
 from recollect.clock import to_micros
-from recollect.contracts import Appended, ConversationStore, Entry, Position, check_position, restorable
+from recollect.contracts import (
+    Appended,
+    ConversationStore,
+    Document,
+    Entry,
+    Position,
+    check_data,
+    check_expected,
+    check_position,
+    parse_holder,
+    parse_listing,
+    parse_place,
+    restorable,
+    restorable_documents,
+)
 from recollect.conversations import (
     Changes,
     Conversation,
@@ -28,6 +42,7 @@ from recollect.messages import Message
 from recollect.stores.sql_files import queries
 from recollect.stores.sqlite import rows
 from recollect.stores.sqlite.connections import PACKAGE
+from recollect.stores.sqlite.documents import Documents
 from recollect.wire import decode_message, encode_message
 
 if TYPE_CHECKING:
@@ -201,6 +216,79 @@ class SQLiteStore(ConversationStore):
 
         await self._backend.writer.run(work)
 
+    async def put_document(
+        self,
+        kind: str,
+        key: str,
+        data: bytes,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> Document:
+        place = parse_place(kind, key, conversation_id)
+        kept, expected = check_data(data), check_expected(expected_version, least=0)
+
+        def work(db: apsw.Connection) -> Document:
+            held = Documents(db, self._owner, self._holder(db, place.conversation_id))
+            return held.put(place, kept, now=self.now(), expected=expected)
+
+        return await self._backend.writer.run(work)
+
+    async def get_document(
+        self, kind: str, key: str, *, conversation_id: str | None = None
+    ) -> Document | None:
+        place = parse_place(kind, key, conversation_id)
+
+        def work(db: apsw.Connection) -> Document | None:
+            return Documents(db, self._owner, self._holder(db, place.conversation_id)).get(place)
+
+        return await self._backend.readers.run(work)
+
+    async def documents(
+        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
+    ) -> list[Document]:
+        listing = parse_listing(kind, conversation_id, after, limit)
+
+        def work(db: apsw.Connection) -> list[Document]:
+            return Documents(db, self._owner, self._holder(db, listing.conversation_id)).page(listing)
+
+        return await self._backend.readers.run(work)
+
+    async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
+        holder = parse_holder(conversation_id)
+
+        def work(db: apsw.Connection) -> list[str]:
+            return Documents(db, self._owner, self._holder(db, holder)).kinds()
+
+        return await self._backend.readers.run(work)
+
+    async def delete_document(
+        self,
+        kind: str,
+        key: str,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> bool:
+        place = parse_place(kind, key, conversation_id)
+        expected = check_expected(expected_version, least=1)
+
+        def work(db: apsw.Connection) -> bool:
+            held = Documents(db, self._owner, self._holder(db, place.conversation_id))
+            return held.delete(place, expected=expected)
+
+        return await self._backend.writer.run(work)
+
+    async def restore_documents(self, documents: Sequence[Document]) -> None:
+        given = restorable_documents(documents)
+
+        def work(db: apsw.Connection) -> None:
+            for place, document in given.items():
+                held = Documents(db, self._owner, self._holder(db, place.conversation_id))
+                held.restore(place, document)
+
+        await self._backend.writer.run(work)
+
     async def purge_expired(self) -> int:
         return await self._backend.purge(SQL["purge_owner"], self._owner, to_micros(self.now()))
 
@@ -208,14 +296,22 @@ class SQLiteStore(ConversationStore):
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
 
         def work(db: apsw.Connection) -> list[Entry]:
-            (key,) = db.execute(SQL["get_key"], self._named(conversation_id)).fetchone() or (None,)
-            if key is None:
-                raise ConversationNotFound(conversation_id)
+            key = self._key(db, conversation_id)
             # Fetched first: a row that cannot be read must not leave the query, and its snapshot, open.
             found = db.execute(sql, (key, *values)).fetchall()
             return [rows.entry(conversation_id, row) for row in found]
 
         return await self._backend.readers.run(work)
+
+    def _key(self, db: apsw.Connection, conversation_id: str) -> int:
+        (key,) = db.execute(SQL["get_key"], self._named(conversation_id)).fetchone() or (None,)
+        if key is None:
+            raise ConversationNotFound(conversation_id)
+        return int(key)
+
+    def _holder(self, db: apsw.Connection, conversation_id: str | None) -> int | None:
+        """The key of the conversation that documents belong to; None where they are the owner's."""
+        return None if conversation_id is None else self._key(db, conversation_id)
 
     def _named(self, conversation_id: str) -> tuple[str, str, int]:
         return self._owner, conversation_id, to_micros(self.now())
@@ -270,8 +366,9 @@ class _Log:
         self.known: list[Entry] = []
 
     def clear(self) -> None:
-        """Remove everything that was said."""
+        """Remove everything that was said, and what was derived from it."""
         self._db.execute(SQL["delete_messages"], (self._key,))
+        self._db.execute(SQL["delete_documents"], (self._key,))
         self._db.execute(SQL["empty_conversation"], (self._key,))
         self._last_at, self._last_from, self._stamp = None, None, self._now
         self._cleared = True

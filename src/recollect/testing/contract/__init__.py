@@ -1,6 +1,7 @@
 """The store contract as tests, one module for each part of it."""
 
 from recollect.testing.contract.concurrency import ConcurrencyContract
+from recollect.testing.contract.documents import DocumentsContract
 from recollect.testing.contract.histories import HistoriesContract
 from recollect.testing.contract.lifetimes import LifetimesContract
 from recollect.testing.contract.log import LogContract
@@ -21,6 +22,7 @@ class StoreContract(
     OwnersContract,
     ConcurrencyContract,
     MovingContract,
+    DocumentsContract,
 ):
     """All of it. Subclass it with a fixture `backend` that yields an open backend using `clock`.
 

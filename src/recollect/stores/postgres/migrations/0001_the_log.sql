@@ -1,4 +1,4 @@
--- Conversations, their messages, sessions and contacts; who may see them; and the documented face.
+-- Conversations, their messages, sessions, documents and contacts; who may see them; and the documented face.
 --
 -- Schema `recollect` holds what is stored, schema `api` the documented view of it for plain SQL.
 -- The owner comes first in every key, every join and every foreign key, so that one owner's rows lie
@@ -157,6 +157,21 @@ CREATE TABLE recollect.sessions (
 
 CREATE INDEX sessions_by_conversation ON recollect.sessions (owner, conversation_id);
 
+-- What is kept beside the log: the owner's, where there is no conversation, or derived from one and gone with it.
+-- `owner_name` as with conversations: an owner may have nothing else.
+CREATE TABLE recollect.documents (
+    owner text COLLATE "C" NOT NULL,
+    conversation_id uuid,
+    kind text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    owner_name text,
+    version bigint NOT NULL CHECK (version >= 1),
+    updated_at timestamptz NOT NULL,
+    data bytea NOT NULL,
+    CONSTRAINT documents_by_key UNIQUE NULLS NOT DISTINCT (owner, conversation_id, kind, key),
+    FOREIGN KEY (owner, conversation_id) REFERENCES recollect.conversations (owner, id) ON DELETE CASCADE
+) PARTITION BY HASH (owner);
+
 -- Row-level security --------------------------------------------------------------------------
 
 -- Every table shows an owner's rows to that owner only, also to the role that owns the table. Operators
@@ -184,16 +199,19 @@ $$;
 -- A partition can be named directly, and then its parent's policies do not apply: it has its own.
 DO $$
 DECLARE
+    parted text;
     name text;
 BEGIN
-    FOR part IN 0..15 LOOP
-        name := 'messages_' || lpad(part::text, 2, '0');
-        EXECUTE format(
-            'CREATE TABLE recollect.%I PARTITION OF recollect.messages'
-            ' FOR VALUES WITH (MODULUS 16, REMAINDER %s)', name, part);
-        PERFORM recollect.guard(name);
+    FOREACH parted IN ARRAY ARRAY['messages', 'documents'] LOOP
+        FOR part IN 0..15 LOOP
+            name := parted || '_' || lpad(part::text, 2, '0');
+            EXECUTE format(
+                'CREATE TABLE recollect.%I PARTITION OF recollect.%I'
+                ' FOR VALUES WITH (MODULUS 16, REMAINDER %s)', name, parted, part);
+            PERFORM recollect.guard(name);
+        END LOOP;
     END LOOP;
-    FOREACH name IN ARRAY ARRAY['contacts', 'conversations', 'messages', 'sessions'] LOOP
+    FOREACH name IN ARRAY ARRAY['contacts', 'conversations', 'messages', 'sessions', 'documents'] LOOP
         PERFORM recollect.guard(name);
     END LOOP;
 END
@@ -201,24 +219,34 @@ $$;
 
 -- Let a role use schema `api`. With an owner it is held to that owner by policies of its own, whatever
 -- it claims in its settings: for people and tools that write their own SQL. Without one it is trusted
--- to say for whom it speaks: for a gateway that checks tokens. A service runs the store itself.
+-- to say for whom it speaks: for a gateway that checks tokens. A service runs the store itself, and it
+-- alone reads and writes documents; the others may only let go what was derived from a history that they replace.
 CREATE FUNCTION recollect.admit(p_role name, p_owner text DEFAULT NULL, p_service boolean DEFAULT false)
 RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     pin text := 'only_' || p_role;
+    derived text := 'derived_' || p_role;
     guarded text;
 BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA api, recollect TO %I', p_role);
     EXECUTE format(
         'GRANT SELECT, INSERT, UPDATE, DELETE ON api.conversations, api.contacts,'
         ' recollect.conversations, recollect.contacts, recollect.messages TO %I', p_role);
+    EXECUTE format('GRANT SELECT (owner, conversation_id), DELETE ON recollect.documents TO %I', p_role);
+    EXECUTE format('DROP POLICY IF EXISTS %I ON recollect.documents', derived);
+    IF NOT p_service THEN
+        EXECUTE format(
+            'CREATE POLICY %I ON recollect.documents AS RESTRICTIVE TO %I USING (conversation_id IS NOT NULL)',
+            derived, p_role);
+    END IF;
     IF p_service THEN
-        EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON recollect.sessions TO %I', p_role);
+        EXECUTE format(
+            'GRANT SELECT, INSERT, UPDATE, DELETE ON recollect.sessions, recollect.documents TO %I', p_role);
         EXECUTE format('GRANT SELECT ON recollect.migrations TO %I', p_role);
         EXECUTE format('GRANT EXECUTE ON FUNCTION recollect.owners_after, recollect.purge TO %I', p_role);
     END IF;
-    FOREACH guarded IN ARRAY ARRAY['contacts', 'conversations', 'messages', 'sessions'] LOOP
+    FOREACH guarded IN ARRAY ARRAY['contacts', 'conversations', 'messages', 'sessions', 'documents'] LOOP
         EXECUTE format('DROP POLICY IF EXISTS %I ON recollect.%I', pin, guarded);
         IF p_owner IS NOT NULL THEN
             EXECUTE format(
@@ -300,6 +328,7 @@ BEGIN
     sequence := conversation.next_sequence;
     IF p_afresh THEN
         DELETE FROM recollect.messages AS m WHERE m.owner = p_owner AND m.conversation_id = p_id;
+        DELETE FROM recollect.documents AS d WHERE d.owner = p_owner AND d.conversation_id = p_id;
         conversation.last_message_at := NULL;
         conversation.last_message_from := NULL;
         conversation.unread_count := 0;
@@ -417,18 +446,23 @@ $$;
 
 -- Operators ------------------------------------------------------------------------------------
 
--- Everybody with a conversation, after a given one, in order of their keys.
+-- Everybody with a conversation or a document, after a given one, in order of their keys.
 CREATE FUNCTION recollect.owners_after(p_last text, p_limit bigint) RETURNS TABLE (owner text, owner_name text)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM set_config('recollect.operator', 'on', true);
     RETURN QUERY
-        SELECT c.owner, max(c.owner_name)
-        FROM recollect.conversations AS c
-        WHERE c.owner > p_last
-        GROUP BY c.owner
-        ORDER BY c.owner
+        SELECT having_something.owner, max(having_something.owner_name)
+        FROM (
+            SELECT c.owner, c.owner_name FROM recollect.conversations AS c WHERE c.owner > p_last
+            UNION ALL
+            SELECT d.owner, d.owner_name
+            FROM recollect.documents AS d
+            WHERE d.owner > p_last AND d.conversation_id IS NULL
+        ) AS having_something
+        GROUP BY having_something.owner
+        ORDER BY having_something.owner
         LIMIT p_limit;
     PERFORM set_config('recollect.operator', '', true);
 END
