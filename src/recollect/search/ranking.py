@@ -208,7 +208,7 @@ class Scorer:
     """BM25 of a match, from what the index knows of the terms."""
 
     def __init__(self, matches: Matches, terms: int) -> None:
-        self._rarities = [_rarity(n, matches.messages) for n in matches.frequencies[:terms]]
+        self._rarities = [rarity(n, matches.messages) for n in matches.frequencies[:terms]]
         self._average = matches.terms / matches.messages if matches.messages else 1.0
 
     def __call__(self, match: Match) -> float:
@@ -223,7 +223,7 @@ class Scorer:
         ]
 
 
-def _rarity(frequency: int, messages: int) -> float:
+def rarity(frequency: int, messages: int) -> float:
     return math.log(1 + (messages - frequency + 0.5) / (frequency + 0.5))
 
 

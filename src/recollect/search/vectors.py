@@ -183,6 +183,14 @@ class OwnerVectors:
                 return None
             return await asyncio.to_thread(self._compare, vector)
 
+    async def alike(self, store: ConversationStore, conversation_id: str) -> dict[str, float]:
+        """For every conversation, how near its middle is to this one's, from 0 to 1."""
+        async with self._lock:
+            await self._catch_up(store)
+            if conversation_id not in self._loaded or not self._loaded[conversation_id].rows:
+                return {}
+            return await asyncio.to_thread(self._compare_middles, conversation_id)
+
     # Catching up
 
     async def _catch_up(self, store: ConversationStore) -> None:
@@ -309,6 +317,16 @@ class OwnerVectors:
             dict(self._loaded),
             cosines,
         )
+
+    def _compare_middles(self, conversation_id: str) -> dict[str, float]:
+        np = self._np
+        self._find_middle()
+        ids = [key for key, held in self._loaded.items() if held.rows]
+        middles = np.stack([self._matrix[list(self._loaded[key].rows.values())].mean(axis=0) for key in ids])
+        middles -= self._mean
+        middles /= np.maximum(np.linalg.norm(middles, axis=1, keepdims=True), 1e-6)
+        cosines = middles @ middles[ids.index(conversation_id)]
+        return {key: max(0.0, float(cosine)) for key, cosine in zip(ids, cosines, strict=True)}
 
     def _find_middle(self) -> None:
         np, alive = self._np, self._count - self._dead
