@@ -42,16 +42,26 @@ def terms_of(text: str) -> list[str]:
 def indexed_terms(message: Message) -> list[str]:
     """The terms that a message is found by: its words, who speaks, and when.
 
-    A system message holds instructions, not something that was said: it has none. The message's
-    time must be set where the date shall count.
+    A system message holds instructions, not something that was said: it has none, and nor has a
+    message without words. The message's time must be set where the date shall count.
     """
     if message.role == "system":
         return []
     said = said_in(message)
     terms = terms_of(said)
+    if not terms:
+        return []
     if not said.isascii():
         terms += _characters_within(_fold(said))
-    return [*terms, *terms_of(speaker_of(message)), *_date_terms(message.timestamp)] if terms else []
+    named = named_speaker(message)
+    terms += terms_of(named)
+    terms += map(spoken_by, terms_of(named or prefixed_speaker(said)))
+    return [*terms, *_date_terms(message.timestamp)]
+
+
+def spoken_by(name: str) -> str:
+    """The term of a message that somebody of this name speaks, apart from those that mention the name."""
+    return f"speaker{name}"[:LONGEST_TERM] if name.isascii() else _cut(f"speaker{name}")
 
 
 def said_in(message: Message) -> str:
@@ -83,10 +93,19 @@ def _strings_in(value: Any) -> Iterator[str]:
                 waiting.extend(reversed(items))
 
 
-def speaker_of(message: Message) -> str:
-    """The name of who speaks, where the message says so; else nothing."""
-    name = message.agent_name or message.extra.get("name")
+def named_speaker(message: Message) -> str:
+    """The name of who speaks, where the message has it as a label; else nothing."""
+    name = message.agent_name or (message.extra.get("name") if message.extra else None)
     return name if isinstance(name, str) else ""
+
+
+def prefixed_speaker(text: str) -> str:
+    """The name of who speaks, where a transcript says it first, as in "Erin: good morning"; else nothing."""
+    found = _PREFIX.match(text)
+    return found[1] if found and found[1][0].isupper() else ""
+
+
+_PREFIX = re.compile(r"\s{0,8}([^\W\d_][\w.'-]{0,30}(?: [^\W\d_][\w.'-]{0,30})?):\s")
 
 
 @cache

@@ -1,7 +1,8 @@
 """A word's stem: what "painted", "painting" and "paints" share. Below: nothing. Above: `analysis`.
 
 The rules are those that Porter published for English in 1980, in their order: plurals, past and -ing,
-y, then the long suffixes by what is left of the word when they go.
+y, then the long suffixes by what is left of the word when they go. Before them come the forms that
+follow no rule: people ask "where did she go" and were told "I went".
 """
 
 import re
@@ -16,7 +17,7 @@ def stem(word: str) -> str:
     """The stem of a lower-case word in ASCII letters."""
     if len(word) < _SHORTEST:
         return word
-    word = _without_plural(word)
+    word = _without_plural(_REGULAR.get(word, word))
     word = _without_past(word)
     word = _with_i_for_y(word)
     word = _swapped(word, _DOUBLE_SUFFIXES, least=1)
@@ -153,3 +154,29 @@ _LAST_SUFFIXES = (
     ),
     *("ion", "al", "er", "ic", "ou"),
 )
+
+
+_IRREGULAR = """
+become: became; begin: began begun; bite: bit bitten; blow: blew blown; break: broke broken; bring: brought;
+build: built; buy: bought; catch: caught; choose: chose chosen; come: came; deal: dealt; dig: dug;
+draw: drew drawn; dream: dreamt; drink: drank drunk; drive: drove driven; eat: ate eaten; fall: fell fallen;
+feed: fed; feel: felt; fight: fought; find: found; fly: flew flown; forget: forgot forgotten;
+forgive: forgave forgiven; freeze: froze frozen; get: got gotten; give: gave given; go: went gone;
+grow: grew grown; hang: hung; hear: heard; hide: hid hidden; hold: held; keep: kept; know: knew known;
+lead: led; learn: learnt; leave: left; lend: lent; lose: lost; make: made; mean: meant; meet: met; pay: paid;
+ride: rode ridden; ring: rang rung; rise: rose risen; run: ran; say: said; see: saw seen; sell: sold;
+send: sent; shake: shook shaken; shine: shone; shoot: shot; show: shown; sing: sang sung; sink: sank sunk;
+sit: sat; sleep: slept; speak: spoke spoken; spend: spent; stand: stood; steal: stole stolen; stick: stuck;
+strike: struck; swear: swore sworn; sweep: swept; swim: swam swum; take: took taken; teach: taught;
+tear: tore torn; tell: told; think: thought; throw: threw thrown; understand: understood; wake: woke woken;
+wear: wore worn; win: won; write: wrote written; child: children; person: people; man: men; woman: women;
+foot: feet; tooth: teeth; mouse: mice; wife: wives; life: lives; knife: knives; leaf: leaves; shelf: shelves
+"""
+
+
+def _regular_forms() -> dict[str, str]:
+    entries = (entry.split(":") for entry in _IRREGULAR.split(";"))
+    return {form: word.strip() for word, forms in entries for form in forms.split()}
+
+
+_REGULAR = _regular_forms()
