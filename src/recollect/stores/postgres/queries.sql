@@ -14,6 +14,31 @@ WHERE
 -- The number of the last migration.
 SELECT coalesce(max(m.version), 0) FROM recollect.migrations AS m;
 
+-- name: extension
+-- What there is of an extension, whether this role may create it, and whether what we make with it is there.
+SELECT
+    EXISTS (SELECT FROM pg_available_extensions AS a WHERE a.name = %(name)s) AS available,
+    (
+        SELECT quote_ident(n.nspname) FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
+        WHERE e.extname = %(name)s
+    ) AS schema,
+    EXISTS (
+        SELECT FROM pg_available_extension_versions AS v, pg_roles AS r
+        WHERE
+            v.name = %(name)s AND r.rolname = current_user
+            AND (r.rolsuper OR (v.trusted AND has_database_privilege(current_database(), 'CREATE')))
+    ) AS may_create,
+    (
+        SELECT pg_has_role(t.relowner, 'USAGE') FROM pg_class AS t
+        WHERE t.oid = to_regclass('recollect.conversations')
+    ) AS ours,
+    CASE %(name)s::text
+        WHEN 'pg_trgm' THEN to_regclass('recollect.conversations_by_subject') IS NOT NULL
+        WHEN 'vector' THEN
+            to_regclass('recollect.vectors') IS NOT NULL
+            AND has_table_privilege(to_regclass('recollect.vectors'), 'INSERT')
+    END AS ready;
+
 -- name: speak_for
 -- What follows in this transaction is done in the owner's name.
 SELECT recollect.speak_for(%(name)s);
@@ -329,6 +354,28 @@ SET
     indexed_count = c.indexed_count + (SELECT count(*) FROM indexed WHERE indexed.term_count > 0),
     term_count = c.term_count + (SELECT coalesce(sum(indexed.term_count), 0) FROM indexed)
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid;
+
+-- name: rolled_documents
+-- Documents with vectors of which there are no rows yet. They stay as they are until the end of the transaction.
+SELECT d.conversation_id::text, d.key, d.data
+FROM recollect.documents AS d
+WHERE d.owner = %(owner)s AND d.kind = %(kind)s AND NOT d.unrolled AND d.conversation_id IS NOT NULL
+LIMIT %(limit)s
+FOR NO KEY UPDATE;
+
+-- name: unroll
+-- The vectors of a document as rows: see the function.
+SELECT recollect.unroll(
+    %(owner)s, %(id)s::uuid, %(kind)s, %(key)s, %(dimension)s, %(micros)s::bigint[], %(sequences)s::bigint[],
+    %(vectors)s::text[]
+);
+
+-- name: nearest
+-- The messages whose vectors point most nearly the same way: see the function.
+SELECT near.conversation_id::text, near.micros, near.sequence, near.similarity
+FROM recollect.nearest(
+    %(name)s, %(owner)s, %(now)s, %(kind)s, %(dimension)s, %(vector)s, %(around)s, %(limit)s
+) AS near;
 
 -- name: listen
 -- Hear what is told from now on.

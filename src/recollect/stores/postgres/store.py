@@ -13,6 +13,7 @@ from recollect.contracts import (
     Document,
     Entry,
     Matches,
+    Nearby,
     Position,
     check_data,
     check_expected,
@@ -37,6 +38,7 @@ from recollect.stores.postgres import rows
 from recollect.stores.postgres.connections import Connection, execute_for
 from recollect.stores.postgres.documents import Documents
 from recollect.stores.postgres.keys import key_of
+from recollect.stores.postgres.nearness import Nearness
 from recollect.stores.postgres.searching import Index
 from recollect.stores.postgres.terms import counted_values, index_values
 from recollect.stores.postgres.turns import (
@@ -212,6 +214,16 @@ class PostgresStore(ConversationStore):
         """See `contracts.Searchable`. Common terms are read last: see `terms.COMMON`."""
         check_count(limit, field="limit", least=0)
         return await self._index.matches(terms, limit, self.now())
+
+    async def nearest(
+        self, model: str, vector: Sequence[float], *, limit: int, around: Sequence[float] | None = None
+    ) -> list[Nearby] | None:
+        """See `contracts.Nearest`. The server needs pgvector: see `backend.abilities`."""
+        check_count(limit, field="limit", least=0)
+        if not self._backend.abilities.vectors:
+            return None
+        nearness = Nearness(self._backend, self._name, self._owner)
+        return await nearness.nearest(model, vector, around, self._mine() | {"limit": limit})
 
     async def put_document(
         self,

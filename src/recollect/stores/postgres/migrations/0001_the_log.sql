@@ -299,6 +299,9 @@ BEGIN
 END
 $$;
 
+-- A sample of terms in the server's statistics would outlive what was said.
+ALTER TABLE recollect.messages ALTER COLUMN terms SET STATISTICS 0;
+
 -- The partition that holds an owner's messages.
 CREATE FUNCTION recollect.part_of(p_owner text) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
@@ -356,7 +359,11 @@ BEGIN
                 pin, guarded, p_role, recollect.key_of(p_owner), recollect.key_of(p_owner));
         END IF;
     END LOOP;
-    FOREACH guarded IN ARRAY ARRAY['contacts', 'conversations', 'messages', 'sessions', 'documents'] LOOP
+    IF p_service AND to_regclass('recollect.vectors') IS NOT NULL THEN
+        EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON recollect.vectors TO %I', p_role);
+    END IF;
+    FOREACH guarded IN ARRAY ARRAY['contacts', 'conversations', 'messages', 'sessions', 'documents', 'vectors'] LOOP
+        CONTINUE WHEN to_regclass('recollect.' || guarded) IS NULL;
         EXECUTE format('DROP POLICY IF EXISTS %I ON recollect.%I', pin, guarded);
         IF p_owner IS NOT NULL THEN
             EXECUTE format(
