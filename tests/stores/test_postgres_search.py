@@ -19,10 +19,11 @@ from recollect.errors import InvalidInput
 from recollect.ids import new_id
 from recollect.messages import Message
 from recollect.search.analysis import indexed_terms
+from recollect.search.ranking import Scorer
 from recollect.stores.postgres import PostgresBackend
 from recollect.stores.postgres.keys import key_of
 from recollect.stores.postgres.store import PostgresStore
-from recollect.stores.postgres.terms import COMMON, MOST_COUNTED, indexed, mark_of, plan
+from recollect.stores.postgres.terms import COMMON, GREATEST_SHARE, MOST_COUNTED, indexed, mark_of, plan
 from recollect.testing import FixedClock
 from tests.servers.postgres import Databases
 
@@ -135,15 +136,37 @@ async def test_numbers_are_those_of_the_log(store: PostgresStore) -> None:
 
 async def test_the_best_comes_first(store: PostgresStore) -> None:
     contents = [f"lamp number {number}" for number in range(30)]
-    contents += [
-        "lamp and kettle",
-        "lamp lamp lamp",
-        "kettle " + "and so on, on and on, with many more words " * 9,
-    ]
+    contents += ["lamp and kettle", "lamp lamp lamp", "kettle " + "and so on, with many more words " * 9]
     await conversation(store, *contents)
     known = await store.matches(["lamp", "kettl"], limit=3)
     assert [match.counts for match in known.found] == [(1, 1), (0, 1), (3, 0)]
     assert known.frequencies == (32, 2)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    said=st.lists(st.lists(st.sampled_from(["lamp", "door", "kettle", "bulb"]), max_size=9), max_size=30),
+    limit=st.integers(1, 9),
+)
+async def test_those_that_are_left_out_score_no_better(
+    postgres_url: str, said: list[list[str]], limit: int
+) -> None:
+    """By the one rule that scores; an occurrence beyond the fourth may be taken for the fourth."""
+    backend = PostgresBackend(postgres_url)
+    await backend.open()
+    store = backend.of(f"best-{new_id()}")
+    await conversation(store, *(" ".join(words) for words in said))
+    terms = ["door", "kettl", "nothing"]
+    known, everything = await store.matches(terms, limit=limit), await store.matches(terms, limit=EVERYTHING)
+    score = Scorer(everything, len(terms))
+    scores = sorted((score(_at_most_four(match)) for match in everything.found), reverse=True)
+    kept = [score(_at_most_four(match)) for match in known.found]
+    assert kept == pytest.approx(scores[:limit], abs=1e-5)
+    await backend.close()
+
+
+def _at_most_four(match: Match) -> Match:
+    return replace(match, counts=tuple(min(count, 4) for count in match.counts))
 
 
 async def test_terms_may_be_repeated_and_in_any_order(store: PostgresStore) -> None:
@@ -389,7 +412,7 @@ def test_terms_that_bring_no_candidates_could_not_win(
     asked = plan(list(terms), list(terms.values()), 50)
     assert asked.frequencies == sorted(number for number in terms.values() if number)
     needed = asked.needed(worst)
-    assert 2.2 * sum(asked.weights[needed:]) <= worst or needed == len(asked.terms)
+    assert GREATEST_SHARE * sum(asked.weights[needed:]) <= worst or needed == len(asked.terms)
     first = asked.first_try(limit)
     assert first == len(asked.terms) or asked.frequencies[first - 1] >= limit
 

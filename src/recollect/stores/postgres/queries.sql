@@ -312,7 +312,8 @@ SELECT
     found.conversation_id::text, found.at, found.sequence, found.role, found.term_count, found.score, found.counts
 FROM recollect.found(
     %(name)s, %(owner)s, %(any)s::text[], %(terms)s::text[], %(weights)s::double precision[],
-    %(average)s::double precision, %(expired)s::uuid[], %(limit)s
+    %(average)s::double precision, %(saturation)s::double precision, %(length)s::double precision,
+    %(expired)s::uuid[], %(limit)s
 ) AS found;
 
 -- name: waiting_conversations

@@ -14,6 +14,7 @@ from psycopg.rows import tuple_row
 from recollect.clock import to_micros
 from recollect.contracts import Match, Matches, Position
 from recollect.messages import Message
+from recollect.search.ranking import LENGTH, SATURATION
 from recollect.stores.postgres import rows
 from recollect.stores.postgres.connections import SQL, Connection, execute_for
 from recollect.stores.postgres.terms import (
@@ -75,6 +76,7 @@ class Index:
             if waiting and not whatever_waits:
                 return None
             mine |= {"expired": expired, "average": max(total / max(messages, 1), 1.0)}
+            mine |= {"saturation": SATURATION, "length": LENGTH}
             asked = plan(sought, frequencies, messages)
             found = await self._found(connection, mine, asked, limit)
         return Matches(found=found, frequencies=tuple(frequencies), messages=messages, terms=total)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from recollect.messages import Message
 from recollect.search.analysis import LONGEST_TERM, indexed_terms
+from recollect.search.ranking import SATURATION
 
 MOST_COUNTED = 16_383
 """The largest number that fits beside a term; one that occurs more often is taken to occur so often."""
@@ -22,7 +23,7 @@ LARGEST_VECTOR = 900_000
 SURELY_FIT = LARGEST_VECTOR // 100
 COMMON = 10_000
 """A term that more messages hold brings no candidates by itself where a rarer one brings some."""
-GREATEST_SHARE = 2.2
+GREATEST_SHARE = SATURATION + 1
 """What a term's weight is multiplied by at most in a score of `recollect.found`."""
 
 

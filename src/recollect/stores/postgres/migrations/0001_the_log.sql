@@ -618,10 +618,12 @@ $$;
 
 -- The messages that hold any of the terms in `p_any`, the best first by how rare the terms are that they hold and
 -- how often they hold them for their length (BM25, an occurrence beyond the fourth not counted). `p_weights` are how
--- rare the terms are, `p_average` is how many terms a message has. `counts` are exact.
+-- rare the terms are, `p_average` is how many terms a message has, `p_saturation` and `p_length` are BM25's k1 and b.
+-- `counts` are exact.
 CREATE FUNCTION recollect.found(
     p_name text, p_owner text, p_any text[], p_terms text[], p_weights double precision[],
-    p_average double precision, p_expired uuid[], p_limit bigint
+    p_average double precision, p_saturation double precision, p_length double precision, p_expired uuid[],
+    p_limit bigint
 ) RETURNS TABLE (
     conversation_id uuid, at timestamptz, sequence bigint, role text, term_count integer, score double precision,
     counts integer[]
@@ -646,7 +648,7 @@ BEGIN
         )
         FROM (
             SELECT m.conversation_id, m.at, m.sequence, m.role, m.term_count, m.terms, (
-                SELECT sum(asked.weight * often.n * 2.2 / (often.n + 0.3 + 0.9 * m.term_count / $5))
+                SELECT sum(asked.weight * often.n * ($8 + 1) / (often.n + $8 * (1 - $9 + $9 * m.term_count / $5)))
                 FROM unnest($3::tsquery[], $4) AS asked (query, weight)
                 CROSS JOIN LATERAL (
                     SELECT 6.5797362674 * ts_rank('{0.25, 0.5, 0.75, 1}', m.terms, asked.query) AS n
@@ -659,7 +661,7 @@ BEGIN
         ) AS best
         ORDER BY best.score DESC, best.at DESC, best.sequence DESC, best.conversation_id
     $search$, recollect.part_of(p_owner))
-    USING p_owner, marked, sought, p_weights, p_average, p_expired, p_limit;
+    USING p_owner, marked, sought, p_weights, p_average, p_expired, p_limit, p_saturation, p_length;
 END
 $$;
 
