@@ -252,6 +252,17 @@ def _terms_at_noon(content: str) -> int:
     return len(indexed_terms(user(content, timestamp=NOON)))
 
 
+async def test_what_was_replaced_is_found_by_its_new_words(store: PostgresStore) -> None:
+    there = await conversation(store, "door")
+    await store.append(there, [user("kettle and kettle", message_id="m1"), user("lamp", message_id="m2")])
+    await store.replace(there, user("window", message_id="m1"))
+    assert (await as_without_an_index(store, "kettl", "window")).frequencies == (0, 1)
+    await store.replace(there, user("", message_id="m2"))
+    assert (await as_without_an_index(store, "lamp")).messages == 2
+    await store.replace(there, user("lamp again", message_id="m2"))
+    assert (await as_without_an_index(store, "lamp")).frequencies == (1,)
+
+
 async def test_what_has_expired_does_not_count(postgres_url: str) -> None:
     clock = FixedClock(NOON)
     backend = PostgresBackend(postgres_url, clock=clock)
