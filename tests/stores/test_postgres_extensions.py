@@ -236,10 +236,10 @@ async def test_the_nearest_comes_first(store: PostgresStore) -> None:
     there = await said(store, 3)
     await put(store, there, [(1, [0.0, 1.0]), (2, [1.0, 0.0]), (3, [1.0, 1.0])])
     found = await store.nearest(MODEL, [1.0, 0.0], limit=2)
-    assert found == [
-        Nearby(conversation_id=there, position=Position(20, 2), similarity=1.0),
-        Nearby(conversation_id=there, position=Position(30, 3), similarity=pytest.approx(math.sqrt(0.5))),
-    ]
+    assert found is not None
+    assert found[0] == Nearby(conversation_id=there, position=Position(20, 2), similarity=1.0)
+    assert found[1].position == Position(30, 3)
+    assert found[1].similarity == pytest.approx(math.sqrt(0.5))
     assert await sequences_near(store, [1.0, 0.0], around=[0.9, 0.9]) == [2, 1, 3]
 
 
@@ -307,8 +307,9 @@ async def test_a_block_that_cannot_be_read_is_left_out(store: PostgresStore, dat
     "options", [{"vector": []}, {"vector": [math.nan]}, {"around": [1.0]}, {"limit": -1}], ids=str
 )
 async def test_what_is_no_vector_is_refused(store: PostgresStore, options: dict[str, Any]) -> None:
+    asked: dict[str, Any] = {"vector": [1.0, 0.0], "limit": 1}
     with pytest.raises(InvalidInput, match=next(iter(options))):
-        await store.nearest(MODEL, **({"vector": [1.0, 0.0], "limit": 1} | options))
+        await store.nearest(MODEL, **(asked | options))
 
 
 VECTOR = st.lists(st.floats(-4, 4, width=16).map(lambda x: round(x, 1)), min_size=3, max_size=3)

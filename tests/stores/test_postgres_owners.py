@@ -342,7 +342,7 @@ def test_nobody_finds_out_which_words_bob_has_said(
             seen.append(attack(connection, house, [sql.format(**given) for sql in ASKED]).replace(word, "…"))
     assert seen[0] == seen[1]
     assert ("permission denied for table messages_" in seen[0]) is not service
-    assert ("Bitmap Index Scan on messages_" in seen[0]) is service
+    assert (f"Bitmap Index Scan on {part}_terms_idx" in seen[0]) is service
 
 
 def test_the_same_questions_show_bob_what_is_his(house: House) -> None:

@@ -481,14 +481,14 @@ async def test_the_index_is_searched_under_row_level_security(
             databases.role(role)
             held_to = "ann" if pinned == "held" else None
             await connection.execute("SELECT recollect.admit(%s, %s, true)", (role, held_to))
-    for role in (None, *roles.values()):
-        url = busy_url if role is None else databases.url(role, busy_url.rpartition("/")[2])
+    for asking in (None, *roles.values()):
+        url = busy_url if asking is None else databases.url(asking, busy_url.rpartition("/")[2])
         async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
             await connection.execute("SET recollect.owner = 'ann'; SET recollect.terms = 'thing7 room1'")
             cursor = await connection.execute("SELECT recollect.part_of('ann')")
             ((part,),) = await cursor.fetchall()
             shown = await plan_of(connection, f"SELECT count(*) FROM recollect.{part} WHERE owner = 'ann'")
-            assert f"Bitmap Index Scan on {part}_terms_idx" in shown, (role, shown)
+            assert f"Bitmap Index Scan on {part}_terms_idx" in shown, (asking, shown)
             assert "Index Cond: (terms @@" in shown
         backend = PostgresBackend(url)
         await backend.open()
