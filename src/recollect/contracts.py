@@ -21,7 +21,6 @@ The rules that types cannot say:
   with `create`.
 - A message that cannot be read does not keep the others from being read: its entry says why, in
   `unreadable`, and its message is an empty one that holds the place.
-
 - A document without a conversation is its owner's and stays until it is deleted. One with a
   conversation is derived from that conversation's log and goes with it: when it is deleted, purged
   or has expired, and when its history is rewritten. An append leaves it as it is.
@@ -518,8 +517,9 @@ _EVERYTHING = 2**53
 
 
 def replacing(held: Entry, message: Message) -> Message:
-    """The message as it takes the place of a stored one: with its time. Another role is refused."""
-    if message.role != held.message.role:
+    """The message as it takes the place of a stored one: with its time. Another role is refused, where
+    the one that was stored can be read."""
+    if held.unreadable is None and message.role != held.message.role:
         raise InvalidInput(
             f"role must stay {held.message.role}; got {shown(message.role)}", field="role", value=message.role
         )
@@ -528,7 +528,7 @@ def replacing(held: Entry, message: Message) -> Message:
 
 def replaced(held: Entry, message: Message, *, revision: int) -> Entry:
     """The entry with other words in it."""
-    return replace(held, message=message, revision=revision)
+    return replace(held, message=message, revision=revision, unreadable=None)
 
 
 def replaced_id(message: Message) -> str:

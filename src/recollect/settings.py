@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from recollect.conversations import LONGEST_TTL
 from recollect.errors import InvalidSetting, MissingExtra, shown
@@ -53,7 +54,7 @@ class _Group(Struct, frozen=True, kw_only=True):
         environ = os.environ if environ is None else environ
         return [
             _read_one(name, default, _parser_for(default), environ, values or {}, source)
-            for name, default in zip(cls.__struct_fields__, cls.__struct_defaults__, strict=True)
+            for name, default in asdict(cls()).items()
         ]
 
 
@@ -289,8 +290,8 @@ def _parse_counts(value: Any) -> dict[str, int]:
     """Names and whole numbers: a mapping, or text such as `voice=7,email=365`."""
     if isinstance(value, Mapping):
         return {str(name): _parse_count(number) for name, number in value.items()}
-    if not isinstance(value, str):
-        raise ValueError("must be names and whole numbers, as in voice=7,email=365")  # noqa: TRY004
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("must be names and whole numbers, as in voice=7,email=365")
     counts: dict[str, int] = {}
     for pair in filter(str.strip, value.split(",")):
         name, equals, number = pair.rpartition("=")

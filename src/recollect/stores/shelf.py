@@ -37,6 +37,7 @@ from recollect.conversations import (
     check_revision,
     cursor_of,
     emptied,
+    end_of,
     extended,
     is_expired,
     parse_cursor,
@@ -268,6 +269,7 @@ class Shelf(Struct, kw_only=True):
         log.slots[bisect_left(log.slots, held.position, key=_position)] = slot
         log.by_id[message_id] = slot
         log.record = touched(log.record, now=now)
+        log.documents.clear()
         self.forgotten += 1
         return _entry(log, slot)
 
@@ -337,7 +339,7 @@ class Shelf(Struct, kw_only=True):
     def expired(self, *, by: datetime, limit: int) -> list[Conversation]:
         check_count(limit, field="limit", least=0)
         records = [log.record for log in self.logs.values() if is_expired(log.record, now=by)]
-        return sorted(records, key=_end)[:limit]
+        return sorted(records, key=end_of)[:limit]
 
     def forget_copies(self) -> None:
         """Say that whatever copies there are elsewhere must go."""
@@ -347,9 +349,11 @@ class Shelf(Struct, kw_only=True):
         cleared = Cleared(
             conversations=len(self.logs),
             messages=sum(log.record.message_count for log in self.logs.values()),
+            documents=len(self.documents) + sum(len(log.documents) for log in self.logs.values()),
         )
         self.logs.clear()
         self.sessions.clear()
+        self.documents.clear()
         self.forgotten += 1
         return cleared
 
@@ -470,11 +474,6 @@ def _entry(log: Log, slot: Slot) -> Entry:
 
 def _position(slot: Slot) -> Position:
     return slot.position
-
-
-def _end(record: Conversation) -> tuple[int, str]:
-    assert record.expires_at is not None
-    return to_micros(record.expires_at), record.id
 
 
 def _activity(record: Conversation) -> tuple[int, str]:

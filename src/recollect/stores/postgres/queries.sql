@@ -406,10 +406,15 @@ WITH moved AS (
         AND old.owner = %(owner)s AND old.conversation_id = %(id)s::uuid
         AND old.message_key = %(key)s AND old.sequence = %(sequence)s
     RETURNING c.owner, c.id, c.revision
+),
+derived AS (
+    DELETE FROM recollect.documents AS d
+    USING moved
+    WHERE d.owner = %(owner)s AND d.conversation_id = %(id)s::uuid AND moved.id = d.conversation_id
 )
 UPDATE recollect.messages AS m
 SET
-    body = %(body)s, revision = moved.revision, term_count = %(term_count)s::integer,
+    role = %(role)s, body = %(body)s, revision = moved.revision, term_count = %(term_count)s::integer,
     terms = %(vector)s::text::tsvector
 FROM moved
 WHERE
@@ -596,6 +601,11 @@ WITH gone AS (
     RETURNING c.owner, c.id, c.message_count
 )
 SELECT count(recollect.tell(gone.owner, gone.id, NULL)), coalesce(sum(gone.message_count), 0)::bigint FROM gone;
+
+-- name: clear_documents
+-- All of one owner's documents, and those of its conversations.
+WITH gone AS (DELETE FROM recollect.documents AS d WHERE d.owner = %(owner)s RETURNING 1)
+SELECT count(*) FROM gone;
 
 -- name: clear_contacts
 -- All of one owner's contacts.

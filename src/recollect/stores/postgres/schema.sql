@@ -327,6 +327,7 @@ $$;
 
 SELECT recollect.keep_no_samples('messages', ARRAY['body', 'message_key', 'terms']);
 SELECT recollect.keep_no_samples('sessions', ARRAY['session_key', 'session_name']);
+SELECT recollect.keep_no_samples('documents', ARRAY['key', 'data']);
 SELECT recollect.keep_no_samples('contacts', ARRAY['name', 'email', 'phone', 'notes']);
 SELECT recollect.keep_no_samples(
     'conversations', ARRAY['client_name', 'subject', 'assigned_to', 'tags', 'notes']);

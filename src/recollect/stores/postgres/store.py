@@ -224,7 +224,12 @@ class PostgresStore(ConversationStore):
         """A message with its time, as `replace_message` wants it."""
         body = encode_message(message).decode()
         (found_by,) = await self._index.of([message], [body], self.now())
-        return {"body": body, "vector": found_by.vector, "term_count": found_by.term_count}
+        return {
+            "role": message.role,
+            "body": body,
+            "vector": found_by.vector,
+            "term_count": found_by.term_count,
+        }
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         record, given = restorable(conversation, entries)
@@ -323,11 +328,12 @@ class PostgresStore(ConversationStore):
     async def clear(self) -> Cleared:
         async with self._backend.connection() as connection, connection.transaction():
             mine = self._mine()
+            ((documents,),) = await execute_for(connection, self._name, ("clear_documents", mine))
             ((conversations, messages),) = await execute_for(
                 connection, self._name, ("clear_conversations", mine)
             )
             await execute_for(connection, self._name, ("clear_contacts", mine))
-        return Cleared(conversations=conversations, messages=messages)
+        return Cleared(conversations=conversations, messages=messages, documents=documents)
 
     def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
         """Changes by anybody on any machine. See `contracts.Watchable`."""
