@@ -736,6 +736,31 @@ class Searchable(Protocol):
         ...
 
 
+class Nearby(Struct, frozen=True, kw_only=True):
+    """A message whose vector was compared with another."""
+
+    conversation_id: str
+    position: Position
+    similarity: float
+    """The cosine of the angle between the two: 1 is the same way."""
+
+
+@runtime_checkable
+class Nearest(Protocol):
+    """A store that compares vectors where they lie: those in its documents of the kind `vectors/<model>`."""
+
+    async def nearest(
+        self, model: str, vector: Sequence[float], *, limit: int, around: Sequence[float] | None = None
+    ) -> list[Nearby] | None:
+        """This owner's messages whose vectors point most nearly the same way, every vector compared.
+
+        Only vectors of the same length count, and only conversations that have not expired. With
+        `around`, the angle is that which is seen from there. None when the server cannot compare
+        vectors: then the documents are there to be read.
+        """
+        ...
+
+
 class Embedder(Protocol):
     """Turns texts into vectors: texts of like meaning into vectors that point the same way."""
 
