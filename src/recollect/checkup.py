@@ -19,7 +19,7 @@ from recollect.clock import Clock, system_clock
 from recollect.contracts import Backend, Migrated
 from recollect.conversations import CLOCK_SKEW, Query
 from recollect.errors import RecollectError, StoreUnavailable
-from recollect.layers.choosing import spool_folder
+from recollect.layers.choosing import resilience_in, spool_folder
 from recollect.layers.resilient import Resilience
 from recollect.layers.resilient.backend import why_not_writable
 from recollect.layers.resilient.looking import SpoolState, look
@@ -137,7 +137,7 @@ def _local(url: str, settings: Settings, now: datetime) -> list[Finding]:
     file = _file_of(backend_for(url))
     if file is not None:
         findings += [_permissions(file), _disk("free disk (store)", file.parent)]
-    chosen = settings.resilience.choice_for(url)
+    chosen = resilience_in(settings.resilience, url)
     if isinstance(chosen, Resilience):
         folder = spool_folder(url, chosen.folder)
         findings += [_spool(folder, chosen, now), _writable(folder), _disk("free disk (spool)", folder)]

@@ -30,8 +30,12 @@ from recollect.errors import ConversationNotFound, InvalidInput, StoreError, sho
 from recollect.freshness import Freshness, noting_freshness
 from recollect.ids import IdSource, new_id, parse_uuid
 from recollect.intake import Intake
+from recollect.keeping import Keeping
+from recollect.lifetimes import RetentionRules
 from recollect.messages import ContentType, Message, Role, parse_tags
 from recollect.pictures import Images, Pictures
+from recollect.premises import Premises
+from recollect.redaction import Redactor
 from recollect.settings import ConversationConfig
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.tokens import Estimator, costs_by, ready
@@ -42,7 +46,7 @@ from recollect.windows.shortening import Cost
 log = logging.getLogger("recollect.manager")
 
 
-class ConversationManager:
+class ConversationManager(Keeping):
     """One owner's conversations: start, append, read, change, forget.
 
     Made by `memory.of(owner)`; made directly, without a store, it keeps everything in memory.
@@ -59,11 +63,14 @@ class ConversationManager:
         counter: TokenCounter | None = None,
         images: Images = "placeholder",
         blobs: BlobStore | None = None,
+        redact: Redactor | None = None,
+        premises: Premises | None = None,
     ) -> None:
-        self.store = store or InMemoryBackend().of("default")
+        self.premises = premises or _premises(store, blobs)
+        self.store = self.premises.store
         self.config = config or ConversationConfig()
-        self.pictures = Pictures(images, blobs)
-        self.intake = Intake(ids=ids, counter=counter, pictures=self.pictures)
+        self.pictures = Pictures(images, self.premises.blobs)
+        self.intake = Intake(ids=ids, counter=counter, pictures=self.pictures, redact=redact)
         self._ids = ids
         self._ttl = check_span(ttl, field="ttl")
         self._idle_after = check_span(idle_after, field="idle_after")
@@ -112,7 +119,10 @@ class ConversationManager:
     async def _resume(self, session_id: str, **metadata: Any) -> Conversation:
         now = self.store.now()
         fresh = started(self._ids(), now=now, ttl=self._ttl, **metadata)
-        return await self.store.resume(session_id, fresh, active_since=self._active_since(now))
+        if self.premises.rules:
+            fresh = started(fresh.id, now=now, ttl=self._lifetime(fresh, RetentionRules()).ttl, **metadata)
+        record = await self.store.resume(session_id, fresh, active_since=self._active_since(now))
+        return record if record.id != fresh.id else await self._apply(record, await self.retention())
 
     def _active_since(self, now: datetime) -> datetime | None:
         return None if self._idle_after is None else now - self._idle_after
@@ -182,7 +192,11 @@ class ConversationManager:
         }
         changes: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
         changes |= _cleared(clear)
-        return await self.store.update(conversation_id, Changes(**changes))
+        changes = await self._with_lifetime(conversation_id, changes)
+        updated = await self.store.update(conversation_id, Changes(**changes))
+        if ttl is not None or "ttl" in clear:
+            await self._remember_lifetime(conversation_id, updated.ttl)
+        return updated
 
     async def associate_client(self, conversation_id: str, client_id: str, client_name: str) -> Conversation:
         """Link the conversation to a client."""
@@ -273,7 +287,8 @@ class ConversationManager:
         labels = parse_tags(tags)
         record = await self._resume(session_id, channel=channel, tags=labels)
         if not set(labels) <= set(record.tags):
-            await self.store.update(record.id, Changes(tags=parse_tags((*record.tags, *labels))))
+            merged = {"tags": parse_tags((*record.tags, *labels))}
+            await self.store.update(record.id, Changes(**await self._with_lifetime(record.id, merged)))
         return await self.append(record.id, messages)
 
     def turn(self, conversation_id: str, *, expected_revision: int | None = None) -> TurnInProgress:
@@ -398,13 +413,13 @@ class ConversationManager:
             return None
         return counter.calibrate(estimated=context.report.tokens.total, reported=usage)
 
-    # Retention
 
-    async def purge_expired(self) -> int:
-        """Remove this owner's expired conversations; returns how many."""
-        purged = await self.store.purge_expired()
-        await self.pictures.purge(self.store)
-        return purged
+def _premises(store: ConversationStore | None, blobs: BlobStore | None) -> Premises:
+    """Without a memory: a store that was handed in, or one that lives as long as the manager."""
+    if store is not None:
+        return Premises(owner="default", store=store, blobs=blobs)
+    backend = InMemoryBackend()
+    return Premises(owner="default", store=backend.of("default"), backend=backend, blobs=blobs)
 
 
 def _readable(entries: Sequence[Entry]) -> "list_[Message]":

@@ -1,4 +1,4 @@
-"""Settings in small groups: read once, by a surface, and passed down. Below: errors, layers.
+"""Settings in small groups: read once, by a surface, and passed down. Below: errors, lifetimes.
 
 Each group is a frozen value with defaults. A value comes from code, from an environment variable
 or from a YAML file; `Setting` remembers which, and `recollect config` shows it.
@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from recollect.conversations import LONGEST_TTL
 from recollect.errors import InvalidSetting, MissingExtra, shown
-from recollect.layers.cached import Cache
-from recollect.layers.choosing import ResilienceChoice, is_behind_network
-from recollect.layers.resilient import Resilience
 from recollect.lifetimes import RetentionRules, days
 
 DEFAULT_URL = "sqlite:///recollect.db"
@@ -57,7 +55,7 @@ class _Group(Struct, frozen=True, kw_only=True):
         environ = os.environ if environ is None else environ
         return [
             _read_one(name, default, _parser_for(name, default), environ, values or {}, source)
-            for name, default in zip(cls.__struct_fields__, cls.__struct_defaults__, strict=True)
+            for name, default in asdict(cls()).items()
         ]
 
 
@@ -141,6 +139,29 @@ class StoreConfig(_Group, frozen=True, kw_only=True):
     url: str = DEFAULT_URL
 
 
+class ProtectionConfig(_Group, frozen=True, kw_only=True):
+    """How what is kept is protected."""
+
+    master_key: str = ""
+    """The master key in base64, or several, the current one first. Setting it turns encryption on."""
+    master_key_file: str = ""
+    """A file that holds it instead."""
+    encrypt_records: bool = False
+    """Whether subject, client name, notes and tags of conversations are encrypted too."""
+    keyring_url: str = ""
+    """A store of its own for the data keys; without it they lie beside the data."""
+    audit_file: str = ""
+    """The audit trail. Naming it turns auditing on."""
+    audit_key: str = ""
+    """A key in base64 that signs the trail."""
+    audit_hide_owners: bool = False
+    """Whether the trail keeps owners as keyed digests only."""
+
+
+SECRETS = ("master_key", "audit_key")
+"""Settings that are never shown."""
+
+
 class ResilienceConfig(_Group, frozen=True, kw_only=True):
     """What happens when the store is away, and what is read twice."""
 
@@ -153,18 +174,6 @@ class ResilienceConfig(_Group, frozen=True, kw_only=True):
     cache: bool = False
     """Whether reads are remembered. Other processes' changes then show when the store has told of them."""
 
-    def choice_for(self, url: str) -> ResilienceChoice:
-        """What `recollect.open` is told for the store at this URL."""
-        if self.resilience not in RESILIENCE:
-            raise InvalidSetting.not_in("resilience", self.resilience, RESILIENCE)
-        if self.resilience == "off" or (self.resilience == "auto" and not is_behind_network(url)):
-            return "off"
-        return Resilience(
-            policy="fail_closed" if self.resilience == "fail_closed" else "fallback",
-            folder=Path(self.spool_folder).expanduser() if self.spool_folder else None,
-            spool_limit=self.spool_limit_mb * 1024 * 1024,
-        )
-
 
 RESILIENCE = ("auto", "fallback", "fail_closed", "off")
 CHOICES = {"resilience": RESILIENCE}
@@ -175,6 +184,7 @@ GROUPS: tuple[type[_Group], ...] = (
     ConversationConfig,
     SlidingWindowConfig,
     RetentionConfig,
+    ProtectionConfig,
     ResilienceConfig,
 )
 
@@ -190,6 +200,13 @@ ENVIRONMENT = {
     "sliding_window_max_tokens": "SLIDING_WINDOW_MAX_TOKENS",
     "sliding_window_preserve_system": "SLIDING_WINDOW_PRESERVE_SYSTEM",
     "ttl_days": "RECOLLECT_TTL_DAYS",
+    "master_key": "RECOLLECT_MASTER_KEY",
+    "master_key_file": "RECOLLECT_MASTER_KEY_FILE",
+    "encrypt_records": "RECOLLECT_ENCRYPT_RECORDS",
+    "keyring_url": "RECOLLECT_KEYRING_URL",
+    "audit_file": "RECOLLECT_AUDIT_FILE",
+    "audit_key": "RECOLLECT_AUDIT_KEY",
+    "audit_hide_owners": "RECOLLECT_AUDIT_HIDE_OWNERS",
     "ttl_owners": "RECOLLECT_TTL_OWNERS",
     "ttl_channels": "RECOLLECT_TTL_CHANNELS",
     "ttl_tags": "RECOLLECT_TTL_TAGS",
@@ -211,17 +228,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     conversation: ConversationConfig = ConversationConfig()
     sliding_window: SlidingWindowConfig = SlidingWindowConfig()
     retention: RetentionConfig = RetentionConfig()
+    protection: ProtectionConfig = ProtectionConfig()
     resilience: ResilienceConfig = ResilienceConfig()
-
-    @property
-    def layers(self) -> dict[str, Any]:
-        """What `recollect.open` is told about layers."""
-        seconds = self.conversation.cache_ttl
-        wanted = self.resilience.cache and seconds > 0
-        return {
-            "resilience": self.resilience.choice_for(self.store.url),
-            "cache": Cache(ttl=timedelta(seconds=seconds)) if wanted else "off",
-        }
 
     @classmethod
     def load(cls, *, file: Path | None = None, environ: Mapping[str, str] | None = None) -> Self:
@@ -232,6 +240,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             conversation=_group(ConversationConfig, found),
             sliding_window=_group(SlidingWindowConfig, found),
             retention=_group(RetentionConfig, found),
+            protection=_group(ProtectionConfig, found),
             resilience=_group(ResilienceConfig, found),
         )
 
@@ -358,8 +367,8 @@ def _parse_counts(value: Any) -> dict[str, int]:
     """Names and whole numbers: a mapping, or text such as `voice=7,email=365`."""
     if isinstance(value, Mapping):
         return {str(name): _parse_count(number) for name, number in value.items()}
-    if not isinstance(value, str):
-        raise ValueError("must be names and whole numbers, as in voice=7,email=365")  # noqa: TRY004
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("must be names and whole numbers, as in voice=7,email=365")
     counts: dict[str, int] = {}
     for pair in filter(str.strip, value.split(",")):
         name, equals, number = pair.rpartition("=")

@@ -8,7 +8,7 @@ import pytest
 import recollect
 from recollect.errors import InvalidSetting
 from recollect.layers.cached import Cache, CachedBackend
-from recollect.layers.choosing import spool_folder, store_name
+from recollect.layers.choosing import layers_in, spool_folder, store_name
 from recollect.layers.resilient import Resilience, ResilientBackend
 from recollect.settings import ConversationConfig, ResilienceConfig, Settings, StoreConfig
 
@@ -79,7 +79,7 @@ def test_settings_from_the_environment() -> None:
         "CONVERSATION_CONTEXT_DEADLINE": "9",
     }
     settings = Settings.load(environ=environ)
-    assert settings.layers == {
+    assert layers_in(settings) == {
         "resilience": Resilience(
             policy="fail_closed", folder=Path("/var/spool/recollect"), spool_limit=7 * 1024 * 1024
         ),
@@ -89,13 +89,13 @@ def test_settings_from_the_environment() -> None:
 
 
 def test_settings_by_default() -> None:
-    assert Settings().layers == {"resilience": "off", "cache": "off"}
+    assert layers_in(Settings()) == {"resilience": "off", "cache": "off"}
     server = Settings(store=StoreConfig(url="redis://db"))
-    assert server.layers == {"resilience": Resilience(), "cache": "off"}
+    assert layers_in(server) == {"resilience": Resilience(), "cache": "off"}
     no_ttl = Settings(conversation=ConversationConfig(cache_ttl=0), resilience=ResilienceConfig(cache=True))
-    assert no_ttl.layers["cache"] == "off"
+    assert layers_in(no_ttl)["cache"] == "off"
 
 
 def test_a_policy_that_does_not_exist_names_the_setting() -> None:
     with pytest.raises(InvalidSetting, match="resilience must be one of auto, fallback, fail_closed, off"):
-        _ = Settings(resilience=ResilienceConfig(resilience="sometimes")).layers
+        layers_in(Settings(resilience=ResilienceConfig(resilience="sometimes")))

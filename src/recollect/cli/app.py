@@ -2,6 +2,7 @@
 
 import typer
 
+from recollect.cli.audit import audit
 from recollect.cli.config import config
 from recollect.cli.context import context
 from recollect.cli.conversations import conversations
@@ -10,6 +11,7 @@ from recollect.cli.demo import demo
 from recollect.cli.doctor import doctor
 from recollect.cli.export import export
 from recollect.cli.import_ import import_
+from recollect.cli.keys import keys
 from recollect.cli.migrate import migrate
 from recollect.cli.postgres import postgres
 from recollect.cli.purge import purge
@@ -28,3 +30,5 @@ for command in (demo, conversations, show, context, stats, purge, config, doctor
     app.command()(command)
 app.command("import")(import_)
 app.add_typer(postgres)
+app.add_typer(keys)
+app.add_typer(audit)

@@ -1,5 +1,8 @@
 """Which layers a store gets, from its URL and what was asked for. Below: the layers. Above: `memory`.
 
+From the outside in: the audit sees also the reads that the cache serves; the cache holds plain text,
+in memory only; what the spool holds is sealed where the store's content is.
+
 By default a store on the other side of a network gets the resilient layer: networks and servers fail
 by themselves, while the process that speaks goes on. An embedded store does not: it fails with the
 disk that the spool would be on.
@@ -7,20 +10,85 @@ disk that the spool would be on.
 
 import os
 import sys
+from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
+from recollect.clock import Clock, system_clock
 from recollect.contracts import Backend
 from recollect.errors import InvalidSetting, shown
 from recollect.layers.cached import Cache, cached
 from recollect.layers.resilient import POLICIES, Resilience, resilient
+from recollect.settings import RESILIENCE, ResilienceConfig, Settings
+
+if TYPE_CHECKING:
+    from recollect.layers.choices import AuditChoice, EncryptionChoice
 
 ResilienceChoice = Resilience | Literal["auto", "off"]
 CacheChoice = Cache | Literal["off"]
 
 SERVERS = ("redis", "rediss", "redis+cluster", "rediss+cluster", "postgres", "postgresql")
+
+
+def layered(
+    backend: Backend,
+    url: str,
+    *,
+    resilience: ResilienceChoice = "auto",
+    cache: CacheChoice = "off",
+    encryption: "EncryptionChoice | None" = None,
+    audit: "AuditChoice | None" = None,
+    clock: Clock = system_clock,
+) -> Backend:
+    """The backend of this URL with the layers that are wanted around it."""
+    backend = with_resilience(backend, url, resilience)
+    if encryption is not None:
+        from recollect.layers.choices import encryption_of
+        from recollect.layers.encrypted import encrypted
+
+        backend = encrypted(backend, encryption_of(encryption))
+    backend = with_cache(backend, url, cache)
+    if audit is not None:
+        from recollect.layers.audited import audited
+        from recollect.layers.choices import trail_of
+
+        backend = audited(backend, trail_of(audit, clock=clock))
+    return backend
+
+
+def layers_in(settings: Settings) -> dict[str, Any]:
+    """What `recollect.open` is told about layers where the settings decide."""
+    seconds = settings.conversation.cache_ttl
+    wanted = settings.resilience.cache and seconds > 0
+    return {
+        "resilience": resilience_in(settings.resilience, settings.store.url),
+        "cache": Cache(ttl=timedelta(seconds=seconds)) if wanted else "off",
+        **_protection_in(settings),
+    }
+
+
+def resilience_in(config: ResilienceConfig, url: str) -> ResilienceChoice:
+    """What the settings say about outages of the store at this URL."""
+    if config.resilience not in RESILIENCE:
+        raise InvalidSetting.not_in("resilience", config.resilience, RESILIENCE)
+    if config.resilience == "off" or (config.resilience == "auto" and not is_behind_network(url)):
+        return "off"
+    return Resilience(
+        policy="fail_closed" if config.resilience == "fail_closed" else "fallback",
+        folder=Path(config.spool_folder).expanduser() if config.spool_folder else None,
+        spool_limit=config.spool_limit_mb * 1024 * 1024,
+    )
+
+
+def _protection_in(settings: Settings) -> dict[str, Any]:
+    config = settings.protection
+    if not (config.master_key or config.master_key_file or config.audit_file):
+        return {}
+    from recollect.layers.choices import encryption_in, trail_in
+
+    return {"encryption": encryption_in(config), "audit": trail_in(config)}
 
 
 def is_behind_network(url: str) -> bool:
