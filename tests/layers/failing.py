@@ -20,6 +20,7 @@ METHODS = (
     "append", "rewrite", "tail", "page", "restore", "purge_expired",
     "entry", "replace", "expired", "clear",
     "put_document", "get_document", "documents", "document_kinds", "delete_document", "restore_documents",
+    "log_end", "reseal",
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -31,8 +31,12 @@ from recollect.contracts import (
     ConversationStore,
     Document,
     Entry,
+    Erasing,
+    Holds,
     Migrated,
+    Nearest,
     Position,
+    Searchable,
     Watchable,
 )
 from recollect.conversations import Changes, Conversation, Page, Query, check_count, check_span, is_expired
@@ -307,10 +311,16 @@ class CachedBackend(Backend):
     def of(self, owner: str) -> "CachedStore":
         name = parse_name(owner, field="owner")
         inner = self._inner.of(name)
-        return with_powers_of(inner, CachedStore(self, name, inner), [Watchable])
+        return with_powers_of(inner, CachedStore(self, name, inner), [Watchable, Searchable, Nearest])
 
     def owners(self) -> AsyncIterator[str]:
         return self._inner.owners()
+
+    async def forgets(self, owner: str, conversation_id: str | None) -> Mapping[str, int]:
+        """Let go of what is kept of this owner, here and in what is inside."""
+        self.shelves.invalidate_owner(owner)
+        inner = self._inner
+        return await inner.forgets(owner, conversation_id) if isinstance(inner, Holds) else {}
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         try:
@@ -321,7 +331,7 @@ class CachedBackend(Backend):
 
 def cached(inner: Backend, cache: Cache | None = None, **options: Any) -> CachedBackend:
     """The layer around a backend, with the powers of that backend."""
-    return with_powers_of(inner, CachedBackend(inner, cache, **options), [Migrated])
+    return with_powers_of(inner, CachedBackend(inner, cache, **options), [Migrated, Erasing])
 
 
 class CachedStore(ConversationStore):
