@@ -161,10 +161,14 @@ def forked(work: Callable[[Callable[[str], None]], None]) -> tuple[list[str], in
     if not child:
         os.close(reading)
         real = os.write
+
+        def tell(line: str) -> None:
+            real(writing, f"{line}\n".encode())
+
         try:
-            work(lambda line: real(writing, f"{line}\n".encode()) and None)
+            work(tell)
         except BaseException as error:  # noqa: BLE001  the parent has to hear of it
-            real(writing, f"error {error!r}\n".encode())
+            tell(f"error {error!r}")
             os._exit(1)
         os._exit(0)
     os.close(writing)
@@ -187,9 +191,7 @@ def random_kills(kills: int, source: random.Random) -> Iterator[tuple[str, Verdi
             files.prepare()
             _, seen = files.live(Boundaries())
             for _ in range(LIVES):
-                boundaries = Boundaries(
-                    kill_at=source.randrange(len(seen)), moment=source.choice(MOMENTS)
-                )
+                boundaries = Boundaries(kill_at=source.randrange(len(seen)), moment=source.choice(MOMENTS))
                 killed, _ = files.live(boundaries)
                 done += killed
                 yield kind, files.check(), killed
@@ -206,7 +208,7 @@ def every_boundary(kind: str, moment: Moment) -> Iterator[tuple[str, Verdict, bo
             folder.mkdir()
             files = Files(kind, folder)
             files.prepare()
-            killed, seen = files.live(Boundaries(kill_at=number, moment=moment))
+            killed, _ = files.live(Boundaries(kill_at=number, moment=moment))
             verdict = files.check()
             if not killed:
                 return
@@ -218,7 +220,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))
-    parser.add_argument("--every", action="store_true", help="every boundary of one life, instead of random ones")
+    parser.add_argument(
+        "--every", action="store_true", help="every boundary of one life, instead of random ones"
+    )
     given = parser.parse_args()
     logging.disable(logging.WARNING)  # every process has its outage
     runs = random_kills(given.kills, random.Random(given.seed))

@@ -1,11 +1,11 @@
 """A TCP proxy between a store and its server, which can be told to spoil the connection.
 
-    pass      everything goes through
-    reset     what is connected is cut off with a reset; what connects now goes through
-    refuse    whoever connects, or is connected, is cut off at once
-    drop      nothing goes through, in either direction, and nobody is told
-    delay     everything goes through, late
-    truncate  of the next answer only a part goes through, then the connection is cut
+pass      everything goes through
+reset     what is connected is cut off with a reset; what connects now goes through
+refuse    whoever connects, or is connected, is cut off at once
+drop      nothing goes through, in either direction, and nobody is told
+delay     everything goes through, late
+truncate  of the next answer only a part goes through, then the connection is cut
 """
 
 import asyncio
@@ -79,7 +79,9 @@ class Proxy:
                 self._links.discard(link)
                 _cut(link)
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool) -> None:
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool
+    ) -> None:
         while content := await reader.read(CHUNK):
             while self._mode == "drop":
                 await self._moved.wait()
