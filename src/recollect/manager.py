@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Collection, Sequence
 from copy import copy
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import Any, Self
 
 from msgspec.structs import replace
@@ -30,6 +30,10 @@ from recollect.ids import IdSource, new_id, parse_uuid
 from recollect.intake import Intake, costs_by
 from recollect.messages import ContentType, Message, Role, parse_tags
 from recollect.pictures import Images, Pictures
+from recollect.search.conversations import FoundConversation, search_conversations, similar_conversations
+from recollect.search.questions import parse_filters, parse_limit, parse_question
+from recollect.search.room import SearchRoom
+from recollect.search.searching import Budget, Findings, Searcher
 from recollect.settings import ConversationConfig
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.tokens import default_counter, ready
@@ -56,8 +60,10 @@ class ConversationManager:
         counter: TokenCounter | None = None,
         images: Images = "placeholder",
         blobs: BlobStore | None = None,
+        searcher: Searcher | None = None,
     ) -> None:
         self.store = store or InMemoryBackend().of("default")
+        self.searcher = searcher or Searcher(self.store, SearchRoom(), "default")
         self.config = config or ConversationConfig()
         self.pictures = Pictures(images, blobs)
         self.intake = Intake(ids=ids, counter=counter, pictures=self.pictures)
@@ -188,6 +194,7 @@ class ConversationManager:
     async def delete_conversation(self, conversation_id: str) -> None:
         """Remove the conversation with everything in it. What is not there is no error."""
         await self.store.delete(conversation_id)
+        self.searcher.forget(conversation_id)
         await self.pictures.forget(conversation_id)
 
     async def delete_session(self, session_id: str, *, tag: str) -> None:
@@ -235,10 +242,12 @@ class ConversationManager:
             raise InvalidInput(f"messages must be a list; got {shown(messages)}", field="messages")
         prepared = await self.intake.stored_form(conversation_id, messages)
         try:
-            return await self.store.append(conversation_id, prepared, expected_revision=expected_revision)
+            stored = await self.store.append(conversation_id, prepared, expected_revision=expected_revision)
         except ConversationNotFound:
             await self.pictures.forget(conversation_id)
             raise
+        self.searcher.noted(conversation_id)
+        return stored
 
     async def append_to_session(
         self,
@@ -280,6 +289,7 @@ class ConversationManager:
     async def clear_history(self, conversation_id: str) -> Conversation:
         """Remove the messages; the conversation itself stays."""
         emptied = await self.store.rewrite(conversation_id, ())
+        self.searcher.forget(conversation_id)
         await self.pictures.forget(conversation_id)
         return emptied.conversation
 
@@ -344,6 +354,110 @@ class ConversationManager:
         """The context as a request in a provider's dialect: its messages, and the system prompt apart."""
         context = await self.load_context(conversation_id, agent_name, policy=policy)
         return write(context.messages, dialect)
+
+    # Search
+
+    async def search_history(
+        self,
+        query: str = "",
+        max_results: int = 5,
+        *,
+        role: Role | None = None,
+        date_from: datetime | str | None = None,
+        date_to: datetime | str | None = None,
+        tag: str | None = None,
+        channel: Channel | None = None,
+        max_tokens: int | None = None,
+        explain: bool = False,
+        timezone: tzinfo | None = None,
+    ) -> "list_[str]":
+        """What was said about something: snippets that a model can cite, the best first.
+
+        Each says who, when and where, and quotes. An empty query gives the latest that pass the
+        filters. `search` gives the same as values.
+        """
+        findings = await self.search(
+            query,
+            max_results,
+            role=role,
+            date_from=date_from,
+            date_to=date_to,
+            tag=tag,
+            channel=channel,
+            max_tokens=max_tokens,
+            explain=explain,
+            timezone=timezone,
+        )
+        return findings.render()
+
+    async def search(
+        self,
+        query: str = "",
+        max_results: int = 5,
+        *,
+        role: Role | None = None,
+        date_from: datetime | str | None = None,
+        date_to: datetime | str | None = None,
+        tag: str | None = None,
+        channel: Channel | None = None,
+        max_tokens: int | None = None,
+        explain: bool = False,
+        timezone: tzinfo | None = None,
+    ) -> Findings:
+        """As `search_history`, as values: passages, their scores and, with `explain`, what those are made of.
+
+        `max_tokens` bounds all snippets together. Times are shown in `timezone`, or this machine's.
+        """
+        filters = parse_filters(role=role, date_from=date_from, date_to=date_to, tag=tag, channel=channel)
+        results = parse_limit(max_results, field="max_results")
+        return await self.searcher.search(
+            parse_question(query),
+            filters=filters,
+            budget=await self._budget(results, max_tokens),
+            explain=explain,
+            zone=timezone,
+        )
+
+    async def _budget(self, results: int, max_tokens: int | None) -> Budget:
+        if max_tokens is None:
+            return Budget(results=results)
+        counter = self.intake.counter or default_counter()
+        await ready(counter)
+        return Budget(
+            results=results, tokens=parse_limit(max_tokens, field="max_tokens"), count=counter.count_text
+        )
+
+    async def search_conversations(
+        self,
+        query: str | None = None,
+        client_id: str | None = None,
+        status: Status | None = None,
+        tags: Sequence[str] | None = None,
+        date_from: datetime | str | None = None,
+        date_to: datetime | str | None = None,
+        limit: int | None = None,
+        *,
+        timezone: tzinfo | None = None,
+    ) -> "list_[FoundConversation]":
+        """Conversations by client name, subject or content; every filter given applies.
+
+        By relevance, then the latest first. Without `limit`, as many as the setting `search_limit`
+        says: 50. Dates bound the last activity, as in `list`.
+        """
+        filters = Query(
+            client_id=client_id,
+            status=status,
+            tags=parse_tags(tags or ()),
+            date_from=None if date_from is None else parse_moment(date_from, field="date_from"),
+            date_to=None if date_to is None else parse_moment(date_to, field="date_to"),
+            limit=self.config.search_limit if limit is None else limit,
+        )
+        return await search_conversations(self.searcher, parse_question(query), filters, zone=timezone)
+
+    async def similar(self, conversation_id: str, limit: int = 5) -> "list_[FoundConversation]":
+        """Other conversations about the same things, the most alike first."""
+        parse_limit(limit, field="limit")
+        return await similar_conversations(self.searcher, conversation_id, limit=limit)
 
     # Retention
 

@@ -5,16 +5,19 @@ from collections.abc import AsyncIterator, Generator
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from recollect.blobs import BlobBackend, blobs_at, purge_blobs
 from recollect.clock import Clock, system_clock
-from recollect.contracts import Backend, TokenCounter
+from recollect.contracts import Backend, Embedder, TokenCounter
 from recollect.conversations import DEFAULT_TTL, check_span
 from recollect.ids import IdSource, new_id
 from recollect.manager import ConversationManager
 from recollect.pictures import Images, check_images
 from recollect.retention import SWEEP_EVERY, sweep_forever
+from recollect.search.encoders import installed_encoder
+from recollect.search.room import SearchRoom
+from recollect.search.searching import Searcher
 from recollect.settings import ConversationConfig
 from recollect.stores.urls import backend_for
 from recollect.tokens import counter_for
@@ -39,10 +42,12 @@ class Memory:
         counter: TokenCounter | None = None,
         images: Images = "placeholder",
         blobs: BlobBackend | None = None,
+        embedder: Embedder | None = None,
     ) -> None:
         check_images(images, has_blobs=blobs is not None)
         self.backend = backend
         self.blobs = blobs
+        self.search_room = SearchRoom(embedder)
         self._images = images
         self._counter = counter
         self._config = config or ConversationConfig()
@@ -54,8 +59,9 @@ class Memory:
 
     def of(self, owner: str) -> ConversationManager:
         """The handle of one owner: a user, a device, a tenant. Everything goes through it."""
+        store = self.backend.of(owner)
         return ConversationManager(
-            self.backend.of(owner),
+            store,
             config=self._config,
             ids=self._ids,
             ttl=self._ttl,
@@ -63,6 +69,7 @@ class Memory:
             counter=self._counter,
             images=self._images,
             blobs=None if self.blobs is None else self.blobs.of(owner),
+            searcher=Searcher(store, self.search_room, owner),
         )
 
     def owners(self) -> AsyncIterator[str]:
@@ -91,6 +98,7 @@ class Memory:
         try:
             if sweeper is not None:
                 await _end(sweeper)
+            await self.search_room.close()
         finally:
             await self.backend.close()
 
@@ -128,6 +136,7 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     model: str | None = None,
     images: Images = "placeholder",
     blobs: str | Path | BlobBackend | None = None,
+    embedder: Embedder | Literal["installed"] | None = "installed",
 ) -> Memory:
     """The memory at a URL; without one, in memory only.
 
@@ -137,7 +146,9 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     whose tokens are counted when a message is stored, once and for all; without it they are counted
     when a token budget asks for them. `images`: what is kept of a picture: "placeholder" words in
     its place, "keep" the picture in the log, "blobs" its bytes beside the log, in `blobs`: a folder
-    that belongs to this memory alone, or a `BlobBackend`.
+    that belongs to this memory alone, or a `BlobBackend`. `embedder`: what search by meaning is done
+    with: the encoder of `recollect[semantic]` where it is installed, one of your own, or None for
+    search by words alone.
     """
     return Memory(
         backend_for(url, clock=clock),
@@ -149,4 +160,5 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
         counter=None if model is None else counter_for(model),
         images=images,
         blobs=None if blobs is None else blobs_at(blobs),
+        embedder=installed_encoder() if embedder == "installed" else embedder,
     )

@@ -213,5 +213,5 @@ def beside(entries: Sequence[Entry], position: Position) -> tuple[Entry | None, 
     return None, None, None
 
 
-NEAR_IN_TIME = (timedelta(minutes=10), timedelta(days=1), timedelta(days=60))
-"""How far after a message the next one is looked for."""
+SOON = timedelta(minutes=10)
+"""How long after a message its reply is looked for."""

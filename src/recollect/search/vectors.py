@@ -21,7 +21,7 @@ from recollect.search.ranking import Neighbour
 
 BLOCK = 32
 """Messages in one document: a turn rewrites at most that many vectors, a long history has few documents."""
-NEAREST = 200
+NEAREST = 100
 """How many messages that share no word with the question are candidates by their meaning."""
 
 _KEY_DIGITS = 16
