@@ -8,6 +8,7 @@ from pathlib import Path
 from time import perf_counter
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 import recollect
 from benchmarks.search_eval.figures import Figures, judged
@@ -17,7 +18,7 @@ from recollect.manager import ConversationManager
 from recollect.search.encoders import installed_encoder
 from recollect.search.ranking import WEIGHTS, Weights
 
-_NOTHING_ELSE = {"speaker": 0.0, "date": 0.0, "conversation": 0.0, "previous": 0.0, "person": 1.0}
+_NOTHING = Weights(words=0.0, meaning=0.0, speaker=0.0, date=0.0, conversation=0.0, previous=0.0, person=1.0)
 
 
 class Method(Struct, frozen=True, kw_only=True):
@@ -29,8 +30,8 @@ class Method(Struct, frozen=True, kw_only=True):
 
 
 METHODS = (
-    Method(name="words", weights=Weights(words=1.0, meaning=0.0, **_NOTHING_ELSE), encoder=False),
-    Method(name="meaning", weights=Weights(words=0.0, meaning=1.0, **_NOTHING_ELSE)),
+    Method(name="words", weights=replace(_NOTHING, words=1.0), encoder=False),
+    Method(name="meaning", weights=replace(_NOTHING, meaning=1.0)),
     Method(name="words, in context", weights=WEIGHTS, encoder=False),
     Method(name="hybrid (the default)", weights=WEIGHTS),
 )
