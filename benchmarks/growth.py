@@ -63,7 +63,7 @@ async def bytes_a_turn(memory: recollect.Memory, wal: Path, conversation_id: str
 async def main() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "memory.db"
-        async with recollect.open(f"sqlite:///{path}", model="o200k_base", sweep_every=None) as memory:
+        async with recollect.open(f"sqlite:///{path}", sweep_every=None) as memory:
             manager = memory.of("bench")
             ids = {size: await filled(manager, size) for size in SIZES}
             turns = await side_by_side(

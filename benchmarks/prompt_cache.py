@@ -4,15 +4,21 @@
 
 Replays long conversations of several shapes. Before every answer of the model the request is built
 anew, as an agent does, and compared with the one before: what they share from the front on, message
-by message, is what a prefix cache serves. Printed is that share of all prompt tokens: for windows
-that are cut in blocks (the default), and for those cut as little as possible each time (FIFO).
+by message, is what a prefix cache serves. Printed is that share of all prompt tokens, over the whole
+conversation and from the first request on for which the log no longer fits the budget, for
+
+    in blocks       windows as they are by default: cut to a low mark
+    whole turns     the same rules, cut as little as possible each time (`retention_ratio` 1)
+    FIFO            the newest messages that fit, oldest out first, one by one, behind the system prompt
 """
 
 import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from random import Random
+
+from msgspec import Struct
 
 from recollect.contracts import Entry
 from recollect.dialects import read
@@ -24,6 +30,7 @@ BUDGET = 4000
 
 Turn = list[Message]
 Shape = Callable[[Random, int], Turn]
+Scheme = Callable[[Sequence[Entry]], Sequence[Message]]
 
 
 def tokens(message: Message) -> int:
@@ -56,30 +63,69 @@ def mixed(random: Random, number: int) -> Turn:
 SHAPES: dict[str, Shape] = {"short chat": short_chat, "tool-heavy": tool_heavy, "mixed": mixed}
 
 
-def shares(shape: Shape, policy: WindowPolicy, turns: int) -> tuple[float, int, int]:
-    """The share of prompt tokens served, the number of cuts, and of requests."""
-    served = asked = cuts = requests = 0
-    before: Sequence[Message] = ()
-    for entries in requests_of(shape, turns):
-        window = build_window(entries, policy, cost=tokens).messages
+class Served(Struct):
+    """Prompt tokens of some requests, and how many of them a prefix cache would have served."""
+
+    tokens: int = 0
+    cached: int = 0
+    requests: int = 0
+    cuts: int = 0
+
+    def add(self, window: Sequence[Message], before: Sequence[Message]) -> None:
         shared = list(takewhile(lambda pair: pair[0] == pair[1], zip(before, window, strict=False)))
-        served += sum(tokens(message) for message, _ in shared)
-        asked += sum(tokens(message) for message in window)
-        cuts += len(shared) < len(before)
-        requests += 1
+        self.cached += sum(tokens(message) for message, _ in shared)
+        self.tokens += sum(tokens(message) for message in window)
+        self.requests += 1
+        self.cuts += len(shared) < len(before)
+
+    @property
+    def share(self) -> float:
+        return 100 * self.cached / self.tokens
+
+
+def replayed(shape: Shape, scheme: Scheme, turns: int) -> tuple[Served, Served]:
+    """What is served over the whole conversation, and what once the window is full."""
+    whole, full = Served(), Served()
+    before: Sequence[Message] = ()
+    for entries, is_full in requests_of(shape, turns):
+        window = scheme(entries)
+        whole.add(window, before)
+        if is_full:
+            full.add(window, before)
         before = window
-    return 100 * served / asked, cuts, requests
+    return whole, full
 
 
-def requests_of(shape: Shape, turns: int) -> Iterator[list[Entry]]:
-    """The newest entries of the log before each answer of the model: more than a window can hold."""
+def by_policy(policy: WindowPolicy) -> Scheme:
+    return lambda entries: build_window(entries, policy, cost=tokens).messages
+
+
+def fifo(entries: Sequence[Entry]) -> Sequence[Message]:
+    """The system prompt, and the newest messages that fit beside it."""
+    opening, *others = [entry.message for entry in entries]
+    room = BUDGET - tokens(opening)
+    kept = takewhile(lambda spent: spent <= room, accumulate(tokens(message) for message in reversed(others)))
+    return [opening, *others[len(others) - len(list(kept)) :]]
+
+
+SCHEMES: dict[str, Scheme] = {
+    "in blocks": by_policy(WindowPolicy(max_tokens=BUDGET)),
+    "whole turns": by_policy(WindowPolicy(max_tokens=BUDGET, retention_ratio=1.0)),
+    "FIFO": fifo,
+}
+
+
+def requests_of(shape: Shape, turns: int) -> Iterator[tuple[list[Entry], bool]]:
+    """The newest entries of the log before each answer of the model, and whether all of it is too much."""
     random = Random(7)
     opening = Message(role="system", content="You are the voice of a house. " * 20)
     turns_of_log = [shape(random, number) for number in range(turns)]
     log = entries_of([opening, *(message for turn in turns_of_log for message in turn)])
+    so_far = 0
     for end, entry in enumerate(log):
         if entry.message.role == "assistant":
-            yield [log[0], *log[max(1, end - 400) : end]]
+            yield [log[0], *log[max(1, end - 400) : end]], so_far > BUDGET
+        so_far += tokens(entry.message)
 
 
 def _user(random: Random, least: int, most: int) -> Message:
@@ -104,11 +150,14 @@ def _text(random: Random, least: int, most: int) -> str:
 def main(turns: int) -> None:
     logging.getLogger("recollect.windows").setLevel(logging.ERROR)
     print(f"{turns} turns, budget {BUDGET} tokens; share of prompt tokens that a prefix cache serves")
-    print(f"{'shape':12} {'requests':>9} {'in blocks':>10} {'cuts':>6} {'FIFO':>8} {'cuts':>6}")
+    print(
+        f"{'shape':12} {'scheme':12} {'requests':>9} {'cuts':>6} {'in all':>8} {'full':>9} {'once full':>10}"
+    )
     for name, shape in SHAPES.items():
-        ours, cuts, requests = shares(shape, WindowPolicy(max_tokens=BUDGET), turns)
-        fifo, more, _ = shares(shape, WindowPolicy(max_tokens=BUDGET, retention_ratio=1.0), turns)
-        print(f"{name:12} {requests:9} {ours:8.1f} % {cuts:6} {fifo:6.1f} % {more:6}")
+        for scheme_name, scheme in SCHEMES.items():
+            whole, full = replayed(shape, scheme, turns)
+            counts = f"{whole.requests:9} {whole.cuts:6} {whole.share:6.1f} % {full.requests:9}"
+            print(f"{name:12} {scheme_name:12} {counts} {full.share:8.1f} %")
 
 
 if __name__ == "__main__":

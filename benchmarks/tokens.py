@@ -10,9 +10,8 @@ import time
 from collections.abc import Callable
 
 from recollect.contracts import TokenCounter
-from recollect.dialects.meaning import Meaning
 from recollect.messages import Message
-from recollect.tokens import Estimator, ExactCounter, RoughCounter, count_message
+from recollect.tokens import Estimator, ExactCounter, RoughCounter, count
 from recollect.tokens.exact import ENCODINGS, encoding_of
 
 SENTENCE = (
@@ -35,7 +34,7 @@ def main() -> None:
         show(f"tiktoken {name}", lambda text, encoding=encoding: len(encoding.encode_ordinary(text)))  # type: ignore[misc]
     for counter in counters():
         show(f"count_text {counter.name}", counter.count_text)
-        show(f"count_message {counter.name}", whole_message(counter))
+        show(f"whole message {counter.name}", whole_message(counter))
 
 
 def counters() -> list[TokenCounter]:
@@ -43,8 +42,8 @@ def counters() -> list[TokenCounter]:
 
 
 def whole_message(counter: TokenCounter) -> Callable[[str], int]:
-    values = {text: (Message(role="user", content=text), Meaning(text=text)) for text in MESSAGES}
-    return lambda text: count_message(counter, *values[text])
+    values = {text: Message(role="user", content=text) for text in MESSAGES}
+    return lambda text: count(counter, values[text])
 
 
 def show(label: str, count: Callable[[str], int]) -> None:

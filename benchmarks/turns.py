@@ -21,8 +21,8 @@ def bodies() -> tuple[str, str]:
     """The two rows of the turn as text, as long as the real ones."""
     stamp = "01a1e174-4c20-7812-9e6e-13464433e8ca"
     turn = (
-        Message(role="user", content=QUESTION, message_id=stamp),
-        Message(role="assistant", content=ANSWER, message_id=stamp),
+        Message(role="user", content=QUESTION, message_id=stamp, tokens={"o200k_base": 21}),
+        Message(role="assistant", content=ANSWER, message_id=stamp, tokens={"o200k_base": 36}),
     )
     first, second = (encode_message(message).decode() for message in turn)
     return first, second

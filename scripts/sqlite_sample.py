@@ -67,6 +67,8 @@ async def _fill(backend: SQLiteBackend) -> None:
     )
     changes = Changes(client_id=CLIENT, client_name="Lee", subject="Doors", notes="n", tags=("b", "a"))
     await erin.update(KITCHEN, changes)
+    await erin.put_document("note", "coffee", b"black")
+    await erin.put_document("vectors/x", "0001", b"\0\xff", conversation_id=KITCHEN)
     sam = backend.of("sam \u2028 '%_")
     await sam.create(started(PHONE, now=START, ttl=None, channel="phone", priority="urgent"))
     await sam.append(PHONE, [Message(role="user", content=f"message {number}") for number in range(20)])

@@ -7,10 +7,12 @@ from msgspec import Struct
 
 from recollect.messages import Message
 
-Reason = Literal["turns", "messages", "tokens", "tag", "agent", "ephemeral", "orphan", "duplicate"]
+Reason = Literal[
+    "turns", "messages", "tokens", "tag", "agent", "ephemeral", "orphan", "duplicate", "unreadable"
+]
 """Why a message was left out: a limit on turns, messages or tokens; a filter by tag or agent; marked
-as first to go; a tool result without its call, or thinking without what it led to; or a second
-result of the same call."""
+as first to go; a tool result without its call, or thinking without what it led to; a second result
+of the same call; or what is stored cannot be read."""
 
 
 class LeftOut(Struct, frozen=True, kw_only=True):
@@ -58,6 +60,8 @@ class Report(Struct, frozen=True, kw_only=True):
     """Ids of tool calls whose result never came; the context says so in its place."""
     shortened: tuple[str, ...] = ()
     """Ids of tool calls whose results were shortened to fit."""
+    nothing_to_send: str | None = None
+    """Why nobody's words are in the context, so that it is no request; None where it is one."""
     warnings: tuple[str, ...] = ()
     degraded: bool = False
     """Whether the store could not be asked, and this is the best that is known."""

@@ -19,13 +19,16 @@ The rules that types cannot say:
 - `restore` puts a conversation where it was read from elsewhere, numbers and moments included. It
   alone sets what other calls derive. What has expired and is brought back alive starts empty, as
   with `create`.
+- A message that cannot be read does not keep the others from being read: its entry says why, in
+  `unreadable`, and its message is an empty one that holds the place.
+
 - A document without a conversation is its owner's and stays until it is deleted. One with a
   conversation is derived from that conversation's log and goes with it: when it is deleted, purged
   or has expired, and when its history is rewritten. An append leaves it as it is.
 - Errors are those of `recollect.errors`; a driver's own errors never come through.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -35,7 +38,7 @@ from msgspec.structs import replace
 
 from recollect.clock import from_micros, parse_moment, to_micros
 from recollect.conversations import Changes, Conversation, Page, Query, check_count, started
-from recollect.errors import DocumentConflict, InvalidInput, MessageConflict, shown
+from recollect.errors import DocumentConflict, InvalidInput, MessageConflict, StoreDamaged, shown
 from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message, Role
 
@@ -67,11 +70,46 @@ class Entry(Struct, frozen=True, kw_only=True):
     revision: int
     stored_at: datetime
     message: Message
+    unreadable: str | None = None
+    """Why the message that is stored here cannot be read; `message` then only holds its place."""
 
     @property
     def position(self) -> Position:
         assert self.message.timestamp is not None
         return Position(to_micros(self.message.timestamp), self.sequence)
+
+
+def set_aside(
+    conversation_id: str, position: Position, *, revision: int, stored_at: datetime, why: str
+) -> Entry:
+    """The entry of a message that cannot be read: an empty one in its place, so that the rest still loads."""
+    return Entry(
+        conversation_id=conversation_id,
+        sequence=position.sequence,
+        revision=revision,
+        stored_at=stored_at,
+        message=Message(role="system", content="", timestamp=from_micros(position.micros)),
+        unreadable=why,
+    )
+
+
+def check_says_the_same(stored: Entry, message: Message) -> None:
+    """Refuse a message whose id is taken: by one that says something else, or that cannot be read."""
+    if stored.unreadable is not None:
+        raise StoreDamaged(
+            f"message id {shown(message.message_id)} in conversation {stored.conversation_id} belongs to a "
+            f"message that cannot be read, and nothing was stored: {stored.unreadable}"
+        )
+    if not stored.message.says_the_same_as(message):
+        raise MessageConflict(stored.conversation_id, str(message.message_id))
+
+
+class Cleared(Struct, frozen=True, kw_only=True):
+    """What `clear` removed."""
+
+    conversations: int = 0
+    messages: int = 0
+    documents: int = 0
 
 
 class Document(Struct, frozen=True, kw_only=True):
@@ -270,8 +308,11 @@ class ConversationStore(Protocol):
         """One page of records, most recently active first, equal moments by id, descending."""
         ...
 
-    async def delete(self, conversation_id: str) -> None:
-        """Remove the conversation with all that belongs to it. What is not there is no error."""
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        """Remove the conversation with all that belongs to it. What is not there is no error.
+
+        With `expected_revision`, only if nobody wrote to it since, whether it has expired or not.
+        """
         ...
 
     # Sessions
@@ -326,6 +367,20 @@ class ConversationStore(Protocol):
 
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
         """Entries in reading order, counted from the oldest."""
+        ...
+
+    async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
+        """The entry that holds this message id."""
+        ...
+
+    async def replace(
+        self, conversation_id: str, message: Message, *, expected_revision: int | None = None
+    ) -> Entry:
+        """Put the message in the place of the one that holds its id: the one way to change what was said.
+
+        Place, time, role and the moment of storing stay; the revisions of entry and record move on. What
+        is derived from the log goes. Raises `MessageNotFound`.
+        """
         ...
 
     # Moving
@@ -398,6 +453,17 @@ class ConversationStore(Protocol):
         """Remove this owner's expired conversations; returns how many."""
         ...
 
+    async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
+        """The records that a purge at this moment removes, those that expire first in front.
+
+        For a look at what a purge will do: it alone shows records that have expired.
+        """
+        ...
+
+    async def clear(self) -> "Cleared":
+        """Remove all that this owner has, expired or not: conversations, sessions, documents."""
+        ...
+
     def now(self) -> datetime:
         """The store's time: what it stamps messages with and judges expiry by."""
         ...
@@ -405,11 +471,11 @@ class ConversationStore(Protocol):
     # Whole histories, written once over the rest
 
     async def load(self, conversation_id: str) -> list[dict[str, Any]]:
-        """The whole history as dicts, oldest first; empty when there is none."""
+        """The whole history as dicts, oldest first; empty when there is none. Leaves out the unreadable."""
         if await self.get(conversation_id) is None:
             return []
         entries = await self.page(conversation_id, limit=_EVERYTHING)
-        return [entry.message.to_dict() for entry in entries]
+        return [entry.message.to_dict() for entry in entries if entry.unreadable is None]
 
     async def save(self, conversation_id: str, history: Sequence[dict[str, Any]]) -> None:
         """Make this the whole history, and the conversation if there is none.
@@ -421,7 +487,8 @@ class ConversationStore(Protocol):
         record = await self.get(conversation_id)
         if record is None:
             record = await self.create(started(conversation_id, now=self.now()))
-        entries = await self.page(conversation_id, limit=_EVERYTHING)
+        found = await self.page(conversation_id, limit=_EVERYTHING)
+        entries = [entry for entry in found if entry.unreadable is None]
         if _goes_on_from(entries, history):
             new = messages[len(entries) :]
             await self.append(conversation_id, new, expected_revision=record.revision)
@@ -448,6 +515,27 @@ _LABELS = ("timestamp", "content_type", "agent_name", "message_id", "tags")
 
 
 _EVERYTHING = 2**53
+
+
+def replacing(held: Entry, message: Message) -> Message:
+    """The message as it takes the place of a stored one: with its time. Another role is refused."""
+    if message.role != held.message.role:
+        raise InvalidInput(
+            f"role must stay {held.message.role}; got {shown(message.role)}", field="role", value=message.role
+        )
+    return message.with_(timestamp=held.message.timestamp)
+
+
+def replaced(held: Entry, message: Message, *, revision: int) -> Entry:
+    """The entry with other words in it."""
+    return replace(held, message=message, revision=revision)
+
+
+def replaced_id(message: Message) -> str:
+    """The id of the message that shall be replaced."""
+    if message.message_id is None:
+        raise InvalidInput("a message that replaces another names it by message_id", field="message_id")
+    return message.message_id
 
 
 def restorable(conversation: Conversation, entries: Sequence[Entry]) -> tuple[Conversation, dict[int, Entry]]:
@@ -482,6 +570,12 @@ def _check_entry(conversation_id: str, entry: Entry) -> None:
     parse_moment(entry.stored_at, field="stored_at")
     if entry.message.timestamp is None:
         raise InvalidInput("an entry's message has a timestamp", field="timestamp")
+    if entry.unreadable is not None:
+        raise InvalidInput(
+            f"entry {entry.sequence} holds no message that could be restored: {entry.unreadable}",
+            field="unreadable",
+            value=entry.unreadable,
+        )
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -526,6 +620,35 @@ class Backend(Protocol):
     async def purge_expired(self, now: datetime | None = None) -> int:
         """Remove every owner's expired conversations; returns how many."""
         ...
+
+
+@runtime_checkable
+class Erasing(Protocol):
+    """A backend with files or tables in which what was deleted could still be found."""
+
+    async def scrub(self, owner: str) -> tuple[str, ...]:
+        """Make what was deleted of this owner unreadable there too; returns what remains, as sentences.
+
+        Done again, it goes on where it was. What is not its business (a server's own log, backups) is
+        documented, not returned.
+        """
+        ...
+
+
+@runtime_checkable
+class Holds(Protocol):
+    """Something beside the store that holds copies of what is in it: a cache, a spool, an archive."""
+
+    async def forgets(self, owner: str, conversation_id: str | None) -> Mapping[str, int]:
+        """Remove what it holds of this conversation, or of everything that the owner has, for good.
+
+        Returns how much that was, by kind. Holding nothing is no error.
+        """
+        ...
+
+
+JOURNAL = "recollect.journal"
+"""The owner under whom a memory notes what it must not forget to do. No handle is given out for it."""
 
 
 class SchemaVersion(Struct, frozen=True, kw_only=True):

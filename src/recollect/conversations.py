@@ -163,6 +163,11 @@ def extended(record: Conversation, messages: Sequence[Message], *, now: datetime
     )
 
 
+def touched(record: Conversation, *, now: datetime) -> Conversation:
+    """The record after a message in its log was replaced: nothing was said, so its lifetime stays."""
+    return replace(record, updated_at=now, revision=record.revision + 1)
+
+
 def emptied(record: Conversation) -> Conversation:
     """The record as if nothing had been said yet: where a rewrite starts from."""
     return replace(record, last_message_at=None, last_message_from=None, unread_count=0, message_count=0)

@@ -6,7 +6,9 @@
     │   ├── InvalidMessage            a message that is not one, or content that is not JSON
     │   └── InvalidSetting            a setting that does not parse; names where it came from
     ├── NotFound (LookupError)
-    │   └── ConversationNotFound      not there, expired, or somebody else's: the same words for all
+    │   ├── ConversationNotFound      not there, expired, or somebody else's: the same words for all
+    │   ├── MessageNotFound           the conversation holds no message of this id
+    │   └── ArchiveNotFound           there is no archive of this conversation
     ├── Conflict                      somebody else was first; nothing was stored
     │   ├── RevisionConflict          the conversation moved on past `expected_revision`
     │   ├── MessageConflict           the id is taken by a message with other content
@@ -18,7 +20,8 @@
     │   ├── StoreForeign              the file or server belongs to another program, or a newer release
     │   └── StoreClosed               used after close
     ├── WindowError                   no valid window can be made
-    │   └── BudgetExceeded            what must be in the request does not fit its budget
+    │   ├── BudgetExceeded            what must be in the request does not fit its budget
+    │   └── NothingToSend             nobody's words are in the window: there is nothing to answer
     └── MissingExtra (ImportError)    an optional package is not installed; says what to type
 
 A class's docstring is its default message. Errors carry their data as attributes, so that a
@@ -71,6 +74,23 @@ class ConversationNotFound(NotFound):
 
     def __init__(self, conversation_id: str) -> None:
         super().__init__(f"there is no conversation {shown(conversation_id)}")
+        self.conversation_id = conversation_id
+
+
+class MessageNotFound(NotFound):
+    """There is no such message."""
+
+    def __init__(self, conversation_id: str, message_id: str) -> None:
+        super().__init__(f"conversation {conversation_id} has no message {shown(message_id)}")
+        self.conversation_id = conversation_id
+        self.message_id = message_id
+
+
+class ArchiveNotFound(NotFound):
+    """There is no such archive."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(f"there is no archive of a conversation {shown(conversation_id)}")
         self.conversation_id = conversation_id
 
 
@@ -155,6 +175,14 @@ class BudgetExceeded(WindowError):
         super().__init__(message)
         self.needed = needed
         self.budget = budget
+
+
+class NothingToSend(WindowError):
+    """There is nothing to answer."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"there is nothing to send: {reason}")
+        self.reason = reason
 
 
 class MissingExtra(RecollectError, ImportError):

@@ -5,25 +5,28 @@ log, an id makes a repeated write harmless, and tokens are counted.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from recollect.contracts import TokenCounter
-from recollect.dialects import meaning_of, read
-from recollect.errors import InvalidMessage, shown
+from recollect.dialects import read
+from recollect.errors import InvalidMessage, RecollectError, shown
 from recollect.ids import IdSource, new_id
 from recollect.messages import Message, Role
 from recollect.pictures import Pictures
-from recollect.tokens import count_message, ready
+from recollect.tokens import characters_in, count, default_counter, is_ready, kept_by, ready
+
+log = logging.getLogger("recollect.intake")
 
 _COUNTED_AT_ONCE = 20_000
 """Characters that are counted between two breaths of the event loop; more goes to a thread."""
 
 
 class Intake:
-    """What is done to every message on its way in."""
+    """What is done to every message on its way in. Without a counter, the default one counts."""
 
     def __init__(
         self,
@@ -33,7 +36,9 @@ class Intake:
         pictures: Pictures | None = None,
     ) -> None:
         self._ids = ids
-        self.counter = counter
+        self.counter = counter or default_counter()
+        self._keeper = kept_by(self.counter)
+        self._is_ready = is_ready(self.counter)
         self.pictures = pictures or Pictures()
 
     def counting_with(self, counter: TokenCounter) -> "Intake":
@@ -70,45 +75,34 @@ class Intake:
         complete = [self.pictures.without(self.completed(message)) for message in messages]
         return await self.pictures.put_away(conversation_id, await self._with_counts(complete))
 
+    async def can_count(self) -> bool:
+        """Whether the counter works, loaded if it was not. Why it does not is logged."""
+        try:
+            await ready(self.counter)
+        except RecollectError as error:
+            log.warning("messages are not counted: %s", error)
+            return False
+        return True
+
     async def _with_counts(self, complete: list[Message]) -> list[Message]:
-        if self.counter is None:
-            return complete
-        await ready(self.counter)
-        if sum(_length(message) for message in complete) <= _COUNTED_AT_ONCE:
+        if not self._is_ready:
+            self._is_ready = await self.can_count()
+            if not self._is_ready:
+                return complete  # what was said is worth more than what it costs
+        if sum([characters_in(message) for message in complete]) <= _COUNTED_AT_ONCE:
             return self._counted(complete)
         return await asyncio.to_thread(self._counted, complete)
 
     def _counted(self, messages: list[Message]) -> list[Message]:
-        assert self.counter is not None
-        name, cost = self.counter.name, costs_by(self.counter)
-        return [replace(message, tokens={**message.tokens, name: cost(message)}) for message in messages]
-
-
-def costs_by(counter: TokenCounter) -> Callable[[Message], int]:
-    """What a message costs: as it was counted when it was stored, or counted now."""
-    name = counter.name
-
-    def cost(message: Message) -> int:
-        stored = message.tokens.get(name)
-        return count_message(counter, message, meaning_of(message)) if stored is None else stored
-
-    return cost
+        counter, name = self._keeper, self._keeper.name
+        return [
+            message
+            if name in message.tokens
+            else replace(message, tokens={**message.tokens, name: count(counter, message)})
+            for message in messages
+        ]
 
 
 def _is_message(content: Any) -> bool:
     """Whether this is an SDK's whole message or response, not the content of one."""
     return hasattr(content, "model_dump") and (hasattr(content, "role") or hasattr(content, "choices"))
-
-
-def _length(value: Any) -> int:
-    """About how many characters there are to count."""
-    match value:
-        case str():
-            return len(value)
-        case list() | tuple():
-            return sum(map(_length, value))
-        case dict():
-            return sum(map(_length, value.values()))
-        case Message():
-            return _length(value.content) + _length(value.extra)
-    return 1

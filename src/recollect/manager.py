@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from recollect.blobs import BlobStore
 from recollect.clock import parse_moment
 from recollect.contexts import Context, Report
-from recollect.contracts import Appended, ConversationStore, TokenCounter
+from recollect.contracts import Appended, ConversationStore, Entry, TokenCounter
 from recollect.conversations import (
     DEFAULT_TTL,
     Changes,
@@ -24,10 +24,10 @@ from recollect.conversations import (
     check_span,
     started,
 )
-from recollect.dialects import Request, resolve, write
+from recollect.dialects import Request, resolve
 from recollect.errors import ConversationNotFound, InvalidInput, StoreError, shown
 from recollect.ids import IdSource, new_id, parse_uuid
-from recollect.intake import Intake, costs_by
+from recollect.intake import Intake
 from recollect.messages import ContentType, Message, Role, parse_tags
 from recollect.pictures import Images, Pictures
 from recollect.search.conversations import FoundConversation, search_conversations, similar_conversations
@@ -36,9 +36,10 @@ from recollect.search.room import SearchRoom
 from recollect.search.searching import Budget, Findings, Searcher
 from recollect.settings import ConversationConfig
 from recollect.stores.in_memory import InMemoryBackend
-from recollect.tokens import default_counter, ready
+from recollect.tokens import Estimator, costs_by, ready
 from recollect.turns import TurnInProgress
-from recollect.windows import WindowPolicy, read_window
+from recollect.windows import WindowPolicy, read_window, window_of_pending, write_request
+from recollect.windows.shortening import Cost
 
 log = logging.getLogger("recollect.manager")
 
@@ -99,7 +100,7 @@ class ConversationManager:
         if not record.message_count:
             return record
         latest = await self.store.tail(record.id, limit=self.config.context_window_size)
-        return replace(record, messages=tuple(resolve(entry.message, {}) for entry in latest))
+        return replace(record, messages=tuple(resolve(message, {}) for message in _readable(latest)))
 
     async def session(self, session_id: str) -> Conversation | None:
         """The record of the session's conversation; None when it has none, or was silent for too long."""
@@ -282,9 +283,8 @@ class ConversationManager:
         return TurnInProgress(self, conversation_id, expected_revision=expected_revision)
 
     async def messages(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Message]":
-        """A page of the whole log, counted from the oldest message."""
-        entries = await self.store.page(conversation_id, limit=limit, offset=offset)
-        return [entry.message for entry in entries]
+        """A page of the whole log, counted from the oldest message. What cannot be read is left out."""
+        return _readable(await self.store.page(conversation_id, limit=limit, offset=offset))
 
     async def clear_history(self, conversation_id: str) -> Conversation:
         """Remove the messages; the conversation itself stays."""
@@ -308,6 +308,8 @@ class ConversationManager:
         With `agent_name`, only that agent's messages and the user's. `pending` messages count as
         said but not stored. An unknown conversation gives an empty context, and a store that fails
         twice a degraded one, each with the reason in the report: an agent is never kept waiting.
+        Where nobody's words are left, by a filter or because nobody spoke, `report.nothing_to_send`
+        says why.
         """
         policy = policy or WindowPolicy(max_messages=self.config.context_window_size)
         if not isinstance(policy, WindowPolicy):
@@ -317,31 +319,46 @@ class ConversationManager:
         try:
             return await self._window(conversation_id, policy, pending)
         except ConversationNotFound as error:
-            return Context(report=Report(warnings=(str(error),)))
+            return Context(report=Report(warnings=(str(error),), nothing_to_send=str(error)))
         except StoreError as error:
             log.warning("context not loaded, trying once more: %s", error)
         try:
             return await self._window(conversation_id, policy, pending)
         except StoreError as error:
             log.error("context not loaded: %s", error)  # noqa: TRY400  the store's error says it all
-            return Context(messages=tuple(pending), report=Report(warnings=(str(error),), degraded=True))
+            return await self._degraded(conversation_id, policy, pending, why=str(error))
 
     async def _window(
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
     ) -> Context:
-        counter = self.intake.counter or (None if policy.max_tokens is None else default_counter())
-        if counter is not None:
-            await ready(counter)
+        cost, counter = await self._counting(policy)
         view = self.pictures.view(self.store, pending)
         context = await read_window(
-            view.as_store(),
-            conversation_id,
-            policy,
-            cost=_costs_nothing if counter is None else costs_by(counter),
-            counter=None if counter is None else counter.name,
-            pending=pending,
+            view.as_store(), conversation_id, policy, cost=cost, counter=counter, pending=pending
         )
         return view.reported(context)
+
+    async def _degraded(
+        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message], *, why: str
+    ) -> Context:
+        """The window over what is being said, which is all that is known now."""
+        cost, counter = await self._counting(policy)
+        context = window_of_pending(
+            conversation_id, policy, cost=cost, counter=counter, pending=pending, now=self.store.now()
+        )
+        warnings = (why, *context.report.warnings)
+        nothing = None if context.report.nothing_to_send is None else why
+        report = replace(context.report, warnings=warnings, nothing_to_send=nothing, degraded=True)
+        return replace(context, report=report)
+
+    async def _counting(self, policy: WindowPolicy) -> tuple[Cost, str | None]:
+        """What messages cost and the name of the counter; nothing and no name where none can be used."""
+        counter = self.intake.counter
+        if policy.max_tokens is not None:
+            await ready(counter)
+        elif not await self.intake.can_count():
+            return _costs_nothing, None
+        return costs_by(counter), counter.name
 
     async def load_request(
         self,
@@ -350,10 +367,26 @@ class ConversationManager:
         agent_name: str | None = None,
         *,
         policy: WindowPolicy | None = None,
+        pending: Sequence[Message] = (),
     ) -> Request:
-        """The context as a request in a provider's dialect: its messages, and the system prompt apart."""
-        context = await self.load_context(conversation_id, agent_name, policy=policy)
-        return write(context.messages, dialect)
+        """The context as a request in a provider's dialect: its messages, and the system prompt apart.
+
+        Raises `NothingToSend` where nobody's words are in it: a provider would refuse it. A new
+        conversation is such a case; the first question belongs in `pending`, or in a `turn`.
+        """
+        context = await self.load_context(conversation_id, agent_name, policy=policy, pending=pending)
+        return write_request(context, dialect)
+
+    def calibrate(self, context: Context, usage: Any) -> float | None:
+        """Learn from what a provider reported for the request that was made of this context.
+
+        `usage` is a response's usage, or the number of its prompt tokens. Returns what estimates are
+        multiplied with from now on; None where tokens are counted exactly, and nothing is to learn.
+        """
+        counter = self.intake.counter
+        if not isinstance(counter, Estimator):
+            return None
+        return counter.calibrate(estimated=context.report.tokens.total, reported=usage)
 
     # Search
 
@@ -466,6 +499,14 @@ class ConversationManager:
         purged = await self.store.purge_expired()
         await self.pictures.purge(self.store)
         return purged
+
+
+def _readable(entries: Sequence[Entry]) -> "list_[Message]":
+    for entry in entries:
+        if entry.unreadable is not None:
+            where = (entry.conversation_id, entry.sequence)
+            log.warning("conversation %s: message %d cannot be read: %s", *where, entry.unreadable)
+    return [entry.message for entry in entries if entry.unreadable is None]
 
 
 def _costs_nothing(_: Message) -> int:

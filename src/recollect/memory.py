@@ -1,7 +1,8 @@
 """Opening a memory: from a URL to handles bound to owners. Below: manager, stores. Above: surfaces."""
 
 import asyncio
-from collections.abc import AsyncIterator, Generator
+import logging
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +12,7 @@ from recollect.blobs import BlobBackend, blobs_at, purge_blobs
 from recollect.clock import Clock, system_clock
 from recollect.contracts import Backend, Embedder, TokenCounter
 from recollect.conversations import DEFAULT_TTL, check_span
+from recollect.errors import RecollectError
 from recollect.ids import IdSource, new_id
 from recollect.manager import ConversationManager
 from recollect.pictures import Images, check_images
@@ -20,7 +22,9 @@ from recollect.search.room import SearchRoom
 from recollect.search.searching import Searcher
 from recollect.settings import ConversationConfig
 from recollect.stores.urls import backend_for
-from recollect.tokens import counter_for
+from recollect.tokens import counter_for, default_counter, is_ready, ready
+
+log = logging.getLogger("recollect.memory")
 
 
 class Memory:
@@ -40,6 +44,7 @@ class Memory:
         idle_after: timedelta | None = None,
         sweep_every: timedelta | None = SWEEP_EVERY,
         counter: TokenCounter | None = None,
+        warm: bool = True,
         images: Images = "placeholder",
         blobs: BlobBackend | None = None,
         embedder: Embedder | None = None,
@@ -49,13 +54,14 @@ class Memory:
         self.blobs = blobs
         self.search_room = SearchRoom(embedder)
         self._images = images
-        self._counter = counter
+        self._counter = counter or default_counter()
+        self._warm = warm
         self._config = config or ConversationConfig()
         self._ids = ids
         self._ttl = check_span(ttl, field="ttl")
         self._idle_after = check_span(idle_after, field="idle_after")
         self._sweep_every = check_span(sweep_every, field="sweep_every")
-        self._sweeper: asyncio.Task[None] | None = None
+        self._background: list[asyncio.Task[None]] = []
 
     def of(self, owner: str) -> ConversationManager:
         """The handle of one owner: a user, a device, a tenant. Everything goes through it."""
@@ -84,20 +90,24 @@ class Memory:
         return purged
 
     async def start(self) -> Self:
-        """Open the store and start sweeping."""
+        """Open the store, start sweeping, and load what counting needs; that does not wait for either."""
         await self.backend.open()
-        if self._sweep_every is not None and self._sweeper is None:
-            self._sweeper = asyncio.create_task(
-                sweep_forever(self, every=self._sweep_every), name="recollect-sweep"
-            )
+        if not self._background:
+            self._background = [asyncio.create_task(work, name=name) for name, work in self._chores()]
         return self
+
+    def _chores(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        if self._sweep_every is not None:
+            yield "recollect-sweep", sweep_forever(self, every=self._sweep_every)
+        if self._warm and not is_ready(self._counter):
+            yield "recollect-warm", _load(self._counter)
 
     async def close(self) -> None:
         """Finish what was accepted and let go. Closing twice is fine."""
-        sweeper, self._sweeper = self._sweeper, None
+        background, self._background = self._background, []
         try:
-            if sweeper is not None:
-                await _end(sweeper)
+            for task in background:
+                await _end(task)
             await self.search_room.close()
         finally:
             await self.backend.close()
@@ -114,14 +124,22 @@ class Memory:
         await self.close()
 
 
-async def _end(sweeper: "asyncio.Task[None]") -> None:
-    """Stop sweeping, also when another loop than this one does it."""
-    loop = sweeper.get_loop()
+async def _load(counter: TokenCounter) -> None:
+    """Load a counter before anybody waits for it."""
+    try:
+        await ready(counter)
+    except RecollectError as error:
+        log.warning("messages will not be counted: %s", error)
+
+
+async def _end(task: "asyncio.Task[None]") -> None:
+    """Stop what runs in the background, also when another loop than this one does it."""
+    loop = task.get_loop()
     if loop is asyncio.get_running_loop():
-        sweeper.cancel()
-        await asyncio.wait([sweeper])
+        task.cancel()
+        await asyncio.wait([task])
     elif not loop.is_closed():
-        loop.call_soon_threadsafe(sweeper.cancel)
+        loop.call_soon_threadsafe(task.cancel)
 
 
 def open(  # noqa: A001  recollect.open() is the name people will look for
@@ -134,6 +152,7 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     idle_after: timedelta | None = None,
     sweep_every: timedelta | None = SWEEP_EVERY,
     model: str | None = None,
+    warm: bool = True,
     images: Images = "placeholder",
     blobs: str | Path | BlobBackend | None = None,
     embedder: Embedder | Literal["installed"] | None = "installed",
@@ -143,12 +162,13 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     `ttl`: how long a conversation is kept after its last activity; None keeps it. `idle_after`: a
     session that was silent for longer starts a fresh conversation; None never does. `sweep_every`:
     how often expired conversations are removed in the background; None leaves it to you. `model`:
-    whose tokens are counted when a message is stored, once and for all; without it they are counted
-    when a token budget asks for them. `images`: what is kept of a picture: "placeholder" words in
-    its place, "keep" the picture in the log, "blobs" its bytes beside the log, in `blobs`: a folder
-    that belongs to this memory alone, or a `BlobBackend`. `embedder`: what search by meaning is done
-    with: the encoder of `recollect[semantic]` where it is installed, one of your own, or None for
-    search by words alone.
+    whose tokens are counted when a message is stored, once and for all; without it, those of
+    `o200k_base`, or an estimate where tiktoken is not installed. `warm`: whether what counting needs
+    is loaded in the background at once, and not when the first message waits for it. `images`: what
+    is kept of a picture: "placeholder" words in its place, "keep" the picture in the log, "blobs" its
+    bytes beside the log, in `blobs`: a folder that belongs to this memory alone, or a `BlobBackend`.
+    `embedder`: what search by meaning is done with: the encoder of `recollect[semantic]` where it is
+    installed, one of your own, or None for search by words alone.
     """
     return Memory(
         backend_for(url, clock=clock),
@@ -158,6 +178,7 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
         idle_after=idle_after,
         sweep_every=sweep_every,
         counter=None if model is None else counter_for(model),
+        warm=warm,
         images=images,
         blobs=None if blobs is None else blobs_at(blobs),
         embedder=installed_encoder() if embedder == "installed" else embedder,

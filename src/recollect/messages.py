@@ -92,7 +92,9 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.role == other.role and _canonical(self) == _canonical(other)
 
     def with_(self, **changes: Any) -> Self:
-        """This message with other values in some fields."""
+        """This message with other values in some fields. What was counted holds for the same words only."""
+        if self.tokens and "tokens" not in changes and not _COUNTED.isdisjoint(changes):
+            changes["tokens"] = {}
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -146,6 +148,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
 _DOCUMENTED = frozenset(
     ("role", "content", "timestamp", "content_type", "agent_name", "message_id", "tags", "dialect")
 )
+_COUNTED = frozenset(("role", "content", "dialect", "extra"))
 
 
 def _canonical(message: Message) -> str:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from recollect.conversations import LONGEST_TTL
 from recollect.errors import InvalidSetting, MissingExtra, shown
+from recollect.lifetimes import RetentionRules, days
 
 DEFAULT_URL = "sqlite:///recollect.db"
 """Where the command line keeps conversations when it is told nothing: the embedded store, here."""
@@ -90,6 +91,18 @@ class RetentionConfig(_Group, frozen=True, kw_only=True):
 
     ttl_days: int = 30
     """Days after the last activity; 0 keeps forever."""
+    ttl_owners: dict[str, int] = {}
+    """Days by owner, as in erin=90,kiosk=1; 0 keeps."""
+    ttl_channels: dict[str, int] = {}
+    """Days by channel, as in voice=7,email=365."""
+    ttl_tags: dict[str, int] = {}
+    """Days by tag, as in legal=0,small talk=1."""
+    archive_after_days: int = 0
+    """Days of silence after which a conversation is archived; 0 never does."""
+    archive_delete_days: int = 0
+    """Days of silence after which an archive is deleted; 0 keeps it."""
+    archive_folder: str = ""
+    """Where archives are kept; empty is nowhere."""
 
     @property
     def ttl(self) -> timedelta | None:
@@ -100,6 +113,20 @@ class RetentionConfig(_Group, frozen=True, kw_only=True):
                 value=self.ttl_days,
             )
         return timedelta(days=self.ttl_days) if self.ttl_days else None
+
+    @property
+    def rules(self) -> RetentionRules:
+        """The lifetimes by channel and tag."""
+        return RetentionRules(channels=_lifetimes(self.ttl_channels), tags=_lifetimes(self.ttl_tags))
+
+    @property
+    def owner_lifetimes(self) -> dict[str, timedelta | None]:
+        """The lifetimes by owner."""
+        return _lifetimes(self.ttl_owners)
+
+
+def _lifetimes(values: Mapping[str, int]) -> dict[str, timedelta | None]:
+    return {name: days(value, field=f"ttl of {name}") for name, value in values.items()}
 
 
 class StoreConfig(_Group, frozen=True, kw_only=True):
@@ -121,6 +148,12 @@ ENVIRONMENT = {
     "sliding_window_max_tokens": "SLIDING_WINDOW_MAX_TOKENS",
     "sliding_window_preserve_system": "SLIDING_WINDOW_PRESERVE_SYSTEM",
     "ttl_days": "RECOLLECT_TTL_DAYS",
+    "ttl_owners": "RECOLLECT_TTL_OWNERS",
+    "ttl_channels": "RECOLLECT_TTL_CHANNELS",
+    "ttl_tags": "RECOLLECT_TTL_TAGS",
+    "archive_after_days": "RECOLLECT_ARCHIVE_AFTER_DAYS",
+    "archive_delete_days": "RECOLLECT_ARCHIVE_DELETE_DAYS",
+    "archive_folder": "RECOLLECT_ARCHIVE_FOLDER",
 }
 """Setting → the environment variable that sets it."""
 
@@ -215,6 +248,10 @@ def _parsed(parse: Callable[[Any], Any], value: Any, where: str) -> Any:
 def _parser_for(default: Any) -> Callable[[Any], Any]:
     if isinstance(default, bool):
         return _parse_bool
+    if isinstance(default, dict):
+        return _parse_counts
+    if default == "":
+        return _parse_optional_text
     return _parse_count if isinstance(default, int) else _parse_text
 
 
@@ -246,6 +283,27 @@ def _parse_count(value: Any) -> int:
     if number < 0 or isinstance(value, bool):
         raise ValueError(message)
     return number
+
+
+def _parse_counts(value: Any) -> dict[str, int]:
+    """Names and whole numbers: a mapping, or text such as `voice=7,email=365`."""
+    if isinstance(value, Mapping):
+        return {str(name): _parse_count(number) for name, number in value.items()}
+    if not isinstance(value, str):
+        raise ValueError("must be names and whole numbers, as in voice=7,email=365")  # noqa: TRY004
+    counts: dict[str, int] = {}
+    for pair in filter(str.strip, value.split(",")):
+        name, equals, number = pair.rpartition("=")
+        if not equals or not name.strip():
+            raise ValueError("must be names and whole numbers, as in voice=7,email=365")
+        counts[name.strip()] = _parse_count(number)
+    return counts
+
+
+def _parse_optional_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be text")  # noqa: TRY004
+    return value.strip()
 
 
 def _parse_text(value: Any) -> str:

@@ -160,7 +160,8 @@ class ConversationMemoryManager:
             return
         store = self._manager.store
         head = leading_system(await store.page(record.id, limit=HEAD))
-        kept = [entry.message for entry in (*head, *await store.tail(record.id, limit=reach))]
+        latest = await store.tail(record.id, limit=reach)
+        kept = [entry.message for entry in (*head, *latest) if entry.unreadable is None]
         try:
             await store.rewrite(record.id, kept, expected_revision=record.revision)
         except RevisionConflict:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from recollect.contexts import Context
 from recollect.contracts import Appended
-from recollect.dialects import Request, write
+from recollect.dialects import Request
 from recollect.errors import RecollectError
 from recollect.messages import ContentType, Message, Role, parse_tags
+from recollect.windows import write_request
 
 if TYPE_CHECKING:
     from recollect.manager import ConversationManager
@@ -96,9 +97,11 @@ class TurnInProgress:
         return (await self.request(dialect, agent_name=agent_name)).messages
 
     async def request(self, dialect: str = "plain", *, agent_name: str | None = None) -> Request:
-        """The same with the system prompt apart, where the provider wants it so."""
-        context = await self.load_context(agent_name)
-        return write(context.messages, dialect)
+        """The same with the system prompt apart, where the provider wants it so.
+
+        Raises `NothingToSend` while nobody has said anything.
+        """
+        return write_request(await self.load_context(agent_name), dialect)
 
     def _check_under_way(self) -> None:
         if self._over:

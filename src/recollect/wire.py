@@ -40,10 +40,10 @@ def encode_message(message: Message) -> bytes:
 
 
 def decode_message(body: bytes | str) -> Message:
-    """The message of a body."""
+    """The message of a body. Raises `StoreDamaged`, in words that repeat nothing of what the body says."""
     try:
         return _decoder.decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         return _decode_with_escapes(body, error)
 
 
@@ -54,11 +54,11 @@ def _encode_with_escapes(message: Message) -> bytes:
     return json.dumps(given, ensure_ascii=True, default=datetime.isoformat).encode()
 
 
-def _decode_with_escapes(body: bytes | str, error: msgspec.MsgspecError) -> Message:
+def _decode_with_escapes(body: bytes | str, error: Exception) -> Message:
     try:
         return msgspec.convert(json.loads(body), Message)
-    except (ValueError, msgspec.MsgspecError):
-        raise StoreDamaged(f"a stored message cannot be read ({error}): {shown(body)}") from error
+    except (ValueError, RecursionError, msgspec.MsgspecError):
+        raise StoreDamaged(f"its stored form is damaged: {error}") from error
 
 
 _LARGEST_INTEGER_BITS = 14_000

@@ -16,6 +16,7 @@ from recollect.errors import (
     InvalidId,
     InvalidInput,
     MessageConflict,
+    NothingToSend,
     RecollectError,
     StoreUnavailable,
 )
@@ -24,6 +25,8 @@ from recollect.manager import ConversationManager
 from recollect.settings import ConversationConfig
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.testing import FixedClock
+from recollect.testing.validity import problems
+from recollect.windows import WindowPolicy
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -280,6 +283,44 @@ class TestContexts:
         assert [m["content"] for m in context] == ([] if degraded else ["hello"])
         if degraded:
             assert context.report.warnings == ("the database is away",)
+            assert context.report.nothing_to_send == "the database is away"
+
+    async def test_what_is_being_said_is_a_valid_request_also_while_the_store_is_away(self) -> None:
+        store = InMemoryBackend().of("erin")
+        conversation = await ConversationManager(store).get_or_create_conversation("s")
+        erin = ConversationManager(BrokenStore(store, failures=2))
+        call = {"type": "tool_use", "id": "c1", "name": "switch", "input": {}}
+        pending = erin.intake.messages([{"role": "user", "content": "lights on"}])
+        pending += erin.intake.messages([{"role": "assistant", "content": [call]}], dialect="anthropic")
+        request = await erin.load_request(conversation.id, "anthropic", pending=pending)
+        assert problems(request, "anthropic") == []
+        assert request.messages[0] == {"role": "user", "content": "lights on"}
+
+    async def test_a_request_without_anybodys_words_is_refused_before_it_is_sent(
+        self, erin: ConversationManager, kitchen: Conversation
+    ) -> None:
+        with pytest.raises(NothingToSend, match="nobody has said anything"):
+            await erin.load_request(kitchen.id, "anthropic")
+        question = erin.intake.message("user", "is anybody there?")
+        request = await erin.load_request(kitchen.id, "anthropic", pending=[question])
+        assert request.messages == [{"role": "user", "content": "is anybody there?"}]
+        await erin.append(kitchen.id, [question])
+        policy = WindowPolicy(tags=("rare",))
+        assert len(await erin.load_context(kitchen.id, policy=policy)) == 0
+        with pytest.raises(NothingToSend, match="the tags rare"):
+            await erin.load_request(kitchen.id, "openai_responses", policy=policy)
+        with pytest.raises(NothingToSend, match="there is no conversation"):
+            await erin.load_request(new_id(), "plain")
+
+    async def test_a_turn_in_which_nobody_has_spoken_yet_has_no_request(
+        self, erin: ConversationManager, kitchen: Conversation
+    ) -> None:
+        turn = erin.turn(kitchen.id)
+        turn.system("be kind")
+        with pytest.raises(NothingToSend):
+            await turn.context("anthropic")
+        turn.user("hello")
+        assert await turn.context("anthropic") == [{"role": "user", "content": "hello"}]
 
     async def test_agents_can_be_denied_their_own_view(self) -> None:
         erin = ConversationManager(config=ConversationConfig(enable_agent_filtering=False))

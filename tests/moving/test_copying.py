@@ -141,7 +141,7 @@ class TestASecondRun:
         await copy(source, target)
         theirs = await target.of("erin").put_document("note", "k", b"theirs")
         await source.of("erin").put_document("note", "l", b"2")
-        with pytest.raises(Conflict, match="1 documents and 0 conversations .* erin: note k"):
+        with pytest.raises(Conflict, match=r"1 documents and 0 conversations .* erin: note k"):
             await copy(source, target)
         assert await target.of("erin").get_document("note", "k") == theirs
         brought = await target.of("erin").get_document("note", "l")

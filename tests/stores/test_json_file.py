@@ -238,14 +238,14 @@ def nested(depth: int) -> Any:
     [
         lambda text: text[: len(text) // 2],
         lambda text: b"",
-        lambda text: text.replace(b'"role":"user"', b'"role":"nobody"'),
+        lambda text: text.replace(b'"channel": "', b'"channel": "smoke '),
         lambda text: text.replace(b'"sequence":2', b'"sequence":1'),
         lambda text: text.replace(b'"version": 1', b'"version": "one"'),
         lambda text: text.replace("🌙".encode(), b"\xff\xfe"),
         lambda text: text.replace(b'00Z",\n            "updated_at"', b'00",\n            "updated_at"'),
         lambda text: text.replace(b'"unread_count": 4', b'"unread_count": NaN'),
     ],
-    ids=["torn", "empty", "role", "sequence twice", "version", "not UTF-8", "no time zone", "NaN"],
+    ids=["torn", "empty", "record", "sequence twice", "version", "not UTF-8", "no time zone", "NaN"],
 )  # fmt: skip
 async def test_a_damaged_file_is_named_and_left_alone(
     path: Path, backup: Path, spoil: Callable[[bytes], bytes]

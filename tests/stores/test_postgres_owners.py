@@ -64,6 +64,8 @@ async def house(empty_house: House) -> AsyncIterator[House]:
         )
         await store.append(record.id, [Message(role="user", content=words, message_id="m1")])
         await store.bind("kitchen", record.id)
+        await store.put_document("note", "k", words.encode())
+        await store.put_document("note", "k", words.encode(), conversation_id=record.id)
         ids[name] = record.id
     database = empty_house.database
     with psycopg.connect(empty_house.url, autocommit=True) as connection:
@@ -73,6 +75,7 @@ async def house(empty_house: House) -> AsyncIterator[House]:
     yield House(url=empty_house.url, database=database, admin_url=empty_house.admin_url, ids=ids)
     for name, conversation_id in ids.items():
         await backend.of(name).delete(conversation_id)
+        await backend.of(name).delete_document("note", "k")
     await backend.close()
 
 
@@ -100,8 +103,20 @@ ATTACKS: dict[str, list[str]] = {
         "TABLE recollect.messages",
         "TABLE recollect.contacts",
         "TABLE recollect.sessions",
+        "TABLE recollect.documents",
+        "SELECT owner, conversation_id FROM recollect.documents",
     ],
-    "looks into the partitions": [f"TABLE recollect.messages_{part:02}" for part in range(16)],
+    "looks into the partitions": [
+        f"TABLE recollect.{table}_{part:02}" for table in ("messages", "documents") for part in range(16)
+    ],
+    "writes documents": [
+        "SET recollect.owner = 'bob'",
+        "DELETE FROM recollect.documents",
+        "DELETE FROM recollect.documents WHERE owner = 'bob'",
+        "UPDATE recollect.documents SET data = ''",
+        "INSERT INTO recollect.documents (owner, kind, key, version, updated_at, data)"
+        " VALUES ('bob', 'note', 'x', 1, now(), '')",
+    ],
     "turns security off": ["SET row_security = off", "TABLE recollect.messages", "TABLE api.conversations"],
     "calls itself an operator": ["SET recollect.operator = 'on'", "TABLE recollect.messages"],
     "calls the operators' functions": [
@@ -241,6 +256,35 @@ async def test_a_login_that_is_held_to_ann_gets_nothing_of_bob(
     assert (await bob.get(house.ids["bob"]), await bob.page(house.ids["bob"], limit=10)) == before
     assert (await bob.find(Query())).conversations == (before[0],)
     assert await bob.session("kitchen") == before[0]
+    for holder in (None, house.ids["bob"]):
+        (note,) = await bob.documents("note", conversation_id=holder)
+        assert note.data == SECRET.encode()
+
+
+async def test_a_login_lets_go_what_was_derived_from_a_history_that_it_replaces_and_nothing_else(
+    house: House, backend: PostgresBackend
+) -> None:
+    ann = backend.of("ann")
+    with house.connection(f"{house.database}_ann_login") as connection:
+        connection.execute("SET recollect.owner = 'ann'")
+        for refused in (b"TABLE recollect.documents", b"UPDATE recollect.documents SET version = 9"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(refused)
+        connection.execute("DELETE FROM recollect.documents WHERE conversation_id IS NULL")
+        assert len(await ann.documents("note")) == 1
+        connection.execute("""UPDATE api.conversations SET messages = '[{"role": "user", "content": "x"}]'""")
+    assert await ann.document_kinds(conversation_id=house.ids["ann"]) == []
+    assert len(await ann.documents("note")) == 1
+
+
+async def test_a_service_keeps_documents(house: House) -> None:
+    backend = PostgresBackend(house.as_role(f"{house.database}_service"))
+    await backend.open()
+    ann = backend.of("ann")
+    for holder in (None, house.ids["ann"]):
+        put = await ann.put_document("note", "k", b"new", conversation_id=holder, expected_version=1)
+        assert await ann.documents("note", conversation_id=holder) == [put]
+    await backend.close()
 
 
 def test_the_same_questions_show_bob_what_is_his(house: House) -> None:

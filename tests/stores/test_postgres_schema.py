@@ -310,7 +310,7 @@ def test_what_distributing_changes_by_itself_works_on_any_server(databases: Data
     """All of the script but the calls into Citus, which cannot be had here."""
     script = sql_file(PACKAGE, "distribute.sql")
     calls = re.findall(r"create_distributed_table\('recollect\.(\w+)', 'owner'", script)
-    assert calls == ["contacts", "conversations", "messages", "sessions"]
+    assert calls == ["contacts", "conversations", "messages", "sessions", "documents"]
     with psycopg.connect(databases.new()) as connection:
         connection.execute(sql_file(PACKAGE, "schema.sql").encode())
         connection.execute(re.sub(r"SELECT create_distributed_table.*?;", "", script).encode())
@@ -333,7 +333,8 @@ def test_every_key_starts_with_the_owner(fresh: psycopg.Connection[Any]) -> None
     assert len(keys) > 20
     for name, table, definition in keys:
         if table != "recollect.migrations":
-            assert re.match(r"(PRIMARY KEY|FOREIGN KEY|UNIQUE) \(owner, ", definition), (name, definition)
+            kind = r"(PRIMARY KEY|FOREIGN KEY|UNIQUE( NULLS NOT DISTINCT)?)"
+            assert re.match(rf"{kind} \(owner, ", definition), (name, definition)
     indexed = {
         found[1]
         for (definition,) in fresh.execute(

@@ -76,6 +76,10 @@ async def test_it_reads_as_it_was_written(path: Path) -> None:
     assert (third.message.dialect, third.message.extra) == ("anthropic", {"stop_reason": "end_turn"})
     assert third.message.tokens == {"estimate": 9}
     assert [entry.sequence for entry in (first, second, third)] == [3, 1, 2]
+    (note,) = await erin.documents("note")
+    assert (note.key, note.data, note.version) == ("coffee", b"black", 1)
+    (derived,) = await erin.documents("vectors/x", conversation_id=record.id)
+    assert (derived.key, derived.data) == ("0001", b"\0\xff")
     (left,) = await sam.page(known["PHONE"], limit=9)
     assert (left.message.content, left.message.content_type) == ("all that is left", "audio")
     assert (left.sequence, left.revision) == (21, 2)
@@ -134,7 +138,7 @@ def test_the_sample_can_be_made_again(tmp_path: Path) -> None:
     assert version == len(migrations(PACKAGE))
     kept = apsw.Connection(str(shutil.copy(DATA / f"sqlite-v{version}.db", tmp_path / "kept.db")))
     again = apsw.Connection(str(tmp_path / "again.db"))
-    for table in ("conversations", "messages", "sessions"):
+    for table in ("conversations", "messages", "sessions", "documents"):
         rows = f"SELECT * FROM {table} ORDER BY 1, 2"
         assert kept.execute(rows).fetchall() == again.execute(rows).fetchall()
     kept.close()

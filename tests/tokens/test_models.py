@@ -1,11 +1,15 @@
 """Every model has a counter."""
 
+import os
+import subprocess
 import sys
 
 import pytest
+from tiktoken.model import MODEL_PREFIX_TO_ENCODING, MODEL_TO_ENCODING
 
 from recollect.errors import InvalidInput, MissingExtra
 from recollect.tokens import Estimator, ExactCounter, counter_for
+from recollect.tokens.exact import ENCODINGS
 
 O200K = (
     "gpt-4o gpt-4o-mini gpt-4o-2024-08-06 chatgpt-4o-latest gpt-4.1 gpt-4.1-nano gpt-4.5 gpt-4.5-preview "
@@ -56,7 +60,23 @@ def test_without_tiktoken_exact_counters_are_missed_at_once_and_others_estimated
     monkeypatch.setitem(sys.modules, "tiktoken", None)
     with pytest.raises(MissingExtra):
         counter_for("gpt-4o")
-    assert counter_for("text-embedding-3-small").name == "estimate_by_characters"
+    assert counter_for("claude-3-opus").name == "estimate_by_characters"
+
+
+def test_models_that_tiktoken_knows_count_as_it_says() -> None:
+    known = MODEL_TO_ENCODING | {f"{prefix}:1": name for prefix, name in MODEL_PREFIX_TO_ENCODING.items()}
+    expected = {model: name for model, name in known.items() if name in ENCODINGS}
+    assert {model: counter_for(model).name for model in expected} == expected
+    assert len(expected) > 20
+
+
+def test_naming_a_model_does_not_wait_for_tiktoken() -> None:
+    script = (
+        "import sys; from recollect.tokens import counter_for; "
+        "counter_for('gpt-4'); counter_for('claude-3-opus'); sys.exit('tiktoken' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    assert subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode == 0
 
 
 def test_counting_by_name_gives_what_the_encoding_gives() -> None:

@@ -1,6 +1,7 @@
 """What the limits, filters and marks of a policy keep and leave out, case by case."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from tests.windows.logs import (
@@ -20,8 +21,8 @@ from tests.windows.logs import (
 
 from recollect.contexts import Context
 from recollect.contracts import Entry
-from recollect.errors import BudgetExceeded, InvalidSetting
-from recollect.windows import WindowPolicy, build_window
+from recollect.errors import BudgetExceeded, InvalidSetting, NothingToSend, WindowError
+from recollect.windows import WindowPolicy, build_window, write_request
 
 
 def window(entries: Sequence[Entry], **policy: object) -> Context:
@@ -173,6 +174,42 @@ class TestFilters:
         )
         assert kept(entries, agent_name="kitchen") == ["q", "a?", "a!"]
         assert reasons(entries, agent_name="kitchen") == {3: "agent", 4: "agent"}
+
+
+class TestNothingToSend:
+    """A window without anybody's words is empty, says why, and cannot be taken for a request."""
+
+    ASKED = log(system("be kind"), user("q1"), assistant("a1", agent="garden"))
+
+    @pytest.mark.parametrize(
+        ("policy", "reason"),
+        [
+            ({"tags": ("rare", "odd")}, "passes the filter by the tags rare, odd"),
+            ({"tags": ("output",), "agent_name": "kitchen"}, "the tags output and the agent kitchen"),
+        ],
+    )
+    def test_a_filter_that_no_words_pass_is_named(self, policy: dict[str, Any], reason: str) -> None:
+        context = window(self.ASKED, **policy)
+        assert said(context.messages) == []
+        assert reason in str(context.report.nothing_to_send)
+        with pytest.raises(NothingToSend, match=reason):
+            write_request(context, "anthropic")
+
+    def test_system_messages_alone_are_no_request(self) -> None:
+        context = window(self.ASKED, tags=("system",), max_messages=3)
+        assert said(context.messages) == ["be kind"]
+        with pytest.raises(WindowError, match="there is nothing to send"):
+            write_request(context, "openai_chat")
+
+    @pytest.mark.parametrize("entries", [log(), log(system("be kind")), log(result("nobody"))])
+    def test_nor_is_a_conversation_in_which_nobody_spoke(self, entries: list[Entry]) -> None:
+        context = window(entries, max_messages=5)
+        assert context.report.nothing_to_send == "nobody has said anything that a model could answer"
+
+    def test_an_agent_always_gets_what_the_user_said(self) -> None:
+        context = window(self.ASKED, agent_name="kitchen")
+        assert context.report.nothing_to_send is None
+        assert write_request(context, "plain").messages[-1]["content"] == "q1"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from recollect.errors import ConversationNotFound
 from recollect.messages import Message
 from recollect.stores.in_memory import InMemoryBackend, InMemoryStore
 from recollect.testing import FixedClock
+from recollect.testing.clocks import START
 from recollect.windows import WindowPolicy, build_window, read_window
 from recollect.windows.building import HEAD
 from recollect.windows.reading import MARGIN
@@ -52,6 +54,7 @@ def compared(context: Context) -> tuple[object, ...]:
         report.stable_prefix,
         report.interrupted,
         report.shortened,
+        report.nothing_to_send,
         report.warnings,
     )
 
@@ -78,6 +81,61 @@ def test_reading_tails_gives_the_window_over_the_whole_log(
     assert read.report.message_count == built.report.message_count == len(messages)
     held = {message.timestamp for message in read.messages}
     assert read.report.not_read <= len(messages) - len(held)
+
+
+@st.composite
+def stored_and_pending(draw: st.DrawFn) -> tuple[list[Message], list[Message]]:
+    """A history, part of it stored and the rest pending, some of it with times of its own."""
+    messages = list(draw(histories(turns=(0, 20))))
+    at = draw(st.integers(0, len(messages)))
+    if draw(st.booleans()):
+        return messages[:at], messages[at:]
+    minutes = draw(st.lists(st.integers(-40, 2), min_size=len(messages), max_size=len(messages)))
+    timed = [
+        message.with_(timestamp=START + timedelta(minutes=minute)) if minute < 0 else message
+        for message, minute in zip(messages, minutes, strict=True)
+    ]
+    return timed[:at], timed[at:]
+
+
+@given(
+    parts=stored_and_pending(),
+    policy=st.sampled_from((0, 2, 20)).flatmap(
+        lambda look_back: st.sampled_from((1, 2, 3, 5, 9, 17, 40, 4096)).flatmap(
+            lambda reach: policies(look_back=look_back, reach=reach)
+        )
+    ),
+    first=st.none() | st.sampled_from((1, 4, 16)),
+)
+@settings(max_examples=700, deadline=None)
+def test_pending_messages_give_the_window_that_they_give_once_stored(
+    parts: tuple[list[Message], list[Message]], policy: WindowPolicy, first: int | None
+) -> None:
+    """However little may be looked at: what is pending counts among the newest messages."""
+    stored, pending = parts
+
+    async def both() -> tuple[Context, Context]:
+        store = await store_with(stored)
+        read = await read_window(store, CONVERSATION, policy, cost=words, pending=pending, first_tail=first)
+        await store.append(CONVERSATION, pending)
+        everything = await store.page(CONVERSATION, limit=10_000)
+        return read, build_window(everything, policy, cost=words)
+
+    read, built = asyncio.run(both())
+    assert compared(read) == compared(built)
+    assert read.report.message_count == built.report.message_count == len(stored) + len(pending)
+
+
+async def test_a_pending_message_is_not_taken_for_one_that_was_stored_with_an_early_time() -> None:
+    """The highest number in the log is that of the rule at its front, which was brought in last."""
+    store = await store_with([])
+    await store.rewrite(CONVERSATION, chat(30))
+    await store.rewrite(CONVERSATION, chat(30)[1:])
+    await store.append(CONVERSATION, [system("a rule").with_(timestamp=START - timedelta(days=1))])
+    policy = WindowPolicy(max_messages=4, look_back=0)
+    context = await read_window(store, CONVERSATION, policy, cost=words, pending=[user("and now?")])
+    assert said(context.messages)[0] == "a rule"
+    assert said(context.messages)[-1] == "and now?"
 
 
 async def test_a_turn_is_not_judged_before_the_turn_before_it_is_known() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from benchmarks.prompt_cache import SCHEMES, SHAPES, replayed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.windows.logs import History, assistant, histories, log, said, system, user, words
@@ -168,3 +169,12 @@ class TestCut:
         entries = log(*(user(f"q{n}") if n % 2 == 0 else assistant(f"a{n}") for n in range(1, 41)))
         context = build_window(entries, WindowPolicy(max_tokens=40), cost=words)
         assert said(context.messages)[0] == "q24"  # 24 of the even numbers from 22 to 26
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", SHAPES)
+def test_most_of_a_request_was_in_the_one_before_also_once_the_window_is_full(shape: str) -> None:
+    whole, full = replayed(SHAPES[shape], SCHEMES["in blocks"], turns=150)
+    _, oldest_first = replayed(SHAPES[shape], SCHEMES["FIFO"], turns=150)
+    assert full.requests == oldest_first.requests > 80
+    assert min(whole.share, full.share) >= 70 > 2 * oldest_first.share

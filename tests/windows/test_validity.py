@@ -3,25 +3,41 @@
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests.windows.logs import History, histories, policies, words
 
 from recollect.contexts import Context
 from recollect.contracts import Entry
-from recollect.dialects import meaning_of, write
-from recollect.errors import BudgetExceeded
+from recollect.dialects import meaning_of
+from recollect.errors import BudgetExceeded, NothingToSend
 from recollect.messages import Message
 from recollect.testing.histories import DIALECT_NAMES, STATES, State
 from recollect.testing.validity import problems
-from recollect.windows import WindowPolicy, build_window
+from recollect.windows import WindowPolicy, build_window, write_request
 
 
-def check_valid(messages: Sequence[Message]) -> None:
-    if all(message.role == "system" for message in messages):
-        return  # a filter that nobody's words pass leaves nothing to send
+def check_valid(context: Context, entries: Sequence[Entry], policy: WindowPolicy) -> None:
+    """A request for every provider; or, where no words pass the filter, an error before it is sent."""
+    event("a request" if context.report.nothing_to_send is None else "nothing to send")
     for dialect in DIALECT_NAMES:
-        assert problems(write(messages, dialect), dialect) == []
+        if context.report.nothing_to_send is None:
+            assert problems(write_request(context, dialect), dialect) == []
+        else:
+            with pytest.raises(NothingToSend, match="passes the filter by"):
+                write_request(context, dialect)
+    if context.report.nothing_to_send is not None:
+        assert all(message.role == "system" for message in context.messages)
+        assert not [entry for entry in entries if is_heard(entry.message, policy)]
+
+
+def is_heard(message: Message, policy: WindowPolicy) -> bool:
+    """Whether these are somebody's words, and pass the filters on their own."""
+    if message.role not in ("user", "assistant") or not meaning_of(message).text:
+        return False
+    own = {*message.tags, "input" if message.role == "user" else "output"}
+    of_agent = message.role == "user" or policy.agent_name in (None, message.agent_name)
+    return of_agent and (not policy.tags or not own.isdisjoint(policy.tags))
 
 
 def check_budget(context: Context, policy: WindowPolicy) -> None:
@@ -40,7 +56,7 @@ def question(entries: Sequence[Entry]) -> str:
 
 def check(entries: list[Entry], policy: WindowPolicy, state: State) -> None:
     context = build_window(entries, policy, cost=words)
-    check_valid(context.messages)
+    check_valid(context, entries, policy)
     check_budget(context, policy)
     if state != "at rest" and not policy.tags and policy.agent_name is None:
         texts = [meaning_of(message).text for message in context.messages if message.role == "user"]
@@ -72,7 +88,7 @@ def test_no_window_of_a_thousand_is_refused(state: State, data: st.DataObject, p
 def test_call_ids_that_come_again_in_every_turn_are_told_apart(
     history: History, policy: WindowPolicy
 ) -> None:
-    check_valid(build_window(history.entries, policy, cost=words).messages)
+    check_valid(build_window(history.entries, policy, cost=words), history.entries, policy)
 
 
 @given(history=histories(), policy=policies(oversize="error"))
@@ -86,7 +102,7 @@ def test_a_window_that_may_not_be_too_large_is_within_its_budget_or_refused(
         refused = error
     else:
         assert policy.max_tokens is None or context.report.tokens.total <= policy.max_tokens
-        check_valid(context.messages)
+        check_valid(context, history.entries, policy)
         return
     assert refused.needed > refused.budget == policy.max_tokens
 

@@ -18,8 +18,8 @@ from recollect.cli.running import (
     run,
 )
 from recollect.contexts import Context, Report
-from recollect.dialects import Request, write
-from recollect.windows import WindowPolicy
+from recollect.dialects import Request
+from recollect.windows import WindowPolicy, write_request
 
 
 def context(
@@ -50,7 +50,7 @@ def context(
                 tags=tuple(tag or ()),
             )
             found = await manager.load_context(record.id, agent, policy=policy)
-            return found, None if dialect is None else write(found.messages, dialect)
+            return found, None if dialect is None else write_request(found, dialect)
 
     found, request = run(work)
     if request is not None:
@@ -67,6 +67,8 @@ def _print_context(out: Console, found: Context, *, explain: bool) -> None:
     report = found.report
     left = len(report.left_out) + report.not_read
     out.print(f"\n[dim]{len(found)} of {report.message_count:,} messages, {left:,} left out[/]")
+    if report.nothing_to_send is not None:
+        out.print(f"[yellow]! nothing to send: {escape(readable(report.nothing_to_send))}[/]")
     for warning in report.warnings:
         out.print(f"[yellow]! {escape(readable(warning))}[/]")
     if explain:

@@ -52,6 +52,8 @@ def print_report(report: CopyReport) -> None:
         f"{met}: {report.copied:,} copied and proven, {report.unchanged:,} there already; {new}",
         soft_wrap=True,
     )
+    if report.unreadable:
+        out.print(f"[yellow]! {counted(report.unreadable, 'message')} could not be read and are not there[/]")
     if report.documents:
         out.print(f"{counted(report.documents, 'document')} new")
     if report.expired:

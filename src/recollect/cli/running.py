@@ -72,7 +72,7 @@ async def memory_at(url: str | None, *, create: bool = False) -> AsyncIterator[r
     if not create:
         await asyncio.to_thread(_check_exists, url)
     async with recollect.open(
-        url, config=settings.conversation, ttl=settings.retention.ttl, sweep_every=None
+        url, config=settings.conversation, ttl=settings.retention.ttl, sweep_every=None, warm=False
     ) as memory:
         yield memory
 

@@ -1,6 +1,6 @@
 """`recollect show ID`: one conversation, all of it or a page."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,8 +16,8 @@ from recollect.cli.running import (
     print_json,
     run,
 )
+from recollect.contracts import Entry
 from recollect.conversations import Conversation
-from recollect.messages import Message
 
 
 def show(
@@ -30,24 +30,32 @@ def show(
 ) -> None:
     """Show one conversation: its record and its messages."""
 
-    async def work() -> tuple[str, Conversation, list[Message]]:
+    async def work() -> tuple[str, Conversation, list[Entry]]:
         async with memory_at(url) as memory:
             name, manager, record = await find_conversation(memory, owner, conversation_id)
-            return name, record, await manager.messages(record.id, limit=limit, offset=offset)
+            return name, record, await manager.store.page(record.id, limit=limit, offset=offset)
 
-    name, record, messages = run(work)
+    name, record, entries = run(work)
     if as_json:
-        print_json(
-            {"owner": name, **record.to_dict(), "messages": [message.to_dict() for message in messages]}
-        )
+        print_json({"owner": name, **record.to_dict(), "messages": [_document(entry) for entry in entries]})
         return
     out = console()
     _print_record(out, name, record)
-    for message in messages:
-        out.print(spoken(message))
-    rest = record.message_count - offset - len(messages)
+    for entry in entries:
+        out.print(spoken(entry.message) if entry.unreadable is None else _unreadable(entry))
+    rest = record.message_count - offset - len(entries)
     if rest > 0:
-        out.print(f"[dim]… {rest:,} more; --offset {offset + len(messages)} goes on[/]")
+        out.print(f"[dim]… {rest:,} more; --offset {offset + len(entries)} goes on[/]")
+
+
+def _document(entry: Entry) -> dict[str, Any]:
+    if entry.unreadable is None:
+        return entry.message.to_dict()
+    return {"sequence": entry.sequence, "unreadable": entry.unreadable}
+
+
+def _unreadable(entry: Entry) -> str:
+    return f"[red]message {entry.sequence} cannot be read: {escape(readable(entry.unreadable or ''))}[/]"
 
 
 def _print_record(out: Console, owner: str, record: Conversation) -> None:

@@ -3,6 +3,7 @@
 Below: `digests`, `documents`. Above: `copying` and `importing`, which say where conversations come from.
 """
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Literal, NamedTuple, TypeAlias
@@ -15,6 +16,8 @@ from recollect.conversations import Conversation, is_expired
 from recollect.errors import Conflict, ConversationNotFound, StoreDamaged
 from recollect.moving.digests import Digest, fingerprint
 from recollect.moving.documents import BroughtDocuments, bring_derived
+
+_log = logging.getLogger("recollect.moving")
 
 CHUNK = 1000
 """Entries that are read, and stored, in one go."""
@@ -32,6 +35,8 @@ class CopyReport(Struct, frozen=True, kw_only=True):
     """Entries that were stored; what was there already does not count."""
     sessions: int = 0
     """Sessions that were bound."""
+    unreadable: int = 0
+    """Messages that the source could not read, and that are not in the target therefore."""
     documents: int = 0
     """Documents that were stored, of owners and of conversations."""
     expired: int = 0
@@ -51,6 +56,7 @@ class Brought(NamedTuple):
     outcome: Outcome
     entries: int = 0
     sessions: int = 0
+    unreadable: int = 0
     documents: int = 0
 
 
@@ -101,6 +107,7 @@ class Tally:
             expired=report.expired + (outcome == "expired"),
             entries=report.entries + brought.entries,
             sessions=report.sessions + brought.sessions,
+            unreadable=report.unreadable + brought.unreadable,
             documents=report.documents + brought.documents,
             changed_meanwhile=report.changed_meanwhile + changed,
         )
@@ -198,7 +205,7 @@ async def _compare(given: Given, target: ConversationStore) -> _Difference:
         there |= {entry.sequence: fingerprint(entry) for entry in entries}
     same = set[int]()
     missing = clashes = False
-    async for entries in given.log():
+    async for entries in _readable(given):
         for entry in entries:
             found = there.get(entry.sequence)
             missing |= found is None
@@ -219,9 +226,10 @@ async def _replace(given: Given, target: ConversationStore) -> Brought:
 
 
 async def _store(given: Given, target: ConversationStore, *, known: frozenset[int]) -> Brought:
-    stored = 0
+    stored = unreadable = 0
     async for entries in given.log():
-        new = [entry for entry in entries if entry.sequence not in known]
+        unreadable += _tell_unreadable(entries)
+        new = [entry for entry in entries if entry.sequence not in known and entry.unreadable is None]
         if new:
             await target.restore(given.record, new)
             stored += len(new)
@@ -229,13 +237,13 @@ async def _store(given: Given, target: ConversationStore, *, known: frozenset[in
         await target.restore(given.record, [])
     if not await _is_proven(given, target):
         return Brought(given.record.id, "changed_meanwhile", stored)
-    return Brought(given.record.id, "copied", stored, await _bind(given, target))
+    return Brought(given.record.id, "copied", stored, await _bind(given, target), unreadable)
 
 
 async def _is_proven(given: Given, target: ConversationStore) -> bool:
     """Whether both sides read alike; False when they cannot, because the source went on meanwhile."""
     wanted = Digest(given.record)
-    async for entries in given.log():
+    async for entries in _readable(given):
         wanted.add(entries)
     there = await target.get(given.record.id)
     if there is None:
@@ -259,6 +267,19 @@ async def _bind(given: Given, target: ConversationStore) -> int:
     for session_id in new:
         await target.bind(session_id, given.record.id)
     return len(new)
+
+
+async def _readable(given: Given) -> AsyncIterator[list[Entry]]:
+    async for entries in given.log():
+        yield [entry for entry in entries if entry.unreadable is None]
+
+
+def _tell_unreadable(entries: Iterable[Entry]) -> int:
+    unreadable = [entry for entry in entries if entry.unreadable is not None]
+    for entry in unreadable:
+        where = (entry.conversation_id, entry.sequence)
+        _log.warning("conversation %s: message %d is not copied: %s", *where, entry.unreadable)
+    return len(unreadable)
 
 
 async def log_of(store: ConversationStore, conversation_id: str) -> AsyncIterator[list[Entry]]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from recollect.contracts import Document, Entry, restorable, restorable_documents
 from recollect.conversations import Conversation
@@ -73,6 +73,7 @@ class _Kept(Struct, frozen=True, kw_only=True):
     revision: Annotated[int, Meta(ge=0)]
     stored_at: Annotated[datetime, Meta(tz=True)]
     message: Message
+    unreadable: str | None = None
 
 
 class _Line(Struct, frozen=True, kw_only=True):
@@ -106,11 +107,13 @@ def conversation_line(owner: str, record: Conversation, sessions: Sequence[str])
 
 def entry_line(entry: Entry) -> bytes:
     # The body goes in as the one encoder wrote it: it has no line break, whatever the message says.
-    return b'{"entry":{"sequence":%d,"revision":%d,"stored_at":%b,"message":%b}}\n' % (
+    unreadable = b"" if entry.unreadable is None else b',"unreadable":%b' % _encoder.encode(entry.unreadable)
+    return b'{"entry":{"sequence":%d,"revision":%d,"stored_at":%b,"message":%b%b}}\n' % (
         entry.sequence,
         entry.revision,
         _encoder.encode(entry.stored_at),
         encode_message(entry.message),
+        unreadable,
     )
 
 
@@ -222,7 +225,7 @@ def _checked_entry(conversation: Conversation, kept: _Kept) -> Entry:
         restorable(conversation, (entry,))
     except InvalidInput as error:
         raise Damaged(f"cannot be used: {error}") from error
-    return entry
+    return entry if kept.unreadable is None else replace(entry, unreadable=kept.unreadable)
 
 
 def _decoded(line: bytes, kind: type[T]) -> T:

@@ -58,6 +58,7 @@ class Indexer:
         self._notes: dict[Noted, ConversationStore] = {}
         self._known: set[str] = set()
         self._progress: OrderedDict[str, Progress] = OrderedDict()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._worker: asyncio.Task[None] | None = None
         self._closed = False
@@ -71,8 +72,16 @@ class Indexer:
             self._notes[Noted(owner, None)] = store
         if conversation_id is not None:
             self._notes[Noted(owner, conversation_id)] = store
+        loop = self._running_loop()
         if self._notes and self._timer is None and self._worker is None:
-            self._timer = asyncio.get_running_loop().call_later(self._quiet, self._start)
+            self._timer = loop.call_later(self._quiet, self._start)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of the caller. What an earlier loop left behind will never come to an end."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._timer, self._worker = loop, None, None
+        return loop
 
     def _start(self) -> None:
         self._timer = None
@@ -81,6 +90,7 @@ class Indexer:
 
     async def settled(self) -> None:
         """Wait until everything that was noted has its vectors."""
+        self._running_loop()
         while self._notes or self._worker is not None:
             if self._timer is not None:
                 self._timer.cancel()
@@ -91,6 +101,7 @@ class Indexer:
     async def close(self) -> None:
         """Stop. What is left is made when the store is used again."""
         self._closed = True
+        self._running_loop()
         if self._timer is not None:
             self._timer.cancel()
         if self._worker is not None:

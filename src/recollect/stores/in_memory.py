@@ -10,6 +10,7 @@ from recollect.clock import Clock, parse_moment, system_clock
 from recollect.contracts import (
     Appended,
     Backend,
+    Cleared,
     ConversationStore,
     Document,
     Entry,
@@ -98,8 +99,8 @@ class InMemoryStore(ConversationStore):
     async def find(self, query: Query) -> Page:
         return self._shelf().find(query, now=self.now())
 
-    async def delete(self, conversation_id: str) -> None:
-        self._shelf().delete(conversation_id)
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        self._shelf().delete(conversation_id, expected_revision=expected_revision)
 
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
@@ -139,6 +140,16 @@ class InMemoryStore(ConversationStore):
 
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
         return self._shelf().page(conversation_id, now=self.now(), limit=limit, offset=offset)
+
+    async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
+        return self._shelf().entry(conversation_id, message_id, now=self.now())
+
+    async def replace(
+        self, conversation_id: str, message: Message, *, expected_revision: int | None = None
+    ) -> Entry:
+        return self._shelf().replace(
+            conversation_id, message, now=self.now(), expected_revision=expected_revision
+        )
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         record, given = restorable(conversation, entries)
@@ -191,6 +202,12 @@ class InMemoryStore(ConversationStore):
 
     async def purge_expired(self) -> int:
         return self._shelf().purge_expired(now=self.now())
+
+    async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
+        return self._shelf().expired(by=parse_moment(by, field="by"), limit=limit)
+
+    async def clear(self) -> Cleared:
+        return self._shelf().clear()
 
     def _shelf(self) -> Shelf:
         """What there is of this owner; to look for somebody leaves no trace."""

@@ -13,7 +13,20 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct
 
 from recollect.clock import from_micros, to_micros
-from recollect.contracts import Appended, Document, Entry, Listing, Place, Position, check_position
+from recollect.contracts import (
+    Appended,
+    Cleared,
+    Document,
+    Entry,
+    Listing,
+    Place,
+    Position,
+    check_position,
+    check_says_the_same,
+    replaced_id,
+    replacing,
+    set_aside,
+)
 from recollect.conversations import (
     Changes,
     Conversation,
@@ -28,8 +41,15 @@ from recollect.conversations import (
     is_expired,
     parse_cursor,
     stamp_for,
+    touched,
 )
-from recollect.errors import ConversationExists, ConversationNotFound, MessageConflict
+from recollect.errors import (
+    ConversationExists,
+    ConversationNotFound,
+    MessageConflict,
+    MessageNotFound,
+    StoreDamaged,
+)
 from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message
 from recollect.wire import decode_message, encode_message
@@ -135,8 +155,12 @@ class Shelf(Struct, kw_only=True):
         more = len(found) > query.limit
         return Page(conversations=tuple(shown), next=cursor_of(shown[-1]) if more else None)
 
-    def delete(self, conversation_id: str) -> None:
-        self._remove(parse_uuid(conversation_id, field="conversation_id"))
+    def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        log = self.logs.get(conversation_id)
+        if log is not None:
+            check_revision(conversation_id, log.record.revision, expected_revision)
+        self._remove(conversation_id)
 
     # Sessions
 
@@ -225,6 +249,28 @@ class Shelf(Struct, kw_only=True):
         log = self._log(conversation_id, now)
         return [_entry(log, slot) for slot in log.slots[offset : offset + limit]]
 
+    def entry(self, conversation_id: str, message_id: str, *, now: datetime) -> Entry | None:
+        log = self._log(conversation_id, now)
+        slot = log.by_id.get(parse_name(message_id, field="message_id"))
+        return _entry(log, slot) if slot else None
+
+    def replace(
+        self, conversation_id: str, message: Message, *, now: datetime, expected_revision: int | None = None
+    ) -> Entry:
+        message_id = replaced_id(message)
+        log = self._log(conversation_id, now)
+        held = log.by_id.get(message_id)
+        if held is None:
+            raise MessageNotFound(log.record.id, message_id)
+        body = encode_message(replacing(_entry(log, held), message))
+        check_revision(log.record.id, log.record.revision, expected_revision)
+        slot = Slot(held.position, log.record.revision + 1, held.stored_at, body)
+        log.slots[bisect_left(log.slots, held.position, key=_position)] = slot
+        log.by_id[message_id] = slot
+        log.record = touched(log.record, now=now)
+        self.forgotten += 1
+        return _entry(log, slot)
+
     # Moving
 
     def restore(self, record: Conversation, slots: Sequence[Placing], *, now: datetime) -> None:
@@ -288,6 +334,25 @@ class Shelf(Struct, kw_only=True):
             self._remove(conversation_id)
         return len(expired)
 
+    def expired(self, *, by: datetime, limit: int) -> list[Conversation]:
+        check_count(limit, field="limit", least=0)
+        records = [log.record for log in self.logs.values() if is_expired(log.record, now=by)]
+        return sorted(records, key=_end)[:limit]
+
+    def forget_copies(self) -> None:
+        """Say that whatever copies there are elsewhere must go."""
+        self.forgotten += 1
+
+    def clear(self) -> Cleared:
+        cleared = Cleared(
+            conversations=len(self.logs),
+            messages=sum(log.record.message_count for log in self.logs.values()),
+        )
+        self.logs.clear()
+        self.sessions.clear()
+        self.forgotten += 1
+        return cleared
+
     def _alive(self, conversation_id: str, now: datetime) -> Log | None:
         log = self.logs.get(conversation_id)
         return None if log is None or is_expired(log.record, now=now) else log
@@ -316,8 +381,17 @@ class Shelf(Struct, kw_only=True):
                 log.by_id[message_id] = slot
         surplus = len(log.slots) - (self.max_messages or len(log.slots))
         for slot in log.slots[:surplus]:
-            log.by_id.pop(decode_message(slot.body).message_id or "", None)
+            _forget_id(log, slot)
         del log.slots[:surplus]
+
+
+def _forget_id(log: Log, slot: Slot) -> None:
+    try:
+        message_id = decode_message(slot.body).message_id
+    except StoreDamaged:
+        message_id = next((one for one, held in log.by_id.items() if held is slot), None)
+    if message_id is not None:
+        log.by_id.pop(message_id, None)
 
 
 def slots_of(entries: Iterable[Entry]) -> list[Placing]:
@@ -351,8 +425,7 @@ def _sort_out(log: Log, turn: Sequence[Packed], *, now: datetime) -> tuple[Place
         message_id = message.message_id
         earlier = seen.get(message_id) or log.by_id.get(message_id) if message_id is not None else None
         if earlier is not None:
-            if not decode_message(earlier.body).says_the_same_as(decode_message(body)):
-                raise MessageConflict(log.record.id, str(message_id))
+            check_says_the_same(_entry(log, earlier), decode_message(body))
             known.append(earlier)
             continue
         position = Position(to_micros(message.timestamp or stamp), log.next_sequence + len(new))
@@ -380,17 +453,28 @@ def _appended(log: Log, new: Placed, known: Sequence[Slot]) -> Appended:
 
 
 def _entry(log: Log, slot: Slot) -> Entry:
+    try:
+        message = decode_message(slot.body)
+    except StoreDamaged as error:
+        return set_aside(
+            log.record.id, slot.position, revision=slot.revision, stored_at=slot.stored_at, why=str(error)
+        )
     return Entry(
         conversation_id=log.record.id,
         sequence=slot.position.sequence,
         revision=slot.revision,
         stored_at=slot.stored_at,
-        message=decode_message(slot.body),
+        message=message,
     )
 
 
 def _position(slot: Slot) -> Position:
     return slot.position
+
+
+def _end(record: Conversation) -> tuple[int, str]:
+    assert record.expires_at is not None
+    return to_micros(record.expires_at), record.id
 
 
 def _activity(record: Conversation) -> tuple[int, str]:

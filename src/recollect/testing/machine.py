@@ -151,6 +151,27 @@ class StoreMachine(RuleBasedStateMachine):
     def rewrite(self, owner: str, conversation_id: str, turn: list[Message]) -> None:
         self.both(owner, lambda store: store.rewrite(conversation_id, turn))
 
+    @rule(
+        owner=st.sampled_from(OWNERS),
+        conversation_id=ids,
+        message=messages,
+        revision=st.none() | st.integers(0, 3),
+    )
+    def replace(self, owner: str, conversation_id: str, message: Message, revision: int | None) -> None:
+        self.both(owner, lambda store: store.replace(conversation_id, message, expected_revision=revision))
+
+    @rule(owner=st.sampled_from(OWNERS), hours=st.integers(0, 48))
+    def look_at_what_expires(self, owner: str, hours: int) -> None:
+        by = self.clock() + timedelta(hours=hours)
+        self.both(owner, lambda store: store.expired(by=by, limit=3))
+
+    @rule(owner=st.sampled_from(OWNERS))
+    def clear(self, owner: str) -> None:
+        async def cleared(store: ConversationStore) -> int:
+            return (await store.clear()).conversations
+
+        self.both(owner, cleared)
+
     @rule(owner=st.sampled_from(OWNERS), conversation_id=ids, change=changes)
     def update(self, owner: str, conversation_id: str, change: Changes) -> None:
         self.both(owner, lambda store: store.update(conversation_id, change))
@@ -214,6 +235,10 @@ class StoreMachine(RuleBasedStateMachine):
     def load(self, owner: str, conversation_id: str) -> None:
         self.both(owner, lambda store: store.load(conversation_id))
 
+    @rule(owner=st.sampled_from(OWNERS), conversation_id=ids, revision=st.none() | st.integers(0, 3))
+    def delete(self, owner: str, conversation_id: str, revision: int | None) -> None:
+        self.both(owner, lambda store: store.delete(conversation_id, expected_revision=revision))
+
     @rule(
         owner=st.sampled_from(OWNERS),
         place=places,
@@ -274,10 +299,6 @@ class StoreMachine(RuleBasedStateMachine):
         self.runner.run(self.model.purge_expired())
         self.runner.run(self.real.purge_expired())
         assert self.runner.run(mine(self.real)) == self.runner.run(mine(self.model))
-
-    @rule(owner=st.sampled_from(OWNERS), conversation_id=ids)
-    def delete(self, owner: str, conversation_id: str) -> None:
-        self.both(owner, lambda store: store.delete(conversation_id))
 
     @rule(owner=st.sampled_from(OWNERS))
     def purge(self, owner: str) -> None:

@@ -4,9 +4,11 @@ exact.py       counts as OpenAI's models do, offline
 estimate.py    estimates for all others, corrected by what a provider reports
 models.py      which of them a model needs
 messages.py    what messages, a system prompt and tools cost
+costs.py       the same for a message, counted once
 packed.py      the rank files under `ranks/`
 """
 
+from recollect.tokens.costs import characters_in, costs_by, count, kept_by
 from recollect.tokens.estimate import Estimator, RoughCounter, tokens_reported
 from recollect.tokens.exact import ExactCounter
 from recollect.tokens.messages import (
@@ -18,13 +20,16 @@ from recollect.tokens.messages import (
     count_system,
     count_tools,
 )
-from recollect.tokens.models import counter_for, default_counter, encoding_for, ready
+from recollect.tokens.models import counter_for, default_counter, encoding_for, is_ready, ready
 
 __all__ = [
     "PER_REQUEST",
     "Estimator",
     "ExactCounter",
     "RoughCounter",
+    "characters_in",
+    "costs_by",
+    "count",
     "count_content",
     "count_meaning",
     "count_message",
@@ -34,6 +39,8 @@ __all__ = [
     "counter_for",
     "default_counter",
     "encoding_for",
+    "is_ready",
+    "kept_by",
     "ready",
     "tokens_reported",
 ]

@@ -31,14 +31,36 @@ MEMORY = 0.2
 _OTHER_SCRIPTS = "[^\x00-\u024f\u1e00-\u206f]+"
 
 
+class WithMargin:
+    """The count of another counter with a margin by script: an estimate that learns nothing."""
+
+    def __init__(self, base: TokenCounter) -> None:
+        self._base = base
+        self.name = "estimate" if base.name == "o200k_base" else f"estimate_by_{base.name}"
+
+    def count_text(self, text: str) -> int:
+        """How many tokens the text may be."""
+        return math.ceil(self.measure(text))
+
+    def measure(self, text: str) -> float:
+        """The same, not rounded."""
+        total = self._base.count_text(text)
+        if text.isascii():
+            return total * LATIN_MARGIN
+        others = min(total, self._base.count_text("".join(re.findall(_OTHER_SCRIPTS, text))))
+        return (total - others) * LATIN_MARGIN + others * OTHER_MARGIN
+
+
 class Estimator:
     """Estimates tokens, and learns from what a provider reports.
 
-    Its name changes with the correction in use: the same name stands for the same counts.
+    Its name changes with the correction in use: the same name stands for the same counts. What is
+    kept with a message is `uncorrected`, so that a count outlives what is learned later.
     """
 
     def __init__(self, base: TokenCounter | None = None) -> None:
         self._base = base or default_base()
+        self.uncorrected = WithMargin(self._base)
         self._correction = 1.0
         self._reports = 0
         self._learning = threading.Lock()
@@ -48,7 +70,7 @@ class Estimator:
 
     @property
     def name(self) -> str:
-        plain = "estimate" if self._base.name == "o200k_base" else f"estimate_by_{self._base.name}"
+        plain = self.uncorrected.name
         return plain if self.correction == 1.0 else f"{plain}@{self.correction:.2f}"
 
     @property
@@ -58,7 +80,11 @@ class Estimator:
 
     def count_text(self, text: str) -> int:
         """How many tokens the text may be."""
-        return math.ceil(self._with_margin(text) * self.correction)
+        return math.ceil(self.uncorrected.measure(text) * self.correction)
+
+    def corrected(self, tokens: int) -> int:
+        """What a count by `uncorrected` comes to with what was learned."""
+        return math.ceil(tokens * self.correction)
 
     def calibrate(self, *, estimated: int, reported: Any, correction: float | None = None) -> float:
         """Learn from a request: what this estimator said of it, and what the provider reported.
@@ -77,13 +103,6 @@ class Estimator:
             self._correction += weight * (right - self._correction)
         return self.correction
 
-    def _with_margin(self, text: str) -> float:
-        total = self._base.count_text(text)
-        if text.isascii():
-            return total * LATIN_MARGIN
-        others = min(total, self._base.count_text("".join(re.findall(_OTHER_SCRIPTS, text))))
-        return (total - others) * LATIN_MARGIN + others * OTHER_MARGIN
-
 
 class RoughCounter:
     """Counts by characters, where tiktoken is not installed: a stand-in for `o200k_base`.
@@ -99,7 +118,8 @@ class RoughCounter:
         """About how many tokens the text is."""
         if not isinstance(text, str):
             raise InvalidInput(f"only text has tokens; got {shown(text)}", field="text", value=text)
-        return math.ceil(sum(cost * len(re.findall(kind, text)) for kind, cost in _COSTS))
+        kinds = _COSTS[:_ASCII_KINDS] if text.isascii() else _COSTS
+        return math.ceil(sum([cost * len(re.findall(kind, text)) for kind, cost in kinds]))
 
 
 # How many tokens one match costs. The kinds do not overlap and leave out only single blanks, which
@@ -115,6 +135,7 @@ _COSTS = (
     ("[\u2000-\uffff]", 0.9),
     ("[\U00010000-\U0010ffff]", 1.7),
 )
+_ASCII_KINDS = 4
 
 
 def default_base() -> TokenCounter:

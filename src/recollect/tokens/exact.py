@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 EncodingName = Literal["cl100k_base", "o200k_base"]
 ENCODINGS: tuple[EncodingName, ...] = get_args(EncodingName)
 
+COUNTING_EXACTLY = "counting tokens exactly"
+"""What needs tiktoken."""
 LONG_RUN = 100_000
 """White-space runs from this length on are counted apart: a tenth of what the pattern engine can take."""
 SLICE = 50_000
@@ -157,5 +159,5 @@ def require_tiktoken() -> "type[tiktoken.Encoding]":
     try:
         from tiktoken import Encoding
     except ImportError as error:
-        raise MissingExtra("counting tokens exactly", extra="tokens") from error
+        raise MissingExtra(COUNTING_EXACTLY, extra="tokens") from error
     return Encoding

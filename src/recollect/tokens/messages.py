@@ -50,11 +50,16 @@ def count_message(counter: TokenCounter, message: Message, meaning: Meaning) -> 
     return count_meaning(counter, message.role, meaning) + _count_beside_meaning(counter, message, meaning)
 
 
+def count_words(counter: TokenCounter, role: str, words: str) -> int:
+    """What a message costs that is nothing but words."""
+    return PER_MESSAGE + _count_role(counter, role) + counter.count_text(words)
+
+
 def count_meaning(counter: TokenCounter, role: str, meaning: Meaning) -> int:
     """What a message costs by its meaning: text, tool calls and results, and the message itself."""
     return (
         PER_MESSAGE
-        + counter.count_text(role)
+        + _count_role(counter, role)
         + counter.count_text(meaning.text)
         + sum(_count_call(counter, call) for call in meaning.calls)
         + sum(_count_result(counter, result) for result in meaning.results)
@@ -99,6 +104,17 @@ def compact_json(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"only JSON can be counted ({error}); got {shown(value)}", value=value) from error
+
+
+_roles: dict[tuple[str, str], int] = {}
+
+
+def _count_role(counter: TokenCounter, role: str) -> int:
+    """What the name of a role costs: there are four, so each is counted once."""
+    key = (counter.name, role)
+    if key not in _roles:
+        _roles[key] = counter.count_text(role)
+    return _roles[key]
 
 
 def _count_call(counter: TokenCounter, call: ToolCall) -> int:

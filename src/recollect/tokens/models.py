@@ -3,16 +3,17 @@
 import asyncio
 import re
 from importlib.util import find_spec
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from recollect.contracts import TokenCounter
-from recollect.errors import InvalidInput, shown
-from recollect.tokens.estimate import Estimator
-from recollect.tokens.exact import ENCODINGS, EncodingName, ExactCounter, require_tiktoken
+from recollect.errors import InvalidInput, MissingExtra, RecollectError, shown
+from recollect.tokens.estimate import Estimator, RoughCounter
+from recollect.tokens.exact import COUNTING_EXACTLY, ENCODINGS, EncodingName, ExactCounter
 
-# What tiktoken's own table lacks or has wrong: names without a date, fine-tuned models of later families.
+# As tiktoken's own table says, which a test compares, and what that lacks or has wrong: names without a
+# date, fine-tuned models of later families. Asking the table itself would import tiktoken.
 _O200K = re.compile(r"(ft:)?(gpt-4o|chatgpt-4o|gpt-4\.1|gpt-4\.5|gpt-5|gpt-oss|o[134](?![^-:]))")
-_CL100K = re.compile(r"(ft:)?(gpt-4(?![^-:])|gpt-3\.?5)")
+_CL100K = re.compile(r"(ft:)?(gpt-4(?![^-:])|gpt-3\.?5|(davinci|babbage)-002)|text-embedding-(ada-002|3-)")
 
 _exact: dict[EncodingName, ExactCounter] = {name: ExactCounter(name) for name in ENCODINGS}
 
@@ -28,7 +29,8 @@ def counter_for(model: str) -> TokenCounter:
     encoding = encoding_for(model)
     if encoding is None:
         return Estimator()
-    require_tiktoken()
+    if not find_spec("tiktoken"):
+        raise MissingExtra(COUNTING_EXACTLY, extra="tokens")
     return _exact[encoding]
 
 
@@ -39,33 +41,39 @@ def encoding_for(model: str) -> EncodingName | None:
         return name
     if _O200K.match(name):
         return "o200k_base"
-    if _CL100K.match(name):
-        return "cl100k_base"
-    return _known_to_tiktoken(name)
+    return "cl100k_base" if _CL100K.match(name) else None
 
 
 _ready: WeakSet[TokenCounter] = WeakSet()
+_broken: WeakKeyDictionary[TokenCounter, RecollectError] = WeakKeyDictionary()
+
+
+def is_ready(counter: TokenCounter) -> bool:
+    """Whether counting would not have to load anything."""
+    return counter in _ready
 
 
 async def ready(counter: TokenCounter) -> None:
-    """Load what the counter needs, away from the event loop, so that counting never holds it up."""
-    if counter not in _ready:
+    """Load what the counter needs, away from the event loop, so that counting never holds it up.
+
+    What could not be loaded is not tried again: the same error comes at once.
+    """
+    if counter in _ready:
+        return
+    if counter in _broken:
+        raise _broken[counter]
+    try:
         await asyncio.to_thread(counter.count_text, "")
-        _ready.add(counter)
+    except RecollectError as error:
+        _broken[counter] = error
+        raise
+    _ready.add(counter)
+
+
+_estimate = Estimator(RoughCounter())
+"""Shared, for it is nobody's to calibrate: no model was named."""
 
 
 def default_counter() -> TokenCounter:
     """The counter for a model that nobody named: exact where it can be, else an estimate."""
-    return _exact["o200k_base"] if find_spec("tiktoken") else Estimator()
-
-
-def _known_to_tiktoken(name: str) -> EncodingName | None:
-    if not find_spec("tiktoken"):
-        return None
-    from tiktoken.model import encoding_name_for_model
-
-    try:
-        known = encoding_name_for_model(name)
-    except KeyError:
-        return None
-    return next((encoding for encoding in ENCODINGS if encoding == known), None)
+    return _exact["o200k_base"] if find_spec("tiktoken") else _estimate

@@ -8,13 +8,15 @@ choosing    groups + policy → what is kept, what is left out and why
 shortening  tool results made to fit
 building    entries + policy → Context with its report
 reading     the same from a store, in tails
+sending     a context as a request, where it is one
 stats       a window in numbers
 """
 
 from recollect.windows.building import build_window
 from recollect.windows.grouping import EPHEMERAL, IMPORTANT, INTERRUPTED
 from recollect.windows.policies import WindowPolicy
-from recollect.windows.reading import read_window
+from recollect.windows.reading import read_window, window_of_pending
+from recollect.windows.sending import write_request
 from recollect.windows.stats import stats_of
 
 __all__ = [
@@ -25,4 +27,6 @@ __all__ = [
     "build_window",
     "read_window",
     "stats_of",
+    "window_of_pending",
+    "write_request",
 ]

@@ -7,6 +7,7 @@ Pure: the same entries and policy give the same context, in any process, today a
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from itertools import takewhile
 
 from msgspec import Struct
 
@@ -76,9 +77,9 @@ def build_window(
 
 
 def leading_system(entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """The system messages that a conversation opens with."""
-    others = [at for at, entry in enumerate(entries) if entry.message.role != "system"]
-    return tuple(entries[: others[0]] if others else entries)
+    """The system messages that a conversation opens with. What cannot be read among them is passed over."""
+    leading = takewhile(lambda entry: entry.message.role == "system", entries)
+    return tuple([entry for entry in leading if entry.unreadable is None])
 
 
 def draft_window(
@@ -125,7 +126,7 @@ def finish_window(
     `at_reach`: there are older entries, which the policy forbids to look at.
     """
     shown = _shown(draft)
-    notes = _check_reach(draft, at_reach=at_reach) + _check_fixed(draft)
+    notes = _check_reach(draft, at_reach=at_reach) + _check_fixed(draft) + _unreadable(draft)
     shown, shortened, oversize = _made_to_fit(draft, shown)
     notes += oversize
     tokens = _token_use(draft.policy, shown)
@@ -140,6 +141,7 @@ def finish_window(
         stable_prefix=_stable_prefix(draft, shown),
         interrupted=tuple(call for item in draft.choice.kept for call in item.group.interrupted),
         shortened=shortened,
+        nothing_to_send=_nothing_to_send(draft, shown),
         warnings=(*notes, *_nearly_full(draft.policy, tokens)),
     )
     _log_line(draft, report, notes)
@@ -279,6 +281,14 @@ def _check_reach(draft: Draft, *, at_reach: bool) -> list[str]:
     return [f"only the newest {draft.policy.reach} messages were looked at"]
 
 
+def _unreadable(draft: Draft) -> list[str]:
+    return [
+        f"message {part.entry.sequence} cannot be read and was left out: {part.entry.unreadable}"
+        for part in draft.grouping.dropped
+        if part.reason == "unreadable"
+    ]
+
+
 def _check_fixed(draft: Draft) -> list[str]:
     budget = draft.policy.max_tokens
     if budget is None or draft.fixed_tokens <= budget:
@@ -315,7 +325,7 @@ def _line(cost: Cost, entry: Entry, message: Message, reason: Reason) -> LeftOut
         reason=reason,
         role=message.role,
         message_id=message.message_id,
-        tokens=cost(message),
+        tokens=0 if entry.unreadable is not None else cost(message),
     )
 
 
@@ -327,6 +337,17 @@ def _token_use(policy: WindowPolicy, shown: Sequence[_Shown]) -> TokenUse:
         system=system,
         history=sum([item.tokens for item in shown]) - system,
     )
+
+
+def _nothing_to_send(draft: Draft, shown: Sequence[_Shown]) -> str | None:
+    if not all(item.system for item in shown):
+        return None
+    filtered = set(draft.filtered.values())
+    if not filtered:
+        return "nobody has said anything that a model could answer"
+    by_tags = [f"the tags {', '.join(draft.policy.tags)}"] if "tag" in filtered else []
+    by_agent = [f"the agent {draft.policy.agent_name}"] if "agent" in filtered else []
+    return f"nothing that was said passes the filter by {' and '.join(by_tags + by_agent)}"
 
 
 def _stable_prefix(draft: Draft, shown: Sequence[_Shown]) -> int:

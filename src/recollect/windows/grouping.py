@@ -112,7 +112,8 @@ def tags_of(message: Message) -> tuple[str, ...]:
 
 def group_log(entries: Iterable[Entry]) -> Grouping:
     """Group entries, given in reading order."""
-    readings = [read(entry) for entry in entries]
+    given = list(entries)
+    readings = [read(entry) for entry in given if entry.unreadable is None]
     matching = match_results(readings)
     dropped = [_unmatched(readings[slot.index], slot, reason) for slot, reason in matching.unmatched.items()]
     dropped += [part for reading in readings if reading.result_ids for part in _repeated(reading)]
@@ -128,8 +129,14 @@ def group_log(entries: Iterable[Entry]) -> Grouping:
             groups.append(group)
         elif not first.carries_results:
             dropped.append(_bare(first))
+    if len(readings) < len(given):
+        dropped += [_unreadable(entry) for entry in given if entry.unreadable is not None]
     dropped.sort(key=lambda part: part.entry.position)
     return Grouping(groups=tuple(groups), dropped=tuple(dropped))
+
+
+def _unreadable(entry: Entry) -> Dropped:
+    return Dropped(entry=entry, message=entry.message, reason="unreadable")
 
 
 def _steps(readings: Sequence[Reading]) -> list[list[int]]:

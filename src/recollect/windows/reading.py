@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from recollect.contexts import Context
-from recollect.contracts import ConversationStore, Entry
+from recollect.contracts import ConversationStore, Entry, Position
 from recollect.conversations import stamp_for
 from recollect.messages import Message
 from recollect.windows.building import HEAD, build_window, draft_window, finish_window, leading_system
@@ -54,29 +54,52 @@ async def read_window(
     `ConversationNotFound`, and `BudgetExceeded` where the policy asks for it.
     """
     wanted = _first_tail(policy) if first_tail is None else first_tail
-    (entries, at_front), head, count = await gather(
-        _older(store, conversation_id, policy, [], wanted=wanted),
-        _head(store, conversation_id, policy),
+    (stored, at_front), front, count = await gather(
+        _older(store, conversation_id, [], wanted=_in_reach(policy, wanted)),
+        _front(store, conversation_id, policy),
         _message_count(store, conversation_id),
     )
-    entries += _in_place(conversation_id, pending, after=entries[-1] if entries else None, now=store.now())
+    highest = max([count, *(entry.sequence for entry in (*front, *stored))]) if pending else 0
+    waiting = _in_place(conversation_id, pending, after=stored[-1:], highest=highest, now=store.now())
+    head = leading_system(_merged(front, waiting)[:HEAD]) if front else ()
     while not at_front:
+        entries = _merged(stored, _since(stored, waiting))
         at_reach = policy.has_limit and len(entries) >= policy.reach
         missing = 0 if at_reach else _missing(entries, policy, cost)
         if not missing:
-            draft = draft_window(entries, policy, cost=cost, head=head, partial=not at_reach)
+            within = entries[-policy.reach :] if at_reach else entries
+            draft = draft_window(within, policy, cost=cost, head=head, partial=not at_reach)
             if at_reach or draft.choice.settled:
                 in_all = max(count + len(pending), len(entries))
-                beyond = at_reach and in_all > len(entries)
+                beyond = at_reach and in_all > len(within)
                 return finish_window(draft, message_count=in_all, counter=counter, at_reach=beyond)
-        wanted = missing or len(entries)
-        entries, at_front = await _older(store, conversation_id, policy, entries, wanted=wanted)
+        wanted = _in_reach(policy, missing or len(entries), read=len(entries))
+        stored, at_front = await _older(store, conversation_id, stored, wanted=wanted)
+    return build_window(_merged(stored, waiting), policy, cost=cost, counter=counter)
+
+
+def window_of_pending(
+    conversation_id: str,
+    policy: WindowPolicy,
+    *,
+    cost: Cost,
+    pending: Sequence[Message],
+    now: datetime,
+    counter: str | None = None,
+) -> Context:
+    """The window over pending messages alone, where the log cannot be read."""
+    entries = _in_place(conversation_id, pending, after=(), highest=0, now=now)
     return build_window(entries, policy, cost=cost, counter=counter)
 
 
 def _first_tail(policy: WindowPolicy) -> int:
     expected = _expected(policy, TOKENS_A_MESSAGE)
     return min(expected, policy.look_back + LARGEST_FIRST_TAIL) + MARGIN
+
+
+def _in_reach(policy: WindowPolicy, wanted: int, *, read: int = 0) -> int:
+    """So many entries, or as many as the policy still lets look at."""
+    return max(1, min(wanted, policy.reach - read) if policy.has_limit else wanted)
 
 
 def _missing(entries: Sequence[Entry], policy: WindowPolicy, cost: Cost) -> int:
@@ -104,13 +127,14 @@ def _expected(policy: WindowPolicy, tokens_a_message: float) -> int:
     return int(fitting) + policy.look_back
 
 
-async def _head(store: ConversationStore, conversation_id: str, policy: WindowPolicy) -> tuple[Entry, ...]:
-    """The system messages that the conversation opens with, where they stay in any window."""
+async def _front(store: ConversationStore, conversation_id: str, policy: WindowPolicy) -> list[Entry]:
+    """The first entries of the log, where those that open it may stay in any window."""
     if not (policy.has_limit and policy.preserve_system):
-        return ()
+        return []
     first = await store.page(conversation_id, limit=USUAL_HEAD)
-    head = leading_system(first)
-    return leading_system(await store.page(conversation_id, limit=HEAD)) if len(head) == USUAL_HEAD else head
+    if len(first) < USUAL_HEAD or any(entry.message.role != "system" for entry in first):
+        return first
+    return await store.page(conversation_id, limit=HEAD)
 
 
 async def _message_count(store: ConversationStore, conversation_id: str) -> int:
@@ -119,35 +143,47 @@ async def _message_count(store: ConversationStore, conversation_id: str) -> int:
 
 
 async def _older(
-    store: ConversationStore,
-    conversation_id: str,
-    policy: WindowPolicy,
-    entries: list[Entry],
-    *,
-    wanted: int,
+    store: ConversationStore, conversation_id: str, stored: list[Entry], *, wanted: int
 ) -> tuple[list[Entry], bool]:
     """These entries with so many older ones in front, and whether that is the front of the log."""
-    if policy.has_limit:
-        wanted = min(wanted, policy.reach - len(entries))
-    before = entries[0].position if entries else None
+    before = stored[0].position if stored else None
     older = await store.tail(conversation_id, limit=wanted, before=before)
-    return older + entries, len(older) < wanted
+    return older + stored, len(older) < wanted
 
 
 def _in_place(
-    conversation_id: str, pending: Sequence[Message], *, after: Entry | None, now: datetime
+    conversation_id: str, pending: Sequence[Message], *, after: Sequence[Entry], highest: int, now: datetime
 ) -> list[Entry]:
-    """Messages that are not stored yet, in the places that they would have."""
-    last = None if after is None else after.message.timestamp
-    sequence = 0 if after is None else after.sequence
-    stamp = stamp_for(last, now=now)
-    return [
+    """Messages that are not stored yet, with the times and numbers that they would have.
+
+    `after`: the last entry, if there is one. `highest`: the highest number, which is another's where
+    times were given.
+    """
+    stamp = stamp_for(after[0].message.timestamp if after else None, now=now)
+    entries = [
         Entry(
             conversation_id=conversation_id,
-            sequence=sequence + number,
+            sequence=number,
             revision=0,
             stored_at=now,
             message=message if message.timestamp else message.with_(timestamp=stamp),
         )
-        for number, message in enumerate(pending, start=1)
+        for number, message in enumerate(pending, start=highest + 1)
     ]
+    return sorted(entries, key=_position)
+
+
+def _since(stored: Sequence[Entry], waiting: Sequence[Entry]) -> Sequence[Entry]:
+    """Those of the waiting entries whose place is among or after what was read: others' is not known yet."""
+    return [entry for entry in waiting if entry.position > stored[0].position]
+
+
+def _merged(stored: list[Entry], waiting: Sequence[Entry]) -> list[Entry]:
+    """Stored and waiting entries in reading order: mostly one after the other."""
+    if not (stored and waiting) or waiting[0].position > stored[-1].position:
+        return [*stored, *waiting]
+    return sorted((*stored, *waiting), key=_position)
+
+
+def _position(entry: Entry) -> Position:
+    return entry.position

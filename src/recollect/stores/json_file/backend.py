@@ -76,6 +76,11 @@ class JsonFileBackend(Backend):
         ]
         return sum(await asyncio.gather(*purges))
 
+    async def scrub(self, owner: str) -> tuple[str, ...]:
+        """What was deleted or changed lives on in the backup until the next write but one: write now."""
+        await self.write(owner, Shelf.forget_copies)
+        return ()
+
     def shelf(self, owner: str) -> Shelf:
         """What the file holds of this owner. To be read only."""
         return self._shelves().get(owner) or Shelf()
@@ -177,7 +182,7 @@ class JsonFileBackend(Backend):
             shelf.forgotten = 0
             draft[owner] = shelf
         draft = {owner: shelf for owner, shelf in draft.items() if not shelf.is_empty}
-        if draft != self._published:
+        if draft != self._published or forget:
             self._replace(draft, forget=forget)
             self._published = draft
 

@@ -31,20 +31,21 @@ Pure: text in, shelves out; the file is the business of `files`.
 """
 
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 from msgspec.structs import asdict, replace
 
-from recollect.clock import parse_moment, to_micros
+from recollect.clock import from_micros, parse_moment, to_micros
 from recollect.contracts import Document, Place, Position, parse_place
 from recollect.conversations import Conversation
 from recollect.errors import InvalidInput, InvalidMessage, StoreDamaged, StoreForeign, shown
 from recollect.ids import parse_name
-from recollect.messages import Message
+from recollect.messages import Message, Role
 from recollect.stores.shelf import Log, Shelf, Slot
 from recollect.wire import encode_message
 
@@ -55,6 +56,7 @@ Shelves = Mapping[str, Shelf]
 Pieces = Iterator[bytes]
 
 _encoder = msgspec.json.Encoder()
+_warnings = logging.getLogger("recollect.stores.json_file")
 
 
 class _Line(Struct, frozen=True):
@@ -70,7 +72,8 @@ class _KeptMessage(Struct, frozen=True):
     sequence: Annotated[int, Meta(ge=1)]
     revision: Annotated[int, Meta(ge=0)]
     stored_at: Annotated[datetime, Meta(tz=True)]
-    message: Message
+    message: Any
+    """Read one by one, for one that cannot be read must not keep the others from being read."""
 
 
 class _KeptDocument(Struct, frozen=True):
@@ -223,6 +226,14 @@ def _shelf(kept: _KeptOwner) -> Shelf:
     return shelf
 
 
+class _Read(NamedTuple):
+    """What a line says of its message; where it cannot be read, only that it stays as it is."""
+
+    slot: Slot
+    message_id: str | None
+    role: Role | None
+
+
 def _held(kept: Sequence[_KeptDocument], conversation_id: str | None = None) -> dict[Place, Document]:
     held: dict[Place, Document] = {}
     for one in kept:
@@ -238,50 +249,62 @@ def _log(kept: _KeptConversation) -> Log:
     documents = _held(kept.documents, kept.record.id)
     log = Log(record=kept.record, next_sequence=kept.next_sequence, documents=documents)
     taken = set[int]()
-    for line in kept.messages:
-        if line.sequence in taken:
-            raise InvalidInput(f"conversation {kept.record.id} has the sequence {line.sequence} twice")
-        taken.add(line.sequence)
-        _put(log, line)
+    lines = [_read(line) for line in kept.messages]
+    for slot, message_id, _ in lines:
+        sequence = slot.position.sequence
+        if sequence in taken:
+            raise InvalidInput(f"conversation {kept.record.id} has the sequence {sequence} twice")
+        taken.add(sequence)
+        log.slots.append(slot)
+        if message_id is not None and log.by_id.setdefault(message_id, slot) is not slot:
+            raise InvalidInput(f"conversation {kept.record.id} has the message {shown(message_id)} twice")
     log.slots.sort(key=lambda slot: slot.position)
     log.next_sequence = max(log.next_sequence, max(taken, default=0) + 1)
-    log.record = _derived(kept)
+    log.record = _derived(kept, lines)
     return log
 
 
-def _put(log: Log, line: _KeptMessage) -> None:
-    message = line.message
+def _read(line: _KeptMessage) -> _Read:
+    try:
+        message = msgspec.convert(line.message, Message)
+    except msgspec.ValidationError as error:
+        return _left_as_it_is(line, error)
     if message.timestamp is None:
         message = message.with_(timestamp=line.stored_at)  # a line that was added by hand
-    assert message.timestamp is not None
-    position = Position(to_micros(message.timestamp), line.sequence)
-    slot = Slot(position, line.revision, line.stored_at, encode_message(message))
-    log.slots.append(slot)
-    if message.message_id is None:
-        return
-    if message.message_id in log.by_id:
-        raise InvalidInput(f"conversation {log.record.id} has the message {shown(message.message_id)} twice")
-    log.by_id[message.message_id] = slot
+    return _Read(_slot(line, message.timestamp, encode_message(message)), message.message_id, message.role)
 
 
-def _derived(kept: _KeptConversation) -> Conversation:
+def _left_as_it_is(line: _KeptMessage, error: msgspec.ValidationError) -> _Read:
+    _warnings.warning("message %d cannot be read and is set aside: %s", line.sequence, error)
+    said = line.message if isinstance(line.message, dict) else {}
+    try:
+        moment = parse_moment(said.get("timestamp") or "", field="timestamp")
+    except InvalidInput:
+        moment = line.stored_at
+    message_id = said.get("message_id")
+    slot = _slot(line, moment, json.dumps(line.message).encode())
+    return _Read(slot, message_id if isinstance(message_id, str) and message_id else None, None)
+
+
+def _slot(line: _KeptMessage, moment: datetime | None, body: bytes) -> Slot:
+    assert moment is not None
+    return Slot(Position(to_micros(moment), line.sequence), line.revision, line.stored_at, body)
+
+
+def _derived(kept: _KeptConversation, lines: Sequence[_Read]) -> Conversation:
     """The record, with what it says of the messages taken from the messages."""
     for field in ("created_at", "updated_at", "expires_at"):
         value = getattr(kept.record, field)
         if value is not None:
             parse_moment(value, field=field)
-    last = max(kept.messages, key=_reading_order, default=None)
+    last = max(lines, key=lambda line: line.slot.position, default=None)
     return replace(
         kept.record,
-        message_count=len(kept.messages),
-        last_message_at=(last.message.timestamp or last.stored_at) if last else None,
-        last_message_from=last.message.role if last else None,
+        message_count=len(lines),
+        last_message_at=from_micros(last.slot.position.micros) if last else None,
+        last_message_from=last.role if last else None,
         messages=(),
     )
-
-
-def _reading_order(line: _KeptMessage) -> tuple[datetime, int]:
-    return line.message.timestamp or line.stored_at, line.sequence
 
 
 # What can be written but not read back

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from recollect.clock import parse_moment
 from recollect.contracts import (
     Appended,
+    Cleared,
     ConversationStore,
     Document,
     Entry,
@@ -58,8 +60,10 @@ class JsonFileStore(ConversationStore):
     async def find(self, query: Query) -> Page:
         return self._backend.shelf(self._owner).find(query, now=self.now())
 
-    async def delete(self, conversation_id: str) -> None:
-        await self._backend.write(self._owner, lambda shelf: shelf.delete(conversation_id))
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        await self._backend.write(
+            self._owner, lambda shelf: shelf.delete(conversation_id, expected_revision=expected_revision)
+        )
 
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
@@ -116,6 +120,20 @@ class JsonFileStore(ConversationStore):
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
         shelf = self._backend.shelf(self._owner)
         return shelf.page(conversation_id, now=self.now(), limit=limit, offset=offset)
+
+    async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
+        return self._backend.shelf(self._owner).entry(conversation_id, message_id, now=self.now())
+
+    async def replace(
+        self, conversation_id: str, message: Message, *, expected_revision: int | None = None
+    ) -> Entry:
+        _packed([message])  # refuses what could not be read back
+        return await self._backend.write(
+            self._owner,
+            lambda shelf: shelf.replace(
+                conversation_id, message, now=self.now(), expected_revision=expected_revision
+            ),
+        )
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         record, given = restorable(conversation, entries)
@@ -176,6 +194,12 @@ class JsonFileStore(ConversationStore):
 
     async def purge_expired(self) -> int:
         return await self._backend.write(self._owner, lambda shelf: shelf.purge_expired(now=self.now()))
+
+    async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
+        return self._backend.shelf(self._owner).expired(by=parse_moment(by, field="by"), limit=limit)
+
+    async def clear(self) -> Cleared:
+        return await self._backend.write(self._owner, lambda shelf: shelf.clear())
 
 
 def _packed(messages: Sequence[Message]) -> list[Packed]:

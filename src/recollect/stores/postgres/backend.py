@@ -29,9 +29,10 @@ from recollect.stores.postgres.connections import (
     server_name,
     translated,
 )
-from recollect.stores.postgres.keys import name_of
+from recollect.stores.postgres.keys import key_of, name_of
 from recollect.stores.postgres.rows import Row
 from recollect.stores.postgres.schema import prepare, schema_version
+from recollect.stores.postgres.scrubbing import scrub
 from recollect.stores.postgres.store import PostgresStore
 from recollect.stores.postgres.watching import Listener
 
@@ -143,6 +144,15 @@ class PostgresBackend(Backend):
             for key, full_name in batch:
                 yield name_of(key, full_name)
             last = batch[-1][0]
+
+    async def scrub(self, owner: str) -> tuple[str, ...]:
+        """Write the owner's tables anew, where this role may; see `scrubbing`."""
+        key = key_of(parse_name(owner, field="owner"))
+        await self.run_for(owner, ("drop_brought_contacts", {"owner": key}))
+        self._require_pool()
+        with translated(self.server):
+            async with await self._connect() as connection:
+                return await scrub(connection, key, self.server)
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         values = {"now": now or self.clock(), "limit": PURGE_BATCH}

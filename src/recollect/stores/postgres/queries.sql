@@ -37,7 +37,7 @@ FROM recollect.turn(
 
 -- name: known_messages
 -- The messages that hold these ids; one empty row where there are none, no row without the conversation.
-SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
+SELECT m.at, m.sequence, m.revision, m.stored_at, m.body, m.message_key
 FROM recollect.conversations AS c
 LEFT JOIN recollect.messages AS m
     ON m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.message_key = ANY (%(keys)s::text[])
@@ -52,8 +52,8 @@ WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND c.expires_at <= %(now)s;
 -- A new record; no row comes back when its id is taken. A client that nobody has described yet gets a
 -- contact, so that the reference has something to refer to.
 WITH contact AS (
-    INSERT INTO recollect.contacts (owner, id, name, created_at, updated_at)
-    SELECT %(owner)s, %(client_id)s::uuid, %(client_name)s, %(now)s, %(now)s
+    INSERT INTO recollect.contacts (owner, id, name, brought, created_at, updated_at)
+    SELECT %(owner)s, %(client_id)s::uuid, %(client_name)s, true, %(now)s, %(now)s
     WHERE
         %(client_id)s::uuid IS NOT NULL
         AND NOT EXISTS (
@@ -99,8 +99,8 @@ WHERE
 -- Change the fields that are named in `given`. No row comes back when the conversation is not there, or is
 -- not at the expected revision. A new client gets a contact, as in `insert_conversation`.
 WITH contact AS (
-    INSERT INTO recollect.contacts (owner, id, name, created_at, updated_at)
-    SELECT c.owner, %(client_id)s::uuid, %(client_name)s, %(now)s, %(now)s
+    INSERT INTO recollect.contacts (owner, id, name, brought, created_at, updated_at)
+    SELECT c.owner, %(client_id)s::uuid, %(client_name)s, true, %(now)s, %(now)s
     FROM recollect.conversations AS c
     WHERE
         c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
@@ -158,13 +158,23 @@ ORDER BY c.last_activity DESC, c.id DESC
 LIMIT %(limit)s;
 
 -- name: delete_conversation
--- The record; messages and sessions go with it.
+-- The record; messages and sessions go with it. With an expected revision, only at that one: the second column
+-- is the revision of a record that stays.
 WITH gone AS (
     DELETE FROM recollect.conversations AS c
-    WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid
+    WHERE
+        c.owner = %(owner)s AND c.id = %(id)s::uuid
+        AND (%(expected)s::bigint IS NULL OR c.revision = %(expected)s)
     RETURNING c.owner, c.id
 )
-SELECT recollect.tell(gone.owner, gone.id, NULL) FROM gone;
+SELECT
+    (SELECT count(recollect.tell(gone.owner, gone.id, NULL)) FROM gone),
+    (
+        SELECT c.revision FROM recollect.conversations AS c
+        WHERE
+            c.owner = %(owner)s AND c.id = %(id)s::uuid AND c.revision <> %(expected)s::bigint
+            AND NOT EXISTS (SELECT FROM gone)
+    );
 
 -- name: lock_session
 -- Callers who ask for one session at the same time take turns, to the end of the transaction.
@@ -195,8 +205,8 @@ WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c
 -- A record exactly as it is given, whatever was there; its next sequence number comes back. A client gets a
 -- contact, as in `insert_conversation`.
 WITH contact AS (
-    INSERT INTO recollect.contacts (owner, id, name, created_at, updated_at)
-    SELECT %(owner)s, %(client_id)s::uuid, %(client_name)s, %(now)s, %(now)s
+    INSERT INTO recollect.contacts (owner, id, name, brought, created_at, updated_at)
+    SELECT %(owner)s, %(client_id)s::uuid, %(client_name)s, true, %(now)s, %(now)s
     WHERE %(client_id)s::uuid IS NOT NULL
     ON CONFLICT (owner, id) DO NOTHING
 )
@@ -263,6 +273,31 @@ LEFT JOIN LATERAL (
 ) AS page ON true
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
 ORDER BY page.at, page.sequence;
+
+-- name: replace_message
+-- Other words in the place of a message. No row comes back when the conversation or the message is not there,
+-- or the conversation is not at the expected revision.
+WITH moved AS (
+    UPDATE recollect.conversations AS c
+    SET revision = c.revision + 1, updated_at = %(now)s
+    WHERE
+        c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+        AND (%(expected)s::bigint IS NULL OR c.revision = %(expected)s)
+        AND EXISTS (
+            SELECT FROM recollect.messages AS m
+            WHERE
+                m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid
+                AND m.message_key = %(key)s AND m.sequence = %(sequence)s
+        )
+    RETURNING c.owner, c.id, c.revision
+)
+UPDATE recollect.messages AS m
+SET body = %(body)s, revision = moved.revision
+FROM moved
+WHERE
+    m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.message_key = %(key)s
+    AND m.sequence = %(sequence)s
+RETURNING m.revision, recollect.tell(moved.owner, moved.id, moved.revision);
 
 -- name: listen
 -- Hear what is told from now on.
@@ -424,3 +459,44 @@ SELECT recollect.purge(%(now)s, %(limit)s);
 -- name: owners
 -- Everybody with a conversation or a document, after a given one, in order of their keys.
 SELECT found.owner, found.owner_name FROM recollect.owners_after(%(last)s, %(limit)s) AS found;
+
+-- name: expired
+-- One owner's conversations whose lifetime ends by a moment, those that end first in front.
+SELECT
+    c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
+    c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
+    c.ttl, c.expires_at, c.created_at, c.updated_at
+FROM recollect.conversations AS c
+WHERE c.owner = %(owner)s AND c.expires_at <= %(by)s
+ORDER BY c.expires_at, c.id
+LIMIT %(limit)s;
+
+-- name: clear_conversations
+-- All of one owner's conversations, whatever their lifetime; messages and sessions go with them.
+WITH gone AS (
+    DELETE FROM recollect.conversations AS c WHERE c.owner = %(owner)s
+    RETURNING c.owner, c.id, c.message_count
+)
+SELECT count(recollect.tell(gone.owner, gone.id, NULL)), coalesce(sum(gone.message_count), 0)::bigint FROM gone;
+
+-- name: clear_contacts
+-- All of one owner's contacts.
+DELETE FROM recollect.contacts AS c WHERE c.owner = %(owner)s;
+
+-- name: tables
+-- Every table that holds rows, what a partition of it may hold, and whether this role may write it anew.
+SELECT n.nspname, t.relname, pg_get_partition_constraintdef(t.oid), pg_has_role(t.relowner, 'USAGE')
+FROM pg_class AS t
+JOIN pg_namespace AS n ON n.oid = t.relnamespace
+WHERE n.nspname = 'recollect' AND t.relkind = 'r' AND t.relname <> 'migrations'
+ORDER BY t.relname;
+
+-- name: drop_brought_contacts
+-- Contacts that came along with a conversation, of which nothing but a name is known, and to which none refers
+-- any more.
+DELETE FROM recollect.contacts AS p
+WHERE
+    p.owner = %(owner)s AND p.brought AND p.email IS NULL AND p.phone IS NULL AND p.notes IS NULL
+    AND NOT EXISTS (
+        SELECT FROM recollect.conversations AS c WHERE c.owner = p.owner AND c.client_id = p.id
+    );

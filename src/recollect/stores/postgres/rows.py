@@ -6,10 +6,10 @@ from typing import Any
 
 from msgspec.structs import asdict, force_setattr
 
-from recollect.clock import from_micros
-from recollect.contracts import Entry
+from recollect.clock import from_micros, to_micros
+from recollect.contracts import Entry, Position, set_aside
 from recollect.conversations import Changes, Conversation, Query, expiry, parse_cursor
-from recollect.errors import InvalidInput
+from recollect.errors import InvalidInput, StoreDamaged
 from recollect.wire import decode_message
 
 Row = tuple[Any, ...]
@@ -90,9 +90,13 @@ def moment_at(micros: int, *, field: str) -> datetime:
 
 
 def entry(conversation_id: str, row: Row) -> Entry:
-    """The entry in a row of `at, sequence, revision, stored_at, body`."""
-    at, sequence, revision, stored_at, body = row
-    message = decode_message(body)
+    """The entry in a row of `at, sequence, revision, stored_at, body`; columns after it are ignored."""
+    at, sequence, revision, stored_at, body = row[:5]
+    try:
+        message = decode_message(body)
+    except StoreDamaged as error:
+        place, stored = Position(to_micros(at), sequence), utc(stored_at)
+        return set_aside(conversation_id, place, revision=revision, stored_at=stored, why=str(error))
     if message.timestamp is None:
         force_setattr(message, "timestamp", utc(at))
     return Entry(

@@ -68,6 +68,7 @@ END;
 
 -- Tables --------------------------------------------------------------------------------------
 
+-- `brought`: made by a store for a client that nobody had described.
 CREATE TABLE recollect.contacts (
     owner text COLLATE "C" NOT NULL DEFAULT recollect.current_owner(),
     id uuid NOT NULL DEFAULT gen_random_uuid(),
@@ -75,6 +76,7 @@ CREATE TABLE recollect.contacts (
     email text,
     phone text,
     notes text,
+    brought boolean NOT NULL DEFAULT false,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (owner, id)
@@ -216,6 +218,24 @@ BEGIN
     END LOOP;
 END
 $$;
+
+-- ANALYZE would keep samples of what people said in the server's statistics, where nobody deletes them.
+CREATE FUNCTION recollect.keep_no_samples(p_table text, p_columns text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY p_columns LOOP
+        EXECUTE format('ALTER TABLE recollect.%I ALTER COLUMN %I SET STATISTICS 0', p_table, name);
+    END LOOP;
+END
+$$;
+
+SELECT recollect.keep_no_samples('messages', ARRAY['body', 'message_key']);
+SELECT recollect.keep_no_samples('sessions', ARRAY['session_key', 'session_name']);
+SELECT recollect.keep_no_samples('contacts', ARRAY['name', 'email', 'phone', 'notes']);
+SELECT recollect.keep_no_samples(
+    'conversations', ARRAY['client_name', 'subject', 'assigned_to', 'tags', 'notes']);
 
 -- Let a role use schema `api`. With an owner it is held to that owner by policies of its own, whatever
 -- it claims in its settings: for people and tools that write their own SQL. Without one it is trusted
@@ -493,7 +513,8 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION recollect.owners_after, recollect.purge, recollect.admit, recollect.guard FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION recollect.owners_after, recollect.purge, recollect.admit, recollect.guard,
+    recollect.keep_no_samples FROM PUBLIC;
 
 -- The documented face --------------------------------------------------------------------------
 

@@ -5,9 +5,11 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from recollect.clock import parse_moment
 from recollect.contracts import (
     Appended,
     Change,
+    Cleared,
     ConversationStore,
     Document,
     Entry,
@@ -18,6 +20,9 @@ from recollect.contracts import (
     parse_holder,
     parse_listing,
     parse_place,
+    replaced,
+    replaced_id,
+    replacing,
     restorable,
     restorable_documents,
 )
@@ -26,6 +31,7 @@ from recollect.errors import (
     ConversationExists,
     ConversationNotFound,
     MessageConflict,
+    MessageNotFound,
     RevisionConflict,
     StoreUnavailable,
 )
@@ -103,8 +109,11 @@ class PostgresStore(ConversationStore):
         more = len(found) > query.limit
         return Page(conversations=tuple(shown), next=cursor_of(shown[-1]) if more else None)
 
-    async def delete(self, conversation_id: str) -> None:
-        await self._run(("delete_conversation", self._named(conversation_id)))
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        values = self._named(conversation_id) | {"expected": expected_revision}
+        ((_, left),) = await self._run(("delete_conversation", values))
+        if expected_revision is not None and left is not None:
+            raise RevisionConflict(values["id"], expected=expected_revision, actual=left)
 
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
@@ -179,6 +188,28 @@ class PostgresStore(ConversationStore):
         check_count(offset, field="offset", least=0)
         return await self._entries("page", conversation_id, limit=limit, offset=offset)
 
+    async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
+        key = key_of(parse_name(message_id, field="message_id"))
+        found = await self._entries("known_messages", conversation_id, keys=[key])
+        return found[0] if found else None
+
+    async def replace(
+        self, conversation_id: str, message: Message, *, expected_revision: int | None = None
+    ) -> Entry:
+        encode_message(message)  # refuses what could not be stored, before anything else
+        named = self._named(conversation_id) | {"expected": expected_revision}
+        while (held := await self.entry(conversation_id, replaced_id(message))) is not None:
+            kept = replacing(held, message)
+            values = {"key": key_of(replaced_id(message)), "sequence": held.sequence}
+            values |= {"body": encode_message(kept).decode()}
+            found = await self._run(("replace_message", named | values))
+            if found:
+                return replaced(held, kept, revision=found[0][0])
+            record = await self._require(conversation_id)
+            if expected_revision is not None and record.revision != expected_revision:
+                raise _moved(record, expected_revision)
+        raise MessageNotFound(named["id"], replaced_id(message))
+
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         record, given = restorable(conversation, entries)
         bodies = {sequence: encode_message(entry.message).decode() for sequence, entry in given.items()}
@@ -251,6 +282,19 @@ class PostgresStore(ConversationStore):
             total += removed
         return total
 
+    async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
+        values = {"by": parse_moment(by, field="by"), "limit": check_count(limit, field="limit", least=0)}
+        return [rows.conversation(row) for row in await self._run(("expired", self._mine() | values))]
+
+    async def clear(self) -> Cleared:
+        async with self._backend.connection() as connection, connection.transaction():
+            mine = self._mine()
+            ((conversations, messages),) = await execute_for(
+                connection, self._name, ("clear_conversations", mine)
+            )
+            await execute_for(connection, self._name, ("clear_contacts", mine))
+        return Cleared(conversations=conversations, messages=messages)
+
     def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
         """Changes by anybody on any machine. See `contracts.Watchable`."""
         wanted = None if conversation_id is None else parse_uuid(conversation_id, field="conversation_id")
@@ -298,9 +342,12 @@ class PostgresStore(ConversationStore):
 
     async def _stored(self, conversation_id: str, messages: Sequence[Message]) -> dict[str, Entry]:
         """What is stored under the ids that these messages bring."""
-        keys = [key_of(message_id) for message_id in ids_in(messages)]
-        entries = await self._entries("known_messages", conversation_id, keys=keys)
-        return {str(entry.message.message_id): entry for entry in entries}
+        ids = {key_of(message_id): message_id for message_id in ids_in(messages)}
+        named = self._named(conversation_id) | {"keys": list(ids)}
+        found = await self._run(("known_messages", named))
+        entries = _found(named["id"], found)
+        keys = [row[-1] for row in found if row[1] is not None]
+        return {ids[key]: entry for key, entry in zip(keys, entries, strict=True)}
 
     async def _resume(
         self,

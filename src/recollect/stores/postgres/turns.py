@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from recollect.contracts import Entry
+from recollect.contracts import Entry, check_says_the_same
 from recollect.errors import MessageConflict
 from recollect.messages import Message
 from recollect.stores.postgres.keys import key_of
@@ -41,8 +41,10 @@ def sort_out(
                 seen[message_id] = len(new)
             new.append(place)
             continue
-        first = decode_message(bodies[new[earlier]]) if isinstance(earlier, int) else earlier.message
-        if not first.says_the_same_as(decode_message(bodies[place])):
+        said = decode_message(bodies[place])
+        if isinstance(earlier, Entry):
+            check_says_the_same(earlier, said)
+        elif not decode_message(bodies[new[earlier]]).says_the_same_as(said):
             raise MessageConflict(conversation_id, str(message_id))
         known.append(earlier)
     return Sorted(new, known)

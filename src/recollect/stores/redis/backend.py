@@ -11,8 +11,9 @@ from recollect.conversations import check_count
 from recollect.errors import InvalidSetting, StoreClosed, StoreError, StoreForeign, shown
 from recollect.ids import parse_name
 from recollect.stores.redis.addresses import Client, Target, make_client, name_of, parse_target
-from recollect.stores.redis.connections import Bounds, Connections, connections_of
+from recollect.stores.redis.connections import Bounds, Connections, connections_of, parse_info
 from recollect.stores.redis.keys import DEFAULT_PREFIX, format_key, owners_key, parse_prefix
+from recollect.stores.redis.scrubbing import scrub
 from recollect.stores.redis.store import RedisStore
 
 FORMAT = 1
@@ -117,6 +118,10 @@ class RedisBackend(Backend):
                 removed += await self.of(owner).purge(moment)
         return removed
 
+    async def scrub(self, owner: str) -> tuple[str, ...]:
+        """The server's files hold everybody's data; they are rewritten whole. See `scrubbing`."""
+        return await scrub(self.connections)
+
     async def _registered(self) -> AsyncIterator[list[str]]:
         """Everybody who is listed as having something, in order, each once."""
         first = "-"
@@ -134,7 +139,7 @@ async def _check_server(connections: Connections) -> None:
     if connections.clustered:
         return
     try:
-        info = _parse_info(await connections.call("INFO"))
+        info = parse_info(await connections.call("INFO"))
     except StoreError as error:
         if type(error) is not StoreError:
             raise
@@ -146,11 +151,6 @@ async def _check_server(connections: Connections) -> None:
     version = info.get("redis_version", "")
     if version and tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SERVER:
         raise StoreForeign(f"{connections.name} is Redis {version}; 7.0 is the oldest that will do")
-
-
-def _parse_info(reply: bytes) -> dict[str, str]:
-    lines = reply.decode(errors="replace").splitlines()
-    return dict(line.split(":", 1) for line in lines if ":" in line)
 
 
 def _warn_of_loss(name: str, settings: Mapping[str, str]) -> None:

@@ -7,8 +7,9 @@ second time by itself, also when the client was handed in by somebody who lets i
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 from hiredis import pack_command
 from msgspec import Struct
@@ -28,6 +29,8 @@ from recollect.stores.redis.addresses import Client
 from recollect.stores.redis.scripts import Script
 
 Command = Sequence[Any]
+Server: TypeAlias = Callable[..., Awaitable[Any]]
+"""Sends a command to one server."""
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
@@ -116,6 +119,10 @@ class Connections(ABC):
                 yield payload
 
     @abstractmethod
+    def servers(self) -> list["Server"]:
+        """A way to speak to each server that holds data, by itself."""
+
+    @abstractmethod
     async def settings(self) -> list[dict[str, str]]:
         """What each server says about how it keeps data; empty where one does not say."""
 
@@ -184,6 +191,9 @@ class ServerConnections(Connections):
         pool: Any = self._client.connection_pool
         return pool.connection_class(**pool.connection_kwargs | {"socket_timeout": None})
 
+    def servers(self) -> list["Server"]:
+        return [self.call]
+
     async def settings(self) -> list[dict[str, str]]:
         async with self._exchange():
             return [await _settings(lambda *command: self._send(command))]
@@ -214,6 +224,13 @@ class ClusterConnections(Connections):
         node = self._client.get_random_primary_node()
         return node.connection_class(**node.connection_kwargs | {"socket_timeout": None})
 
+    def servers(self) -> list["Server"]:
+        return [partial(self._at, node) for node in self._client.get_primaries()]
+
+    async def _at(self, node: Any, *command: Any) -> Any:
+        async with self._exchange():
+            return await node.execute_command(*command, NEVER_DECODE=True)
+
     async def settings(self) -> list[dict[str, str]]:
         async with self._exchange():
             await self._client.initialize()
@@ -231,9 +248,20 @@ async def _settings(call: Any) -> dict[str, str]:
             reply = await call("CONFIG", "GET", name)
         except driver.ResponseError:
             return {}
-        pairs = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
-        found |= {_as_text(key): _as_text(value) for key, value in pairs.items()}
+        found |= as_mapping(reply)
     return found
+
+
+def as_mapping(reply: Any) -> dict[str, str]:
+    """What `CONFIG GET` answers, in whichever form the server speaks."""
+    pairs = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
+    return {_as_text(key): _as_text(value) for key, value in pairs.items()}
+
+
+def parse_info(reply: bytes | str) -> dict[str, str]:
+    """What `INFO` answers."""
+    text = reply if isinstance(reply, str) else reply.decode(errors="replace")
+    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
 
 def _as_text(value: bytes | str) -> str:

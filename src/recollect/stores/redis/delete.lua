@@ -1,9 +1,11 @@
 -- Remove the conversation; with a moment given, only if it has expired by then.
--- ARGV: now or '', channel, id
--- Returns 'kept' or 'gone' when nothing was done, or 'done' with its birth and the names of its sessions.
+-- ARGV: now or '', channel, id, revision that must be or ''
+-- Returns 'kept' or 'gone' when nothing was done, 'moved' with the revision,
+--   or 'done' with its birth and the names of its sessions.
 
-local now, channel, id = unpack(ARGV, 1, 3)
+local now, channel, id, expected = unpack(ARGV, 1, 4)
 local record = read_record()
+if record and expected ~= '' and expected ~= record[AT.revision] then return {'moved', record[AT.revision]} end
 if now ~= '' and not record then return {'gone'} end
 if now ~= '' and not is_expired(record, now) then return {'kept'} end
 local names = redis.call('SMEMBERS', KEYS[4])

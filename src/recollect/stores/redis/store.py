@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, msgpack
 
-from recollect.clock import to_micros
+from recollect.clock import parse_moment, to_micros
 from recollect.contracts import (
     Appended,
     Change,
+    Cleared,
     ConversationStore,
     Document,
     Entry,
@@ -23,6 +24,9 @@ from recollect.contracts import (
     parse_holder,
     parse_listing,
     parse_place,
+    replaced,
+    replaced_id,
+    replacing,
     restorable,
     restorable_documents,
 )
@@ -41,6 +45,7 @@ from recollect.errors import (
     ConversationExists,
     ConversationNotFound,
     MessageConflict,
+    MessageNotFound,
     RevisionConflict,
 )
 from recollect.ids import parse_name, parse_uuid
@@ -53,6 +58,7 @@ from recollect.stores.redis.scripts import ABOUT_CONVERSATIONS, ABOUT_OWNERS, AB
 from recollect.stores.redis.turns import Draft, packed_entries
 from recollect.stores.redis.values import Stored, moment_of
 from recollect.stores.redis.watching import watched
+from recollect.wire import encode_message
 
 if TYPE_CHECKING:
     from recollect.stores.redis.backend import RedisBackend
@@ -102,8 +108,10 @@ class RedisStore(ConversationStore):
     async def find(self, query: Query) -> Page:
         return await self._index.page(query, now=self.now())
 
-    async def delete(self, conversation_id: str) -> None:
-        await self._delete(parse_uuid(conversation_id, field="conversation_id"))
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        await self._delete(
+            parse_uuid(conversation_id, field="conversation_id"), expected_revision=expected_revision
+        )
 
     # Sessions
 
@@ -183,6 +191,53 @@ class RedisStore(ConversationStore):
         if not limit:
             return await self._entries(conversation_id, "none")
         return await self._entries(conversation_id, "page", offset, offset + limit - 1)
+
+    async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        member = await self._member(conversation_id, parse_name(message_id, field="message_id"))
+        return values.entry(conversation_id, member) if member else None
+
+    async def replace(
+        self, conversation_id: str, message: Message, *, expected_revision: int | None = None
+    ) -> Entry:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        encode_message(message)  # refuses what could not be stored, before anything else
+        while True:
+            member = await self._member(conversation_id, replaced_id(message))
+            if not member:
+                raise MessageNotFound(conversation_id, replaced_id(message))
+            done = await self._replace(conversation_id, member, message, expected_revision)
+            if done is not None:
+                return done
+
+    async def _member(self, conversation_id: str, message_id: str) -> bytes:
+        """What the log keeps of the message with this id; empty when there is none."""
+        _, member = await self._run("find", conversation_id, moment_of(self.now()), message_id)
+        return bytes(member)
+
+    async def _replace(
+        self, conversation_id: str, member: bytes, message: Message, expected_revision: int | None
+    ) -> Entry | None:
+        """Put the message in the place of what was seen; None when that has changed since."""
+        held = values.entry(conversation_id, member)
+        kept = replacing(held, message)
+        status, *reply = await self._run(
+            "replace",
+            conversation_id,
+            moment_of(self.now()),
+            _revision_text(expected_revision),
+            self._keys.changes,
+            conversation_id,
+            member,
+            values.position_text(held.position),
+            moment_of(held.stored_at),
+            encode_message(kept),
+        )
+        if status == b"moved":
+            raise _moved_on(conversation_id, expected_revision, reply)
+        if status == b"changed":
+            return None
+        return replaced(held, kept, revision=int(reply[0]))
 
     # Moving
 
@@ -308,6 +363,27 @@ class RedisStore(ConversationStore):
         await self._index.leave_if_empty()
         return removed
 
+    async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
+        moment = parse_moment(by, field="by")
+        check_count(limit, field="limit", least=0)
+        found: dict[str, Conversation] = {}
+        async for conversation_ids in self._index.every_id():
+            for one, stored in await self._index.stored(conversation_ids):
+                if stored is not None and is_expired(stored.record, now=moment):
+                    found[one] = stored.record
+        return sorted(found.values(), key=_end)[:limit]
+
+    async def clear(self) -> Cleared:
+        conversations = messages = 0
+        async for conversation_ids in self._index.every_id():
+            for one, stored in await self._index.stored(conversation_ids):
+                if await self._delete(one) and stored is not None:
+                    conversations += 1
+                    messages += stored.record.message_count
+        await self._connections.call("UNLINK", self._keys.sessions)
+        await self._index.leave_if_empty()
+        return Cleared(conversations=conversations, messages=messages)
+
     async def holds_anything(self) -> bool:
         """Whether this owner has a conversation, expired or not, or a document."""
         return await self._index.holds_anything()
@@ -377,10 +453,19 @@ class RedisStore(ConversationStore):
         await self._index.add(conversation.id, conversation.last_activity)
         return birth
 
-    async def _delete(self, conversation_id: str, *, expired_by: datetime | None = None) -> bool:
+    async def _delete(
+        self,
+        conversation_id: str,
+        *,
+        expired_by: datetime | None = None,
+        expected_revision: int | None = None,
+    ) -> bool:
         """Remove the conversation, then what points at it; True when there was one to remove."""
         limit = "" if expired_by is None else moment_of(expired_by)
-        reply = await self._run("delete", conversation_id, limit, self._keys.changes, conversation_id)
+        named = (self._keys.changes, conversation_id, _revision_text(expected_revision))
+        reply = await self._run("delete", conversation_id, limit, *named)
+        if reply[0] == b"moved":
+            raise _moved_on(conversation_id, expected_revision, reply[1:])
         if reply[0] == b"kept":
             return False
         birth, names = reply[1:] if reply[0] == b"done" else (b"", [])
@@ -463,6 +548,11 @@ def _record(conversation_id: str, fields: Sequence[bytes | None]) -> Conversatio
     found = values.stored(conversation_id, fields)
     assert found is not None, "the script answers with a record"
     return found.record
+
+
+def _end(record: Conversation) -> tuple[int, str]:
+    assert record.expires_at is not None
+    return to_micros(record.expires_at), record.id
 
 
 def _binding(conversation_id: str, birth: str) -> str:

@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from recollect.contracts import Appended, Entry
+from recollect.contracts import Appended, Entry, check_says_the_same
 from recollect.conversations import Conversation
 from recollect.errors import InvalidMessage, MessageConflict
 from recollect.messages import Message
@@ -83,15 +83,15 @@ class Draft:
         found = {place: member for place, member in zip(self._sent, stored, strict=False) if member}
         self._seen = {place: values.entry(self._conversation_id, member) for place, member in found.items()}
         self._positions = {place: values.position_in(member) for place, member in found.items()}
-        for place, message in enumerate(self._messages):
-            if not self._fits(place):
-                raise MessageConflict(self._conversation_id, str(message.message_id))
+        for place in range(len(self._messages)):
+            self._check_fits(place)
 
-    def _fits(self, place: int) -> bool:
+    def _check_fits(self, place: int) -> None:
         first = self._first_of(place)
         if first in self._seen:
-            return self._seen[first].message.says_the_same_as(self._said(place))
-        return first == place or self._agree(first, place)
+            check_says_the_same(self._seen[first], self._said(place))
+        elif first != place and not self._agree(first, place):
+            raise MessageConflict(self._conversation_id, str(self._messages[place].message_id))
 
     @property
     def is_known(self) -> bool:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from recollect.clock import from_micros, to_micros
-from recollect.contracts import Entry, Position
+from recollect.contracts import Entry, Position, set_aside
 from recollect.conversations import Changes, Conversation, expiry
 from recollect.errors import RecollectError, StoreDamaged, shown
 from recollect.wire import decode_message, encode_message
@@ -96,8 +96,31 @@ def entry(conversation_id: str, member: bytes) -> Entry:
             stored_at=moment_from(stored_at),
             message=message,
         )
-    except (ValueError, OverflowError) as error:
-        raise _damaged(conversation_id, member) from error
+    except StoreDamaged as error:
+        return _set_aside(conversation_id, member, why=str(error))
+    except (ValueError, OverflowError):
+        return _set_aside(conversation_id, member, why="its stored form is damaged: it has lost its place")
+
+
+def _set_aside(conversation_id: str, member: bytes, *, why: str) -> Entry:
+    """The entry of a member that cannot be read. Its place is what still says so, at its head."""
+    try:
+        at, sequence = moment_from(member[:_DIGITS]), int(member[_DIGITS:_POSITION])
+    except (ValueError, OverflowError):
+        # Nothing that was stored by us: digits come first, and so it stands behind all that was.
+        raise _damaged(conversation_id, member) from None
+    revision, stored_at = _head(member, at)
+    position = Position(to_micros(at), sequence)
+    return set_aside(conversation_id, position, revision=revision, stored_at=stored_at, why=why)
+
+
+def _head(member: bytes, at: datetime) -> tuple[int, datetime]:
+    """Revision and moment of storing, as far as they can be read."""
+    try:
+        _, revision, stored_at, *_ = member.split(b":", 3)
+        return int(revision), moment_from(stored_at)
+    except (ValueError, OverflowError):
+        return 0, at
 
 
 def entry_values(entry: Entry) -> tuple[int, str, str, str]:

@@ -22,6 +22,7 @@ from recollect.stores.sqlite.connections import (
     translated,
 )
 from recollect.stores.sqlite.lanes import Lane, ReadLane, WriteLane
+from recollect.stores.sqlite.scrubbing import AT_ONCE_SECONDS, PATIENT_SECONDS, Scrubber
 from recollect.stores.sqlite.store import SQLiteStore
 from recollect.stores.threads import to_the_end
 
@@ -43,6 +44,7 @@ class SQLiteBackend(Backend):
         self.clock = clock
         self._synchronous = synchronous
         self._opening = threading.Lock()
+        self._scrubber = Scrubber(path)
         self._writer: Lane | None = None
         self._readers: Lane | None = None
 
@@ -107,7 +109,19 @@ class SQLiteBackend(Backend):
         total = 0
         while removed := await self.writer.run(lambda db: _delete(db, sql, *values, PURGE_BATCH)):
             total += removed
+        if total or not self._scrubber.is_clean:
+            await self.forgotten()
         return total
+
+    async def forgotten(self) -> None:
+        """After a deletion: it leaves the log beside the file as well, unless a reader holds that."""
+        await asyncio.to_thread(self._scrubber.scrub, seconds=AT_ONCE_SECONDS)
+
+    async def scrub(self, owner: str) -> tuple[str, ...]:
+        """Empty the log beside the file; see `scrubbing`."""
+        if await to_the_end(partial(self._scrubber.scrub, seconds=PATIENT_SECONDS)):
+            return ()
+        return (f"{self.path}-wal is held by a reader; it is emptied at the next sweep or deletion",)
 
 
 def _close_all(lanes: list[Lane]) -> None:

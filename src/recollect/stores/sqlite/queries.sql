@@ -79,6 +79,10 @@ WHERE
 ORDER BY last_activity DESC, id DESC
 LIMIT :limit;
 
+-- name: get_revision
+-- Where a conversation stands, expired or not.
+SELECT revision FROM conversations WHERE owner = ? AND id = ?;
+
 -- name: delete_conversation
 -- The record; messages and sessions go with it.
 DELETE FROM conversations WHERE owner = ? AND id = ?;
@@ -132,8 +136,16 @@ VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (message_id, conversation) WHERE message_id IS NOT NULL DO NOTHING;
 
 -- name: get_message
--- The message that holds an id.
-SELECT at, sequence, revision, stored_at, body FROM messages WHERE message_id = ?2 AND conversation = ?1;
+-- The message that holds an id. Bodies are read as bytes: text that is not UTF-8 would fail its whole page.
+SELECT at, sequence, revision, stored_at, CAST(body AS BLOB) FROM messages WHERE message_id = ?2 AND conversation = ?1;
+
+-- name: replace_message
+-- Other words in the place of a message.
+UPDATE messages SET revision = ?, body = ? WHERE conversation = ? AND at = ? AND sequence = ?;
+
+-- name: touch_conversation
+-- The record after a message in its log was replaced.
+UPDATE conversations SET revision = revision + 1, updated_at = ? WHERE pk = ?;
 
 -- name: delete_messages
 -- A conversation's whole log.
@@ -141,21 +153,21 @@ DELETE FROM messages WHERE conversation = ?;
 
 -- name: tail
 -- The last messages, newest first.
-SELECT at, sequence, revision, stored_at, body FROM messages
+SELECT at, sequence, revision, stored_at, CAST(body AS BLOB) FROM messages
 WHERE conversation = ?
 ORDER BY at DESC, sequence DESC
 LIMIT ?;
 
 -- name: tail_before
 -- The last messages before a position, newest first.
-SELECT at, sequence, revision, stored_at, body FROM messages
+SELECT at, sequence, revision, stored_at, CAST(body AS BLOB) FROM messages
 WHERE conversation = ? AND (at, sequence) < (?, ?)
 ORDER BY at DESC, sequence DESC
 LIMIT ?;
 
 -- name: page
 -- Messages from the oldest on.
-SELECT at, sequence, revision, stored_at, body FROM messages
+SELECT at, sequence, revision, stored_at, CAST(body AS BLOB) FROM messages
 WHERE conversation = ?
 ORDER BY at, sequence
 LIMIT ? OFFSET ?;
@@ -211,3 +223,19 @@ WHERE pk IN (SELECT pk FROM conversations WHERE owner = ? AND expires_at <= ? LI
 -- name: purge_everybody
 -- All expired conversations, a few at a time.
 DELETE FROM conversations WHERE pk IN (SELECT pk FROM conversations WHERE expires_at <= ? LIMIT ?);
+
+-- name: expired
+-- One owner's conversations whose lifetime ends by a moment, those that end first in front.
+SELECT
+    pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
+    notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
+    created_at, updated_at
+FROM conversations
+WHERE owner = ? AND expires_at <= ?
+ORDER BY expires_at, id
+LIMIT ?;
+
+-- name: clear_owner
+-- Some of one owner's conversations, whatever their lifetime; returns how many messages each had.
+DELETE FROM conversations WHERE pk IN (SELECT pk FROM conversations WHERE owner = ? LIMIT ?)
+RETURNING message_count;

@@ -8,8 +8,9 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from recollect.clock import from_micros, to_micros
-from recollect.contracts import Entry
+from recollect.contracts import Entry, Position, set_aside
 from recollect.conversations import Conversation, Query, parse_cursor
+from recollect.errors import StoreDamaged
 from recollect.wire import decode_message, encode_message
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -29,6 +30,11 @@ def micros(value: datetime | None) -> int | None:
 
 def ttl_micros(ttl: timedelta | None) -> int | None:
     return None if ttl is None else ttl // _MICROSECOND
+
+
+def count(row: Sequence[Any]) -> int:
+    """The number in a row that has nothing else."""
+    return int(row[0])
 
 
 def tags_text(tags: Sequence[str]) -> str:
@@ -144,8 +150,12 @@ def entry_values(entry: Entry) -> EntryValues:
 def entry(conversation_id: str, row: Sequence[Any]) -> Entry:
     """The entry in a row of `at, sequence, revision, stored_at, body`."""
     at, sequence, revision, stored_at, body = row
-    message = decode_message(body)
     stored = from_micros(stored_at)
+    try:
+        message = decode_message(body)
+    except StoreDamaged as error:
+        place = Position(at, sequence)
+        return set_aside(conversation_id, place, revision=revision, stored_at=stored, why=str(error))
     if message.timestamp is None:
         # Nearly always the moment that it was stored at.
         force_setattr(message, "timestamp", stored if at == stored_at else from_micros(at))

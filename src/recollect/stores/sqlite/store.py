@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
-from recollect.clock import to_micros
+from recollect.clock import parse_moment, to_micros
 from recollect.contracts import (
     Appended,
+    Cleared,
     ConversationStore,
     Document,
     Entry,
@@ -16,9 +17,13 @@ from recollect.contracts import (
     check_data,
     check_expected,
     check_position,
+    check_says_the_same,
     parse_holder,
     parse_listing,
     parse_place,
+    replaced,
+    replaced_id,
+    replacing,
     restorable,
     restorable_documents,
 )
@@ -36,7 +41,7 @@ from recollect.conversations import (
     is_expired,
     stamp_for,
 )
-from recollect.errors import ConversationExists, ConversationNotFound, MessageConflict
+from recollect.errors import ConversationExists, ConversationNotFound, MessageConflict, MessageNotFound
 from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message
 from recollect.stores.sql_files import queries
@@ -49,6 +54,9 @@ if TYPE_CHECKING:
     from recollect.stores.sqlite.backend import SQLiteBackend
 
 SQL = queries(PACKAGE)
+
+CLEAR_BATCH = 100
+"""Conversations that go in one transaction, so that turns get in between."""
 
 
 class _Found(NamedTuple):
@@ -101,9 +109,17 @@ class SQLiteStore(ConversationStore):
         more = len(found) > query.limit
         return Page(conversations=tuple(shown), next=cursor_of(shown[-1]) if more else None)
 
-    async def delete(self, conversation_id: str) -> None:
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
         values = (self._owner, parse_uuid(conversation_id, field="conversation_id"))
-        await self._backend.writer.run(lambda db: _run(db, "delete_conversation", values))
+
+        def work(db: apsw.Connection) -> None:
+            if expected_revision is not None:
+                row = db.execute(SQL["get_revision"], values).fetchone()
+                check_revision(values[1], rows.count(row) if row else expected_revision, expected_revision)
+            db.execute(SQL["delete_conversation"], values)
+
+        await self._backend.writer.run(work)
+        await self._backend.forgotten()
 
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
@@ -184,7 +200,9 @@ class SQLiteStore(ConversationStore):
                 log.put(message, body)
             return log.moved()
 
-        return await self._backend.writer.run(work)
+        rewritten = await self._backend.writer.run(work)
+        await self._backend.forgotten()
+        return rewritten
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
         check_count(limit, field="limit", least=0)
@@ -197,6 +215,37 @@ class SQLiteStore(ConversationStore):
         check_count(limit, field="limit", least=0)
         check_count(offset, field="offset", least=0)
         return await self._entries(conversation_id, SQL["page"], (limit, offset))
+
+    async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
+        parse_name(message_id, field="message_id")
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        return await self._backend.readers.run(lambda db: self._entry(db, conversation_id, message_id))
+
+    async def replace(
+        self, conversation_id: str, message: Message, *, expected_revision: int | None = None
+    ) -> Entry:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        encode_message(message)  # refuses what could not be stored, before anything else
+        message_id = replaced_id(message)
+
+        def work(db: apsw.Connection) -> Entry:
+            found = self._require(db, conversation_id)
+            held = self._entry(db, conversation_id, message_id)
+            if held is None:
+                raise MessageNotFound(conversation_id, message_id)
+            entry = replaced(held, replacing(held, message), revision=found.record.revision + 1)
+            check_revision(conversation_id, found.record.revision, expected_revision)
+            self._put_in_place(db, found.key, entry)
+            return entry
+
+        entry = await self._backend.writer.run(work)
+        await self._backend.forgotten()
+        return entry
+
+    def _put_in_place(self, db: apsw.Connection, key: int, entry: Entry) -> None:
+        body = encode_message(entry.message).decode()
+        db.execute(SQL["replace_message"], (entry.revision, body, key, *entry.position))
+        db.execute(SQL["touch_conversation"], (to_micros(self.now()), key))
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         record, given = restorable(conversation, entries)
@@ -292,6 +341,25 @@ class SQLiteStore(ConversationStore):
     async def purge_expired(self) -> int:
         return await self._backend.purge(SQL["purge_owner"], self._owner, to_micros(self.now()))
 
+    async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
+        values = (self._owner, to_micros(parse_moment(by, field="by")))
+        check_count(limit, field="limit", least=0)
+        return await self._backend.readers.run(
+            lambda db: list(map(rows.conversation, db.execute(SQL["expired"], (*values, limit)).fetchall()))
+        )
+
+    async def clear(self) -> Cleared:
+        conversations = messages = 0
+        while gone := await self._backend.writer.run(self._clear_some):
+            conversations += len(gone)
+            messages += sum(gone)
+        await self._backend.forgotten()
+        return Cleared(conversations=conversations, messages=messages)
+
+    def _clear_some(self, db: apsw.Connection) -> list[int]:
+        gone = db.execute(SQL["clear_owner"], (self._owner, CLEAR_BATCH)).fetchall()
+        return [rows.count(row) for row in gone]
+
     async def _entries(self, conversation_id: str, sql: str, values: tuple[int, ...]) -> list[Entry]:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
 
@@ -321,6 +389,11 @@ class SQLiteStore(ConversationStore):
 
     def _find_session(self, db: apsw.Connection, session_id: str) -> _Found | None:
         return _found(db.execute(SQL["get_session"], self._named(session_id)).fetchone())
+
+    def _entry(self, db: apsw.Connection, conversation_id: str, message_id: str) -> Entry | None:
+        found = self._require(db, conversation_id)
+        row = db.execute(SQL["get_message"], (found.key, message_id)).fetchone()
+        return None if row is None else rows.entry(conversation_id, row)
 
     def _require(self, db: apsw.Connection, conversation_id: str) -> _Found:
         found = self._find(db, conversation_id)
@@ -412,8 +485,7 @@ class _Log:
     def _stored(self, message: Message) -> Entry:
         (row,) = self._db.execute(SQL["get_message"], (self._key, message.message_id)).fetchall()
         entry = rows.entry(self._conversation_id, row)
-        if not entry.message.says_the_same_as(message):
-            raise MessageConflict(self._conversation_id, str(message.message_id))
+        check_says_the_same(entry, message)
         return entry
 
 

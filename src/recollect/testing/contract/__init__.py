@@ -1,5 +1,6 @@
 """The store contract as tests, one module for each part of it."""
 
+from recollect.testing.contract.changing import ChangingContract
 from recollect.testing.contract.concurrency import ConcurrencyContract
 from recollect.testing.contract.documents import DocumentsContract
 from recollect.testing.contract.histories import HistoriesContract
@@ -22,6 +23,7 @@ class StoreContract(
     OwnersContract,
     ConcurrencyContract,
     MovingContract,
+    ChangingContract,
     DocumentsContract,
 ):
     """All of it. Subclass it with a fixture `backend` that yields an open backend using `clock`.

@@ -1,0 +1,142 @@
+"""Changing what was said, seeing what a purge will remove, and removing everything: the exceptional calls."""
+
+from datetime import timedelta
+
+import pytest
+
+from recollect.contracts import Backend, Cleared, ConversationStore, Entry
+from recollect.conversations import Conversation, Query
+from recollect.errors import ConversationNotFound, InvalidInput, MessageNotFound, RevisionConflict
+from recollect.ids import new_id
+from recollect.messages import Message
+from recollect.testing.clocks import FixedClock
+from recollect.testing.contract.base import Contract, assistant, new_conversation, user
+
+HOUR = timedelta(hours=1)
+
+
+class ChangingContract(Contract):
+    async def test_an_entry_is_found_by_its_message_id(
+        self, store: ConversationStore, conversation: Conversation
+    ) -> None:
+        appended = await store.append(
+            conversation.id, [user("one", message_id="m1"), assistant("two", message_id="m2")]
+        )
+        assert await store.entry(conversation.id, "m2") == appended.new[1]
+        assert await store.entry(conversation.id, "m3") is None
+        with pytest.raises(ConversationNotFound):
+            await store.entry(new_id(), "m1")
+
+    async def test_a_message_is_replaced_in_its_place(
+        self, store: ConversationStore, conversation: Conversation, clock: FixedClock
+    ) -> None:
+        at = clock() - timedelta(days=3)
+        turn = [
+            user("before", message_id="m1"),
+            user("the secret", message_id="m2", timestamp=at, tags=("a",)),
+            assistant("after", message_id="m3"),
+        ]
+        await store.append(conversation.id, turn)
+        before = await store.page(conversation.id, limit=9)
+        record = await store.get(conversation.id)
+        clock.advance(HOUR)
+        entry = await store.replace(conversation.id, user("[gone]", message_id="m2", tags=("b",)))
+        after = await store.page(conversation.id, limit=9)
+        assert [_place(one) for one in after] == [_place(one) for one in before]
+        assert entry == after[0]
+        assert entry.message == user("[gone]", message_id="m2", timestamp=at, tags=("b",))
+        assert after[1:] == before[1:]
+        assert record is not None
+        changed = await store.get(conversation.id)
+        assert changed is not None
+        assert (entry.revision, changed.revision) == (record.revision + 1, record.revision + 1)
+        assert changed.updated_at == clock()
+        assert (changed.expires_at, changed.message_count) == (record.expires_at, 3)
+        assert (changed.last_message_at, changed.last_message_from) == (
+            record.last_message_at,
+            record.last_message_from,
+        )
+        assert await store.entry(conversation.id, "m2") == entry
+
+    async def test_a_conversation_goes_on_after_a_replacement(
+        self, store: ConversationStore, conversation: Conversation
+    ) -> None:
+        await store.append(conversation.id, [user("only", message_id="m1")])
+        await store.replace(conversation.id, user("[gone]", message_id="m1"))
+        appended = await store.append(conversation.id, [assistant("next")])
+        assert appended.new[0].sequence == 2
+        assert [one.message.content for one in await store.tail(conversation.id, limit=9)] == [
+            "[gone]",
+            "next",
+        ]
+
+    async def test_what_cannot_be_replaced_is_refused(
+        self, backend: Backend, store: ConversationStore, conversation: Conversation
+    ) -> None:
+        await store.append(conversation.id, [user("one", message_id="m1")])
+        other = backend.of(f"another-{new_id()}")
+        refusals: list[tuple[ConversationStore, str, Message, type[Exception]]] = [
+            (store, conversation.id, user("x", message_id="m2"), MessageNotFound),
+            (store, conversation.id, assistant("x", message_id="m1"), InvalidInput),
+            (store, conversation.id, user("x"), InvalidInput),
+            (store, new_id(), user("x", message_id="m1"), ConversationNotFound),
+            (other, conversation.id, user("x", message_id="m1"), ConversationNotFound),
+        ]
+        for where, conversation_id, message, error in refusals:
+            with pytest.raises(error):
+                await where.replace(conversation_id, message)
+        with pytest.raises(RevisionConflict):
+            await store.replace(conversation.id, user("x", message_id="m1"), expected_revision=7)
+        (entry,) = await store.page(conversation.id, limit=9)
+        assert entry.message.content == "one"
+        assert entry.revision == 1
+
+    async def test_a_conversation_is_deleted_only_at_the_revision_that_is_expected(
+        self, store: ConversationStore, conversation: Conversation, clock: FixedClock
+    ) -> None:
+        await store.append(conversation.id, [user("one")])
+        with pytest.raises(RevisionConflict):
+            await store.delete(conversation.id, expected_revision=0)
+        assert len(await store.page(conversation.id, limit=9)) == 1
+        await store.delete(conversation.id, expected_revision=1)
+        assert await store.get(conversation.id) is None
+        await store.delete(conversation.id, expected_revision=1)
+
+    async def test_what_a_purge_will_remove_is_seen_before(
+        self, store: ConversationStore, clock: FixedClock
+    ) -> None:
+        lifetimes = (HOUR * 3, HOUR, None, HOUR * 2)
+        records = [await store.create(new_conversation(store, ttl=ttl)) for ttl in lifetimes]
+        assert await store.expired(by=clock()) == []
+        soon = await store.expired(by=clock() + HOUR * 2)
+        assert soon == [records[1], records[3]]
+        assert await store.expired(by=clock() + HOUR * 9, limit=1) == [records[1]]
+        clock.advance(HOUR * 2)
+        assert await store.expired(by=clock()) == [records[1], records[3]]
+        assert await store.purge_expired() == 2
+        assert await store.expired(by=clock()) == []
+
+    async def test_clearing_removes_everything_of_one_owner(
+        self, backend: Backend, store: ConversationStore, clock: FixedClock
+    ) -> None:
+        other = backend.of(f"another-{new_id()}")
+        kept = await other.resume("kitchen", new_conversation(other))
+        await other.append(kept.id, [user("mine")])
+        for session in ("kitchen", "phone"):
+            record = await store.resume(session, new_conversation(store, ttl=HOUR * 4, client_id=new_id()))
+            await store.append(record.id, [user("one"), assistant("two")])
+        over = await store.create(new_conversation(store, ttl=HOUR))
+        clock.advance(HOUR)
+        cleared = await store.clear()
+        assert (cleared.conversations, cleared.messages) == (3, 4)
+        assert (await store.find(Query())).conversations == ()
+        assert await store.session("kitchen") is None
+        assert await store.expired(by=clock() + HOUR * 9) == []
+        assert await store.get(over.id) is None
+        assert await store.clear() == Cleared()
+        assert len(await other.page(kept.id, limit=9)) == 1
+        assert await other.session("kitchen") is not None
+
+
+def _place(entry: Entry) -> tuple[object, ...]:
+    return entry.sequence, entry.stored_at, entry.message.timestamp, entry.message.message_id
