@@ -454,7 +454,7 @@ class ConversationManager:
     async def _budget(self, results: int, max_tokens: int | None) -> Budget:
         if max_tokens is None:
             return Budget(results=results)
-        counter = self.intake.counter or default_counter()
+        counter = self.intake.counter
         await ready(counter)
         return Budget(
             results=results, tokens=parse_limit(max_tokens, field="max_tokens"), count=counter.count_text

@@ -8,7 +8,7 @@ import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from datetime import date, datetime, time, tzinfo
+from datetime import tzinfo
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -18,7 +18,7 @@ from recollect.dialects import ToolCall, tool_result
 from recollect.errors import InvalidInput, RecollectError, shown
 from recollect.manager import ConversationManager
 from recollect.messages import Message
-from recollect.search.questions import local_zone
+from recollect.search.questions import first_moment, last_moment, local_zone
 
 log = logging.getLogger("recollect.tools")
 
@@ -231,8 +231,8 @@ def history_tool(
     ) -> str:
         snippets = await manager.search_history(
             query,
-            date_from=_moment(date_from, "date_from", zone, time.min),
-            date_to=_moment(date_to, "date_to", zone, time.max),
+            date_from=first_moment(date_from, field="date_from", zone=zone),
+            date_to=last_moment(date_to, field="date_to", zone=zone),
             max_tokens=max_tokens,
             timezone=zone,
             **others,
@@ -247,20 +247,3 @@ def history_tool(
 def history_tools(manager: ConversationManager, *, timezone: tzinfo | None = None) -> ToolRegistry:
     """A registry with `search_history` in it, bound to the manager's owner."""
     return ToolRegistry([history_tool(manager, timezone=timezone)])
-
-
-def _moment(text: str | None, field: str, zone: tzinfo, edge: time) -> datetime | None:
-    """A day, from its first or to its last moment, or a moment; in this zone where the text names none."""
-    if text is None:
-        return None
-    try:
-        moment = (
-            datetime.combine(date.fromisoformat(text), edge)
-            if len(text) <= len("2023-05-08")
-            else datetime.fromisoformat(text)
-        )
-    except ValueError:
-        raise InvalidInput(
-            f"{field} must be a day or a moment in ISO 8601; got {shown(text)}", field=field, value=text
-        ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=zone)

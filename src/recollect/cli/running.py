@@ -65,14 +65,21 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
 
 
 @asynccontextmanager
-async def memory_at(url: str | None, *, create: bool = False) -> AsyncIterator[recollect.Memory]:
+async def memory_at(
+    url: str | None, *, create: bool = False, by_meaning: bool = True
+) -> AsyncIterator[recollect.Memory]:
     """The memory at this URL, or at the one that the settings name. Reading makes no new file."""
     settings = Settings.load()
     url = url or settings.store.url
     if not create:
         await asyncio.to_thread(_check_exists, url)
     async with recollect.open(
-        url, config=settings.conversation, ttl=settings.retention.ttl, sweep_every=None, warm=False
+        url,
+        config=settings.conversation,
+        ttl=settings.retention.ttl,
+        sweep_every=None,
+        warm=False,
+        embedder="installed" if by_meaning else None,
     ) as memory:
         yield memory
 

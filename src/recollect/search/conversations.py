@@ -167,7 +167,8 @@ async def _entry_at(searcher: Searcher, one: Ranked) -> Entry | None:
         tail = await searcher.store.tail(one.conversation_id, limit=1, before=end)
     except ConversationNotFound:
         return None
-    return tail[0] if tail and tail[0].position == one.position else None
+    found = bool(tail) and tail[0].position == one.position and tail[0].unreadable is None
+    return tail[0] if found else None
 
 
 def _excerpt(entry: Entry, record: Conversation, terms: Sequence[str], zone: tzinfo) -> Excerpt:

@@ -136,7 +136,11 @@ class Searcher:
             return None
         self.room.note(self.owner, self.store)
         rows = await asyncio.to_thread(embedder.embed, [readable(question)])
-        return await self.room.vectors_of(self.owner).near(self.store, rows[0])
+        vectors = self.room.vectors_of(self.owner)
+        near = await vectors.near(self.store, rows[0])
+        for conversation_id in vectors.take_incomplete():
+            self.noted(conversation_id)
+        return near
 
     # Browsing
 
@@ -211,7 +215,7 @@ class _Reading:
         if record is None or not self._filters.by_record(record):
             return None
         before, entry, after = await self._around(one)
-        if entry is None or not self._filters.by_tags(record, entry.message):
+        if entry is None or entry.unreadable or not self._filters.by_tags(record, entry.message):
             return None
         return passage_of(
             entry,
@@ -262,6 +266,7 @@ def _is_news(entry: Entry | None, shown: frozenset[Key]) -> bool:
     """Whether it is not among the results by itself, and not the instructions of a system message."""
     return (
         entry is not None
+        and entry.unreadable is None
         and entry.message.role in ("user", "assistant")
         and Key(entry.conversation_id, entry.sequence) not in shown
     )
