@@ -44,9 +44,8 @@ def reindex(
     if as_json:
         print_json(done)
         return
-    console().print(
-        f"{counted(done.messages, 'message')} in {counted(done.conversations, 'conversation')}, by {done.model}"
-    )
+    where = counted(done.conversations, "conversation")
+    console().print(f"{counted(done.messages, 'message')} in {where}, by {done.model}")
     if done.removed:
         console().print(f"[dim]{counted(done.removed, 'block')} of vectors removed[/]")
 

@@ -24,9 +24,7 @@ def search(
     owner: OwnerOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many passages.")] = 5,
     role: Annotated[str | None, typer.Option(help="user, assistant or tool.")] = None,
-    date_from: Annotated[
-        str | None, typer.Option("--from", help="Not before this day or moment, ISO 8601.")
-    ] = None,
+    date_from: Annotated[str | None, typer.Option("--from", help="Not before this day or moment.")] = None,
     date_to: Annotated[str | None, typer.Option("--to", help="Not after it.")] = None,
     tag: Annotated[str | None, typer.Option(help="The message or its conversation has this tag.")] = None,
     channel: Annotated[str | None, typer.Option(help="voice, text, email or phone.")] = None,
@@ -70,12 +68,12 @@ def search(
         _print(out, name, passage, terms_of(query))
     if not found:
         out.print("[dim]Nothing was found.[/]")
-    if note and query:
+    if note and query and not by_words:
         errors_console().print(f"[dim]{escape(note)}[/]")
 
 
 def _best(found: Found, query: str, limit: int) -> Found:
-    """Of several owners together, each by its own ranking: scores tell better from worse, times what is new."""
+    """Of several owners together: by score, or, where nothing was asked for, the latest."""
     if query:
         return sorted(found, key=lambda one: one[1].score, reverse=True)[:limit]
     return sorted(found, key=lambda one: one[1].said_at, reverse=True)[:limit]

@@ -106,7 +106,7 @@ def local_zone(zone: tzinfo | None) -> tzinfo:
 
 
 def first_moment(text: str | None, *, field: str, zone: tzinfo) -> datetime | None:
-    """The beginning of a day, or a moment, as people and models write it: in this zone where none is named."""
+    """The beginning of a day, or a moment; in this zone where the text names none."""
     return None if text is None else _moment(text, field, zone, time.min)
 
 
