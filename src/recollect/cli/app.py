@@ -14,6 +14,8 @@ from recollect.cli.keys import keys
 from recollect.cli.migrate import migrate
 from recollect.cli.postgres import postgres
 from recollect.cli.purge import purge
+from recollect.cli.reindex import reindex
+from recollect.cli.search import search
 from recollect.cli.show import show
 from recollect.cli.stats import stats
 
@@ -25,7 +27,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for command in (demo, conversations, show, context, stats, purge, config, copy, export, migrate):
+for command in (
+    demo,
+    conversations,
+    show,
+    search,
+    reindex,
+    context,
+    stats,
+    purge,
+    config,
+    copy,
+    export,
+    migrate,
+):
     app.command()(command)
 app.command("import")(import_)
 app.add_typer(postgres)

@@ -65,7 +65,9 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
 
 
 @asynccontextmanager
-async def memory_at(url: str | None, *, create: bool = False) -> AsyncIterator[recollect.Memory]:
+async def memory_at(
+    url: str | None, *, create: bool = False, by_meaning: bool = True
+) -> AsyncIterator[recollect.Memory]:
     """The memory at this URL, or at the one that the settings name. Reading makes no new file."""
     settings = Settings.load()
     url = url or settings.store.url
@@ -78,6 +80,7 @@ async def memory_at(url: str | None, *, create: bool = False) -> AsyncIterator[r
         sweep_every=None,
         warm=False,
         **_layers(settings),
+        embedder="installed" if by_meaning else None,
     ) as memory:
         yield memory
 

@@ -1,6 +1,6 @@
 """What a search is asked for: the question and its filters, checked once. Below: analysis, dates, ranking."""
 
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, date, datetime, time, tzinfo
 from typing import Any
 
 from msgspec import Struct
@@ -103,3 +103,27 @@ def looked_up(asked: Asked) -> tuple[str, ...]:
 def local_zone(zone: tzinfo | None) -> tzinfo:
     """The zone that was given, or that of this machine."""
     return zone or datetime.now(UTC).astimezone().tzinfo or UTC
+
+
+def first_moment(text: str | None, *, field: str, zone: tzinfo) -> datetime | None:
+    """The beginning of a day, or a moment; in this zone where the text names none."""
+    return None if text is None else _moment(text, field, zone, time.min)
+
+
+def last_moment(text: str | None, *, field: str, zone: tzinfo) -> datetime | None:
+    """The end of a day, or a moment."""
+    return None if text is None else _moment(text, field, zone, time.max)
+
+
+def _moment(text: str, field: str, zone: tzinfo, edge: time) -> datetime:
+    try:
+        moment = (
+            datetime.combine(date.fromisoformat(text), edge)
+            if len(text) <= len("2023-05-08")
+            else datetime.fromisoformat(text)
+        )
+    except ValueError:
+        raise InvalidInput(
+            f"{field} must be a day or a moment in ISO 8601; got {shown(text)}", field=field, value=text
+        ) from None
+    return parse_moment(moment if moment.tzinfo else moment.replace(tzinfo=zone), field=field)
