@@ -104,6 +104,8 @@ class RetentionConfig(_Group, frozen=True, kw_only=True):
     """Days of silence after which an archive is deleted; 0 keeps it."""
     archive_folder: str = ""
     """Where archives are kept; empty is nowhere."""
+    archive_key_file: str = ""
+    """A file with the passphrase that archives are sealed with; empty leaves them open."""
 
     @property
     def ttl(self) -> timedelta | None:
@@ -134,12 +136,15 @@ class StoreConfig(_Group, frozen=True, kw_only=True):
     """Where conversations are kept."""
 
     url: str = DEFAULT_URL
+    blobs_folder: str = ""
+    """Where pictures are kept beside the store; empty is nowhere."""
 
 
 GROUPS: tuple[type[_Group], ...] = (StoreConfig, ConversationConfig, SlidingWindowConfig, RetentionConfig)
 
 ENVIRONMENT = {
     "url": "RECOLLECT_URL",
+    "blobs_folder": "RECOLLECT_BLOBS_FOLDER",
     "context_window_size": "CONVERSATION_CONTEXT_WINDOW_SIZE",
     "cache_ttl": "CONVERSATION_CACHE_TTL",
     "search_limit": "CONVERSATION_SEARCH_LIMIT",
@@ -155,6 +160,7 @@ ENVIRONMENT = {
     "archive_after_days": "RECOLLECT_ARCHIVE_AFTER_DAYS",
     "archive_delete_days": "RECOLLECT_ARCHIVE_DELETE_DAYS",
     "archive_folder": "RECOLLECT_ARCHIVE_FOLDER",
+    "archive_key_file": "RECOLLECT_ARCHIVE_KEY_FILE",
 }
 """Setting → the environment variable that sets it."""
 
