@@ -35,8 +35,8 @@ def test_rules_are_set_and_shown(run: Run, demo: str) -> None:
     assert "tag legal: keep" in shown
     assert "everything else: 90 days" in shown
     assert "1 conversation got another lifetime" in shown
-    rules = json.loads(run("retention", "--owner", "erin", "--channel", "voice=-1", "--json").stdout)["rules"]
-    assert rules["channels"] == {}
+    known = json.loads(run("retention", "--owner", "erin", "--channel", "voice=-1", "--json").stdout)["rules"]
+    assert known["channels"] == {}
     run("retention", "--owner", "erin", "--channel", "voice", code=2)
     run("retention", "--owner", "erin", "--channel", "smoke=1", code=2)
 
