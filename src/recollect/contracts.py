@@ -467,6 +467,11 @@ class ConversationStore(Protocol):
         """The store's time: what it stamps messages with and judges expiry by."""
         ...
 
+    @property
+    def degraded(self) -> bool:
+        """Whether an answer given now would come from the last known state; see `recollect.freshness`."""
+        return False
+
     # Whole histories, written once over the rest
 
     async def load(self, conversation_id: str) -> list[dict[str, Any]]:
@@ -635,6 +640,31 @@ class Erasing(Protocol):
         ...
 
 
+class LogEnd(NamedTuple):
+    """Where a log ends: what a message that is stored next will be given."""
+
+    revision: int
+    next_sequence: int
+    last_message_at: datetime | None
+
+
+@runtime_checkable
+class Sealable(Protocol):
+    """A store that a layer which seals messages can stand on: it must know places before they are taken."""
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        """Where the log ends; None when there is no such conversation."""
+        ...
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        """Another stored form of the same messages, in their places; returns how many were exchanged.
+
+        Nothing else moves: no revision, no counter. An entry that is no longer there at this position and
+        revision is passed over.
+        """
+        ...
+
+
 @runtime_checkable
 class Holds(Protocol):
     """Something beside the store that holds copies of what is in it: a cache, a spool, an archive."""
@@ -702,6 +732,31 @@ class Searchable(Protocol):
 
         Only conversations that have not expired count, in every number. No term is refused: one that no
         message can have is found nowhere.
+        """
+        ...
+
+
+class Nearby(Struct, frozen=True, kw_only=True):
+    """A message whose vector was compared with another."""
+
+    conversation_id: str
+    position: Position
+    similarity: float
+    """The cosine of the angle between the two: 1 is the same way."""
+
+
+@runtime_checkable
+class Nearest(Protocol):
+    """A store that compares vectors where they lie: those in its documents of the kind `vectors/<model>`."""
+
+    async def nearest(
+        self, model: str, vector: Sequence[float], *, limit: int, around: Sequence[float] | None = None
+    ) -> list[Nearby] | None:
+        """This owner's messages whose vectors point most nearly the same way, every vector compared.
+
+        Only vectors of the same length count, and only conversations that have not expired. With
+        `around`, the angle is that which is seen from there. None when the server cannot compare
+        vectors: then the documents are there to be read.
         """
         ...
 

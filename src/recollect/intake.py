@@ -7,6 +7,7 @@ log, an id makes a repeated write harmless, and tokens are counted.
 import asyncio
 import logging
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from recollect.contracts import TokenCounter
 from recollect.dialects import read
 from recollect.errors import InvalidMessage, RecollectError, shown
 from recollect.ids import IdSource, new_id
-from recollect.messages import Message, Role
+from recollect.messages import ContentType, Message, Role
 from recollect.pictures import Pictures
 from recollect.redaction import Redactor, redacted
 from recollect.tokens import characters_in, count, default_counter, is_ready, kept_by, ready
@@ -48,16 +49,39 @@ class Intake:
         """This intake with another counter."""
         return Intake(ids=self._ids, counter=counter, pictures=self.pictures, redact=self.redact)
 
-    def message(self, role: Role, content: Any, **fields: Any) -> Message:
+    def message(
+        self,
+        role: Role,
+        content: Any,
+        *,
+        agent_name: str | None = None,
+        content_type: ContentType = "text",
+        message_id: str | None = None,
+        tags: tuple[str, ...] = (),
+        timestamp: datetime | None = None,
+    ) -> Message:
         """One message of this role. Content is text, any JSON, or an SDK's blocks or message.
 
         A dict is content, whatever it holds: a tool's answer cannot pass itself off as a message.
         """
         if isinstance(content, str):
-            if fields.get("message_id") is None:
-                fields["message_id"] = self._ids()
-            return Message(role=role, content=content, **fields)
+            return Message(
+                role=role,
+                content=content,
+                timestamp=timestamp,
+                content_type=content_type,
+                agent_name=agent_name,
+                message_id=self._ids() if message_id is None else message_id,
+                tags=tags,
+            )
         (message,) = read(content if _is_message(content) else {"role": role, "content": content})
+        fields = {
+            "timestamp": timestamp,
+            "content_type": content_type,
+            "agent_name": agent_name,
+            "message_id": message_id,
+            "tags": tags,
+        }
         given = {name: value for name, value in fields.items() if value is not None and value != ()}
         return self.completed(replace(message, **given))
 

@@ -48,6 +48,7 @@ def test_the_environment_sets_every_documented_variable() -> None:
 TEXTS = {
     "RECOLLECT_URL",
     "RECOLLECT_BLOBS_FOLDER",
+    "RECOLLECT_SPOOL_FOLDER",
     "RECOLLECT_ARCHIVE_FOLDER",
     "RECOLLECT_ARCHIVE_KEY_FILE",
 }

@@ -3,6 +3,7 @@
 import typer
 
 from recollect.cli.archive import archive, archives, restore
+from recollect.cli.audit import audit
 from recollect.cli.config import config
 from recollect.cli.context import context
 from recollect.cli.conversations import conversations
@@ -11,6 +12,7 @@ from recollect.cli.demo import demo
 from recollect.cli.erase import erase
 from recollect.cli.export import export
 from recollect.cli.import_ import import_
+from recollect.cli.keys import keys
 from recollect.cli.migrate import migrate
 from recollect.cli.postgres import postgres
 from recollect.cli.purge import purge
@@ -50,3 +52,5 @@ for command in COMMANDS:
     app.command()(command)
 app.command("import")(import_)
 app.add_typer(postgres)
+app.add_typer(keys)
+app.add_typer(audit)

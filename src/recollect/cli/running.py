@@ -88,6 +88,7 @@ async def memory_at(
         archives=await asyncio.to_thread(_archives, folder, kept.archive_key_file) if folder else None,
         sweep_every=None,
         warm=False,
+        **_layers(settings),
     ) as memory:
         yield memory
 
@@ -103,6 +104,13 @@ def _archives(folder: str, key_file: str) -> ArchiveFolder:
             f"the key file {key_file} cannot be read: {error}", field="archive_key_file"
         ) from None
     return ArchiveFolder(folder, sealer=PassphraseSealer(passphrase))
+
+
+def _layers(settings: Settings) -> dict[str, Any]:
+    """The layers that the settings ask for; but an operator wants the store itself, and its errors."""
+    from recollect.layers.choosing import layers_in
+
+    return layers_in(settings) | {"resilience": "off", "cache": "off"}
 
 
 def settled_url(url: str | None) -> str:

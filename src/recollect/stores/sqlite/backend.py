@@ -22,6 +22,7 @@ from recollect.stores.sqlite.connections import (
     translated,
 )
 from recollect.stores.sqlite.lanes import Lane, ReadLane, WriteLane
+from recollect.stores.sqlite.rows import Row
 from recollect.stores.sqlite.scrubbing import AT_ONCE_SECONDS, PATIENT_SECONDS, Scrubber
 from recollect.stores.sqlite.store import SQLiteStore
 from recollect.stores.threads import to_the_end
@@ -43,6 +44,8 @@ class SQLiteBackend(Backend):
         self.path = path
         self.clock = clock
         self._synchronous = synchronous
+        self.ends: dict[tuple[str, str], Row] = {}
+        """Records as the writing thread left them, by owner and id, so that a turn need not read them."""
         self._opening = threading.Lock()
         self._scrubber = Scrubber(path)
         self.patience = PATIENT_SECONDS
@@ -69,7 +72,7 @@ class SQLiteBackend(Backend):
         with translated(self.path):
             others = [connect(self.path, synchronous=self._synchronous) for _ in range(READERS)]
         self._readers = ReadLane(self.path, others, name="reader")
-        self._writer = WriteLane(self.path, [first], name="writer")
+        self._writer = WriteLane(self.path, first, name="writer", forget=self.ends.clear)
         # A process that was killed may have deleted something and not yet emptied the log of it.
         self._scrubber.scrub(seconds=0)
 
