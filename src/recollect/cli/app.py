@@ -9,6 +9,7 @@ from recollect.cli.context import context
 from recollect.cli.conversations import conversations
 from recollect.cli.copy import copy
 from recollect.cli.demo import demo
+from recollect.cli.doctor import doctor
 from recollect.cli.erase import erase
 from recollect.cli.export import export
 from recollect.cli.import_ import import_
@@ -47,6 +48,7 @@ COMMANDS = (
     redact,
     erase,
     config,
+    doctor,
     copy,
     export,
     migrate,
