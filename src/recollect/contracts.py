@@ -467,6 +467,11 @@ class ConversationStore(Protocol):
         """The store's time: what it stamps messages with and judges expiry by."""
         ...
 
+    @property
+    def degraded(self) -> bool:
+        """Whether an answer given now would come from the last known state; see `recollect.freshness`."""
+        return False
+
     # Whole histories, written once over the rest
 
     async def load(self, conversation_id: str) -> list[dict[str, Any]]:
@@ -631,6 +636,31 @@ class Erasing(Protocol):
 
         Done again, it goes on where it was. What is not its business (a server's own log, backups) is
         documented, not returned.
+        """
+        ...
+
+
+class LogEnd(NamedTuple):
+    """Where a log ends: what a message that is stored next will be given."""
+
+    revision: int
+    next_sequence: int
+    last_message_at: datetime | None
+
+
+@runtime_checkable
+class Sealable(Protocol):
+    """A store that a layer which seals messages can stand on: it must know places before they are taken."""
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        """Where the log ends; None when there is no such conversation."""
+        ...
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        """Another stored form of the same messages, in their places; returns how many were exchanged.
+
+        Nothing else moves: no revision, no counter. An entry that is no longer there at this position and
+        revision is passed over.
         """
         ...
 

@@ -1,5 +1,6 @@
 """ConversationManager: the one door to an owner's conversations. Below: contracts, rules, stores."""
 
+import asyncio
 import logging
 from collections.abc import Collection, Sequence
 from copy import copy
@@ -26,6 +27,7 @@ from recollect.conversations import (
 )
 from recollect.dialects import Request, resolve
 from recollect.errors import ConversationNotFound, InvalidInput, StoreError, shown
+from recollect.freshness import Freshness, noting_freshness
 from recollect.ids import IdSource, new_id, parse_uuid
 from recollect.intake import Intake
 from recollect.keeping import Keeping
@@ -72,6 +74,11 @@ class ConversationManager(Keeping):
         self._ids = ids
         self._ttl = check_span(ttl, field="ttl")
         self._idle_after = check_span(idle_after, field="idle_after")
+
+    @property
+    def degraded(self) -> bool:
+        """Whether answers given now would come from the last known state; see `recollect.freshness`."""
+        return self.store.degraded
 
     def counting_with(self, counter: TokenCounter) -> Self:
         """This manager, with tokens counted by another counter."""
@@ -311,8 +318,10 @@ class ConversationManager(Keeping):
         """What a model should see: the latest messages that fit, always a valid request.
 
         With `agent_name`, only that agent's messages and the user's. `pending` messages count as
-        said but not stored. An unknown conversation gives an empty context, and a store that fails
-        twice a degraded one, each with the reason in the report: an agent is never kept waiting.
+        said but not stored. An unknown conversation gives an empty context. While the store is away it
+        is made from the last known state, where there is the resilient layer; a store that fails twice,
+        or is not done within the `context_deadline` of the settings, gives one with `pending` alone.
+        Either is degraded, with the reason in the report: an agent is never kept waiting.
         Where nobody's words are left, by a filter or because nobody spoke, `report.nothing_to_send`
         says why.
         """
@@ -321,17 +330,27 @@ class ConversationManager(Keeping):
             raise InvalidInput(f"policy must be a WindowPolicy; got {shown(policy)}", field="policy")
         if agent_name is not None and self.config.enable_agent_filtering:
             policy = replace(policy, agent_name=agent_name)
+        with noting_freshness() as seen:
+            try:
+                async with asyncio.timeout(self.config.context_deadline or None):
+                    context = await self._window_or_again(conversation_id, policy, pending)
+            except ConversationNotFound as error:
+                return Context(report=Report(warnings=(str(error),), nothing_to_send=str(error)))
+            except TimeoutError:
+                why = f"the store did not answer within {self.config.context_deadline} s"
+                return await self._degraded(conversation_id, policy, pending, why=why)
+            except StoreError as error:
+                return await self._degraded(conversation_id, policy, pending, why=str(error))
+        return _told(context, seen)
+
+    async def _window_or_again(
+        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
+    ) -> Context:
         try:
             return await self._window(conversation_id, policy, pending)
-        except ConversationNotFound as error:
-            return Context(report=Report(warnings=(str(error),), nothing_to_send=str(error)))
         except StoreError as error:
             log.warning("context not loaded, trying once more: %s", error)
-        try:
-            return await self._window(conversation_id, policy, pending)
-        except StoreError as error:
-            log.error("context not loaded: %s", error)  # noqa: TRY400  the store's error says it all
-            return await self._degraded(conversation_id, policy, pending, why=str(error))
+        return await self._window(conversation_id, policy, pending)
 
     async def _window(
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
@@ -347,6 +366,7 @@ class ConversationManager(Keeping):
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message], *, why: str
     ) -> Context:
         """The window over what is being said, which is all that is known now."""
+        log.error("context not loaded: %s", why)
         cost, counter = await self._counting(policy)
         context = window_of_pending(
             conversation_id, policy, cost=cost, counter=counter, pending=pending, now=self.store.now()
@@ -408,6 +428,14 @@ def _readable(entries: Sequence[Entry]) -> "list_[Message]":
             where = (entry.conversation_id, entry.sequence)
             log.warning("conversation %s: message %d cannot be read: %s", *where, entry.unreadable)
     return [entry.message for entry in entries if entry.unreadable is None]
+
+
+def _told(context: Context, seen: Freshness) -> Context:
+    """The context, with a word on what it was made from."""
+    if not seen.degraded:
+        return context
+    warnings = (*context.report.warnings, *seen.reasons)
+    return replace(context, report=replace(context.report, degraded=True, warnings=warnings))
 
 
 def _costs_nothing(_: Message) -> int:

@@ -3,10 +3,11 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Generator, Iterator, Mapping, Sequence
+from copy import copy
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
@@ -34,6 +35,11 @@ from recollect.retention import SWEEP_EVERY, Archiving, sweep_forever
 from recollect.settings import ConversationConfig
 from recollect.stores.urls import backend_for
 from recollect.tokens import counter_for, default_counter, is_ready, ready
+
+if TYPE_CHECKING:
+    from recollect.layers.choices import AuditChoice, EncryptionChoice
+    from recollect.layers.choosing import CacheChoice, ResilienceChoice
+    from recollect.layers.resilient import Health
 
 log = logging.getLogger("recollect.memory")
 
@@ -130,6 +136,20 @@ class Memory:
             if owner != JOURNAL:
                 yield owner
 
+    def acting_as(self, actor: str, *, source: str = "") -> Self:
+        """This memory for somebody: what its handles do is noted in the audit trail under this name.
+
+        `source` is where they are: an address, a device. Without a trail there is nothing to note, and
+        this is the same memory. It stays open as long as the memory that was opened.
+        """
+        acting = getattr(self.backend, "acting_as", None)
+        if acting is None:
+            return self
+        view = copy(self)
+        view.backend = acting(actor, source=source)
+        view._background = []
+        return view
+
     async def purge_expired(self) -> int:
         """Remove every owner's expired conversations now; returns how many."""
         purged = await self.backend.purge_expired()
@@ -180,6 +200,15 @@ class Memory:
         await self.resume_erasures()
         await self.archive_old()
         return await self.purge_expired()
+
+    async def health(self) -> "Health | None":
+        """How the store is doing: breaker, spool, dead letters. None without the resilient layer."""
+        from recollect.layers.resilient import ResilientBackend
+
+        layer: object = self.backend
+        while layer is not None and not isinstance(layer, ResilientBackend):
+            layer = getattr(layer, "_inner", None)
+        return None if layer is None else await layer.health()
 
     async def start(self) -> Self:
         """Open the store, finish erasures that were cut short, start sweeping, and load what counting needs.
@@ -233,6 +262,15 @@ async def _load(counter: TokenCounter) -> None:
         log.warning("messages will not be counted: %s", error)
 
 
+def _check_blobs(images: Images, *, encrypted: bool) -> None:
+    if encrypted and images == "blobs":
+        raise InvalidSetting(
+            "pictures that are kept as blobs are not encrypted: use images='keep' or 'placeholder'",
+            field="images",
+            value=images,
+        )
+
+
 async def _end(task: "asyncio.Task[None]") -> None:
     """Stop what runs in the background, also when another loop than this one does it."""
     loop = task.get_loop()
@@ -261,6 +299,10 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     archives: str | Path | ArchiveFolder | None = None,
     archiving: Archiving | None = None,
     redact: Redactor | None = None,
+    encryption: "EncryptionChoice | None" = None,
+    audit: "AuditChoice | None" = None,
+    resilience: "ResilienceChoice" = "auto",
+    cache: "CacheChoice" = "off",
 ) -> Memory:
     """The memory at a URL; without one, in memory only.
 
@@ -275,10 +317,26 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     `retention`: lifetimes by channel and tag, `owner_lifetimes` by owner, for those who set no rules of
     their own. `archives`: a folder that belongs to this memory alone; `archiving`: when the sweep puts
     conversations there. `redact`: sees every message before it is stored, and gives it back, changed or
-    not, or None to leave it out.
+    not, or None to leave it out. `encryption`: where the master key is (`env:NAME`, `file:PATH`, the key
+    itself, a `KeyProvider`), or an `Encryption`: what is kept is sealed, and pictures are not kept as
+    blobs. `audit`: the path of the file, or an `AuditTrail`, in which everything that is done is noted.
+    `resilience`: what happens when the store is away; "auto" keeps turns in a spool for a store behind
+    a network, and is "off" for an embedded one. `cache`: a `Cache` remembers reads.
     """
-    return Memory(
+    from recollect.layers.choosing import layered
+
+    _check_blobs(images, encrypted=encryption is not None)
+    backend = layered(
         backend_for(url, clock=clock),
+        url,
+        resilience=resilience,
+        cache=cache,
+        encryption=encryption,
+        audit=audit,
+        clock=clock,
+    )
+    return Memory(
+        backend,
         config=config,
         ids=ids,
         ttl=ttl,

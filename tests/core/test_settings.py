@@ -45,7 +45,7 @@ def test_the_environment_sets_every_documented_variable() -> None:
     )
 
 
-TEXTS = {"RECOLLECT_URL", "RECOLLECT_ARCHIVE_FOLDER"}
+TEXTS = {"RECOLLECT_URL", "RECOLLECT_ARCHIVE_FOLDER", "RECOLLECT_SPOOL_FOLDER"}
 """Variables that any text will do for."""
 
 

@@ -72,9 +72,21 @@ async def memory_at(url: str | None, *, create: bool = False) -> AsyncIterator[r
     if not create:
         await asyncio.to_thread(_check_exists, url)
     async with recollect.open(
-        url, config=settings.conversation, ttl=settings.retention.ttl, sweep_every=None, warm=False
+        url,
+        config=settings.conversation,
+        ttl=settings.retention.ttl,
+        sweep_every=None,
+        warm=False,
+        **_layers(settings),
     ) as memory:
         yield memory
+
+
+def _layers(settings: Settings) -> dict[str, Any]:
+    """The layers that the settings ask for; but an operator wants the store itself, and its errors."""
+    from recollect.layers.choosing import layers_in
+
+    return layers_in(settings) | {"resilience": "off", "cache": "off"}
 
 
 def settled_url(url: str | None) -> str:

@@ -14,6 +14,7 @@ from recollect.contracts import (
     ConversationStore,
     Document,
     Entry,
+    LogEnd,
     Matches,
     Nearby,
     Position,
@@ -230,6 +231,16 @@ class PostgresStore(ConversationStore):
             "vector": found_by.vector,
             "term_count": found_by.term_count,
         }
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        found = await self._run(("log_end", self._named(conversation_id)))
+        return rows.log_end(found[0]) if found else None
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        await self._require(conversation_id)
+        bodies = {entry.sequence: encode_message(entry.message).decode() for entry in entries}
+        values = self._named(conversation_id) | restored_values(entries, bodies)
+        return len(await self._run(("lock_conversation", values), ("reseal_messages", values)))
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         record, given = restorable(conversation, entries)

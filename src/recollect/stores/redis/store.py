@@ -17,6 +17,7 @@ from recollect.contracts import (
     ConversationStore,
     Document,
     Entry,
+    LogEnd,
     Position,
     check_data,
     check_expected,
@@ -56,7 +57,7 @@ from recollect.stores.redis.documents import Documents
 from recollect.stores.redis.keys import OwnerKeys
 from recollect.stores.redis.listing import Index, scanned
 from recollect.stores.redis.scripts import ABOUT_CONVERSATIONS, ABOUT_OWNERS, ABOUT_OWNERS_DOCUMENTS
-from recollect.stores.redis.turns import Draft, packed_entries
+from recollect.stores.redis.turns import Draft, packed_entries, packed_members
 from recollect.stores.redis.values import Stored, moment_of
 from recollect.stores.redis.watching import watched
 from recollect.wire import encode_message
@@ -239,6 +240,23 @@ class RedisStore(ConversationStore):
         if status == b"changed":
             return None
         return replaced(held, kept, revision=int(reply[0]))
+
+    # Sealing
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        key = self._keys.of(conversation_id).record
+        fields = await self._connections.call("HMGET", key, *values.FIELDS)
+        found = values.stored(conversation_id, fields)
+        if found is None or is_expired(found.record, now=self.now()):
+            return None
+        return LogEnd(found.record.revision, values.next_sequence(fields), found.record.last_message_at)
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        packed = packed_members(entries)
+        _, exchanged = await self._run("reseal", conversation_id, moment_of(self.now()), packed)
+        return int(exchanged)
 
     # Moving
 

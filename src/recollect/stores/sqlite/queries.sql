@@ -145,6 +145,10 @@ UPDATE messages SET revision = ?, body = ? WHERE conversation = ? AND at = ? AND
 -- The record after a message in its log was replaced.
 UPDATE conversations SET revision = revision + 1, updated_at = ? WHERE pk = ?;
 
+-- name: reseal_message
+-- Another stored form of a message, in its place.
+UPDATE messages SET body = ?1 WHERE conversation = ?5 AND at = ?2 AND sequence = ?3 AND revision = ?4;
+
 -- name: delete_messages
 -- A conversation's whole log.
 DELETE FROM messages WHERE conversation = ?;

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from recollect.clock import from_micros, to_micros
-from recollect.contracts import Entry, Position, set_aside
+from recollect.contracts import Entry, LogEnd, Position, set_aside
 from recollect.conversations import Conversation, Query, parse_cursor
 from recollect.errors import StoreDamaged
 from recollect.wire import decode_message, encode_message
@@ -91,6 +91,11 @@ def extended(row: Row, *, last: tuple[int | None, str | None], added: int, now: 
 def extension_values(row: Row) -> Row:
     """A row as `extend_conversation` wants it."""
     return (*row[12:17], row[NEXT_SEQUENCE], row[EXPIRES_AT], row[UPDATED_AT], row[KEY])
+
+
+def log_end(row: Sequence[Any]) -> LogEnd:
+    """Where the log of the record in this row ends."""
+    return LogEnd(row[REVISION], row[1], moment(row[LAST_MESSAGE.start]))
 
 
 def conversation_values(owner: str, record: Conversation) -> tuple[Any, ...]:

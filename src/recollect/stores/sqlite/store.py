@@ -14,6 +14,7 @@ from recollect.contracts import (
     ConversationStore,
     Document,
     Entry,
+    LogEnd,
     Position,
     check_data,
     check_expected,
@@ -247,6 +248,27 @@ class SQLiteStore(ConversationStore):
         db.execute(SQL["replace_message"], (entry.revision, body, key, *entry.position))
         db.execute(SQL["touch_conversation"], (to_micros(self.now()), key))
         db.execute(SQL["delete_documents"], (key,))
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        values = self._named(parse_uuid(conversation_id, field="conversation_id"))
+        row = await self._backend.readers.run(
+            lambda db: db.execute(SQL["get_conversation"], values).fetchone()
+        )
+        return None if row is None else rows.log_end(row)
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        bodies = [(encode_message(e.message).decode(), *e.position, e.revision) for e in entries]
+
+        def work(db: apsw.Connection) -> int:
+            key = self._require(db, conversation_id).key
+            exchanged = 0
+            for values in bodies:
+                db.execute(SQL["reseal_message"], (*values, key))
+                exchanged += db.changes()
+            return exchanged
+
+        return await self._backend.writer.run(work)
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         record, given = restorable(conversation, entries)
