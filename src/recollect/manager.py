@@ -1,9 +1,10 @@
 """ConversationManager: the one door to an owner's conversations. Below: contracts, rules, stores."""
 
+import asyncio
 import logging
 from collections.abc import Collection, Sequence
 from copy import copy
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 from msgspec.structs import replace
@@ -26,14 +27,18 @@ from recollect.conversations import (
 )
 from recollect.dialects import Request, resolve
 from recollect.errors import ConversationNotFound, InvalidInput, StoreError, shown
+from recollect.finding import Finding
+from recollect.freshness import Freshness, noting_freshness
 from recollect.ids import IdSource, new_id, parse_uuid
 from recollect.intake import Intake
+from recollect.keeping import Keeping
+from recollect.lifetimes import RetentionRules
 from recollect.messages import ContentType, Message, Role, parse_tags
 from recollect.pictures import Images, Pictures
-from recollect.search.conversations import FoundConversation, search_conversations, similar_conversations
-from recollect.search.questions import parse_filters, parse_limit, parse_question
+from recollect.premises import Premises
+from recollect.redaction import Redactor
 from recollect.search.room import SearchRoom
-from recollect.search.searching import Budget, Findings, Searcher
+from recollect.search.searching import Searcher
 from recollect.settings import ConversationConfig
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.tokens import Estimator, costs_by, ready
@@ -44,7 +49,7 @@ from recollect.windows.shortening import Cost
 log = logging.getLogger("recollect.manager")
 
 
-class ConversationManager:
+class ConversationManager(Keeping, Finding):
     """One owner's conversations: start, append, read, change, forget.
 
     Made by `memory.of(owner)`; made directly, without a store, it keeps everything in memory.
@@ -61,16 +66,24 @@ class ConversationManager:
         counter: TokenCounter | None = None,
         images: Images = "placeholder",
         blobs: BlobStore | None = None,
+        redact: Redactor | None = None,
+        premises: Premises | None = None,
         searcher: Searcher | None = None,
     ) -> None:
-        self.store = store or InMemoryBackend().of("default")
-        self.searcher = searcher or Searcher(self.store, SearchRoom(), "default")
+        self.premises = premises or _premises(store, blobs)
+        self.store = self.premises.store
+        self.searcher = searcher or Searcher(self.store, SearchRoom(), self.premises.owner)
         self.config = config or ConversationConfig()
-        self.pictures = Pictures(images, blobs)
-        self.intake = Intake(ids=ids, counter=counter, pictures=self.pictures)
+        self.pictures = Pictures(images, self.premises.blobs)
+        self.intake = Intake(ids=ids, counter=counter, pictures=self.pictures, redact=redact)
         self._ids = ids
         self._ttl = check_span(ttl, field="ttl")
         self._idle_after = check_span(idle_after, field="idle_after")
+
+    @property
+    def degraded(self) -> bool:
+        """Whether answers given now would come from the last known state; see `recollect.freshness`."""
+        return self.store.degraded
 
     def counting_with(self, counter: TokenCounter) -> Self:
         """This manager, with tokens counted by another counter."""
@@ -111,7 +124,10 @@ class ConversationManager:
     async def _resume(self, session_id: str, **metadata: Any) -> Conversation:
         now = self.store.now()
         fresh = started(self._ids(), now=now, ttl=self._ttl, **metadata)
-        return await self.store.resume(session_id, fresh, active_since=self._active_since(now))
+        if self.premises.rules:
+            fresh = started(fresh.id, now=now, ttl=self._lifetime(fresh, RetentionRules()).ttl, **metadata)
+        record = await self.store.resume(session_id, fresh, active_since=self._active_since(now))
+        return record if record.id != fresh.id else await self._apply(record, await self.retention())
 
     def _active_since(self, now: datetime) -> datetime | None:
         return None if self._idle_after is None else now - self._idle_after
@@ -181,7 +197,11 @@ class ConversationManager:
         }
         changes: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
         changes |= _cleared(clear)
-        return await self.store.update(conversation_id, Changes(**changes))
+        changes = await self._with_lifetime(conversation_id, changes)
+        updated = await self.store.update(conversation_id, Changes(**changes))
+        if ttl is not None or "ttl" in clear:
+            await self._remember_lifetime(conversation_id, updated.ttl)
+        return updated
 
     async def associate_client(self, conversation_id: str, client_id: str, client_name: str) -> Conversation:
         """Link the conversation to a client."""
@@ -275,7 +295,8 @@ class ConversationManager:
         labels = parse_tags(tags)
         record = await self._resume(session_id, channel=channel, tags=labels)
         if not set(labels) <= set(record.tags):
-            await self.store.update(record.id, Changes(tags=parse_tags((*record.tags, *labels))))
+            merged = {"tags": parse_tags((*record.tags, *labels))}
+            await self.store.update(record.id, Changes(**await self._with_lifetime(record.id, merged)))
         return await self.append(record.id, messages)
 
     def turn(self, conversation_id: str, *, expected_revision: int | None = None) -> TurnInProgress:
@@ -306,8 +327,10 @@ class ConversationManager:
         """What a model should see: the latest messages that fit, always a valid request.
 
         With `agent_name`, only that agent's messages and the user's. `pending` messages count as
-        said but not stored. An unknown conversation gives an empty context, and a store that fails
-        twice a degraded one, each with the reason in the report: an agent is never kept waiting.
+        said but not stored. An unknown conversation gives an empty context. While the store is away it
+        is made from the last known state, where there is the resilient layer; a store that fails twice,
+        or is not done within the `context_deadline` of the settings, gives one with `pending` alone.
+        Either is degraded, with the reason in the report: an agent is never kept waiting.
         Where nobody's words are left, by a filter or because nobody spoke, `report.nothing_to_send`
         says why.
         """
@@ -316,17 +339,27 @@ class ConversationManager:
             raise InvalidInput(f"policy must be a WindowPolicy; got {shown(policy)}", field="policy")
         if agent_name is not None and self.config.enable_agent_filtering:
             policy = replace(policy, agent_name=agent_name)
+        with noting_freshness() as seen:
+            try:
+                async with asyncio.timeout(self.config.context_deadline or None):
+                    context = await self._window_or_again(conversation_id, policy, pending)
+            except ConversationNotFound as error:
+                return Context(report=Report(warnings=(str(error),), nothing_to_send=str(error)))
+            except TimeoutError:
+                why = f"the store did not answer within {self.config.context_deadline} s"
+                return await self._degraded(conversation_id, policy, pending, why=why)
+            except StoreError as error:
+                return await self._degraded(conversation_id, policy, pending, why=str(error))
+        return _told(context, seen)
+
+    async def _window_or_again(
+        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
+    ) -> Context:
         try:
             return await self._window(conversation_id, policy, pending)
-        except ConversationNotFound as error:
-            return Context(report=Report(warnings=(str(error),), nothing_to_send=str(error)))
         except StoreError as error:
             log.warning("context not loaded, trying once more: %s", error)
-        try:
-            return await self._window(conversation_id, policy, pending)
-        except StoreError as error:
-            log.error("context not loaded: %s", error)  # noqa: TRY400  the store's error says it all
-            return await self._degraded(conversation_id, policy, pending, why=str(error))
+        return await self._window(conversation_id, policy, pending)
 
     async def _window(
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
@@ -342,6 +375,7 @@ class ConversationManager:
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message], *, why: str
     ) -> Context:
         """The window over what is being said, which is all that is known now."""
+        log.error("context not loaded: %s", why)
         cost, counter = await self._counting(policy)
         context = window_of_pending(
             conversation_id, policy, cost=cost, counter=counter, pending=pending, now=self.store.now()
@@ -388,117 +422,13 @@ class ConversationManager:
             return None
         return counter.calibrate(estimated=context.report.tokens.total, reported=usage)
 
-    # Search
 
-    async def search_history(
-        self,
-        query: str = "",
-        max_results: int = 5,
-        *,
-        role: Role | None = None,
-        date_from: datetime | str | None = None,
-        date_to: datetime | str | None = None,
-        tag: str | None = None,
-        channel: Channel | None = None,
-        max_tokens: int | None = None,
-        explain: bool = False,
-        timezone: tzinfo | None = None,
-    ) -> "list_[str]":
-        """What was said about something: snippets that a model can cite, the best first.
-
-        Each says who, when and where, and quotes. An empty query gives the latest that pass the
-        filters. `search` gives the same as values.
-        """
-        findings = await self.search(
-            query,
-            max_results,
-            role=role,
-            date_from=date_from,
-            date_to=date_to,
-            tag=tag,
-            channel=channel,
-            max_tokens=max_tokens,
-            explain=explain,
-            timezone=timezone,
-        )
-        return findings.render()
-
-    async def search(
-        self,
-        query: str = "",
-        max_results: int = 5,
-        *,
-        role: Role | None = None,
-        date_from: datetime | str | None = None,
-        date_to: datetime | str | None = None,
-        tag: str | None = None,
-        channel: Channel | None = None,
-        max_tokens: int | None = None,
-        explain: bool = False,
-        timezone: tzinfo | None = None,
-    ) -> Findings:
-        """As `search_history`, as values: passages, their scores and, with `explain`, what those are made of.
-
-        `max_tokens` bounds all snippets together. Times are shown in `timezone`, or this machine's.
-        """
-        filters = parse_filters(role=role, date_from=date_from, date_to=date_to, tag=tag, channel=channel)
-        results = parse_limit(max_results, field="max_results")
-        return await self.searcher.search(
-            parse_question(query),
-            filters=filters,
-            budget=await self._budget(results, max_tokens),
-            explain=explain,
-            zone=timezone,
-        )
-
-    async def _budget(self, results: int, max_tokens: int | None) -> Budget:
-        if max_tokens is None:
-            return Budget(results=results)
-        counter = self.intake.counter
-        await ready(counter)
-        return Budget(
-            results=results, tokens=parse_limit(max_tokens, field="max_tokens"), count=counter.count_text
-        )
-
-    async def search_conversations(
-        self,
-        query: str | None = None,
-        client_id: str | None = None,
-        status: Status | None = None,
-        tags: Sequence[str] | None = None,
-        date_from: datetime | str | None = None,
-        date_to: datetime | str | None = None,
-        limit: int | None = None,
-        *,
-        timezone: tzinfo | None = None,
-    ) -> "list_[FoundConversation]":
-        """Conversations by client name, subject or content; every filter given applies.
-
-        By relevance, then the latest first. Without `limit`, as many as the setting `search_limit`
-        says: 50. Dates bound the last activity, as in `list`.
-        """
-        filters = Query(
-            client_id=client_id,
-            status=status,
-            tags=parse_tags(tags or ()),
-            date_from=None if date_from is None else parse_moment(date_from, field="date_from"),
-            date_to=None if date_to is None else parse_moment(date_to, field="date_to"),
-            limit=self.config.search_limit if limit is None else limit,
-        )
-        return await search_conversations(self.searcher, parse_question(query), filters, zone=timezone)
-
-    async def similar(self, conversation_id: str, limit: int = 5) -> "list_[FoundConversation]":
-        """Other conversations about the same things, the most alike first."""
-        parse_limit(limit, field="limit")
-        return await similar_conversations(self.searcher, conversation_id, limit=limit)
-
-    # Retention
-
-    async def purge_expired(self) -> int:
-        """Remove this owner's expired conversations; returns how many."""
-        purged = await self.store.purge_expired()
-        await self.pictures.purge(self.store)
-        return purged
+def _premises(store: ConversationStore | None, blobs: BlobStore | None) -> Premises:
+    """Without a memory: a store that was handed in, or one that lives as long as the manager."""
+    if store is not None:
+        return Premises(owner="default", store=store, blobs=blobs)
+    backend = InMemoryBackend()
+    return Premises(owner="default", store=backend.of("default"), backend=backend, blobs=blobs)
 
 
 def _readable(entries: Sequence[Entry]) -> "list_[Message]":
@@ -507,6 +437,14 @@ def _readable(entries: Sequence[Entry]) -> "list_[Message]":
             where = (entry.conversation_id, entry.sequence)
             log.warning("conversation %s: message %d cannot be read: %s", *where, entry.unreadable)
     return [entry.message for entry in entries if entry.unreadable is None]
+
+
+def _told(context: Context, seen: Freshness) -> Context:
+    """The context, with a word on what it was made from."""
+    if not seen.degraded:
+        return context
+    warnings = (*context.report.warnings, *seen.reasons)
+    return replace(context, report=replace(context.report, degraded=True, warnings=warnings))
 
 
 def _costs_nothing(_: Message) -> int:

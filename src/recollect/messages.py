@@ -21,6 +21,9 @@ ContentType = Literal["text", "audio"]
 
 _MINUTE = timedelta(minutes=1)
 
+SEALED = "recollect/sealed"
+"""The dialect of a message that the encryption layer sealed: only that layer reads its content."""
+
 ROLES: tuple[Role, ...] = get_args(Role)
 CONTENT_TYPES: tuple[ContentType, ...] = get_args(ContentType)
 
@@ -89,7 +92,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def says_the_same_as(self, other: Self) -> bool:
         """Whether both carry the same words, whatever their times and labels: what an id stands for."""
-        return self.role == other.role and _canonical(self) == _canonical(other)
+        return self.role == other.role and words_of(self) == words_of(other)
 
     def with_(self, **changes: Any) -> Self:
         """This message with other values in some fields. What was counted holds for the same words only."""
@@ -151,8 +154,14 @@ _DOCUMENTED = frozenset(
 _COUNTED = frozenset(("role", "content", "dialect", "extra"))
 
 
-def _canonical(message: Message) -> str:
-    """What is said, such that only the same JSON gives the same text: true is not 1."""
+def words_of(message: Message) -> str:
+    """What is said, such that only the same JSON gives the same text: true is not 1.
+
+    A sealed message begins with a fingerprint of its words, and that stands for them: each sealing
+    looks different.
+    """
+    if message.dialect == SEALED and isinstance(message.content, str):
+        return message.content.partition(".")[0]
     content = [] if message.content is UNSET else [message.content]
     return json.dumps([content, message.extra], sort_keys=True)
 

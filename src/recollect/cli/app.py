@@ -2,6 +2,7 @@
 
 import typer
 
+from recollect.cli.audit import audit
 from recollect.cli.config import config
 from recollect.cli.context import context
 from recollect.cli.conversations import conversations
@@ -9,6 +10,7 @@ from recollect.cli.copy import copy
 from recollect.cli.demo import demo
 from recollect.cli.export import export
 from recollect.cli.import_ import import_
+from recollect.cli.keys import keys
 from recollect.cli.migrate import migrate
 from recollect.cli.postgres import postgres
 from recollect.cli.purge import purge
@@ -42,3 +44,5 @@ for command in (
     app.command()(command)
 app.command("import")(import_)
 app.add_typer(postgres)
+app.add_typer(keys)
+app.add_typer(audit)

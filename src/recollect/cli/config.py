@@ -7,7 +7,7 @@ from rich.table import Table
 
 from recollect.cli.rendering import console, readable
 from recollect.cli.running import ConfigOption, JsonOption, print_json, run
-from recollect.settings import ENVIRONMENT, Setting, every_setting, masked_url
+from recollect.settings import ENVIRONMENT, SECRETS, Setting, every_setting, masked_url
 
 
 def config(file: ConfigOption = None, as_json: JsonOption = False) -> None:
@@ -38,4 +38,6 @@ def config(file: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 
 def _shown(setting: Setting) -> object:
-    return masked_url(setting.value) if setting.name == "url" else setting.value
+    if setting.name in SECRETS:
+        return "***" if setting.value else ""
+    return masked_url(setting.value) if setting.name.endswith("url") else setting.value

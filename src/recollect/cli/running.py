@@ -79,9 +79,17 @@ async def memory_at(
         ttl=settings.retention.ttl,
         sweep_every=None,
         warm=False,
+        **_layers(settings),
         embedder="installed" if by_meaning else None,
     ) as memory:
         yield memory
+
+
+def _layers(settings: Settings) -> dict[str, Any]:
+    """The layers that the settings ask for; but an operator wants the store itself, and its errors."""
+    from recollect.layers.choosing import layers_in
+
+    return layers_in(settings) | {"resilience": "off", "cache": "off"}
 
 
 def settled_url(url: str | None) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 from recollect.dialects import Meaning, meaning_of
 from recollect.dialects.reading import text_of
-from recollect.messages import Message
+from recollect.messages import SEALED, Message
 from recollect.search.stemming import stem
 from recollect.search.stop_words import STOP_WORDS
 
@@ -42,10 +42,10 @@ def terms_of(text: str) -> list[str]:
 def indexed_terms(message: Message) -> list[str]:
     """The terms that a message is found by: its words, who speaks, and when.
 
-    A system message holds instructions, not something that was said: it has none, and nor has a
-    message without words. The message's time must be set where the date shall count.
+    A system message holds instructions, not something that was said: it has none. Nor has a message
+    without words, or one that is sealed. The message's time must be set where the date shall count.
     """
-    if message.role == "system":
+    if message.role == "system" or message.dialect == SEALED:
         return []
     said = said_in(message)
     terms = terms_of(said)

@@ -14,6 +14,7 @@ from recollect.contracts import (
     ConversationStore,
     Document,
     Entry,
+    LogEnd,
     Position,
     check_data,
     check_expected,
@@ -150,6 +151,12 @@ class InMemoryStore(ConversationStore):
         return self._shelf().replace(
             conversation_id, message, now=self.now(), expected_revision=expected_revision
         )
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        return self._shelf().log_end(conversation_id, now=self.now())
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        return self._shelf().reseal(conversation_id, entries, now=self.now())
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         record, given = restorable(conversation, entries)

@@ -11,6 +11,7 @@ from recollect.contracts import (
     ConversationStore,
     Document,
     Entry,
+    LogEnd,
     Position,
     check_data,
     check_expected,
@@ -133,6 +134,14 @@ class JsonFileStore(ConversationStore):
             lambda shelf: shelf.replace(
                 conversation_id, message, now=self.now(), expected_revision=expected_revision
             ),
+        )
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        return self._backend.shelf(self._owner).log_end(conversation_id, now=self.now())
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        return await self._backend.write(
+            self._owner, lambda shelf: shelf.reseal(conversation_id, entries, now=self.now())
         )
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import asdict, force_setattr
 
 from recollect.clock import from_micros, to_micros
-from recollect.contracts import Entry, Position, set_aside
+from recollect.contracts import Entry, LogEnd, Position, set_aside
 from recollect.conversations import Changes, Conversation, Query, expiry, parse_cursor
 from recollect.errors import InvalidInput, StoreDamaged
 from recollect.wire import decode_message
@@ -47,6 +47,11 @@ def conversation(row: Row) -> Conversation:
         created_at=utc(row[17]),
         updated_at=utc(row[18]),
     )
+
+
+def log_end(row: Row) -> LogEnd:
+    """The end of a log in a row of `revision, next_sequence, last_message_at`."""
+    return LogEnd(row[0], row[1], maybe_utc(row[2]))
 
 
 def conversation_values(record: Conversation) -> dict[str, Any]:

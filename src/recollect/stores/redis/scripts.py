@@ -36,7 +36,18 @@ def _preamble() -> str:
 # Read when the module is imported: later, the event loop would have to wait for the disk.
 ABOUT_CONVERSATIONS = {
     name: _script(_preamble() + _text(name))
-    for name in ("append", "bind", "create", "delete", "find", "read", "replace", "restore", "update")
+    for name in (
+        "append",
+        "bind",
+        "create",
+        "delete",
+        "find",
+        "read",
+        "replace",
+        "reseal",
+        "restore",
+        "update",
+    )
 }
 """Scripts whose keys are those of one conversation."""
 

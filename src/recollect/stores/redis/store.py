@@ -17,6 +17,7 @@ from recollect.contracts import (
     ConversationStore,
     Document,
     Entry,
+    LogEnd,
     Position,
     check_data,
     check_expected,
@@ -37,6 +38,7 @@ from recollect.conversations import (
     Page,
     Query,
     check_count,
+    end_of,
     expiry,
     is_expired,
 )
@@ -55,7 +57,7 @@ from recollect.stores.redis.documents import Documents
 from recollect.stores.redis.keys import OwnerKeys
 from recollect.stores.redis.listing import Index, scanned
 from recollect.stores.redis.scripts import ABOUT_CONVERSATIONS, ABOUT_OWNERS, ABOUT_OWNERS_DOCUMENTS
-from recollect.stores.redis.turns import Draft, packed_entries
+from recollect.stores.redis.turns import Draft, packed_entries, packed_members
 from recollect.stores.redis.values import Stored, moment_of
 from recollect.stores.redis.watching import watched
 from recollect.wire import encode_message
@@ -239,6 +241,23 @@ class RedisStore(ConversationStore):
             return None
         return replaced(held, kept, revision=int(reply[0]))
 
+    # Sealing
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        key = self._keys.of(conversation_id).record
+        fields = await self._connections.call("HMGET", key, *values.FIELDS)
+        found = values.stored(conversation_id, fields)
+        if found is None or is_expired(found.record, now=self.now()):
+            return None
+        return LogEnd(found.record.revision, values.next_sequence(fields), found.record.last_message_at)
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        packed = packed_members(entries)
+        _, exchanged = await self._run("reseal", conversation_id, moment_of(self.now()), packed)
+        return int(exchanged)
+
     # Moving
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
@@ -371,18 +390,22 @@ class RedisStore(ConversationStore):
             for one, stored in await self._index.stored(conversation_ids):
                 if stored is not None and is_expired(stored.record, now=moment):
                     found[one] = stored.record
-        return sorted(found.values(), key=_end)[:limit]
+        return sorted(found.values(), key=end_of)[:limit]
 
     async def clear(self) -> Cleared:
         conversations = messages = 0
+        documents = int(await self._connections.call("ZCARD", self._keys.documents))
+        await self._connections.call("UNLINK", self._keys.documents)
         async for conversation_ids in self._index.every_id():
             for one, stored in await self._index.stored(conversation_ids):
+                derived = await self._connections.call("ZCARD", self._keys.of(one).documents)
                 if await self._delete(one) and stored is not None:
                     conversations += 1
                     messages += stored.record.message_count
+                    documents += int(derived)
         await self._connections.call("UNLINK", self._keys.sessions)
         await self._index.leave_if_empty()
-        return Cleared(conversations=conversations, messages=messages)
+        return Cleared(conversations=conversations, messages=messages, documents=documents)
 
     async def holds_anything(self) -> bool:
         """Whether this owner has a conversation, expired or not, or a document."""
@@ -548,11 +571,6 @@ def _record(conversation_id: str, fields: Sequence[bytes | None]) -> Conversatio
     found = values.stored(conversation_id, fields)
     assert found is not None, "the script answers with a record"
     return found.record
-
-
-def _end(record: Conversation) -> tuple[int, str]:
-    assert record.expires_at is not None
-    return to_micros(record.expires_at), record.id
 
 
 def _binding(conversation_id: str, birth: str) -> str:

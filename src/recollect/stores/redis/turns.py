@@ -29,6 +29,11 @@ def packed_entries(entries: Iterable[Entry]) -> bytes:
     return _bounded(_pack([values.entry_values(entry) for entry in entries]))
 
 
+def packed_members(entries: Iterable[Entry]) -> bytes:
+    """The entries as `reseal.lua` wants them: what stands at the head of each member, and the member."""
+    return _bounded(_pack([values.member_of(entry) for entry in entries]))
+
+
 def _bounded(packed: bytes) -> bytes:
     if len(packed) > LARGEST_TURN:
         raise InvalidMessage("the turn is larger than the store can hold", field="content")

@@ -126,9 +126,18 @@ def _head(member: bytes, at: datetime) -> tuple[int, datetime]:
 def entry_values(entry: Entry) -> tuple[int, str, str, str]:
     """An entry as `restore.lua` wants it."""
     position = position_text(entry.position)
-    body = encode_message(entry.message).decode()
-    member = f"{position}:{entry.revision}:{moment_of(entry.stored_at)}:{body}"
-    return entry.sequence, position, entry.message.message_id or "", member
+    return entry.sequence, position, entry.message.message_id or "", "".join(member_of(entry))
+
+
+def member_of(entry: Entry) -> tuple[str, str]:
+    """What the log keeps of an entry: its head, and its body."""
+    head = f"{position_text(entry.position)}:{entry.revision}:{moment_of(entry.stored_at)}:"
+    return head, encode_message(entry.message).decode()
+
+
+def next_sequence(fields: Sequence[bytes | None]) -> int:
+    """The number of the next message, in the values of `FIELDS` of a record that is there."""
+    return int(fields[FIELDS.index("next_sequence")] or 1)
 
 
 def position_in(member: bytes) -> str:

@@ -1,0 +1,126 @@
+"""Reading a trail, and finding what was done to it. Below: `events`. Reads only."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from recollect.audit.events import NOTHING, Chain, Head, Line, read_line
+from recollect.errors import StoreDamaged, StoreUnavailable
+
+MANY = 100
+"""Problems that are told one by one; one altered line may make many."""
+
+
+class Checked(Struct, frozen=True, kw_only=True):
+    """What a check found."""
+
+    lines: int
+    files: int
+    head: str
+    """The hash of the last line: noted elsewhere, it proves later that nothing before it was changed."""
+    problems: tuple[str, ...] = ()
+
+    @property
+    def is_sound(self) -> bool:
+        return not self.problems
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files of a trail, the oldest first."""
+    earlier = [one for one in path.parent.glob(f"{path.name}.*") if re.fullmatch(r"\d{12}", one.suffix[1:])]
+    return [*sorted(earlier, key=lambda one: one.name), *([path] if path.exists() else [])]
+
+
+def read_trail(path: Path) -> Iterator[Line]:
+    """Every line that can be read, the oldest first. Whether they are sound says `check_trail`."""
+    for _, _, line in _raw_lines(path):
+        try:
+            yield read_line(line)
+        except ValueError:
+            continue
+
+
+def check_trail(path: Path, *, key: bytes | None = None, known: tuple[int, str] | None = None) -> Checked:
+    """Every line against the one before it, and the last against the head.
+
+    `known`: number and hash of a line, noted earlier elsewhere, that must still be there.
+    """
+    return _Check(path, Chain(key)).run(known)
+
+
+class _Check:
+    def __init__(self, path: Path, chain: Chain) -> None:
+        self._path = path
+        self._chain = chain
+        self._problems: list[str] = []
+        self._count = 0
+        self._last = NOTHING
+
+    def run(self, known: tuple[int, str] | None) -> Checked:
+        files = files_of(self._path)
+        found = known is None or known == (0, NOTHING)
+        for file, number, raw in _raw_lines(self._path):
+            self._check(f"{file.name}, line {number},", raw)
+            found = found or known == (self._count, self._last)
+        if not found and known is not None:
+            self._problem(f"the line {known[0]} that is known from elsewhere is not there, or is another")
+        self._check_head()
+        return Checked(
+            lines=self._count, files=len(files), head=self._last, problems=tuple(self._problems[:MANY])
+        )
+
+    def _check(self, where: str, raw: bytes) -> None:
+        try:
+            line = read_line(raw)
+        except ValueError as error:
+            self._problem(f"{where} {error}")
+            return
+        if not self._chain.is_signed(raw):
+            self._problem(f"{where} was altered, or was signed with another key")
+        if line.n != self._count + 1:
+            self._problem(f"{where} has the number {line.n}, and {self._count + 1} was to come")
+        elif line.prev != self._last:
+            self._problem(f"{where} does not follow the line before it")
+        if line.action == "missing":
+            self._problem(f"{where} says that {line.count} events before it were announced and never written")
+        self._count, self._last = line.n, line.hash
+
+    def _check_head(self) -> None:
+        head = self._head()
+        if head is None:
+            return
+        if head.next_count != head.count:
+            self._problem("the last writer ended before its lines were written, or the end was cut off")
+        elif (head.count, head.hash) != (self._count, self._last):
+            self._problem(
+                f"the trail ends with line {self._count}, and its head says {head.count}: "
+                "lines were cut off or added at the end"
+            )
+
+    def _head(self) -> Head | None:
+        file = self._path.with_name(f"{self._path.name}.head")
+        try:
+            return self._chain.read_head(file.read_bytes())
+        except FileNotFoundError:
+            self._problem(f"there is no {file.name}")
+        except StoreDamaged as error:
+            self._problem(str(error))
+        return None
+
+    def _problem(self, words: str) -> None:
+        self._problems.append(words)
+
+
+def _raw_lines(path: Path) -> Iterator[tuple[Path, int, bytes]]:
+    files = files_of(path)
+    if not files:
+        raise StoreUnavailable(f"there is no audit trail {path}")
+    for file in files:
+        try:
+            with file.open("rb") as lines:
+                for number, line in enumerate(lines, start=1):
+                    yield file, number, line
+        except OSError as error:
+            raise StoreUnavailable(f"{file} cannot be read: {error.strerror or error}") from error

@@ -1,0 +1,59 @@
+"""From what a caller or the settings say to an encryption and a trail. Above: `choosing`."""
+
+import os
+from typing import TypeAlias
+
+from recollect.audit import AuditTrail
+from recollect.clock import Clock, system_clock
+from recollect.errors import InvalidSetting, shown
+from recollect.keys import KeyProvider, master_keys_from, parse_key
+from recollect.layers.encrypted import Encryption
+from recollect.settings import ProtectionConfig
+from recollect.stores.urls import backend_for
+
+EncryptionChoice: TypeAlias = Encryption | KeyProvider | str
+"""An `Encryption`, a `KeyProvider`, or where the master key is: `env:NAME`, `file:PATH`, or its text."""
+AuditChoice: TypeAlias = AuditTrail | str | os.PathLike[str]
+"""A trail, or the path of one."""
+
+
+def encryption_of(choice: EncryptionChoice) -> Encryption:
+    """The encryption that a caller chose."""
+    if isinstance(choice, Encryption):
+        return choice
+    if isinstance(choice, str):
+        return Encryption(master=master_keys_from(choice))
+    if not all(hasattr(choice, name) for name in ("wrap", "unwrap", "current")):
+        raise InvalidSetting(
+            f"encryption must be an Encryption, a KeyProvider or a key source; got {shown(type(choice))}",
+            field="encryption",
+        )
+    return Encryption(master=choice)
+
+
+def trail_of(choice: AuditChoice, *, clock: Clock = system_clock) -> AuditTrail:
+    """The audit trail that a caller chose."""
+    return choice if isinstance(choice, AuditTrail) else AuditTrail(choice, clock=clock)
+
+
+def encryption_in(config: ProtectionConfig) -> Encryption | None:
+    """The encryption that the settings name; None when they name no master key."""
+    if config.master_key and config.master_key_file:
+        raise InvalidSetting("only one of master_key and master_key_file can be set", field="master_key")
+    source = config.master_key or (f"file:{config.master_key_file}" if config.master_key_file else "")
+    if not source:
+        return None
+    keyring = backend_for(config.keyring_url) if config.keyring_url else None
+    return Encryption(master=master_keys_from(source), records=config.encrypt_records, keyring=keyring)
+
+
+def trail_in(config: ProtectionConfig) -> AuditTrail | None:
+    """The audit trail that the settings name; None when they name none."""
+    if not config.audit_file:
+        return None
+    return AuditTrail(config.audit_file, key=audit_key_in(config), hide_owners=config.audit_hide_owners)
+
+
+def audit_key_in(config: ProtectionConfig) -> bytes | None:
+    """The key of the audit trail that the settings name."""
+    return parse_key(config.audit_key, where="audit_key") if config.audit_key else None

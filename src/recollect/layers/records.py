@@ -1,0 +1,71 @@
+"""What of a record is sealed, where that is asked for: subject, client name, notes and tags. Pure.
+
+Texts look different each time. A tag looks the same each time for one owner, so that conversations can
+be listed by it: whoever reads the store sees which of an owner's conversations share a tag, not which
+tag it is. Below: `sealing`. Above: `encrypted`.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from recollect.conversations import Changes, Conversation, Query
+from recollect.errors import StoreDamaged
+from recollect.layers.sealing import DataKeys, Refused, open_tag, open_text, seal_tag, seal_text
+
+TEXTS = ("subject", "client_name", "notes")
+
+
+def seal_record(record: Conversation, keys: DataKeys, owner: str) -> Conversation:
+    """The record as it is stored."""
+    given = {field: getattr(record, field) for field in (*TEXTS, "tags")}
+    return replace(record, **_sealed(given, keys, owner, record.id))
+
+
+def seal_changes(changes: Changes, keys: DataKeys, owner: str, conversation_id: str) -> Changes:
+    """The changes as they are stored."""
+    given = changes.given()
+    return Changes(**(given | _sealed(given, keys, owner, conversation_id)))
+
+
+def seal_query(query: Query, keys: DataKeys, owner: str) -> Query:
+    """The query as it is asked: a tag under every key that it may be sealed with."""
+    tokens = tuple(seal_tag(tag, key, owner) for tag in query.tags for key in keys.every())
+    return replace(query, tags=tokens)
+
+
+def open_record(record: Conversation, keys: DataKeys, owner: str) -> Conversation:
+    """The record as it was given. Raises `StoreDamaged` where a field is not what was sealed for it."""
+    try:
+        texts = {
+            field: open_text(sealed, keys, _bound_to(owner, record.id, field))
+            for field in TEXTS
+            if (sealed := getattr(record, field)) is not None
+        }
+        tags = tuple(open_tag(tag, keys, owner) for tag in record.tags)
+    except Refused as error:
+        raise StoreDamaged(f"the record of conversation {record.id} cannot be read: {error}") from error
+    return replace(record, **texts, tags=tags) if texts or tags else record
+
+
+def is_sealed_by(record: Conversation, key_id: str) -> bool:
+    """Whether all that is sealed in a stored record is sealed with this key."""
+    texts = [text for field in TEXTS if (text := getattr(record, field)) is not None]
+    return all(text.startswith(f"{key_id}.") for text in (*texts, *record.tags))
+
+
+def _sealed(given: dict[str, Any], keys: DataKeys, owner: str, conversation_id: str) -> dict[str, Any]:
+    key = keys.current
+    sealed: dict[str, Any] = {
+        field: seal_text(given[field], key, _bound_to(owner, conversation_id, field))
+        for field in TEXTS
+        if given.get(field) is not None
+    }
+    if given.get("tags"):
+        sealed["tags"] = tuple(seal_tag(tag, key, owner) for tag in given["tags"])
+    return sealed
+
+
+def _bound_to(owner: str, conversation_id: str, field: str) -> bytes:
+    return msgspec.json.encode(("record", owner, conversation_id, field))

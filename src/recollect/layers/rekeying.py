@@ -1,0 +1,216 @@
+"""Changing keys while the store is in use. Below: `encrypted`, `keyring`. Above: the command line.
+
+A new master key only wraps the data keys anew: no message is touched. A new data key (`deep`) seals what
+is written from now on, and everything older is sealed with it bit by bit, in bounded steps; what is not
+reached yet is opened with the old key. Ended at any point, it goes on where it was. The old key goes when
+nothing is sealed with it any more, and when every process has had the time to hear of the new one.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from recollect.contracts import ConversationStore, Document, Entry, Sealable
+from recollect.conversations import CLOCK_SKEW, Changes, Conversation, Query
+from recollect.errors import Conflict, ConversationNotFound, StoreDamaged
+from recollect.layers import records, sealing
+from recollect.layers.encrypted import EncryptedBackend, EncryptedStore, resealed
+from recollect.layers.keyring import KIND
+from recollect.layers.sealing import DataKeys, Place, Refused
+
+CHUNK = 200
+"""Messages or documents that are sealed anew in one step."""
+GRACE = timedelta(minutes=5)
+"""How long an old key is kept at least: every process looks for new keys each minute."""
+
+
+class Rotation(Struct, frozen=True, kw_only=True):
+    """What a rotation did."""
+
+    owners: int = 0
+    rewrapped: int = 0
+    """Owners whose data keys are wrapped by the new master key now."""
+    messages: int = 0
+    documents: int = 0
+    records: int = 0
+    """What was sealed anew."""
+    unreadable: int = 0
+    """Messages and documents that could not be opened, and were left as they are."""
+    retired: int = 0
+    """Owners whose old data key is gone."""
+    waiting: int = 0
+    """Owners whose old data key is kept for now: run it again later."""
+
+
+Progress = Callable[[Rotation], None]
+
+
+async def rotate(
+    backend: EncryptedBackend,
+    *,
+    owner: str | None = None,
+    deep: bool = False,
+    grace: timedelta = GRACE,
+    progress: Progress | None = None,
+) -> Rotation:
+    """Wrap one owner's data keys, or everybody's, by the current master key; `deep`: new data keys too."""
+    done = Rotation()
+    async for name in _owners(backend, owner):
+        rewrapped = await backend.keyring.rewrap(name)
+        done = replace(done, owners=done.owners + 1, rewrapped=done.rewrapped + rewrapped)
+        if deep:
+            done = await _deep(backend, name, done, grace)
+        if progress is not None:
+            progress(done)
+    return done
+
+
+async def _owners(backend: EncryptedBackend, owner: str | None) -> AsyncIterator[str]:
+    if owner is not None:
+        yield owner
+        return
+    async for name in (backend.encryption.keyring or backend.inner).owners():
+        yield name
+
+
+async def _deep(backend: EncryptedBackend, owner: str, done: Rotation, grace: timedelta) -> Rotation:
+    await backend.keyring.add(owner)
+    held = await backend.keyring.look(owner)
+    if held is None:
+        return done
+    work = _Resealing(backend, owner, held.keys)
+    await work.all()
+    done = replace(
+        done,
+        messages=done.messages + work.messages,
+        documents=done.documents + work.documents,
+        records=done.records + work.records,
+        unreadable=done.unreadable + work.unreadable,
+    )
+    if work.left or backend.inner.of(owner).now() - held.made_at < grace:
+        return replace(done, waiting=done.waiting + 1)
+    return replace(done, retired=done.retired + await backend.keyring.retire(owner))
+
+
+class _Resealing:
+    """One pass over all that an owner has."""
+
+    def __init__(self, backend: EncryptedBackend, owner: str, keys: DataKeys) -> None:
+        self._owner = owner
+        self._keys = keys
+        self._store = backend.inner.of(owner)
+        self._outer: EncryptedStore = backend.of(owner)
+        self._seals_records = backend.encryption.records
+        self.messages = self.documents = self.records = self.unreadable = 0
+        self.left = 0
+        """What changed under our hands, and must be looked at again."""
+
+    async def all(self) -> None:
+        await self._documents(None)
+        async for record in every_conversation(self._store):
+            try:
+                await self._conversation(record)
+            except ConversationNotFound:
+                continue  # it is gone, and what was sealed of it
+
+    async def _conversation(self, record: Conversation) -> None:
+        if self._seals_records and not records.is_sealed_by(record, self._keys.current.id):
+            await self._record(record)
+        await self._documents(record.id)
+        before = None
+        while entries := await self._store.tail(record.id, limit=CHUNK, before=before):
+            await self._entries(record.id, entries)
+            before = entries[0].position
+            await asyncio.sleep(0)
+
+    async def _entries(self, conversation_id: str, entries: Sequence[Entry]) -> None:
+        current = self._keys.current.id
+        old = [entry for entry in entries if sealing.key_id_of(entry.message) not in (current, None)]
+        if not old:
+            return
+        again = resealed(old, self._keys, Place(self._owner, conversation_id))
+        assert isinstance(self._store, Sealable)
+        exchanged = await self._store.reseal(conversation_id, again)
+        self.messages += exchanged
+        self.unreadable += len(old) - len(again)
+        self.left += len(again) - exchanged
+
+    async def _record(self, record: Conversation) -> None:
+        try:
+            opened = records.open_record(record, self._keys, self._owner)
+        except StoreDamaged:
+            self.unreadable += 1
+            return
+        fields = (*records.TEXTS, "tags")
+        changes = Changes(**{field: getattr(opened, field) for field in fields})
+        try:
+            await self._outer.update(record.id, changes, expected_revision=record.revision)
+            self.records += 1
+        except Conflict:
+            self.left += 1
+
+    async def _documents(self, conversation_id: str | None) -> None:
+        for kind in await self._store.document_kinds(conversation_id=conversation_id):
+            if kind != KIND:
+                await self._documents_of(kind, conversation_id)
+
+    async def _documents_of(self, kind: str, conversation_id: str | None) -> None:
+        after = None
+        while found := await self._store.documents(
+            kind, conversation_id=conversation_id, after=after, limit=CHUNK
+        ):
+            for document in found:
+                await self._document(document)
+            after = found[-1].key
+            await asyncio.sleep(0)
+
+    async def _document(self, document: Document) -> None:
+        try:
+            if sealing.sealed_by(document.data) == self._keys.current.id:
+                return
+            data = self._outer.open_data(document, self._keys)
+        except Refused:
+            self.unreadable += 1
+            return
+        try:
+            await self._outer.put_document(
+                document.kind,
+                document.key,
+                data,
+                conversation_id=document.conversation_id,
+                expected_version=document.version,
+            )
+            self.documents += 1
+        except Conflict:
+            self.left += 1
+
+
+async def every_conversation(store: ConversationStore) -> AsyncIterator[Conversation]:
+    """All records, also those that are active meanwhile and so move to the front of the listing."""
+    seen = set[str]()
+    since: datetime | None = None
+    while True:
+        began = store.now()
+        unseen = 0
+        async for record in _listed(store, since):
+            if record.id not in seen:
+                seen.add(record.id)
+                unseen += 1
+                yield record
+        if not unseen:
+            return
+        since = began - CLOCK_SKEW
+
+
+async def _listed(store: ConversationStore, since: datetime | None) -> AsyncIterator[Conversation]:
+    after = None
+    while True:
+        page = await store.find(Query(limit=CHUNK, date_from=since, after=after))
+        for record in page.conversations:
+            yield record
+        after = page.next
+        if after is None:
+            return

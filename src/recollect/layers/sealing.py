@@ -1,0 +1,300 @@
+"""Sealing: what the encryption layer stores instead of what it was given, and the way back. Pure.
+
+A message keeps its role, time and id in the open: stores order, count and find by them. All else of it
+(words, tags, agent, kind of content, dialect, token counts) is one ciphertext, AES-256-GCM, written
+
+    content   <fingerprint>.<key id>.<base64 of nonce, ciphertext and tag>
+
+The ciphertext is bound to its place by what it authenticates (whose, which conversation, role, id, and
+its exact time), and by the number inside it: the sequence that was next when it was sealed, and its own
+number in its turn. What is stored under an earlier sequence, or twice, or out of order among messages of
+the same moment, is not where it was put. The fingerprint is a keyed digest of the words together with
+conversation and id: by it a store tells a repeated write from another one without reading either.
+
+Below: keys, wire. Above: `encrypted`.
+"""
+
+import binascii
+import hmac
+import os
+import secrets
+from collections.abc import Sequence
+from struct import Struct as Packing
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from recollect.clock import to_micros
+from recollect.contracts import Entry, set_aside
+from recollect.errors import StoreDamaged
+from recollect.keys import KEY_BYTES, NONCE_BYTES, aes_gcm
+from recollect.messages import SEALED, Message, words_of
+from recollect.wire import decode_message, encode_message
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+
+_encode = msgspec.json.Encoder().encode
+_number = Packing(">QI")
+_FINGERPRINT_BYTES = 16
+_MAGIC = b"RS1"
+_KEY_ID_LENGTH = 8
+
+
+class Refused(Exception):
+    """What is stored is not what was sealed for this place. Says why."""
+
+
+class DataKey:
+    """The key of one owner's data, and what is derived from it for each use."""
+
+    __slots__ = ("_tags", "cipher", "fingerprints", "id", "secret")
+
+    def __init__(self, key_id: str, secret: bytes) -> None:
+        self.id = key_id
+        self.secret = secret
+        self.cipher = aes_gcm(_derived(secret, b"data"))
+        self.fingerprints = _derived(secret, b"fingerprints")
+        self._tags: AESSIV | None = None
+
+    @classmethod
+    def generate(cls) -> "DataKey":
+        return cls(secrets.token_hex(_KEY_ID_LENGTH // 2), secrets.token_bytes(KEY_BYTES))
+
+    @property
+    def tags(self) -> "AESSIV":
+        """The cipher for what must look the same each time, so that it can be found."""
+        if self._tags is None:
+            from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+
+            self._tags = AESSIV(_derived(self.secret, b"tags/1") + _derived(self.secret, b"tags/2"))
+        return self._tags
+
+
+def _derived(secret: bytes, use: bytes) -> bytes:
+    return hmac.digest(secret, b"recollect/1 " + use, "sha256")
+
+
+class DataKeys:
+    """An owner's data keys: the first seals, all open."""
+
+    __slots__ = ("_by_id", "current")
+
+    def __init__(self, keys: Sequence[DataKey]) -> None:
+        self.current = keys[0]
+        self._by_id = {key.id: key for key in keys}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __contains__(self, key_id: str) -> bool:
+        return key_id in self._by_id
+
+    def every(self) -> list[DataKey]:
+        return list(self._by_id.values())
+
+    def get(self, key_id: str) -> DataKey:
+        """The key of this id. Raises `Refused`."""
+        try:
+            return self._by_id[key_id]
+        except KeyError:
+            at_hand = ", ".join(self._by_id)
+            raise Refused(
+                f"it is sealed with data key {key_id}, which is not at hand here (at hand: {at_hand})"
+            ) from None
+
+
+class Number(NamedTuple):
+    """The sequence that was next when a message was sealed, and its own number in its turn."""
+
+    next_sequence: int
+    in_turn: int
+
+
+# Messages
+
+
+def body_of(message: Message) -> bytes:
+    """What is sealed of a message: its stored form without what stays in the open."""
+    bare = message
+    if message.timestamp is not None or message.message_id is not None:
+        bare = message.with_(timestamp=None, message_id=None)
+    body = encode_message(bare)
+    return body[body.index(b",") + 1 :]  # the role comes first, and content or extra always after it
+
+
+def seal(
+    message: Message, body: bytes, key: DataKey, fingerprint: str, place: "Place", at: Number
+) -> Message:
+    """The message as it is stored. It must have its time."""
+    plain = _number.pack(*at) + body
+    return Message(
+        role=message.role,
+        content=f"{fingerprint}.{key.id}.{_sealed(key, plain, place.of(message))}",
+        timestamp=message.timestamp,
+        message_id=message.message_id,
+        dialect=SEALED,
+    )
+
+
+def fingerprint_of(message: Message, key: DataKey, place: "Place") -> str:
+    """What stands for the words of a message where its id may come again; empty without an id."""
+    if message.message_id is None:
+        return ""
+    said = f"{message.role} {words_of(message)}".encode("utf-8", "surrogatepass")
+    digest = hmac.digest(key.fingerprints, place.named(message.message_id) + said, "sha256")
+    return _text(digest[:_FINGERPRINT_BYTES]).rstrip("=")
+
+
+class Place(NamedTuple):
+    """Whose, and in which conversation: what every message in it is bound to."""
+
+    owner: str
+    conversation_id: str
+
+    def of(self, message: Message) -> bytes:
+        """What a message is bound to."""
+        assert message.timestamp is not None
+        at = to_micros(message.timestamp)
+        return _encode(("message", self.owner, self.conversation_id, message.role, at, message.message_id))
+
+    def named(self, message_id: str) -> bytes:
+        return _encode(("words", self.owner, self.conversation_id, message_id))
+
+
+def open_entry(entry: Entry, keys: DataKeys, place: Place) -> tuple[Entry, Number | None]:
+    """The entry as it was given, and where it was sealed; set aside, with the reason, if it is refused."""
+    if entry.unreadable is not None:
+        return entry, None
+    try:
+        message, number = unseal(entry.message, keys, place)
+        if entry.sequence < number.next_sequence:
+            raise Refused("it was moved in the order of its conversation, and is refused")  # noqa: TRY301
+    except Refused as error:
+        return refused(entry, str(error)), None
+    opened = Entry(
+        conversation_id=entry.conversation_id,
+        sequence=entry.sequence,
+        revision=entry.revision,
+        stored_at=entry.stored_at,
+        message=message,
+    )
+    return opened, number
+
+
+def refused(entry: Entry, why: str) -> Entry:
+    """The entry, set aside."""
+    where = {"revision": entry.revision, "stored_at": entry.stored_at}
+    return set_aside(entry.conversation_id, entry.position, **where, why=why)  # type: ignore[arg-type]
+
+
+def key_id_of(message: Message) -> str | None:
+    """The id of the data key that a stored message was sealed with; None when it is not sealed."""
+    if message.dialect != SEALED or not isinstance(message.content, str):
+        return None
+    parts = message.content.split(".", 2)
+    return parts[1] if len(parts) == 3 else None
+
+
+def unseal(stored: Message, keys: DataKeys, place: Place) -> tuple[Message, Number]:
+    """The message that was sealed, and where. Raises `Refused`."""
+    key_id = key_id_of(stored)
+    if key_id is None:
+        raise Refused("it is not encrypted, as all in this store must be, and is refused")
+    key = keys.get(key_id)
+    plain = _unsealed(key, stored.content.split(".", 2)[2], place.of(stored))
+    return _message(stored, plain[_number.size :]), Number(*_number.unpack_from(plain))
+
+
+def _message(stored: Message, body: bytes) -> Message:
+    try:
+        message = decode_message(b'{"role":"%b",%b' % (stored.role.encode(), body))
+    except StoreDamaged as error:
+        raise Refused(str(error)) from error
+    force_setattr(message, "timestamp", stored.timestamp)
+    force_setattr(message, "message_id", stored.message_id)
+    return message
+
+
+# Everything else
+
+
+def seal_bytes(data: bytes, key: DataKey, bound_to: bytes) -> bytes:
+    """Data as they are stored: a mark, the key's id, nonce, ciphertext and tag."""
+    nonce = os.urandom(NONCE_BYTES)
+    return _MAGIC + key.id.encode() + nonce + key.cipher.encrypt(nonce, data, bound_to)
+
+
+def sealed_by(data: bytes) -> str:
+    """The id of the key that data were sealed with. Raises `Refused`."""
+    if data[: len(_MAGIC)] != _MAGIC:
+        raise Refused("it is not encrypted, as all in this store must be, and is refused")
+    return data[len(_MAGIC) : len(_MAGIC) + _KEY_ID_LENGTH].decode("ascii", "replace")
+
+
+def open_bytes(data: bytes, keys: DataKeys, bound_to: bytes) -> bytes:
+    """The data that were sealed. Raises `Refused`."""
+    key = keys.get(sealed_by(data))
+    return _opened(key, data[len(_MAGIC) + _KEY_ID_LENGTH :], bound_to)
+
+
+def seal_text(text: str, key: DataKey, bound_to: bytes) -> str:
+    """A field of a record as it is stored."""
+    return f"{key.id}.{_sealed(key, text.encode(), bound_to)}"
+
+
+def open_text(sealed: str, keys: DataKeys, bound_to: bytes) -> str:
+    """The text that was sealed. Raises `Refused`."""
+    key_id, dot, rest = sealed.partition(".")
+    if not dot:
+        raise Refused("it is not encrypted, as all in this store must be, and is refused")
+    return _unsealed(keys.get(key_id), rest, bound_to).decode()
+
+
+def seal_tag(tag: str, key: DataKey, owner: str) -> str:
+    """A tag as it is stored: always the same for one owner and key, so that it can be looked for."""
+    sealed = key.tags.encrypt(b"#" + tag.encode(), [_encode(("tag", owner))])
+    return f"{key.id}.{_text(sealed)}"
+
+
+def open_tag(sealed: str, keys: DataKeys, owner: str) -> str:
+    """The tag that was sealed. Raises `Refused`."""
+    from cryptography.exceptions import InvalidTag
+
+    key_id, _, rest = sealed.partition(".")
+    key = keys.get(key_id)
+    try:
+        return key.tags.decrypt(binascii.a2b_base64(rest), [_encode(("tag", owner))])[1:].decode()
+    except (InvalidTag, ValueError):
+        raise _not_here(key) from None
+
+
+def _sealed(key: DataKey, plain: bytes, bound_to: bytes) -> str:
+    nonce = os.urandom(NONCE_BYTES)
+    return _text(nonce + key.cipher.encrypt(nonce, plain, bound_to))
+
+
+def _text(data: bytes) -> str:
+    return binascii.b2a_base64(data, newline=False).decode()
+
+
+def _unsealed(key: DataKey, text: str, bound_to: bytes) -> bytes:
+    try:
+        data = binascii.a2b_base64(text)
+    except ValueError:
+        raise _not_here(key) from None
+    return _opened(key, data, bound_to)
+
+
+def _opened(key: DataKey, data: bytes, bound_to: bytes) -> bytes:
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        return key.cipher.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], bound_to)
+    except (InvalidTag, ValueError):
+        raise _not_here(key) from None
+
+
+def _not_here(key: DataKey) -> Refused:
+    return Refused(f"it was altered or belongs in another place, and is refused (data key {key.id})")

@@ -1,0 +1,71 @@
+"""The encryption layer is a store, over every store: it passes the same contract and the same machine."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from recollect.contracts import Backend, Migrated, Searchable, Watchable
+from recollect.stores.in_memory import InMemoryBackend
+from recollect.stores.urls import backend_for
+from recollect.testing import FixedClock, StoreContract, store_machine
+from tests.layers.worlds import inner_for, opened, sealed_backend
+from tests.properties.worlds import STORES, url_for
+
+
+class TestEncryptedStore(StoreContract):
+    @pytest.fixture(params=STORES)
+    async def backend(
+        self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
+    ) -> AsyncIterator[Backend]:
+        async with opened(sealed_backend(inner_for(request.param, tmp_path, request, clock))) as backend:
+            yield backend
+
+
+class TestEncryptedStoreWithRecordsAndItsKeysApart(StoreContract):
+    @pytest.fixture(params=["memory", "sqlite"])
+    async def backend(
+        self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
+    ) -> AsyncIterator[Backend]:
+        inner = inner_for(request.param, tmp_path, request, clock)
+        apart = InMemoryBackend(clock=clock)
+        async with opened(sealed_backend(inner, records=True, keyring=apart)) as backend:
+            yield backend
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_random_operations_answer_as_the_model_does(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = url_for(store, tmp_path, request)
+    made = iter(range(10**6))
+
+    def make(clock: FixedClock) -> Backend:
+        # A store in a file starts afresh each time: it would grow, and be read as a whole.
+        place = url.replace("memory.db", f"{next(made)}.db").replace("conversations", f"{next(made)}")
+        return sealed_backend(backend_for(place, clock=clock), records=True)
+
+    run_state_machine_as_test(
+        store_machine(make),
+        settings=settings(
+            max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_powers_are_handed_on_but_for_the_search_index(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest, clock: FixedClock
+) -> None:
+    inner = inner_for(store, tmp_path, request, clock)
+    backend = sealed_backend(inner)
+    assert isinstance(backend, Migrated) == isinstance(inner, Migrated)
+    assert isinstance(backend.of("erin"), Watchable) == isinstance(inner.of("erin"), Watchable)
+    assert not isinstance(backend.of("erin"), Searchable)
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock()
