@@ -4,6 +4,7 @@ from datetime import UTC, date, datetime, time, tzinfo
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from recollect.clock import parse_moment, to_micros
 from recollect.contracts import Position
@@ -11,7 +12,7 @@ from recollect.conversations import VALUE_SETS, Channel, Conversation, check_cou
 from recollect.errors import InvalidInput, shown
 from recollect.messages import ROLES, Message, Role, parse_text
 from recollect.search.analysis import spoken_by, terms_of
-from recollect.search.dates import dated
+from recollect.search.dates import Period, dated
 from recollect.search.ranking import Asked
 
 MOST_TERMS = 64
@@ -45,6 +46,16 @@ class Filters(Struct, frozen=True, kw_only=True):
     def is_past(self, position: Position) -> bool:
         """Whether this and everything before it was said too early."""
         return self.date_from is not None and position.micros < to_micros(self.date_from)
+
+    def within(self, period: Period, *, now: datetime, zone: tzinfo) -> "Filters":
+        """These filters, and the days of the period."""
+        first, last = period.days(now.astimezone(zone).date())
+        start, end = datetime.combine(first, time.min, zone), datetime.combine(last, time.max, zone)
+        return replace(
+            self,
+            date_from=start if self.date_from is None else max(self.date_from, start),
+            date_to=end if self.date_to is None else min(self.date_to, end),
+        )
 
     def by_record(self, record: Conversation) -> bool:
         return self.channel in (None, record.channel)
@@ -93,6 +104,16 @@ def asked_of(question: str, *, now: datetime, zone: tzinfo) -> Asked:
     terms = tuple(dict.fromkeys(terms_of(question)))[:MOST_TERMS]
     periods = dated(question, now=now.astimezone(zone)).periods
     return Asked(terms=terms, periods=periods, zone=zone)
+
+
+def day_asked_for(question: str, *, now: datetime, zone: tzinfo) -> Period | None:
+    """The time that the question is all about, as in "what did we talk about last Tuesday?"."""
+    when = dated(question, now=now.astimezone(zone))
+    only = when.periods and _ABOUT_TALKING.issuperset(terms_of(when.rest))
+    return when.periods[0] if only else None
+
+
+_ABOUT_TALKING = frozenset(terms_of("talk say tell ask discuss speak chat mention conversation happen"))
 
 
 def looked_up(asked: Asked) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from recollect.errors import ConversationNotFound
 from recollect.search.catching_up import all_records
 from recollect.search.encoders import readable
 from recollect.search.passages import BESIDE, SOON, Passage, beside, excerpt, passage_of
-from recollect.search.questions import Filters, asked_of, local_zone, looked_up
+from recollect.search.questions import Filters, asked_of, day_asked_for, local_zone, looked_up
 from recollect.search.ranking import WEIGHTS, Asked, Key, Ranked, Ranking, Similarities, Weights, rank
 from recollect.search.room import SearchRoom
 
@@ -95,7 +95,10 @@ class Searcher:
         """The passages that answer the question; the latest when it asks for nothing but a time."""
         zone, now = local_zone(zone), self.store.now()
         asked = asked_of(question, now=now, zone=zone)
-        if not asked.terms:
+        period = day_asked_for(question, now=now, zone=zone)
+        if period is not None:
+            filters = filters.within(period, now=now, zone=zone)
+        if period is not None or not asked.terms:
             entries = await self._browse(filters, budget.results)
             passages = [passage_of(e, r, terms=(), zone=zone, now=now) for r, e in entries]
             return Findings(passages=tuple(_within(passages, budget, ())))
