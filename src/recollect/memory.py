@@ -262,6 +262,16 @@ async def _load(counter: TokenCounter) -> None:
         log.warning("messages will not be counted: %s", error)
 
 
+def _archives(folder: str | Path, encryption: "EncryptionChoice | None") -> ArchiveFolder:
+    """The folder of archives: what is sealed in the store is sealed there too, by the same master key."""
+    if encryption is None:
+        return ArchiveFolder(folder)
+    from recollect.layers.choices import encryption_of
+    from recollect.sealing import ProviderSealer
+
+    return ArchiveFolder(folder, sealer=ProviderSealer(encryption_of(encryption).master))
+
+
 def _check_blobs(images: Images, *, encrypted: bool) -> None:
     if encrypted and images == "blobs":
         raise InvalidSetting(
@@ -348,7 +358,7 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
         blobs=None if blobs is None else blobs_at(blobs),
         retention=retention,
         owner_lifetimes=owner_lifetimes,
-        archives=ArchiveFolder(archives) if isinstance(archives, str | Path) else archives,
+        archives=_archives(archives, encryption) if isinstance(archives, str | Path) else archives,
         archiving=archiving,
         redact=redact,
     )
