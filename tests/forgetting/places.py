@@ -123,12 +123,12 @@ async def opened(place: Place, folder: Path, **options: Any) -> AsyncIterator[re
     """The store with all layers that it gets by itself. Encrypted, pictures stay in the log."""
     if "encryption" not in options:
         options |= {"images": "blobs", "blobs": FolderBlobs(folder / "blobs")}
-    on_server = "127.0.0.1" in place.url
+    spools = "127.0.0.1" in place.url and "encryption" not in options
     async with recollect.open(
         place.url,
         sweep_every=None,
         archives=folder / "archives",
-        resilience=Resilience(folder=folder / "spool") if on_server else "off",
+        resilience=Resilience(folder=folder / "spool") if spools else "off",
         **options,
     ) as memory:
         yield memory
