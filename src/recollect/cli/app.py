@@ -9,6 +9,7 @@ from recollect.cli.context import context
 from recollect.cli.conversations import conversations
 from recollect.cli.copy import copy
 from recollect.cli.demo import demo
+from recollect.cli.doctor import doctor
 from recollect.cli.erase import erase
 from recollect.cli.export import export
 from recollect.cli.import_ import import_
@@ -17,7 +18,9 @@ from recollect.cli.migrate import migrate
 from recollect.cli.postgres import postgres
 from recollect.cli.purge import purge
 from recollect.cli.redact import redact
+from recollect.cli.reindex import reindex
 from recollect.cli.retention import retention
+from recollect.cli.search import search
 from recollect.cli.show import show
 from recollect.cli.stats import stats
 
@@ -33,6 +36,8 @@ COMMANDS = (
     demo,
     conversations,
     show,
+    search,
+    reindex,
     context,
     stats,
     purge,
@@ -43,6 +48,7 @@ COMMANDS = (
     redact,
     erase,
     config,
+    doctor,
     copy,
     export,
     migrate,

@@ -69,7 +69,7 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
 
 @asynccontextmanager
 async def memory_at(
-    url: str | None, *, create: bool = False, archives: str | None = None
+    url: str | None, *, create: bool = False, by_meaning: bool = True, archives: str | None = None
 ) -> AsyncIterator[recollect.Memory]:
     """The memory at this URL, or at the one that the settings name. Reading makes no new file."""
     settings = Settings.load()
@@ -89,6 +89,7 @@ async def memory_at(
         sweep_every=None,
         warm=False,
         **_layers(settings),
+        embedder="installed" if by_meaning else None,
     ) as memory:
         yield memory
 
