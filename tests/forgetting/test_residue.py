@@ -116,8 +116,10 @@ async def test_copies_in_a_cache_and_a_spool_go_too(place: Place, tmp_path: Path
         erin = memory.of("erin")
         conversation_id = await live(erin)
         assert len(await erin.messages(conversation_id)) == 5
+        assert await erin.search_history(CONTENT) != []
         receipt = await erin.erase()
         assert receipt.remains == ()
+        assert await erin.search_history(CONTENT) == []
         with pytest.raises(ConversationNotFound):
             await erin.messages(conversation_id)
         assert place.found() == {}
