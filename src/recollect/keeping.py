@@ -40,6 +40,7 @@ from recollect.lifetimes import (
 from recollect.messages import Message
 from recollect.pictures import Pictures
 from recollect.premises import Premises
+from recollect.search.searching import Searcher
 
 if TYPE_CHECKING:
     from recollect.archives import Archive, OwnerArchives
@@ -68,6 +69,7 @@ class Keeping:
     intake: Intake
     pictures: Pictures
     premises: Premises
+    searcher: Searcher
     _ttl: Lifetime
 
     @property
@@ -273,6 +275,8 @@ class Keeping:
             blank = Message(role="system", content=mark, message_id=message_id, tags=(TAG,))
         (counted,) = await self.intake.counted([blank])
         replaced = await self.store.replace(conversation_id, counted)
+        await self.searcher.room.forgets(self.owner, replaced.conversation_id)
+        self.searcher.noted(replaced.conversation_id)
         await self._forget_pictures(replaced.conversation_id, references_in(entry.message))
         if scrub and isinstance(self.premises.backend, Erasing):
             await self.premises.backend.scrub(self.owner)

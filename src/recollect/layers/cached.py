@@ -31,6 +31,8 @@ from recollect.contracts import (
     ConversationStore,
     Document,
     Entry,
+    Erasing,
+    Holds,
     Migrated,
     Position,
     Watchable,
@@ -318,10 +320,19 @@ class CachedBackend(Backend):
         finally:
             self.shelves.clear()
 
+    async def forgets(self, owner: str, conversation_id: str | None) -> dict[str, int]:
+        """Remember nothing of this conversation, or of this owner, any more. See `contracts.Holds`."""
+        if conversation_id is None:
+            self.shelves.invalidate_owner(owner)
+        else:
+            self.shelves.invalidate(owner, conversation_id)
+        inner = self._inner
+        return dict(await inner.forgets(owner, conversation_id)) if isinstance(inner, Holds) else {}
+
 
 def cached(inner: Backend, cache: Cache | None = None, **options: Any) -> CachedBackend:
     """The layer around a backend, with the powers of that backend."""
-    return with_powers_of(inner, CachedBackend(inner, cache, **options), [Migrated])
+    return with_powers_of(inner, CachedBackend(inner, cache, **options), [Migrated, Erasing])
 
 
 class CachedStore(ConversationStore):

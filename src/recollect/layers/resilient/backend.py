@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from msgspec import Struct
 
-from recollect.contracts import Appended, Backend, Document, Migrated
+from recollect.contracts import Appended, Backend, Document, Erasing, Holds, Migrated
 from recollect.conversations import Conversation
 from recollect.errors import RecollectError, StoreClosed, StoreError, StoreUnavailable
 from recollect.freshness import note_degraded
@@ -542,6 +542,13 @@ class ResilientBackend(Backend):
             await asyncio.to_thread(letters.forget, self.folder, owner, conversation_id)
         return len(gone)
 
+    async def forgets(self, owner: str, conversation_id: str | None) -> dict[str, int]:
+        """The same, and what is held further inside, for whoever erases. See `contracts.Holds`."""
+        counts = {"spooled": await self.forget(owner, conversation_id)}
+        if isinstance(self._inner, Holds):
+            counts |= await self._inner.forgets(owner, conversation_id)
+        return counts
+
     async def _forget_spooled(self, lane: Lane | None, owner: str, conversation_id: str | None) -> list[Ref]:
         assert self._spool is not None
 
@@ -564,7 +571,7 @@ class ResilientBackend(Backend):
 
 def resilient(inner: Backend, **options: Any) -> ResilientBackend:
     """The layer around a backend, with the powers of that backend."""
-    return with_powers_of(inner, ResilientBackend(inner, **options), [Migrated])
+    return with_powers_of(inner, ResilientBackend(inner, **options), [Migrated, Erasing])
 
 
 def _once(effort: Effort) -> Effort:
