@@ -15,7 +15,8 @@ def with_powers_of(inner: object, layer: T, powers: Iterable[type]) -> T:
     """The layer, able to do what `inner` can of these powers. It keeps `inner` as `_inner`."""
     missing = tuple(power for power in powers if isinstance(inner, power) and not isinstance(layer, power))
     if missing:
-        object.__setattr__(layer, "__class__", _with_powers(type(layer), missing))
+        kind: Any = type(layer)
+        object.__setattr__(layer, "__class__", _with_powers(kind, missing))
     return layer
 
 
