@@ -24,6 +24,30 @@ async def side_by_side(steps: dict[str, Step], *, rounds: int) -> dict[str, list
     return times
 
 
+def ratio(times: dict[str, list[float]], name: str, base: str) -> float:
+    """How much longer one step takes than another: the median of what each pair of runs says.
+
+    The two runs of a pair are neighbours, so that a machine that is busy for a while is so for both.
+    """
+    return statistics.median(ratios(times, name, base))
+
+
+def ratios(times: dict[str, list[float]], name: str, base: str) -> list[float]:
+    """The ratio of the medians in each pair of runs."""
+    pairs = zip(_runs(times[name]), _runs(times[base]), strict=True)
+    return [p50(one) / p50(other) for one, other in pairs]
+
+
+def _runs(seconds: list[float]) -> list[list[float]]:
+    return [seconds[start : start + RUN] for start in range(0, len(seconds), RUN)]
+
+
+def middle_half(values: list[float]) -> str:
+    """Where the middle half of the values lies."""
+    low, _, high = statistics.quantiles(values, n=4)
+    return f"{low:.2f}–{high:.2f}"
+
+
 def p50(seconds: list[float]) -> float:
     return statistics.median(seconds)
 

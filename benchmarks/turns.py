@@ -7,7 +7,7 @@ from pathlib import Path
 
 import recollect
 from benchmarks.floors import Floor
-from benchmarks.measuring import micros, p50, p99, side_by_side
+from benchmarks.measuring import micros, middle_half, p50, p99, ratio, ratios, side_by_side
 from recollect.messages import Message
 from recollect.wire import encode_message
 
@@ -71,9 +71,9 @@ async def main(rounds: int = 2000) -> None:
             base = "floor" if synchronous == "full" else "floor handed to a thread"
             print(f"synchronous={synchronous}")
             for name, seconds in times.items():
-                ratio = p50(seconds) / p50(times[base])
                 spread = f"p50 {micros(p50(seconds)):>10}  p99 {micros(p99(seconds)):>10}"
-                print(f"  {name:28} {spread}  {ratio:.2f} ×")
+                half = middle_half(ratios(times, name, base))
+                print(f"  {name:28} {spread}  {ratio(times, name, base):.2f} × ({half})")
 
 
 if __name__ == "__main__":

@@ -40,6 +40,10 @@ class BlobStore(Protocol):
         """Remove all of the conversation's blobs. What is not there is no error."""
         ...
 
+    async def remove(self, conversation_id: str, sha256: str) -> None:
+        """Remove one blob. What is not there is no error."""
+        ...
+
     async def conversations(self) -> "list_[str]":
         """The conversations that have any, sorted."""
         ...
@@ -107,6 +111,10 @@ class InMemoryBlobStore(BlobStore):
     async def delete(self, conversation_id: str) -> None:
         self._shelf.pop(parse_uuid(conversation_id, field="conversation_id"), None)
 
+    async def remove(self, conversation_id: str, sha256: str) -> None:
+        held = self._shelf.get(parse_uuid(conversation_id, field="conversation_id"), {})
+        held.pop(_digest(sha256), None)
+
     async def conversations(self) -> list_[str]:
         return sorted(self._shelf)
 
@@ -145,6 +153,9 @@ class FolderBlobStore(BlobStore):
 
     async def delete(self, conversation_id: str) -> None:
         await asyncio.to_thread(_remove, self._of(conversation_id))
+
+    async def remove(self, conversation_id: str, sha256: str) -> None:
+        await asyncio.to_thread(_remove_file, self._of(conversation_id) / _digest(sha256))
 
     async def conversations(self) -> list_[str]:
         return await asyncio.to_thread(_names_in, self._folder)
@@ -278,6 +289,13 @@ def _names_in(folder: Path) -> list[str]:
         return []
     except OSError as error:
         raise StoreUnavailable(f"the blobs in {folder} cannot be listed: {error}") from error
+
+
+def _remove_file(file: Path) -> None:
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(f"the blob {file} cannot be removed: {error}") from error
 
 
 def _remove(folder: Path) -> None:

@@ -21,7 +21,6 @@ The rules that types cannot say:
   with `create`.
 - A message that cannot be read does not keep the others from being read: its entry says why, in
   `unreadable`, and its message is an empty one that holds the place.
-
 - A document without a conversation is its owner's and stays until it is deleted. One with a
   conversation is derived from that conversation's log and goes with it: when it is deleted, purged
   or has expired, and when its history is rewritten. An append leaves it as it is.
@@ -475,6 +474,11 @@ class ConversationStore(Protocol):
         """The store's time: what it stamps messages with and judges expiry by."""
         ...
 
+    @property
+    def degraded(self) -> bool:
+        """Whether an answer given now would come from the last known state; see `recollect.freshness`."""
+        return False
+
     # Whole histories, written once over the rest
 
     async def load(self, conversation_id: str) -> list[dict[str, Any]]:
@@ -525,7 +529,8 @@ _EVERYTHING = 2**53
 
 
 def replacing(held: Entry, message: Message) -> Message:
-    """The message as it takes the place of a stored one: with its time. Another role is refused."""
+    """The message as it takes the place of a stored one: with its time. Another role is refused, where
+    the one that was stored can be read."""
     if held.unreadable is None and message.role != held.message.role:
         raise InvalidInput(
             f"role must stay {held.message.role}; got {shown(message.role)}", field="role", value=message.role
@@ -734,6 +739,31 @@ class Searchable(Protocol):
 
         Only conversations that have not expired count, in every number. No term is refused: one that no
         message can have is found nowhere.
+        """
+        ...
+
+
+class Nearby(Struct, frozen=True, kw_only=True):
+    """A message whose vector was compared with another."""
+
+    conversation_id: str
+    position: Position
+    similarity: float
+    """The cosine of the angle between the two: 1 is the same way."""
+
+
+@runtime_checkable
+class Nearest(Protocol):
+    """A store that compares vectors where they lie: those in its documents of the kind `vectors/<model>`."""
+
+    async def nearest(
+        self, model: str, vector: Sequence[float], *, limit: int, around: Sequence[float] | None = None
+    ) -> list[Nearby] | None:
+        """This owner's messages whose vectors point most nearly the same way, every vector compared.
+
+        Only vectors of the same length count, and only conversations that have not expired. With
+        `around`, the angle is that which is seen from there. None when the server cannot compare
+        vectors: then the documents are there to be read.
         """
         ...
 

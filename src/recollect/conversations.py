@@ -184,6 +184,12 @@ def is_expired(record: Conversation, *, now: datetime) -> bool:
     return record.expires_at is not None and record.expires_at <= now
 
 
+def end_of(record: Conversation) -> tuple[int, str]:
+    """Where a conversation that ends stands among those that do: the first to end in front."""
+    assert record.expires_at is not None, "it has an end"
+    return to_micros(record.expires_at), record.id
+
+
 def _moment(message: Message) -> datetime:
     assert message.timestamp is not None, "a stored message has a time"
     return message.timestamp

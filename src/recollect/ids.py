@@ -30,11 +30,13 @@ if hasattr(os, "register_at_fork"):
 def new_id() -> str:
     """A fresh UUID of version 7: 48 bits of milliseconds, then randomness."""
     milliseconds = time.time_ns() // 1_000_000
-    random_bits = _random.getrandbits(74)
-    middle = 0x7000 | random_bits >> 62
-    end = 0x8000_0000_0000_0000 | random_bits & 0x3FFF_FFFF_FFFF_FFFF
-    digits = f"{milliseconds:012x}{middle:04x}{end:016x}"
+    number = milliseconds << 80 | _VERSION_AND_VARIANT | _random.getrandbits(76) & _RANDOM_BITS
+    digits = f"{number:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+_VERSION_AND_VARIANT = 0x7000_8000_0000_0000_0000
+_RANDOM_BITS = 0x0FFF_3FFF_FFFF_FFFF_FFFF
 
 
 def parse_uuid(value: object, *, field: str) -> str:

@@ -7,6 +7,7 @@ log, an id makes a repeated write harmless, and tokens are counted.
 import asyncio
 import logging
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,8 +16,9 @@ from recollect.contracts import TokenCounter
 from recollect.dialects import read
 from recollect.errors import InvalidMessage, RecollectError, shown
 from recollect.ids import IdSource, new_id
-from recollect.messages import Message, Role
+from recollect.messages import ContentType, Message, Role
 from recollect.pictures import Pictures
+from recollect.redaction import Redactor, redacted
 from recollect.tokens import characters_in, count, default_counter, is_ready, kept_by, ready
 
 log = logging.getLogger("recollect.intake")
@@ -34,8 +36,10 @@ class Intake:
         ids: IdSource = new_id,
         counter: TokenCounter | None = None,
         pictures: Pictures | None = None,
+        redact: Redactor | None = None,
     ) -> None:
         self._ids = ids
+        self.redact = redact
         self.counter = counter or default_counter()
         self._keeper = kept_by(self.counter)
         self._is_ready = is_ready(self.counter)
@@ -43,18 +47,41 @@ class Intake:
 
     def counting_with(self, counter: TokenCounter) -> "Intake":
         """This intake with another counter."""
-        return Intake(ids=self._ids, counter=counter, pictures=self.pictures)
+        return Intake(ids=self._ids, counter=counter, pictures=self.pictures, redact=self.redact)
 
-    def message(self, role: Role, content: Any, **fields: Any) -> Message:
+    def message(
+        self,
+        role: Role,
+        content: Any,
+        *,
+        agent_name: str | None = None,
+        content_type: ContentType = "text",
+        message_id: str | None = None,
+        tags: tuple[str, ...] = (),
+        timestamp: datetime | None = None,
+    ) -> Message:
         """One message of this role. Content is text, any JSON, or an SDK's blocks or message.
 
         A dict is content, whatever it holds: a tool's answer cannot pass itself off as a message.
         """
         if isinstance(content, str):
-            if fields.get("message_id") is None:
-                fields["message_id"] = self._ids()
-            return Message(role=role, content=content, **fields)
+            return Message(
+                role=role,
+                content=content,
+                timestamp=timestamp,
+                content_type=content_type,
+                agent_name=agent_name,
+                message_id=self._ids() if message_id is None else message_id,
+                tags=tags,
+            )
         (message,) = read(content if _is_message(content) else {"role": role, "content": content})
+        fields = {
+            "timestamp": timestamp,
+            "content_type": content_type,
+            "agent_name": agent_name,
+            "message_id": message_id,
+            "tags": tags,
+        }
         given = {name: value for name, value in fields.items() if value is not None and value != ()}
         return self.completed(replace(message, **given))
 
@@ -72,8 +99,10 @@ class Intake:
 
     async def stored_form(self, conversation_id: str, messages: Sequence[Message]) -> list[Message]:
         """The messages as they go into this conversation's log."""
-        complete = [self.pictures.without(self.completed(message)) for message in messages]
-        return await self.pictures.put_away(conversation_id, await self._with_counts(complete))
+        given = [self.completed(message) for message in messages]
+        said = given if self.redact is None else redacted(given, self.redact)
+        complete = [self.pictures.without(message) for message in said]
+        return await self.pictures.put_away(conversation_id, await self.counted(complete))
 
     async def can_count(self) -> bool:
         """Whether the counter works, loaded if it was not. Why it does not is logged."""
@@ -84,7 +113,8 @@ class Intake:
             return False
         return True
 
-    async def _with_counts(self, complete: list[Message]) -> list[Message]:
+    async def counted(self, complete: list[Message]) -> list[Message]:
+        """The messages with what they cost, where that can be counted."""
         if not self._is_ready:
             self._is_ready = await self.can_count()
             if not self._is_ready:

@@ -1,5 +1,6 @@
 """ConversationManager: the one door to an owner's conversations. Below: contracts, rules, stores."""
 
+import asyncio
 import logging
 from collections.abc import Collection, Sequence
 from copy import copy
@@ -26,10 +27,18 @@ from recollect.conversations import (
 )
 from recollect.dialects import Request, resolve
 from recollect.errors import ConversationNotFound, InvalidInput, StoreError, shown
+from recollect.finding import Finding
+from recollect.freshness import Freshness, noting_freshness
 from recollect.ids import IdSource, new_id, parse_uuid
 from recollect.intake import Intake
+from recollect.keeping import Keeping
+from recollect.lifetimes import RetentionRules
 from recollect.messages import ContentType, Message, Role, parse_tags
 from recollect.pictures import Images, Pictures
+from recollect.premises import Premises
+from recollect.redaction import Redactor
+from recollect.search.room import SearchRoom
+from recollect.search.searching import Searcher
 from recollect.settings import ConversationConfig
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.tokens import Estimator, costs_by, ready
@@ -40,7 +49,7 @@ from recollect.windows.shortening import Cost
 log = logging.getLogger("recollect.manager")
 
 
-class ConversationManager:
+class ConversationManager(Keeping, Finding):
     """One owner's conversations: start, append, read, change, forget.
 
     Made by `memory.of(owner)`; made directly, without a store, it keeps everything in memory.
@@ -57,14 +66,24 @@ class ConversationManager:
         counter: TokenCounter | None = None,
         images: Images = "placeholder",
         blobs: BlobStore | None = None,
+        redact: Redactor | None = None,
+        premises: Premises | None = None,
+        searcher: Searcher | None = None,
     ) -> None:
-        self.store = store or InMemoryBackend().of("default")
+        self.premises = premises or _premises(store, blobs)
+        self.store = self.premises.store
+        self.searcher = searcher or Searcher(self.store, SearchRoom(), self.premises.owner)
         self.config = config or ConversationConfig()
-        self.pictures = Pictures(images, blobs)
-        self.intake = Intake(ids=ids, counter=counter, pictures=self.pictures)
+        self.pictures = Pictures(images, self.premises.blobs)
+        self.intake = Intake(ids=ids, counter=counter, pictures=self.pictures, redact=redact)
         self._ids = ids
         self._ttl = check_span(ttl, field="ttl")
         self._idle_after = check_span(idle_after, field="idle_after")
+
+    @property
+    def degraded(self) -> bool:
+        """Whether answers given now would come from the last known state; see `recollect.freshness`."""
+        return self.store.degraded
 
     def counting_with(self, counter: TokenCounter) -> Self:
         """This manager, with tokens counted by another counter."""
@@ -105,7 +124,10 @@ class ConversationManager:
     async def _resume(self, session_id: str, **metadata: Any) -> Conversation:
         now = self.store.now()
         fresh = started(self._ids(), now=now, ttl=self._ttl, **metadata)
-        return await self.store.resume(session_id, fresh, active_since=self._active_since(now))
+        if self.premises.rules:
+            fresh = started(fresh.id, now=now, ttl=self._lifetime(fresh, RetentionRules()).ttl, **metadata)
+        record = await self.store.resume(session_id, fresh, active_since=self._active_since(now))
+        return record if record.id != fresh.id else await self._apply(record, await self.retention())
 
     def _active_since(self, now: datetime) -> datetime | None:
         return None if self._idle_after is None else now - self._idle_after
@@ -175,7 +197,11 @@ class ConversationManager:
         }
         changes: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
         changes |= _cleared(clear)
-        return await self.store.update(conversation_id, Changes(**changes))
+        changes = await self._with_lifetime(conversation_id, changes)
+        updated = await self.store.update(conversation_id, Changes(**changes))
+        if ttl is not None or "ttl" in clear:
+            await self._remember_lifetime(conversation_id, updated.ttl)
+        return updated
 
     async def associate_client(self, conversation_id: str, client_id: str, client_name: str) -> Conversation:
         """Link the conversation to a client."""
@@ -189,6 +215,7 @@ class ConversationManager:
     async def delete_conversation(self, conversation_id: str) -> None:
         """Remove the conversation with everything in it. What is not there is no error."""
         await self.store.delete(conversation_id)
+        self.searcher.forget(conversation_id)
         await self.pictures.forget(conversation_id)
 
     async def delete_session(self, session_id: str, *, tag: str) -> None:
@@ -236,10 +263,12 @@ class ConversationManager:
             raise InvalidInput(f"messages must be a list; got {shown(messages)}", field="messages")
         prepared = await self.intake.stored_form(conversation_id, messages)
         try:
-            return await self.store.append(conversation_id, prepared, expected_revision=expected_revision)
+            stored = await self.store.append(conversation_id, prepared, expected_revision=expected_revision)
         except ConversationNotFound:
             await self.pictures.forget(conversation_id)
             raise
+        self.searcher.noted(conversation_id)
+        return stored
 
     async def append_to_session(
         self,
@@ -266,7 +295,8 @@ class ConversationManager:
         labels = parse_tags(tags)
         record = await self._resume(session_id, channel=channel, tags=labels)
         if not set(labels) <= set(record.tags):
-            await self.store.update(record.id, Changes(tags=parse_tags((*record.tags, *labels))))
+            merged = {"tags": parse_tags((*record.tags, *labels))}
+            await self.store.update(record.id, Changes(**await self._with_lifetime(record.id, merged)))
         return await self.append(record.id, messages)
 
     def turn(self, conversation_id: str, *, expected_revision: int | None = None) -> TurnInProgress:
@@ -280,6 +310,7 @@ class ConversationManager:
     async def clear_history(self, conversation_id: str) -> Conversation:
         """Remove the messages; the conversation itself stays."""
         emptied = await self.store.rewrite(conversation_id, ())
+        self.searcher.forget(conversation_id)
         await self.pictures.forget(conversation_id)
         return emptied.conversation
 
@@ -296,8 +327,10 @@ class ConversationManager:
         """What a model should see: the latest messages that fit, always a valid request.
 
         With `agent_name`, only that agent's messages and the user's. `pending` messages count as
-        said but not stored. An unknown conversation gives an empty context, and a store that fails
-        twice a degraded one, each with the reason in the report: an agent is never kept waiting.
+        said but not stored. An unknown conversation gives an empty context. While the store is away it
+        is made from the last known state, where there is the resilient layer; a store that fails twice,
+        or is not done within the `context_deadline` of the settings, gives one with `pending` alone.
+        Either is degraded, with the reason in the report: an agent is never kept waiting.
         Where nobody's words are left, by a filter or because nobody spoke, `report.nothing_to_send`
         says why.
         """
@@ -306,17 +339,27 @@ class ConversationManager:
             raise InvalidInput(f"policy must be a WindowPolicy; got {shown(policy)}", field="policy")
         if agent_name is not None and self.config.enable_agent_filtering:
             policy = replace(policy, agent_name=agent_name)
+        with noting_freshness() as seen:
+            try:
+                async with asyncio.timeout(self.config.context_deadline or None):
+                    context = await self._window_or_again(conversation_id, policy, pending)
+            except ConversationNotFound as error:
+                return Context(report=Report(warnings=(str(error),), nothing_to_send=str(error)))
+            except TimeoutError:
+                why = f"the store did not answer within {self.config.context_deadline} s"
+                return await self._degraded(conversation_id, policy, pending, why=why)
+            except StoreError as error:
+                return await self._degraded(conversation_id, policy, pending, why=str(error))
+        return _told(context, seen)
+
+    async def _window_or_again(
+        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
+    ) -> Context:
         try:
             return await self._window(conversation_id, policy, pending)
-        except ConversationNotFound as error:
-            return Context(report=Report(warnings=(str(error),), nothing_to_send=str(error)))
         except StoreError as error:
             log.warning("context not loaded, trying once more: %s", error)
-        try:
-            return await self._window(conversation_id, policy, pending)
-        except StoreError as error:
-            log.error("context not loaded: %s", error)  # noqa: TRY400  the store's error says it all
-            return await self._degraded(conversation_id, policy, pending, why=str(error))
+        return await self._window(conversation_id, policy, pending)
 
     async def _window(
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
@@ -332,6 +375,7 @@ class ConversationManager:
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message], *, why: str
     ) -> Context:
         """The window over what is being said, which is all that is known now."""
+        log.error("context not loaded: %s", why)
         cost, counter = await self._counting(policy)
         context = window_of_pending(
             conversation_id, policy, cost=cost, counter=counter, pending=pending, now=self.store.now()
@@ -378,13 +422,13 @@ class ConversationManager:
             return None
         return counter.calibrate(estimated=context.report.tokens.total, reported=usage)
 
-    # Retention
 
-    async def purge_expired(self) -> int:
-        """Remove this owner's expired conversations; returns how many."""
-        purged = await self.store.purge_expired()
-        await self.pictures.purge(self.store)
-        return purged
+def _premises(store: ConversationStore | None, blobs: BlobStore | None) -> Premises:
+    """Without a memory: a store that was handed in, or one that lives as long as the manager."""
+    if store is not None:
+        return Premises(owner="default", store=store, blobs=blobs)
+    backend = InMemoryBackend()
+    return Premises(owner="default", store=backend.of("default"), backend=backend, blobs=blobs)
 
 
 def _readable(entries: Sequence[Entry]) -> "list_[Message]":
@@ -396,6 +440,14 @@ def _readable(entries: Sequence[Entry]) -> "list_[Message]":
         else:
             log.warning("conversation %s: message %d: %s", entry.conversation_id, entry.sequence, why)
     return readable
+
+
+def _told(context: Context, seen: Freshness) -> Context:
+    """The context, with a word on what it was made from."""
+    if not seen.degraded:
+        return context
+    warnings = (*context.report.warnings, *seen.reasons)
+    return replace(context, report=replace(context.report, degraded=True, warnings=warnings))
 
 
 def _costs_nothing(_: Message) -> int:

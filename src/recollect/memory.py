@@ -2,28 +2,47 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
+from msgspec.structs import replace
+
+from recollect.archives import ArchiveFolder
 from recollect.blobs import BlobBackend, blobs_at, purge_blobs
 from recollect.clock import Clock, system_clock
-from recollect.contracts import Backend, TokenCounter
-from recollect.conversations import DEFAULT_TTL, check_span
-from recollect.errors import InvalidSetting, RecollectError
+from recollect.contracts import JOURNAL, Backend, Embedder, Holds, TokenCounter
+from recollect.conversations import DEFAULT_TTL, Query, check_span
+from recollect.erasure import Receipt, resume
+from recollect.errors import (
+    ConversationNotFound,
+    InvalidId,
+    InvalidSetting,
+    RecollectError,
+    RevisionConflict,
+)
 from recollect.ids import IdSource, new_id
+from recollect.keeping import Expiring
+from recollect.lifetimes import RetentionRules
 from recollect.manager import ConversationManager
 from recollect.pictures import Images, check_images
-from recollect.retention import SWEEP_EVERY, sweep_forever
+from recollect.premises import Premises
+from recollect.redaction import Redactor
+from recollect.retention import SWEEP_EVERY, Archiving, sweep_forever
+from recollect.search.encoders import installed_encoder
+from recollect.search.room import SearchRoom
+from recollect.search.searching import Searcher
 from recollect.settings import ConversationConfig
 from recollect.stores.urls import backend_for
 from recollect.tokens import counter_for, default_counter, is_ready, ready
 
 if TYPE_CHECKING:
     from recollect.layers.choices import AuditChoice, EncryptionChoice
+    from recollect.layers.choosing import CacheChoice, ResilienceChoice
+    from recollect.layers.resilient import Health
 
 log = logging.getLogger("recollect.memory")
 
@@ -48,10 +67,27 @@ class Memory:
         warm: bool = True,
         images: Images = "placeholder",
         blobs: BlobBackend | None = None,
+        retention: RetentionRules | None = None,
+        owner_lifetimes: Mapping[str, timedelta | None] | None = None,
+        archives: ArchiveFolder | None = None,
+        archiving: Archiving | None = None,
+        redact: Redactor | None = None,
+        holders: Sequence[Holds] = (),
+        embedder: Embedder | None = None,
     ) -> None:
         check_images(images, has_blobs=blobs is not None)
+        if archiving is not None and archives is None:
+            raise InvalidSetting("archiving needs a place: archives='some/folder'", field="archives")
         self.backend = backend
         self.blobs = blobs
+        self.archives = archives
+        self.holders = list(holders)
+        """What holds copies of what is stored, to be told of erasures: append to it."""
+        self._rules = retention or RetentionRules()
+        self._owner_lifetimes = owner_lifetimes or {}
+        self._archiving = archiving
+        self._redact = redact
+        self.search_room = SearchRoom(embedder)
         self._images = images
         self._counter = counter or default_counter()
         self._warm = warm
@@ -64,20 +100,47 @@ class Memory:
 
     def of(self, owner: str) -> ConversationManager:
         """The handle of one owner: a user, a device, a tenant. Everything goes through it."""
+        if owner == JOURNAL:
+            raise InvalidId(f"owner must not be {JOURNAL!r}: the name is taken", field="owner", value=owner)
+        return self._of(self.premises(owner))
+
+    def premises(self, owner: str) -> Premises:
+        """Everywhere that something of this owner can be."""
+        rules = self._rules
+        if owner in self._owner_lifetimes:
+            rules = replace(rules, owner=self._owner_lifetimes[owner])
+        return Premises(
+            owner=owner,
+            store=self.backend.of(owner),
+            backend=self.backend,
+            blobs=None if self.blobs is None else self.blobs.of(owner),
+            archives=None if self.archives is None else self.archives.of(owner),
+            holders=self._all_holders(),
+            rules=rules,
+        )
+
+    def _all_holders(self) -> tuple[Holds, ...]:
+        around = [each for each in (self.backend, self.archives) if isinstance(each, Holds)]
+        return (*around, self.search_room, *self.holders)
+
+    def _of(self, premises: Premises) -> ConversationManager:
         return ConversationManager(
-            self.backend.of(owner),
             config=self._config,
             ids=self._ids,
             ttl=self._ttl,
             idle_after=self._idle_after,
             counter=self._counter,
             images=self._images,
-            blobs=None if self.blobs is None else self.blobs.of(owner),
+            redact=self._redact,
+            premises=premises,
+            searcher=Searcher(premises.store, self.search_room, premises.owner),
         )
 
-    def owners(self) -> AsyncIterator[str]:
-        """Everybody who has a conversation here. For operators."""
-        return self.backend.owners()
+    async def owners(self) -> AsyncIterator[str]:
+        """Everybody who has something here. For operators."""
+        async for owner in self.backend.owners():
+            if owner != JOURNAL:
+                yield owner
 
     def acting_as(self, actor: str, *, source: str = "") -> Self:
         """This memory for somebody: what its handles do is noted in the audit trail under this name.
@@ -100,9 +163,66 @@ class Memory:
             await purge_blobs(self.blobs, self.backend)
         return purged
 
+    async def would_purge(self, within: timedelta = timedelta(0)) -> list[tuple[str, Expiring]]:
+        """What a purge would remove now, or will after some time, of whom and why: a dry run."""
+        found = []
+        async for owner in self.owners():
+            found += [(owner, one) for one in await self.of(owner).expiring(within)]
+        return sorted(found, key=lambda pair: pair[1].expires_at)
+
+    async def archive_old(self) -> int:
+        """Archive what has been silent for long enough, and delete archives that are; returns how many were
+        archived."""
+        if self._archiving is None or self.archives is None:
+            return 0
+        archived = 0
+        async for owner in self.owners():
+            archived += await self._archive_old(self.of(owner), self._archiving.after)
+        if self._archiving.delete_after is not None:
+            await self.archives.delete_older(self.backend.of(JOURNAL).now() - self._archiving.delete_after)
+        return archived
+
+    async def _archive_old(self, manager: ConversationManager, after: timedelta) -> int:
+        archived = 0
+        cursor: str | None = None
+        while True:
+            page = await manager.store.find(Query(date_to=manager.store.now() - after, after=cursor))
+            for record in page.conversations:
+                try:
+                    await manager.archive(record.id)
+                    archived += 1
+                except (RevisionConflict, ConversationNotFound):
+                    continue  # somebody wrote to it, or was first: it is not old, or it is done
+            cursor = page.next
+            if cursor is None:
+                return archived
+
+    async def resume_erasures(self) -> list[Receipt]:
+        """Go on with erasures that were cut short. Done when the memory is opened, and by every sweep."""
+        return await resume(self.backend, self.premises)
+
+    async def sweep(self) -> int:
+        """All that is done now and then: unfinished erasures, archives, the purge; returns what expired."""
+        await self.resume_erasures()
+        await self.archive_old()
+        return await self.purge_expired()
+
+    async def health(self) -> "Health | None":
+        """How the store is doing: breaker, spool, dead letters. None without the resilient layer."""
+        from recollect.layers.resilient import ResilientBackend
+
+        layer: object = self.backend
+        while layer is not None and not isinstance(layer, ResilientBackend):
+            layer = getattr(layer, "_inner", None)
+        return None if layer is None else await layer.health()
+
     async def start(self) -> Self:
-        """Open the store, start sweeping, and load what counting needs; that does not wait for either."""
+        """Open the store, finish erasures that were cut short, start sweeping, and load what counting needs.
+
+        Only the first two are waited for.
+        """
         await self.backend.open()
+        await self._finish_erasures()
         if not self._background:
             self._background = [asyncio.create_task(work, name=name) for name, work in self._chores()]
         return self
@@ -113,12 +233,19 @@ class Memory:
         if self._warm and not is_ready(self._counter):
             yield "recollect-warm", _load(self._counter)
 
+    async def _finish_erasures(self) -> None:
+        try:
+            await self.resume_erasures()
+        except RecollectError as error:
+            log.warning("unfinished erasures cannot be looked for; the sweep tries again: %s", error)
+
     async def close(self) -> None:
         """Finish what was accepted and let go. Closing twice is fine."""
         background, self._background = self._background, []
         try:
             for task in background:
                 await _end(task)
+            await self.search_room.close()
         finally:
             await self.backend.close()
 
@@ -174,8 +301,16 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     warm: bool = True,
     images: Images = "placeholder",
     blobs: str | Path | BlobBackend | None = None,
+    retention: RetentionRules | None = None,
+    owner_lifetimes: Mapping[str, timedelta | None] | None = None,
+    archives: str | Path | ArchiveFolder | None = None,
+    archiving: Archiving | None = None,
+    redact: Redactor | None = None,
     encryption: "EncryptionChoice | None" = None,
     audit: "AuditChoice | None" = None,
+    resilience: "ResilienceChoice" = "auto",
+    cache: "CacheChoice" = "off",
+    embedder: Embedder | Literal["installed"] | None = "installed",
 ) -> Memory:
     """The memory at a URL; without one, in memory only.
 
@@ -187,16 +322,29 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     is loaded in the background at once, and not when the first message waits for it. `images`: what
     is kept of a picture: "placeholder" words in its place, "keep" the picture in the log, "blobs" its
     bytes beside the log, in `blobs`: a folder that belongs to this memory alone, or a `BlobBackend`.
-    `encryption`: where the master key is (`env:NAME`, `file:PATH`, the key itself, a `KeyProvider`), or
-    an `Encryption`: what is kept is sealed, and pictures are not kept as blobs. `audit`: the path of the
-    file, or an `AuditTrail`, in which everything that is done is noted.
+    `retention`: lifetimes by channel and tag, `owner_lifetimes` by owner, for those who set no rules of
+    their own. `archives`: a folder that belongs to this memory alone; `archiving`: when the sweep puts
+    conversations there. `redact`: sees every message before it is stored, and gives it back, changed or
+    not, or None to leave it out. `encryption`: where the master key is (`env:NAME`, `file:PATH`, the key
+    itself, a `KeyProvider`), or an `Encryption`: what is kept is sealed, and pictures are not kept as
+    blobs. `audit`: the path of the file, or an `AuditTrail`, in which everything that is done is noted.
+    `resilience`: what happens when the store is away; "auto" keeps turns in a spool for a store behind
+    a network, and is "off" for an embedded one. `cache`: a `Cache` remembers reads.
+    `embedder`: what search by meaning is done with: the encoder of `recollect[semantic]` where it is
+    installed, one of your own, or None for search by words alone.
     """
-    backend = backend_for(url, clock=clock)
-    if encryption is not None or audit is not None:
-        from recollect.layers.choices import protected
+    from recollect.layers.choosing import layered
 
-        _check_blobs(images, encrypted=encryption is not None)
-        backend = protected(backend, encryption=encryption, audit=audit, clock=clock)
+    _check_blobs(images, encrypted=encryption is not None)
+    backend = layered(
+        backend_for(url, clock=clock),
+        url,
+        resilience=resilience,
+        cache=cache,
+        encryption=encryption,
+        audit=audit,
+        clock=clock,
+    )
     return Memory(
         backend,
         config=config,
@@ -208,4 +356,10 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
         warm=warm,
         images=images,
         blobs=None if blobs is None else blobs_at(blobs),
+        retention=retention,
+        owner_lifetimes=owner_lifetimes,
+        archives=ArchiveFolder(archives) if isinstance(archives, str | Path) else archives,
+        archiving=archiving,
+        redact=redact,
+        embedder=installed_encoder() if embedder == "installed" else embedder,
     )

@@ -1,6 +1,7 @@
-"""The sweep: expired conversations are removed while everything else goes on. Below: errors.
+"""The sweep: what has expired is removed, what is old archived, while everything else goes on. Below: errors.
 
-What has expired is never served, swept or not; the sweep only gives the space back.
+What has expired is never served, swept or not; the sweep only gives the space back. Many processes may
+sweep one store at once: each conversation is removed, and counted, by one of them.
 """
 
 import asyncio
@@ -9,32 +10,60 @@ import random
 from datetime import timedelta
 from typing import Protocol
 
-from recollect.errors import RecollectError
+from msgspec import Struct
+
+from recollect.conversations import check_span
+from recollect.errors import InvalidSetting, RecollectError
 
 log = logging.getLogger("recollect.retention")
 
 SWEEP_EVERY = timedelta(hours=1)
 """Often enough that nothing lies about for long, seldom enough to cost nothing."""
+JITTER = 0.5
+"""How much earlier or later a sweep may come, as a part of its interval."""
 
 
-class Purged(Protocol):
-    """What can be swept: a backend, or a memory with all that belongs to it."""
+class Archiving(Struct, frozen=True, kw_only=True):
+    """When conversations are archived and archives deleted, both counted from the last activity.
 
-    async def purge_expired(self) -> int: ...
+    A lifetime that ends before `after` wins: what has expired is purged, not archived.
+    """
+
+    after: timedelta
+    delete_after: timedelta | None = None
+    """None keeps archives."""
+
+    def __post_init__(self) -> None:
+        check_span(self.after, field="after")
+        check_span(self.delete_after, field="delete_after")
+        if self.after is None or (self.delete_after is not None and self.delete_after <= self.after):
+            raise InvalidSetting(
+                "an archive must be deleted later than it is made: delete_after > after", field="delete_after"
+            )
 
 
-async def sweep_forever(backend: Purged, *, every: timedelta = SWEEP_EVERY) -> None:
-    """Purge now and then, until cancelled. A sweep that fails is logged, and the next one tries again."""
+class Swept(Protocol):
+    """What can be swept: a memory with all that belongs to it."""
+
+    async def sweep(self) -> int: ...
+
+
+async def sweep_forever(memory: Swept, *, every: timedelta = SWEEP_EVERY) -> None:
+    """Sweep now and then, until cancelled. A sweep that fails is logged, and the next one tries again."""
     while True:
-        # Uneven, so that many processes on one store do not all sweep at once.
-        await asyncio.sleep(every.total_seconds() * random.uniform(0.5, 1.5))
-        await sweep_once(backend)
+        await asyncio.sleep(pause(every))
+        await sweep_once(memory)
 
 
-async def sweep_once(backend: Purged) -> int:
-    """One purge; returns how many conversations went."""
+def pause(every: timedelta) -> float:
+    """Seconds to the next sweep: uneven, so that many processes on one store do not all sweep at once."""
+    return every.total_seconds() * random.uniform(1 - JITTER, 1 + JITTER)
+
+
+async def sweep_once(memory: Swept) -> int:
+    """One sweep; returns how many expired conversations went."""
     try:
-        purged = await backend.purge_expired()
+        purged = await memory.sweep()
     except RecollectError as error:
         log.warning("sweep failed: %s", error)
         return 0

@@ -1,4 +1,4 @@
-"""Moving conversations: from store to store, into a file and back. Below: contracts, manager. Above: cli.
+"""Moving conversations: from store to store, into a file and back. Below: contracts. Above: archives, cli.
 
 digests      when two conversations are the same, as a SHA-256
 documents    an owner's documents, and a conversation's, into a store
@@ -11,7 +11,17 @@ importing    a file into a backend
 
 from recollect.moving.bringing import CopyReport
 from recollect.moving.copying import copy, count
-from recollect.moving.exporting import ExportReport, export
-from recollect.moving.importing import import_
+from recollect.moving.exporting import ExportReport, export, export_one, export_store
+from recollect.moving.importing import import_, restore_one
 
-__all__ = ["CopyReport", "ExportReport", "copy", "count", "export", "import_"]
+__all__ = [
+    "CopyReport",
+    "ExportReport",
+    "copy",
+    "count",
+    "export",
+    "export_one",
+    "export_store",
+    "import_",
+    "restore_one",
+]

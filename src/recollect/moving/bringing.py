@@ -165,7 +165,7 @@ async def _bring(given: Given, target: ConversationStore, there: Conversation | 
 async def _bring_log(given: Given, target: ConversationStore, there: Conversation | None) -> Brought:
     if there is None:
         return await _store(given, target, known=frozenset())
-    difference = await _compare(given, target)
+    difference = await _compare(given, target, there)
     if difference.is_conflict(given.record, there):
         return Brought(given.record.id, "conflict")
     if difference.surplus:
@@ -199,19 +199,22 @@ def _chosen(record: Conversation) -> Conversation:
     return replace(record, message_count=0, last_message_at=None, last_message_from=None)
 
 
-async def _compare(given: Given, target: ConversationStore) -> _Difference:
+async def _compare(given: Given, target: ConversationStore, record: Conversation) -> _Difference:
     there: dict[int, bytes] = {}
     async for entries in log_of(target, given.record.id):
         there |= {entry.sequence: fingerprint(entry) for entry in entries}
     same = set[int]()
-    missing = clashes = False
+    missing = clashes = redone = False
     async for entries in _readable(given):
         for entry in entries:
             found = there.get(entry.sequence)
             missing |= found is None
-            clashes |= found is not None and found != fingerprint(entry)
+            differs = found is not None and found != fingerprint(entry)
+            # The source may have taken words out of a message since the last copy: its revision says so.
+            redone |= differs and entry.revision > record.revision
+            clashes |= differs and entry.revision <= record.revision
             same.add(entry.sequence)
-    surplus = not there.keys() <= same
+    surplus = redone or not there.keys() <= same
     return _Difference(frozenset(same & there.keys()), missing, surplus, clashes)
 
 

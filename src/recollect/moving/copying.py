@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from itertools import islice
 
-from recollect.contracts import Backend, ConversationStore, Document, Entry
+from recollect.contracts import JOURNAL, Backend, ConversationStore, Document, Entry
 from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound
 from recollect.moving.bringing import Brought, CopyReport, Given, Progress, Tally, bring, log_of
@@ -25,7 +25,7 @@ async def copy(source: Backend, target: Backend, *, progress: Progress | None = 
     missed: stop writing to it, and run the copy a last time.
     """
     tally = Tally(progress)
-    async for owner in source.owners():
+    async for owner in _owners(source):
         tally.owner()
         giver, taker = source.of(owner), target.of(owner)
         tally.add_documents(owner, await bring_owned(partial(documents_of, giver), taker))
@@ -40,10 +40,17 @@ async def copy(source: Backend, target: Backend, *, progress: Progress | None = 
 async def count(source: Backend) -> int:
     """How many conversations there are to copy."""
     found = 0
-    async for owner in source.owners():
+    async for owner in _owners(source):
         async for records in pages_of(source.of(owner)):
             found += len(records)
     return found
+
+
+async def _owners(source: Backend) -> AsyncIterator[str]:
+    """Everybody but the journal: what one memory has yet to do is not another's to do."""
+    async for owner in source.owners():
+        if owner != JOURNAL:
+            yield owner
 
 
 async def pages_of(store: ConversationStore) -> AsyncIterator[Sequence[Conversation]]:

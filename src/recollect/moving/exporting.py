@@ -4,16 +4,15 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from hashlib import sha256
-from typing import BinaryIO
+from typing import BinaryIO, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from recollect.clock import system_clock
-from recollect.contracts import Backend, ConversationStore
+from recollect.contracts import JOURNAL, Backend, ConversationStore
 from recollect.conversations import Conversation
 from recollect.errors import ConversationNotFound, InvalidInput, StoreUnavailable
 from recollect.ids import parse_name
-from recollect.manager import ConversationManager
 from recollect.moving.bringing import log_of
 from recollect.moving.copying import pages_of
 from recollect.moving.documents import documents_of
@@ -36,9 +35,14 @@ class ExportReport(Struct, frozen=True, kw_only=True):
     sha256: str
 
 
-async def export(
-    source: Backend | ConversationManager, file: BinaryIO, *, owner: str | None = None
-) -> ExportReport:
+@runtime_checkable
+class Handle(Protocol):
+    """Something with one owner's store: a manager."""
+
+    store: ConversationStore
+
+
+async def export(source: Backend | Handle, file: BinaryIO, *, owner: str | None = None) -> ExportReport:
     """Write everything, or what one owner has, as JSON Lines. The source is open; the file stays open.
 
     A handle does not know whose it is: with one, `owner` is the name that the file gives.
@@ -49,21 +53,45 @@ async def export(
     await writer.put([header_line(system_clock())])
     owners = 0
     async for name, store in _stores(source, owner):
-        before = writer.lines
-        async for documents in documents_of(store):
-            lines = [document_line(document, name) for document in documents]
-            await writer.put(lines, documents=len(lines))
-        async for records in pages_of(store):
-            for record in records:
-                await _export(name, store, record, writer)
-        owners += writer.lines > before
+        owners += await _export_store(name, store, writer)
     return await writer.finish(owners)
 
 
+async def export_store(owner: str, store: ConversationStore, file: BinaryIO) -> ExportReport:
+    """The same for one owner's store, under this name."""
+    writer = _Writer(file)
+    await writer.put([header_line(system_clock())])
+    return await writer.finish(int(await _export_store(owner, store, writer)))
+
+
+async def export_one(
+    store: ConversationStore, record: Conversation, file: BinaryIO, *, owner: str
+) -> ExportReport:
+    """The same for one conversation. Raises `ConversationNotFound` when it goes meanwhile."""
+    writer = _Writer(file)
+    await writer.put([header_line(system_clock())])
+    await _export(owner, store, record, writer)
+    if await store.get(record.id) is None:
+        raise ConversationNotFound(record.id)
+    return await writer.finish(1)
+
+
+async def _export_store(owner: str, store: ConversationStore, writer: "_Writer") -> bool:
+    """All of one owner's; whether there was anything."""
+    before = writer.lines
+    async for documents in documents_of(store):
+        lines = [document_line(document, owner) for document in documents]
+        await writer.put(lines, documents=len(lines))
+    async for records in pages_of(store):
+        for record in records:
+            await _export(owner, store, record, writer)
+    return writer.lines > before
+
+
 async def _stores(
-    source: Backend | ConversationManager, owner: str | None
+    source: Backend | Handle, owner: str | None
 ) -> AsyncIterator[tuple[str, ConversationStore]]:
-    if isinstance(source, ConversationManager):
+    if isinstance(source, Handle):
         if owner is None:
             raise InvalidInput("to export from a handle, say whose it is: owner=…", field="owner")
         yield owner, source.store
@@ -71,7 +99,8 @@ async def _stores(
         yield owner, source.of(owner)
     else:
         async for name in source.owners():
-            yield name, source.of(name)
+            if name != JOURNAL:
+                yield name, source.of(name)
 
 
 async def _export(owner: str, store: ConversationStore, record: Conversation, writer: "_Writer") -> None:

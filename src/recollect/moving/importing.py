@@ -7,14 +7,14 @@ import asyncio
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import BinaryIO, TypeVar
 
 from msgspec.structs import asdict
 
-from recollect.contracts import Backend, Document, Entry, Position
+from recollect.contracts import Backend, ConversationStore, Document, Entry, Position
 from recollect.conversations import Conversation
 from recollect.errors import StoreDamaged, StoreForeign, StoreUnavailable
 from recollect.moving.bringing import CHUNK, CopyReport, Given, Progress, Tally, bring
@@ -47,6 +47,26 @@ async def import_(file: BinaryIO, target: Backend, *, progress: Progress | None 
     finally:
         if seekable is not file:
             await asyncio.to_thread(seekable.close)
+
+
+async def restore_one(
+    file: BinaryIO, target: ConversationStore, *, revive: Callable[[Conversation], Conversation]
+) -> Conversation:
+    """Bring the one conversation that an export holds back to where it was taken from.
+
+    `revive` may change its record. A session that is in use by now is left to whom it leads to.
+    """
+    await asyncio.to_thread(verify, file)
+    async for _, given in _parts(file, 0):
+        if isinstance(given, _Owned):
+            raise StoreDamaged("the export of one conversation holds documents of an owner")
+        given.record = revive(given.record)
+        given.sessions = [one for one in given.sessions if await target.session(one) is None]
+        tally = Tally(None)
+        tally.add(await bring(given, target))
+        tally.done()
+        return given.record
+    raise StoreDamaged("the export holds no conversation")
 
 
 async def _bring_all(file: BinaryIO, start: int, target: Backend, tally: Tally) -> CopyReport:

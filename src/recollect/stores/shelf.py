@@ -38,6 +38,7 @@ from recollect.conversations import (
     check_revision,
     cursor_of,
     emptied,
+    end_of,
     extended,
     is_expired,
     parse_cursor,
@@ -211,7 +212,7 @@ class Shelf(Struct, kw_only=True):
         expected_revision: int | None = None,
     ) -> Appended:
         log = self._log(conversation_id, now)
-        new, known = _sort_out(log, turn, now=now)
+        new, known = sort_out(log, turn, now=now)
         if new or not turn:
             check_revision(log.record.id, log.record.revision, expected_revision)
         if new:
@@ -229,7 +230,7 @@ class Shelf(Struct, kw_only=True):
         log = self._log(conversation_id, now)
         check_revision(log.record.id, log.record.revision, expected_revision)
         fresh = Log(record=emptied(log.record), next_sequence=log.next_sequence)
-        new, known = _sort_out(fresh, turn, now=now)
+        new, known = sort_out(fresh, turn, now=now)
         self._put(fresh, new, now)
         self.logs[log.record.id] = fresh
         self.forgotten += bool(log.slots or log.documents)
@@ -269,6 +270,7 @@ class Shelf(Struct, kw_only=True):
         log.slots[bisect_left(log.slots, held.position, key=_position)] = slot
         log.by_id[message_id] = slot
         log.record = touched(log.record, now=now)
+        log.documents.clear()
         self.forgotten += 1
         return _entry(log, slot)
 
@@ -358,7 +360,7 @@ class Shelf(Struct, kw_only=True):
     def expired(self, *, by: datetime, limit: int) -> list[Conversation]:
         check_count(limit, field="limit", least=0)
         records = [log.record for log in self.logs.values() if is_expired(log.record, now=by)]
-        return sorted(records, key=_end)[:limit]
+        return sorted(records, key=end_of)[:limit]
 
     def forget_copies(self) -> None:
         """Say that whatever copies there are elsewhere must go."""
@@ -368,9 +370,11 @@ class Shelf(Struct, kw_only=True):
         cleared = Cleared(
             conversations=len(self.logs),
             messages=sum(log.record.message_count for log in self.logs.values()),
+            documents=len(self.documents) + sum(len(log.documents) for log in self.logs.values()),
         )
         self.logs.clear()
         self.sessions.clear()
+        self.documents.clear()
         self.forgotten += 1
         return cleared
 
@@ -444,7 +448,7 @@ def _not_there(log: Log | None, conversation_id: str, slots: Sequence[Placing]) 
     return new
 
 
-def _sort_out(log: Log, turn: Sequence[Packed], *, now: datetime) -> tuple[Placed, list[Slot]]:
+def sort_out(log: Log, turn: Sequence[Packed], *, now: datetime) -> tuple[Placed, list[Slot]]:
     """Which of these messages are new, each in the place that it will have, and which are known."""
     stamp = stamp_for(log.record.last_message_at, now=now)
     new: Placed = []
@@ -476,7 +480,7 @@ def _stamped(body: bytes, position: Position) -> bytes:
 def _appended(log: Log, new: Placed, known: Sequence[Slot]) -> Appended:
     return Appended(
         conversation=log.record,
-        new=tuple(_entry(log, slot) for _, slot in new),
+        new=lambda: tuple(_entry(log, slot) for _, slot in new),  # slots never change
         known=tuple(_entry(log, slot) for slot in known),
     )
 
@@ -499,11 +503,6 @@ def _entry(log: Log, slot: Slot) -> Entry:
 
 def _position(slot: Slot) -> Position:
     return slot.position
-
-
-def _end(record: Conversation) -> tuple[int, str]:
-    assert record.expires_at is not None
-    return to_micros(record.expires_at), record.id
 
 
 def _activity(record: Conversation) -> tuple[int, str]:

@@ -235,10 +235,6 @@ class StoreMachine(RuleBasedStateMachine):
     def load(self, owner: str, conversation_id: str) -> None:
         self.both(owner, lambda store: store.load(conversation_id))
 
-    @rule(owner=st.sampled_from(OWNERS), conversation_id=ids, revision=st.none() | st.integers(0, 3))
-    def delete(self, owner: str, conversation_id: str, revision: int | None) -> None:
-        self.both(owner, lambda store: store.delete(conversation_id, expected_revision=revision))
-
     @rule(
         owner=st.sampled_from(OWNERS),
         place=places,
@@ -299,6 +295,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.runner.run(self.model.purge_expired())
         self.runner.run(self.real.purge_expired())
         assert self.runner.run(mine(self.real)) == self.runner.run(mine(self.model))
+
+    @rule(owner=st.sampled_from(OWNERS), conversation_id=ids, revision=st.none() | st.integers(0, 3))
+    def delete(self, owner: str, conversation_id: str, revision: int | None) -> None:
+        self.both(owner, lambda store: store.delete(conversation_id, expected_revision=revision))
 
     @rule(owner=st.sampled_from(OWNERS))
     def purge(self, owner: str) -> None:

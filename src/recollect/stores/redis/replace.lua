@@ -11,6 +11,7 @@ local revision = string.format('%.0f', tonumber(record[AT.revision]) + 1)
 -- Added first: a key that is empty for a moment would lose its lifetime.
 redis.call('ZADD', KEYS[2], 0, position .. ':' .. revision .. ':' .. stored_at .. ':' .. body)
 redis.call('ZREM', KEYS[2], seen)
+redis.call('UNLINK', KEYS[5])
 redis.call('HSET', KEYS[1], 'revision', revision, 'updated_at', now)
 tell(channel, id, revision)
 return {'done', revision}

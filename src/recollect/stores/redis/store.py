@@ -38,6 +38,7 @@ from recollect.conversations import (
     Page,
     Query,
     check_count,
+    end_of,
     expiry,
     is_expired,
 )
@@ -389,18 +390,22 @@ class RedisStore(ConversationStore):
             for one, stored in await self._index.stored(conversation_ids):
                 if stored is not None and is_expired(stored.record, now=moment):
                     found[one] = stored.record
-        return sorted(found.values(), key=_end)[:limit]
+        return sorted(found.values(), key=end_of)[:limit]
 
     async def clear(self) -> Cleared:
         conversations = messages = 0
+        documents = int(await self._connections.call("ZCARD", self._keys.documents))
+        await self._connections.call("UNLINK", self._keys.documents)
         async for conversation_ids in self._index.every_id():
             for one, stored in await self._index.stored(conversation_ids):
+                derived = await self._connections.call("ZCARD", self._keys.of(one).documents)
                 if await self._delete(one) and stored is not None:
                     conversations += 1
                     messages += stored.record.message_count
+                    documents += int(derived)
         await self._connections.call("UNLINK", self._keys.sessions)
         await self._index.leave_if_empty()
-        return Cleared(conversations=conversations, messages=messages)
+        return Cleared(conversations=conversations, messages=messages, documents=documents)
 
     async def holds_anything(self) -> bool:
         """Whether this owner has a conversation, expired or not, or a document."""
@@ -566,11 +571,6 @@ def _record(conversation_id: str, fields: Sequence[bytes | None]) -> Conversatio
     found = values.stored(conversation_id, fields)
     assert found is not None, "the script answers with a record"
     return found.record
-
-
-def _end(record: Conversation) -> tuple[int, str]:
-    assert record.expires_at is not None
-    return to_micros(record.expires_at), record.id
 
 
 def _binding(conversation_id: str, birth: str) -> str:

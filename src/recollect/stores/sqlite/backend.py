@@ -22,6 +22,7 @@ from recollect.stores.sqlite.connections import (
     translated,
 )
 from recollect.stores.sqlite.lanes import Lane, ReadLane, WriteLane
+from recollect.stores.sqlite.rows import Row
 from recollect.stores.sqlite.scrubbing import AT_ONCE_SECONDS, PATIENT_SECONDS, Scrubber
 from recollect.stores.sqlite.store import SQLiteStore
 from recollect.stores.threads import to_the_end
@@ -43,8 +44,12 @@ class SQLiteBackend(Backend):
         self.path = path
         self.clock = clock
         self._synchronous = synchronous
+        self.ends: dict[tuple[str, str], Row] = {}
+        """Records as the writing thread left them, by owner and id, so that a turn need not read them."""
         self._opening = threading.Lock()
         self._scrubber = Scrubber(path)
+        self.patience = PATIENT_SECONDS
+        """How many seconds an erasure waits for readers of an old state."""
         self._writer: Lane | None = None
         self._readers: Lane | None = None
 
@@ -67,7 +72,9 @@ class SQLiteBackend(Backend):
         with translated(self.path):
             others = [connect(self.path, synchronous=self._synchronous) for _ in range(READERS)]
         self._readers = ReadLane(self.path, others, name="reader")
-        self._writer = WriteLane(self.path, [first], name="writer")
+        self._writer = WriteLane(self.path, first, name="writer", forget=self.ends.clear)
+        # A process that was killed may have deleted something and not yet emptied the log of it.
+        self._scrubber.scrub(seconds=0)
 
     async def close(self) -> None:
         lanes = [lane for lane in (self._readers, self._writer) if lane is not None]
@@ -119,7 +126,7 @@ class SQLiteBackend(Backend):
 
     async def scrub(self, owner: str) -> tuple[str, ...]:
         """Empty the log beside the file; see `scrubbing`."""
-        if await to_the_end(partial(self._scrubber.scrub, seconds=PATIENT_SECONDS)):
+        if await to_the_end(partial(self._scrubber.scrub, seconds=self.patience)):
             return ()
         return (f"{self.path}-wal is held by a reader; it is emptied at the next sweep or deletion",)
 

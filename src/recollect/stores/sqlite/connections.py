@@ -34,7 +34,7 @@ SYNCHRONOUS = ("full", "normal")
 def connect(path: str, *, synchronous: str) -> apsw.Connection:
     """A connection to a file that `prepare` has seen."""
     connection = apsw.Connection(path)
-    connection.set_busy_handler(_patience())
+    connection.set_busy_handler(patience())
     connection.execute(f"PRAGMA synchronous = {synchronous}")
     connection.execute("PRAGMA foreign_keys = ON")
     # Deleted text is overwritten, not only unlinked.
@@ -89,7 +89,7 @@ def schema_version(path: str) -> SchemaVersion:
         with translated(path):
             connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
             with contextlib.closing(connection):
-                connection.set_busy_handler(_patience())
+                connection.set_busy_handler(patience())
                 _check_program(connection, path)
                 found = _version(connection)
     return SchemaVersion(found=found, needed=len(migrations(PACKAGE)))
@@ -122,7 +122,8 @@ def _create_private(path: str) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
-def _patience() -> Callable[[int], bool]:
+def patience() -> Callable[[int], bool]:
+    """How a connection waits for another process: a busy handler."""
     deadline = 0.0
 
     def wait(attempt: int) -> bool:

@@ -1,21 +1,22 @@
 """Threads that do the database's work while the event loop goes on.
 
 A `ReadLane` runs each job on whichever of its threads is free. A `WriteLane` has one thread; it
-takes all the jobs that are waiting and commits them in one transaction, so that the price of
-making data durable is paid once for many turns. Below: the engine. Above: `backend`.
+takes the jobs that are waiting and commits them in one transaction, so that the price of making
+data durable is paid once for many turns. Below: the engine. Above: `backend`.
 """
 
 import asyncio
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
 import apsw
 
 from recollect.errors import StoreClosed
-from recollect.stores.sqlite.connections import ours
+from recollect.stores.sqlite.connections import ours, patience
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], Any]
@@ -23,15 +24,19 @@ Work = Callable[[apsw.Connection], Any]
 LARGEST_BATCH = 512
 """Turns in one transaction: enough that the commit costs next to nothing for each, and a bound."""
 
+WORTH_SPLITTING = 50e-6
+"""Seconds of a commit, for each turn in it, up to which two commits cost less than a loop that waits."""
+
 
 class Job:
     """Work for a lane, and the future that waits for it."""
 
-    __slots__ = ("error", "future", "loop", "result", "work")
+    __slots__ = ("error", "future", "is_turn", "loop", "result", "work")
 
-    def __init__(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, work: Work, loop: asyncio.AbstractEventLoop, *, is_turn: bool) -> None:
         self.work = work
         self.loop = loop
+        self.is_turn = is_turn
         self.future: asyncio.Future[Any] = loop.create_future()
         self.result: Any = None
         self.error: BaseException | None = None
@@ -63,18 +68,18 @@ class Lane:
         self._process = os.getpid()
         self._closed = False
         self._threads = [
-            threading.Thread(target=self._serve, args=(connection,), name=f"recollect-{name}", daemon=True)
+            threading.Thread(target=self._work, args=(connection,), name=f"recollect-{name}", daemon=True)
             for connection in connections
         ]
         for thread in self._threads:
             thread.start()
 
-    async def run(self, work: Callable[[apsw.Connection], T]) -> T:
+    async def run(self, work: Callable[[apsw.Connection], T], *, is_turn: bool = False) -> T:
         """Do the work on a thread of this lane and wait for it.
 
         Cancelled while still in the queue, the work is not done; cancelled later, it is done whole.
         """
-        job = Job(work, asyncio.get_running_loop())
+        job = Job(work, asyncio.get_running_loop(), is_turn=is_turn)
         self._accept(job)
         return cast(T, await job.future)
 
@@ -97,89 +102,147 @@ class Lane:
         for thread in self._threads:
             thread.join()
 
-    def _serve(self, connection: apsw.Connection) -> None:
+    def _work(self, connection: apsw.Connection) -> None:
         try:
-            while (job := self._jobs.get()) is not None:
-                self._handle(job, connection)
+            self._serve(connection)
         finally:
             connection.close()
 
-    def _handle(self, job: Job, connection: apsw.Connection) -> None:
-        """What a thread does with the next job."""
+    def _serve(self, connection: apsw.Connection) -> None:
+        """What a thread does until the lane is closed."""
 
 
 class ReadLane(Lane):
     """Each job by itself."""
 
-    def _handle(self, job: Job, connection: apsw.Connection) -> None:
-        if not job.future.cancelled():
-            job.attempt(connection, self._path)
-            _settle([job])
+    def _serve(self, connection: apsw.Connection) -> None:
+        while (job := self._jobs.get()) is not None:
+            if not job.future.cancelled():
+                job.attempt(connection, self._path)
+                _settle([job])
 
 
 class WriteLane(Lane):
-    """All waiting jobs in one transaction; a job that fails is undone alone."""
+    """The waiting jobs in one transaction; a job that fails is undone alone.
 
-    def _handle(self, job: Job, connection: apsw.Connection) -> None:
-        jobs = [one for one in self._with_waiting(job) if not one.future.cancelled()]
-        try:
-            self._commit(jobs, connection)
-        except Exception as error:  # noqa: BLE001  the transaction failed as a whole: none of it was stored
-            for one in jobs:
-                one.error = one.error or ours(error, self._path)
-        _settle(jobs)
+    Under load, two batches take turns: while the disk takes one, the event loop runs the tasks whose
+    turns were in the other. For that the tasks are told late, when the next batch is about to be
+    committed. Told earlier, they would only take the interpreter from this thread, and then wait
+    while the disk is busy.
 
-    def _with_waiting(self, job: Job) -> list[Job]:
-        jobs = [job]
-        while len(jobs) < LARGEST_BATCH:
+    `forget` is called when what an earlier turn saw in the database may not be so any more: something
+    else than a turn was written, a transaction was undone, or another process has written.
+    """
+
+    def __init__(
+        self, path: str, connection: apsw.Connection, *, name: str, forget: Callable[[], object]
+    ) -> None:
+        self._forget = forget
+        self._untold: list[Job] = []
+        self._commit_seconds = 0.0
+        self._data_version = -1
+        self._patience = patience()
+        connection.set_busy_handler(self._wait_for_others)
+        super().__init__(path, [connection], name=name)
+
+    def _serve(self, connection: apsw.Connection) -> None:
+        while (job := self._next()) is not None:
+            jobs = [one for one in (job, *self._waiting()) if not one.future.cancelled()]
             try:
-                waiting = self._jobs.get_nowait()
-            except queue.Empty:
-                break
-            if waiting is None:
-                self._jobs.put(None)  # closing: end after this batch
-                break
-            jobs.append(waiting)
-        return jobs
+                self._commit(jobs, connection)
+            except Exception as error:  # noqa: BLE001  the transaction failed as a whole: none of it was stored
+                for one in jobs:
+                    one.error = one.error or ours(error, self._path)
+            self._untold += jobs
+        self._tell()
+
+    def _next(self) -> Job | None:
+        if self._jobs.empty():
+            self._tell()
+        return self._jobs.get()
+
+    def _waiting(self) -> list[Job]:
+        """The other jobs for this batch: all that wait, or half of them where two batches pay."""
+        count = min(self._jobs.qsize(), LARGEST_BATCH)
+        if not self._untold and self._commit_seconds < count * WORTH_SPLITTING:
+            count //= 2
+        jobs = [self._jobs.get_nowait() for _ in range(count)]
+        if jobs and jobs[-1] is None:
+            self._jobs.put(jobs.pop())  # closing: end after this batch
+        return cast(list[Job], jobs)
 
     def _commit(self, jobs: list[Job], connection: apsw.Connection) -> None:
         """Hope first: nearly always every job succeeds, and none needs a savepoint of its own."""
         try:
-            connection.execute("BEGIN IMMEDIATE")
+            self._begin(connection)
             for job in jobs:
-                job.attempt(connection, self._path)
+                self._attempt(job, connection)
                 if job.error is not None:
                     break
             else:
-                connection.execute("COMMIT")
+                self._end(connection)
                 return
         finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            self._undo(connection)
         if len(jobs) > 1:
             self._commit_apart(jobs, connection)
 
     def _commit_apart(self, jobs: list[Job], connection: apsw.Connection) -> None:
         """Do them again, those that succeed in one transaction, those that fail undone."""
         try:
-            connection.execute("BEGIN IMMEDIATE")
+            self._begin(connection)
             for job in jobs:
                 job.error = None
                 connection.execute("SAVEPOINT job")
-                job.attempt(connection, self._path)
+                self._attempt(job, connection)
                 if job.error is not None:
                     connection.execute("ROLLBACK TO job")
+                    self._forget()
                 connection.execute("RELEASE job")
-            connection.execute("COMMIT")
+            self._end(connection)
         finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            self._undo(connection)
+
+    def _begin(self, connection: apsw.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        if connection.data_version() != self._data_version:
+            self._forget()
+
+    def _attempt(self, job: Job, connection: apsw.Connection) -> None:
+        if not job.is_turn:
+            self._forget()
+            self._tell()  # this may take its time
+        job.attempt(connection, self._path)
+
+    def _end(self, connection: apsw.Connection) -> None:
+        self._tell()
+        begin = time.perf_counter()
+        connection.execute("COMMIT")
+        self._commit_seconds = time.perf_counter() - begin
+        self._data_version = connection.data_version()
+
+    def _undo(self, connection: apsw.Connection) -> None:
+        if connection.in_transaction:
+            self._forget()
+            connection.execute("ROLLBACK")
+
+    def _wait_for_others(self, attempt: int) -> bool:
+        self._tell()
+        return self._patience(attempt)
+
+    def _tell(self) -> None:
+        """Let those go on whose work is committed."""
+        if self._untold:
+            told, self._untold = self._untold, []
+            _settle(told)
 
 
 def _settle(jobs: list[Job]) -> None:
     """Hand the results to the event loops, one wake-up for each loop."""
-    for loop in dict.fromkeys(job.loop for job in jobs):
-        mine = [job for job in jobs if job.loop is loop]
+    by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    for job in jobs:
+        by_loop.setdefault(job.loop, []).append(job)
+    for loop, mine in by_loop.items():
         try:
             loop.call_soon_threadsafe(_settle_all, mine)
         except RuntimeError:

@@ -39,20 +39,13 @@ SET
     tags = ?, notes = ?, unread_count = ?, revision = ?, ttl = ?, expires_at = ?, updated_at = ?
 WHERE pk = ?;
 
--- name: empty_conversation
--- The record as if nothing had been said yet: where a rewrite starts from.
-UPDATE conversations
-SET last_message_at = NULL, last_message_from = NULL, unread_count = 0, message_count = 0
-WHERE pk = ?;
-
 -- name: extend_conversation
 -- What an append moves in the record.
 UPDATE conversations
 SET
-    last_message_at = ?1, last_message_from = ?2, unread_count = unread_count + ?3,
-    message_count = message_count + ?3, next_sequence = next_sequence + ?3, revision = revision + 1,
-    updated_at = ?4, expires_at = ?4 + ttl
-WHERE pk = ?5;
+    last_message_at = ?, last_message_from = ?, unread_count = ?, message_count = ?, revision = ?,
+    next_sequence = ?, expires_at = ?, updated_at = ?
+WHERE pk = ?;
 
 -- name: find_conversations
 -- A page of records, most recently active first. A filter that is NULL does not filter.
@@ -134,6 +127,11 @@ UPDATE conversations SET next_sequence = max(next_sequence, ? + 1) WHERE pk = ?;
 INSERT INTO messages (conversation, at, sequence, message_id, revision, stored_at, body)
 VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (message_id, conversation) WHERE message_id IS NOT NULL DO NOTHING;
+
+-- name: insert_new_messages
+-- One message in its place, or several when the values are repeated; a known id is an error.
+INSERT INTO messages (conversation, at, sequence, message_id, revision, stored_at, body)
+VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: get_message
 -- The message that holds an id. Bodies are read as bytes: text that is not UTF-8 would fail its whole page.
@@ -229,15 +227,17 @@ WHERE pk IN (SELECT pk FROM conversations WHERE owner = ? AND expires_at <= ? LI
 DELETE FROM conversations WHERE pk IN (SELECT pk FROM conversations WHERE expires_at <= ? LIMIT ?);
 
 -- name: expired
--- One owner's conversations whose lifetime ends by a moment, those that end first in front.
+-- One owner's conversations whose lifetime ends by a moment, in no order.
 SELECT
     pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
     notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
     created_at, updated_at
 FROM conversations
-WHERE owner = ? AND expires_at <= ?
-ORDER BY expires_at, id
-LIMIT ?;
+WHERE owner = ? AND expires_at <= ?;
+
+-- name: clear_documents
+-- All of one owner's documents, and those of its conversations.
+DELETE FROM documents WHERE owner = ?;
 
 -- name: clear_owner
 -- Some of one owner's conversations, whatever their lifetime; returns how many messages each had.

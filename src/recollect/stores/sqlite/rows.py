@@ -15,9 +15,12 @@ from recollect.wire import decode_message, encode_message
 
 _MICROSECOND = timedelta(microseconds=1)
 
+Row: TypeAlias = tuple[Any, ...]
+"""A record as `get_conversation` gives it."""
+KEY, NEXT_SEQUENCE, ID = range(3)
 LAST_MESSAGE = slice(12, 14)
 """Where in a record's row its last message stands: when, and from whom."""
-REVISION = 16
+REVISION, TTL, EXPIRES_AT, CREATED_AT, UPDATED_AT = range(16, 21)
 
 
 def moment(micros: int | None) -> datetime | None:
@@ -64,6 +67,30 @@ def conversation(row: Sequence[Any]) -> Conversation:
         created_at=from_micros(row[19]),
         updated_at=from_micros(row[20]),
     )
+
+
+def is_over(row: Row, now: int) -> bool:
+    """Whether the record has expired: `conversations.is_expired` for a row."""
+    return row[EXPIRES_AT] is not None and row[EXPIRES_AT] <= now
+
+
+def emptied(row: Row) -> Row:
+    """The row as if nothing had been said yet: `conversations.emptied` for a row."""
+    return (*row[:12], None, None, 0, 0, *row[16:])
+
+
+def extended(row: Row, *, last: tuple[int | None, str | None], added: int, now: int) -> Row:
+    """The row after so many messages were added: `conversations.extended` for a row."""
+    key, next_sequence, *metadata = row[:12]
+    unread, count, revision, ttl, _, created, _ = row[14:]
+    expires = None if ttl is None else now + ttl
+    moved = (unread + added, count + added, revision + 1, ttl, expires, created, now)
+    return (key, next_sequence + added, *metadata, *last, *moved)
+
+
+def extension_values(row: Row) -> Row:
+    """A row as `extend_conversation` wants it."""
+    return (*row[12:17], row[NEXT_SEQUENCE], row[EXPIRES_AT], row[UPDATED_AT], row[KEY])
 
 
 def log_end(row: Sequence[Any]) -> LogEnd:

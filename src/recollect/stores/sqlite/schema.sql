@@ -14,7 +14,11 @@ CREATE TABLE conversations (
     tags TEXT NOT NULL CHECK (json_type(tags) = 'array'),
     notes TEXT,
     last_message_at INTEGER,
-    last_message_from TEXT CHECK (last_message_from IN ('user', 'assistant', 'system', 'tool')),
+    -- Not IN: that builds a table for every check, and every turn checks this one.
+    last_message_from TEXT CHECK (
+        last_message_from = 'user' OR last_message_from = 'assistant'
+        OR last_message_from = 'system' OR last_message_from = 'tool'
+    ),
     unread_count INTEGER NOT NULL,
     message_count INTEGER NOT NULL,
     revision INTEGER NOT NULL,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
@@ -37,8 +38,7 @@ from recollect.conversations import (
     check_count,
     check_revision,
     cursor_of,
-    emptied,
-    extended,
+    end_of,
     is_expired,
     stamp_for,
 )
@@ -56,6 +56,10 @@ if TYPE_CHECKING:
 
 SQL = queries(PACKAGE)
 
+LONGEST_TURN = 16
+"""Messages that are stored by one statement, and that other turns in a batch gladly wait for."""
+MOST_ENDS = 10_000
+"""Conversations whose end is remembered from one turn to the next: some ten megabytes."""
 CLEAR_BATCH = 100
 """Conversations that go in one transaction, so that turns get in between."""
 
@@ -175,17 +179,14 @@ class SQLiteStore(ConversationStore):
 
         def work(db: apsw.Connection) -> Appended:
             log = self._log(db, conversation_id)
-            for message, body in zip(messages, bodies, strict=True):
-                log.put(message, body)
+            log.put(messages, bodies)
             if log.new or not messages:
                 check_revision(conversation_id, log.revision, expected_revision)
             if log.new:
-                return log.moved()
-            return Appended(
-                conversation=self._require(db, conversation_id).record, new=(), known=tuple(log.known)
-            )
+                return self._moved(log)
+            return Appended(conversation=log.record, new=(), known=tuple(log.known))
 
-        return await self._backend.writer.run(work)
+        return await self._backend.writer.run(work, is_turn=len(messages) <= LONGEST_TURN)
 
     async def rewrite(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
@@ -197,9 +198,8 @@ class SQLiteStore(ConversationStore):
             log = self._log(db, conversation_id)
             check_revision(conversation_id, log.revision, expected_revision)
             log.clear()
-            for message, body in zip(messages, bodies, strict=True):
-                log.put(message, body)
-            return log.moved()
+            log.put(messages, bodies)
+            return self._moved(log)
 
         rewritten = await self._backend.writer.run(work)
         await self._backend.forgotten()
@@ -247,6 +247,7 @@ class SQLiteStore(ConversationStore):
         body = encode_message(entry.message).decode()
         db.execute(SQL["replace_message"], (entry.revision, body, key, *entry.position))
         db.execute(SQL["touch_conversation"], (to_micros(self.now()), key))
+        db.execute(SQL["delete_documents"], (key,))
 
     async def log_end(self, conversation_id: str) -> LogEnd | None:
         values = self._named(parse_uuid(conversation_id, field="conversation_id"))
@@ -348,7 +349,10 @@ class SQLiteStore(ConversationStore):
             held = Documents(db, self._owner, self._holder(db, place.conversation_id))
             return held.delete(place, expected=expected)
 
-        return await self._backend.writer.run(work)
+        was_there = await self._backend.writer.run(work)
+        if was_there:
+            await self._backend.forgotten()
+        return was_there
 
     async def restore_documents(self, documents: Sequence[Document]) -> None:
         given = restorable_documents(documents)
@@ -366,17 +370,23 @@ class SQLiteStore(ConversationStore):
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
         values = (self._owner, to_micros(parse_moment(by, field="by")))
         check_count(limit, field="limit", least=0)
-        return await self._backend.readers.run(
-            lambda db: list(map(rows.conversation, db.execute(SQL["expired"], (*values, limit)).fetchall()))
+        found = await self._backend.readers.run(
+            lambda db: list(map(rows.conversation, db.execute(SQL["expired"], values).fetchall()))
         )
+        return sorted(found, key=end_of)[:limit]
 
     async def clear(self) -> Cleared:
         conversations = messages = 0
+        documents = await self._backend.writer.run(self._clear_documents)
         while gone := await self._backend.writer.run(self._clear_some):
             conversations += len(gone)
             messages += sum(gone)
         await self._backend.forgotten()
-        return Cleared(conversations=conversations, messages=messages)
+        return Cleared(conversations=conversations, messages=messages, documents=documents)
+
+    def _clear_documents(self, db: apsw.Connection) -> int:
+        db.execute(SQL["clear_documents"], (self._owner,))
+        return db.changes()
 
     def _clear_some(self, db: apsw.Connection) -> list[int]:
         gone = db.execute(SQL["clear_owner"], (self._owner, CLEAR_BATCH)).fetchall()
@@ -433,82 +443,134 @@ class SQLiteStore(ConversationStore):
 
     def _log(self, db: apsw.Connection, conversation_id: str) -> "_Log":
         now = self.now()
-        values = (self._owner, conversation_id, to_micros(now))
-        row = db.execute(SQL["get_conversation"], values).fetchone()
+        name = self._owner, conversation_id
+        row = self._backend.ends.get(name)
         if row is None:
+            row = db.execute(SQL["get_conversation"], (*name, to_micros(now))).fetchone()
+        log = None if row is None else _Log(db, row, now)
+        if log is None or log.is_over:
             raise ConversationNotFound(conversation_id)
-        return _Log(db, conversation_id, row, now)
+        return log
+
+    def _moved(self, log: "_Log") -> Appended:
+        """Bring the record up to date with what was put, remember it, and say what was put."""
+        row = log.move()
+        ends = self._backend.ends
+        if len(ends) >= MOST_ENDS:
+            ends.clear()
+        ends[self._owner, row[rows.ID]] = row
+        return Appended(conversation=log.record, new=log.entries, known=tuple(log.known))
 
 
 class _Log:
     """The log of one conversation inside a transaction: messages are put at its end, the record follows.
 
-    The record is read from its row only when somebody asks for it: most callers do not.
+    The record and the entries are made only when somebody asks for them: most callers do not.
     """
 
-    def __init__(self, db: apsw.Connection, conversation_id: str, row: Sequence[Any], now: datetime) -> None:
+    def __init__(self, db: apsw.Connection, row: rows.Row, now: datetime) -> None:
         self._db = db
-        self._conversation_id = conversation_id
         self._row = row
-        self._key, self._next_sequence = row[:2]
-        self._last_at, self._last_from = row[rows.LAST_MESSAGE]
-        self.revision: int = row[rows.REVISION]
-        self._cleared = False
         self._now = now
         self._now_micros = to_micros(now)
-        self._stamp = stamp_for(rows.moment(self._last_at), now=now)
-        self.new: list[tuple[Message, int]] = []
+        self._last_at, self._last_from = row[rows.LAST_MESSAGE]
+        self._stamp, self._stamp_micros = now, self._now_micros
+        if self._last_at is not None and self._last_at > self._now_micros:
+            self._stamp = stamp_for(rows.moment(self._last_at), now=now)
+            self._stamp_micros = to_micros(self._stamp)
+        self._first_sequence: int = row[rows.NEXT_SEQUENCE]
+        self.revision: int = row[rows.REVISION]
+        self.new: Sequence[Message] = ()
         self.known: list[Entry] = []
+
+    @property
+    def is_over(self) -> bool:
+        return rows.is_over(self._row, self._now_micros)
 
     def clear(self) -> None:
         """Remove everything that was said, and what was derived from it."""
-        self._db.execute(SQL["delete_messages"], (self._key,))
-        self._db.execute(SQL["delete_documents"], (self._key,))
-        self._db.execute(SQL["empty_conversation"], (self._key,))
-        self._last_at, self._last_from, self._stamp = None, None, self._now
-        self._cleared = True
+        self._db.execute(SQL["delete_messages"], (self._row[rows.KEY],))
+        self._db.execute(SQL["delete_documents"], (self._row[rows.KEY],))
+        self._row = rows.emptied(self._row)
+        self._last_at, self._last_from = None, None
+        self._stamp, self._stamp_micros = self._now, self._now_micros
 
-    def put(self, message: Message, body: str) -> None:
-        """Store a message at the end, unless its id is known."""
-        at = to_micros(message.timestamp or self._stamp)
-        sequence = self._next_sequence + len(self.new)
-        values = (self._key, at, sequence, message.message_id, self.revision + 1, self._now_micros, body)
-        self._db.execute(SQL["insert_message"], values)
-        if not self._db.changes():
-            self.known.append(self._stored(decode_message(body)))
-            return
-        self.new.append((message, sequence))
-        if self._last_at is None or at >= self._last_at:
-            self._last_at, self._last_from = at, message.role
+    def put(self, messages: Sequence[Message], bodies: Sequence[str]) -> None:
+        """Store the messages at the end, without those whose id is known."""
+        moments = [to_micros(m.timestamp) if m.timestamp else self._stamp_micros for m in messages]
+        if not 0 < len(messages) <= LONGEST_TURN or not self._put_together(messages, moments, bodies):
+            self.new, moments = self._put_apart(messages, moments, bodies)
+        for message, at in zip(self.new, moments, strict=True):
+            if self._last_at is None or at >= self._last_at:
+                self._last_at, self._last_from = at, message.role
 
-    def moved(self) -> Appended:
-        """Bring the record up to date with what was put, and say what was."""
-        values = (self._last_at, self._last_from, len(self.new), self._now_micros, self._key)
-        self._db.execute(SQL["extend_conversation"], values)
-        return Appended(conversation=self._record, new=self._entries, known=tuple(self.known))
+    def _put_together(
+        self, messages: Sequence[Message], moments: Sequence[int], bodies: Sequence[str]
+    ) -> bool:
+        """All in one statement, which nearly always succeeds; whether it did."""
+        key, sequence, revision, now = self._row[0], self._first_sequence, self.revision + 1, self._now_micros
+        values: list[Any] = []
+        for message, at, body in zip(messages, moments, bodies, strict=True):
+            values += (key, at, sequence, message.message_id, revision, now, body)
+            sequence += 1
+        try:
+            self._db.execute(_insert_rows(len(messages)), values)
+        except apsw.ConstraintError:
+            return False  # an id is known: the statement has left nothing behind
+        self.new = messages
+        return True
 
-    def _record(self) -> Conversation:
-        before = rows.conversation(self._row)
-        said = [entry.message for entry in self._entries()]
-        return extended(emptied(before) if self._cleared else before, said, now=self._now)
+    def _put_apart(
+        self, messages: Sequence[Message], moments: Sequence[int], bodies: Sequence[str]
+    ) -> tuple[list[Message], list[int]]:
+        """One by one; those that were new, and their moments."""
+        new: list[tuple[Message, int]] = []
+        for message, at, body in zip(messages, moments, bodies, strict=True):
+            place = self._row[0], at, self._first_sequence + len(new)
+            values = (*place, message.message_id, self.revision + 1, self._now_micros, body)
+            self._db.execute(SQL["insert_message"], values)
+            if self._db.changes():
+                new.append((message, at))
+            else:
+                self.known.append(self._stored(decode_message(body)))
+        return [message for message, _ in new], [at for _, at in new]
 
-    def _entries(self) -> tuple[Entry, ...]:
+    def move(self) -> rows.Row:
+        """Bring the record up to date with what was put; its row then."""
+        last = self._last_at, self._last_from
+        self._row = rows.extended(self._row, last=last, added=len(self.new), now=self._now_micros)
+        self._db.execute(SQL["extend_conversation"], rows.extension_values(self._row))
+        return self._row
+
+    def record(self) -> Conversation:
+        return rows.conversation(self._row)
+
+    def entries(self) -> tuple[Entry, ...]:
+        """What was new."""
         return tuple(
             Entry(
-                conversation_id=self._conversation_id,
+                conversation_id=self._row[rows.ID],
                 sequence=sequence,
                 revision=self.revision + 1,
                 stored_at=self._now,
                 message=message if message.timestamp else message.with_(timestamp=self._stamp),
             )
-            for message, sequence in self.new
+            for sequence, message in enumerate(self.new, self._first_sequence)
         )
 
     def _stored(self, message: Message) -> Entry:
-        (row,) = self._db.execute(SQL["get_message"], (self._key, message.message_id)).fetchall()
-        entry = rows.entry(self._conversation_id, row)
+        (row,) = self._db.execute(SQL["get_message"], (self._row[rows.KEY], message.message_id)).fetchall()
+        entry = rows.entry(self._row[rows.ID], row)
         check_says_the_same(entry, message)
         return entry
+
+
+@cache
+def _insert_rows(count: int) -> str:
+    """The statement that stores so many messages."""
+    one = SQL["insert_new_messages"]
+    values = one[one.index("(?") :]
+    return one + f", {values}" * (count - 1)
 
 
 def _found(row: Sequence[Any] | None) -> _Found | None:

@@ -70,6 +70,16 @@ class ChangingContract(Contract):
             "next",
         ]
 
+    async def test_what_was_derived_from_the_log_goes_with_a_replaced_message(
+        self, store: ConversationStore, conversation: Conversation
+    ) -> None:
+        await store.append(conversation.id, [user("the secret", message_id="m1")])
+        await store.put_document("summaries", "1", b"the secret", conversation_id=conversation.id)
+        await store.put_document("notes", "1", b"mine")
+        await store.replace(conversation.id, user("[gone]", message_id="m1"))
+        assert await store.document_kinds(conversation_id=conversation.id) == []
+        assert await store.document_kinds() == ["notes"]
+
     async def test_what_cannot_be_replaced_is_refused(
         self, backend: Backend, store: ConversationStore, conversation: Conversation
     ) -> None:
@@ -126,15 +136,19 @@ class ChangingContract(Contract):
             record = await store.resume(session, new_conversation(store, ttl=HOUR * 4, client_id=new_id()))
             await store.append(record.id, [user("one"), assistant("two")])
         over = await store.create(new_conversation(store, ttl=HOUR))
+        await store.put_document("notes", "allergies", b"nuts")
+        await store.put_document("summaries", "1", b"short", conversation_id=record.id)
+        await other.put_document("notes", "allergies", b"none")
         clock.advance(HOUR)
-        cleared = await store.clear()
-        assert (cleared.conversations, cleared.messages) == (3, 4)
+        assert await store.clear() == Cleared(conversations=3, messages=4, documents=2)
+        assert await store.document_kinds() == []
         assert (await store.find(Query())).conversations == ()
         assert await store.session("kitchen") is None
         assert await store.expired(by=clock() + HOUR * 9) == []
         assert await store.get(over.id) is None
         assert await store.clear() == Cleared()
         assert len(await other.page(kept.id, limit=9)) == 1
+        assert await other.document_kinds() == ["notes"]
         assert await other.session("kitchen") is not None
 
 

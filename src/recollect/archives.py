@@ -1,0 +1,434 @@
+"""Archives: a conversation moves out of the store into a file of its own, and back, as it was.
+
+    folder/owner's key/conversation.archive
+
+A file is one line of JSON, which says what it is without saying what was said, and after it a
+compressed tar: `conversation.jsonl`, in the form of an export, and `blobs/` with the pictures. It may be
+sealed. `docs/reference/archives.md` is this form for readers. The file is on the disk, and proven, before
+the conversation leaves the store; a lock keeps two from archiving for one owner at once, and the
+operating system lets go of it when a process is killed. Below: blobs, moving. Above: the manager, the sweep.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import io
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from recollect.blobs import BlobStore, owner_key
+from recollect.contracts import ConversationStore
+from recollect.conversations import Conversation, expiry, is_expired
+from recollect.errors import (
+    ArchiveNotFound,
+    ConversationNotFound,
+    InvalidSetting,
+    RevisionConflict,
+    StoreDamaged,
+    StoreForeign,
+    StoreUnavailable,
+)
+from recollect.ids import new_id, parse_uuid
+
+VERSION = 1
+SUFFIX = ".archive"
+LOG = "conversation.jsonl"
+LOCK_SECONDS = 60.0
+"""How long to wait for somebody else who archives for the same owner."""
+
+T = TypeVar("T")
+
+
+class Sealer(Protocol):
+    """Keeps what an archive holds from everybody without the key."""
+
+    async def seal(self, owner: str, data: bytes, *, bound: bytes) -> tuple[dict[str, str], bytes]:
+        """The data sealed, bound to what the head of the file says; and how, for the head."""
+        ...
+
+    async def unseal(self, owner: str, how: Mapping[str, str], data: bytes, *, bound: bytes) -> bytes:
+        """What `seal` was given. Raises `StoreDamaged` when it is not that, or the key is another."""
+        ...
+
+
+class Archive(Struct, frozen=True, kw_only=True):
+    """What an archive is, without what it says: the first line of its file."""
+
+    recollect: str = "archive"
+    version: int = VERSION
+    conversation_id: str
+    owner: str
+    """The SHA-256 of the owner's name."""
+    archived_at: datetime
+    last_activity: datetime
+    revision: int
+    messages: int
+    documents: int
+    blobs: int
+    compression: str = "xz"
+    sealed: dict[str, str] | None = None
+    size: int = 0
+    """Bytes after the first line."""
+    sha256: str = ""
+    """Of these bytes."""
+
+
+class ArchiveFolder:
+    """Archives of all owners in a folder that belongs to one memory, readable by this user alone."""
+
+    def __init__(self, folder: str | Path, *, sealer: Sealer | None = None) -> None:
+        if not str(folder) or "://" in str(folder):
+            raise InvalidSetting(f"archives must be a folder; got {folder!r}", field="archives", value=folder)
+        self.folder = Path(folder)
+        self.sealer = sealer
+
+    def of(self, owner: str) -> "OwnerArchives":
+        return OwnerArchives(self.folder, owner, self.sealer)
+
+    async def forgets(self, owner: str, conversation_id: str | None) -> Mapping[str, int]:
+        """Remove the archives of an owner, or of one conversation, for good."""
+        archives = self.of(owner)
+        async with archives.locked():
+            if conversation_id is not None:
+                return {"archives": await archives.delete(conversation_id)}
+            return {"archives": await asyncio.to_thread(_remove_folder, archives.folder)}
+
+    async def delete_older(self, moment: datetime) -> int:
+        """Remove archives of conversations that were last active before a moment; returns how many."""
+        return await asyncio.to_thread(_delete_older, self.folder, moment)
+
+
+class OwnerArchives:
+    """One owner's archives. All work on files is done off the event loop."""
+
+    def __init__(self, folder: Path, owner: str, sealer: Sealer | None) -> None:
+        self.owner = owner
+        self.key = owner_key(owner)
+        self.folder = folder / self.key
+        self._lock_file = folder / f".{self.key}.lock"
+        self._sealer = sealer
+
+    def file(self, conversation_id: str) -> Path:
+        return self.folder / f"{parse_uuid(conversation_id, field='conversation_id')}{SUFFIX}"
+
+    async def list(self) -> "list_[Archive]":
+        """What is archived, the most recently active first."""
+        found = await asyncio.to_thread(_list, self.folder)
+        return sorted(found, key=lambda archive: archive.last_activity, reverse=True)
+
+    async def get(self, conversation_id: str) -> Archive | None:
+        """What is known of an archive, without opening it."""
+        return await asyncio.to_thread(_head, self.file(conversation_id))
+
+    async def put(self, archive: Archive, content: bytes) -> Archive:
+        """Write an archive: on the disk, under its name, and proven, when this returns."""
+        bare = _bare(archive)
+        how: dict[str, str] | None = None
+        payload = content
+        if self._sealer is not None:
+            how, payload = await self._sealer.seal(self.owner, content, bound=msgspec.json.encode(bare))
+        digest = await asyncio.to_thread(_sha256, payload)
+        whole = replace(bare, sealed=how, size=len(payload), sha256=digest)
+        file = self.file(archive.conversation_id)
+        await asyncio.to_thread(_write, file, msgspec.json.encode(whole) + b"\n" + payload)
+        await asyncio.to_thread(_read, file, self.key)
+        return whole
+
+    async def read(self, conversation_id: str) -> tuple[Archive, bytes]:
+        """An archive and its content. Raises `ArchiveNotFound`, and `StoreDamaged` when it was altered."""
+        archive, payload = await asyncio.to_thread(_read, self.file(conversation_id), self.key)
+        if archive.sealed is None:
+            return archive, payload
+        if self._sealer is None:
+            raise StoreForeign(f"the archive of {archive.conversation_id} is sealed: it needs a key")
+        bound = msgspec.json.encode(_bare(archive))
+        return archive, await self._sealer.unseal(self.owner, archive.sealed, payload, bound=bound)
+
+    async def delete(self, conversation_id: str) -> int:
+        """Remove an archive, and what a killed process left of one; returns how many there were."""
+        return await asyncio.to_thread(_delete, self.file(conversation_id))
+
+    @contextlib.asynccontextmanager
+    async def locked(self) -> AsyncIterator[None]:
+        """Nobody else on this machine archives, restores or erases for this owner meanwhile."""
+        release = await asyncio.to_thread(_acquire, self._lock_file)
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(release)
+
+
+def _bare(archive: Archive) -> Archive:
+    """What a seal is bound to: the head, without what the seal itself decides."""
+    return replace(archive, sealed=None, size=0, sha256="")
+
+
+list_ = list
+"""The built-in, where the method `list` hides it."""
+
+
+# Out of the store and back
+
+
+async def archive(
+    store: ConversationStore, archives: OwnerArchives, conversation_id: str, *, blobs: BlobStore | None = None
+) -> Archive:
+    """Move a conversation out of the store. Done twice, it is done once.
+
+    Raises `RevisionConflict` when somebody writes to it meanwhile: it then stays where it is.
+    """
+    async with archives.locked():
+        record = await store.get(conversation_id)
+        if record is None:
+            return await _archived_before(archives, conversation_id)
+        try:
+            made, content = await _packed(store, record, archives, blobs)
+        except ConversationNotFound:
+            return await _archived_before(archives, conversation_id)
+        written = await archives.put(made, content)
+        try:
+            await store.delete(record.id, expected_revision=record.revision)
+        except RevisionConflict:
+            await archives.delete(record.id)
+            raise
+        if blobs is not None:
+            await blobs.delete(record.id)
+        return written
+
+
+async def _archived_before(archives: OwnerArchives, conversation_id: str) -> Archive:
+    known = await archives.get(conversation_id)
+    if known is None:
+        raise ConversationNotFound(conversation_id)
+    return known
+
+
+async def restore(
+    store: ConversationStore, archives: OwnerArchives, conversation_id: str, *, blobs: BlobStore | None = None
+) -> Conversation:
+    """Move a conversation back into the store: record, entries, documents, pictures, and the sessions that
+    nobody uses by now. One whose time ran out in the archive gets its lifetime anew.
+    """
+    from recollect.moving import restore_one
+
+    async with archives.locked():
+        _, content = await archives.read(conversation_id)
+        lines, pictures = await asyncio.to_thread(unpacked, content)
+        if blobs is not None:
+            for sha256, data in pictures.items():
+                await blobs.put(conversation_id, sha256, data)
+        record = await restore_one(io.BytesIO(lines), store, revive=lambda one: _revived(one, store.now()))
+        await archives.delete(conversation_id)
+        return record
+
+
+def _revived(record: Conversation, now: datetime) -> Conversation:
+    return replace(record, expires_at=expiry(record.ttl, now=now)) if is_expired(record, now=now) else record
+
+
+async def _packed(
+    store: ConversationStore, record: Conversation, archives: OwnerArchives, blobs: BlobStore | None
+) -> tuple[Archive, bytes]:
+    from recollect.moving import export_one
+
+    lines = io.BytesIO()
+    report = await export_one(store, record, lines, owner=archives.owner)
+    pictures = {} if blobs is None else await _pictures(blobs, record.id)
+    content = await asyncio.to_thread(pack, lines.getvalue(), pictures)
+    made = Archive(
+        conversation_id=record.id,
+        owner=archives.key,
+        archived_at=store.now(),
+        last_activity=record.last_activity,
+        revision=record.revision,
+        messages=report.entries,
+        documents=report.documents,
+        blobs=len(pictures),
+    )
+    return made, content
+
+
+async def _pictures(blobs: BlobStore, conversation_id: str) -> dict[str, bytes]:
+    found = {sha256: await blobs.get(conversation_id, sha256) for sha256 in await blobs.list(conversation_id)}
+    return {sha256: data for sha256, data in found.items() if data is not None}
+
+
+# The content
+
+
+def pack(lines: bytes, pictures: Mapping[str, bytes]) -> bytes:
+    import lzma  # slow to import, and seldom needed
+    import tarfile
+
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for name, data in {LOG: lines, **{f"blobs/{one}": data for one, data in pictures.items()}}.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(data), 0o600
+            tar.addfile(member, io.BytesIO(data))
+    return lzma.compress(packed.getvalue(), preset=4)
+
+
+def unpacked(content: bytes) -> tuple[bytes, dict[str, bytes]]:
+    import lzma
+    import tarfile
+
+    members: dict[str, bytes] = {}
+    try:
+        with tarfile.open(fileobj=io.BytesIO(lzma.decompress(content))) as tar:
+            for member in tar:
+                opened = tar.extractfile(member)
+                members[member.name] = b"" if opened is None else opened.read()
+        lines = members.pop(LOG)
+    except (lzma.LZMAError, tarfile.TarError, KeyError, EOFError) as error:
+        raise StoreDamaged(f"the content of the archive cannot be read: {error}") from error
+    return lines, {name.removeprefix("blobs/"): data for name, data in members.items()}
+
+
+# Files
+
+
+def _write(file: Path, data: bytes) -> None:
+    """Whole or not at all: to a file beside it, to the disk, then into its place."""
+    with _explained(f"the archive {file.name} cannot be written"):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = file.with_name(f".{file.name}.{new_id()}")
+        try:
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+                opened.write(data)
+                opened.flush()
+                os.fsync(opened.fileno())
+            draft.replace(file)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+        for folder in (file.parent, file.parent.parent):
+            _sync(folder)
+
+
+def _sync(folder: Path) -> None:
+    if os.name == "nt":
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _read(file: Path, key: str) -> tuple[Archive, bytes]:
+    with _explained(f"the archive {file.name} cannot be read"):
+        try:
+            with file.open("rb") as opened:
+                archive = _parse_head(opened.readline(), file)
+                payload = opened.read()
+        except FileNotFoundError:
+            raise ArchiveNotFound(file.name.removesuffix(SUFFIX)) from None
+    if _sha256(payload) != archive.sha256 or archive.owner != key:
+        raise StoreDamaged(f"the archive {file.name} was altered, or belongs to somebody else")
+    return archive, payload
+
+
+def _parse_head(line: bytes, file: Path) -> Archive:
+    try:
+        archive = msgspec.json.decode(line, type=Archive)
+    except msgspec.MsgspecError:
+        raise StoreForeign(f"{file.name} is no archive of Recollect") from None
+    if archive.recollect != "archive" or archive.version != VERSION or archive.compression != "xz":
+        raise StoreForeign(f"{file.name} is an archive of another version ({archive.version})")
+    return archive
+
+
+def _head(file: Path) -> Archive | None:
+    with _explained(f"the archive {file.name} cannot be read"):
+        try:
+            with file.open("rb") as opened:
+                return _parse_head(opened.readline(), file)
+        except FileNotFoundError:
+            return None
+
+
+def _list(folder: Path) -> list[Archive]:
+    with _explained("the archives cannot be listed"):
+        if not folder.is_dir():
+            return []
+        files = sorted(folder.glob(f"[!.]*{SUFFIX}"))
+    return [archive for archive in map(_head, files) if archive is not None]
+
+
+def _delete(file: Path) -> int:
+    with _explained(f"the archive {file.name} cannot be removed"):
+        if not file.parent.is_dir():
+            return 0
+        there = int(file.exists())
+        for one in (file, *file.parent.glob(f".{file.name}.*")):
+            one.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            file.parent.rmdir()  # the owner's last archive; not empty otherwise
+            _sync(file.parent.parent)
+            return there
+        _sync(file.parent)
+        return there
+
+
+def _remove_folder(folder: Path) -> int:
+    with _explained("the archives cannot be removed"):
+        if not folder.is_dir():
+            return 0
+        count = 0
+        for file in folder.iterdir():
+            count += not file.name.startswith(".")
+            file.unlink(missing_ok=True)
+        folder.rmdir()
+        _sync(folder.parent)
+        return count
+
+
+def _delete_older(folder: Path, moment: datetime) -> int:
+    if not folder.is_dir():
+        return 0
+    old = [
+        owner / f"{archive.conversation_id}{SUFFIX}"
+        for owner in folder.iterdir()
+        for archive in _list(owner)
+        if archive.last_activity < moment
+    ]
+    return sum(_delete(file) for file in old)
+
+
+def _acquire(path: Path) -> Callable[[], None]:
+    from recollect.stores.locks import Held, Lock
+
+    deadline = time.monotonic() + LOCK_SECONDS
+    with _explained("the folder of archives cannot be used"):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = Lock(path)
+        while True:
+            try:
+                lock.acquire()
+            except Held:
+                if time.monotonic() > deadline:
+                    raise StoreUnavailable("somebody else archives for this owner, for too long") from None
+                time.sleep(0.01)
+            else:
+                return lock.release
+
+
+@contextlib.contextmanager
+def _explained(what: str) -> Any:
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailable(f"{what}: {error.strerror or error}") from error

@@ -1,0 +1,293 @@
+"""An owner's folder: written beside its place and moved there when whole; proven before it is read."""
+
+import asyncio
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+from msgspec import Struct
+
+from recollect.archives import Archive, OwnerArchives, pack, unpacked
+from recollect.contracts import Backend, ConversationStore
+from recollect.errors import InvalidSetting, StoreDamaged, StoreForeign, StoreUnavailable, shown
+from recollect.ids import new_id
+from recollect.moving import export_store, import_
+from recollect.portability.page import page
+from recollect.premises import Premises
+
+VERSION = 1
+LINES = "conversations.jsonl"
+PAGE = "index.html"
+MANIFEST = "manifest.json"
+_BLOB = re.compile(r"(archives/)?blobs/([0-9a-f-]{36})/([0-9a-f]{64})", re.ASCII)
+
+
+class File(Struct, frozen=True, kw_only=True):
+    """A file of the folder."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+class Manifest(Struct, frozen=True, kw_only=True):
+    """What a folder holds."""
+
+    recollect: str = "owner"
+    version: int = VERSION
+    owner: str
+    exported_at: datetime
+    counts: dict[str, int]
+    files: tuple[File, ...]
+    archives: tuple[Archive, ...] = ()
+
+
+# Out
+
+
+async def export_owner(premises: Premises, folder: Path) -> Manifest:
+    """Write everything that is held about the owner into a folder that is not there yet, or empty."""
+    draft = await asyncio.to_thread(_begin, folder)
+    try:
+        manifest = await _fill(premises, draft)
+        await asyncio.to_thread(_finish, draft, folder)
+    except BaseException:
+        await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
+        raise
+    return manifest
+
+
+async def _fill(premises: Premises, draft: Path) -> Manifest:
+    exported_at = premises.store.now()
+    counts = await _write_lines(premises, draft / LINES)
+    counts["blobs"] = await _write_blobs(premises, draft)
+    archives = await _write_archives(premises.archives, draft)
+    await asyncio.to_thread(_write_page, draft, premises.owner, exported_at)
+    manifest = Manifest(
+        owner=premises.owner,
+        exported_at=exported_at,
+        counts=counts | {"archives": len(archives)},
+        files=await asyncio.to_thread(_files, draft),
+        archives=archives,
+    )
+    document = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
+    await asyncio.to_thread(_write, draft / MANIFEST, document)
+    return manifest
+
+
+async def _write_lines(premises: Premises, path: Path) -> dict[str, int]:
+    file = await asyncio.to_thread(_create, path)
+    try:
+        report = await export_store(premises.owner, premises.store, file)
+    finally:
+        await asyncio.to_thread(file.close)
+    return {
+        "conversations": report.conversations,
+        "messages": report.entries,
+        "documents": report.documents,
+    }
+
+
+async def _write_blobs(premises: Premises, draft: Path) -> int:
+    if premises.blobs is None:
+        return 0
+    count = 0
+    for conversation_id in await premises.blobs.conversations():
+        for sha256 in await premises.blobs.list(conversation_id):
+            data = await premises.blobs.get(conversation_id, sha256)
+            if data is not None:
+                await asyncio.to_thread(_write, draft / "blobs" / conversation_id / sha256, data)
+                count += 1
+    return count
+
+
+async def _write_archives(archives: OwnerArchives | None, draft: Path) -> tuple[Archive, ...]:
+    if archives is None:
+        return ()
+    known = tuple(await archives.list())
+    for one in known:
+        _, content = await archives.read(one.conversation_id)
+        lines, pictures = await asyncio.to_thread(unpacked, content)
+        await asyncio.to_thread(_write, draft / "archives" / f"{one.conversation_id}.jsonl", lines)
+        for sha256, data in pictures.items():
+            place = draft / "archives" / "blobs" / one.conversation_id / sha256
+            await asyncio.to_thread(_write, place, data)
+    return known
+
+
+def _write_page(draft: Path, owner: str, exported_at: datetime) -> None:
+    archived = sorted((draft / "archives").glob("*.jsonl"))
+    with _create(draft / PAGE) as file:
+        for piece in page(owner, exported_at, _lines_of(draft / LINES), _lines_of(*archived)):
+            file.write(piece.encode(errors="replace"))
+
+
+def _lines_of(*paths: Path) -> Iterator[bytes]:
+    """The lines of exports, each without its first."""
+    for path in paths:
+        with path.open("rb") as opened:
+            opened.readline()
+            yield from opened
+
+
+# In
+
+
+async def import_owner(premises: Premises, folder: Path) -> Manifest:
+    """Bring what a folder holds into the owner's store. A folder that was altered changes nothing."""
+    manifest = await asyncio.to_thread(_checked, folder)
+    if manifest.archives and premises.archives is None:
+        raise InvalidSetting(
+            "the folder holds archives, which need a place: recollect.open(archives='some/folder')",
+            field="archives",
+        )
+    await _read_blobs(premises, manifest, folder)
+    file = await asyncio.to_thread((folder / LINES).open, "rb")
+    try:
+        await import_(file, _as_backend(premises.store))
+    finally:
+        await asyncio.to_thread(file.close)
+    await _read_archives(premises.archives, manifest, folder)
+    return manifest
+
+
+async def _read_blobs(premises: Premises, manifest: Manifest, folder: Path) -> None:
+    found = [match for file in manifest.files if (match := _BLOB.fullmatch(file.path)) and not match[1]]
+    if found and premises.blobs is None:
+        raise InvalidSetting(
+            "the folder holds pictures, which need a place: recollect.open(blobs='some/folder')",
+            field="blobs",
+        )
+    for match in found:
+        assert premises.blobs is not None
+        data = await asyncio.to_thread((folder / match[0]).read_bytes)
+        await premises.blobs.put(match[2], match[3], data)
+
+
+async def _read_archives(archives: OwnerArchives | None, manifest: Manifest, folder: Path) -> None:
+    for one in manifest.archives:
+        assert archives is not None
+        lines = await asyncio.to_thread((folder / "archives" / f"{one.conversation_id}.jsonl").read_bytes)
+        pictures = await asyncio.to_thread(_pictures_in, folder / "archives" / "blobs" / one.conversation_id)
+        content = await asyncio.to_thread(pack, lines, pictures)
+        async with archives.locked():
+            await archives.put(msgspec.structs.replace(one, owner=archives.key), content)
+
+
+def _pictures_in(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()} if folder.is_dir() else {}
+
+
+def _checked(folder: Path) -> Manifest:
+    """The manifest, when every file is what it says."""
+    manifest = read_manifest(folder)
+    for file in manifest.files:
+        _check_file(folder, file)
+    return manifest
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """What a folder says that it holds. Blocks."""
+    try:
+        manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+    except OSError as error:
+        raise StoreUnavailable(f"{folder} is no folder of an export: {error.strerror or error}") from error
+    except msgspec.MsgspecError as error:
+        raise StoreForeign(f"{folder / MANIFEST} is not the manifest of an export: {error}") from error
+    if manifest.recollect != "owner" or manifest.version != VERSION:
+        raise StoreForeign(f"{folder} is an export of another version ({manifest.version})")
+    return manifest
+
+
+def _check_file(folder: Path, file: File) -> None:
+    if not _is_ours(file.path):
+        raise StoreDamaged(f"the manifest names a file that no export has: {shown(file.path)}")
+    try:
+        digest = _digest(folder / file.path)
+    except OSError as error:
+        raise StoreDamaged(f"{file.path} cannot be read: {error.strerror or error}") from error
+    if digest != file.sha256:
+        raise StoreDamaged(f"{file.path} was altered: its SHA-256 is not that of the manifest")
+
+
+def _is_ours(path: str) -> bool:
+    """Whether an export can have a file of this name: a manifest must not lead elsewhere."""
+    return path in (LINES, PAGE) or bool(
+        _BLOB.fullmatch(path) or re.fullmatch(r"archives/[0-9a-f-]{36}\.jsonl", path, re.ASCII)
+    )
+
+
+class _OneStore:
+    """A backend in which everybody is the one owner: the folder's name is not asked for."""
+
+    def __init__(self, store: ConversationStore) -> None:
+        self._store = store
+
+    def of(self, owner: str) -> ConversationStore:
+        return self._store
+
+
+def _as_backend(store: ConversationStore) -> Backend:
+    return _OneStore(store)  # type: ignore[return-value]  # importing only asks for stores
+
+
+# Files
+
+
+def _begin(folder: Path) -> Path:
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise InvalidSetting(
+                f"{folder} is there already; an export needs a folder of its own", field="folder"
+            )
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = folder.with_name(f".{folder.name}.{new_id()}")
+        draft.mkdir(mode=0o700)
+    except OSError as error:
+        raise StoreUnavailable(f"{folder} cannot be written: {error.strerror or error}") from error
+    return draft
+
+
+def _finish(draft: Path, folder: Path) -> None:
+    try:
+        if folder.exists():
+            folder.rmdir()
+        draft.rename(folder)
+    except OSError as error:
+        raise StoreUnavailable(f"{folder} cannot be written: {error.strerror or error}") from error
+
+
+def _create(path: Path) -> BinaryIO:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Conversations are nobody else's business.
+        return os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _write(path: Path, data: bytes) -> None:
+    with _create(path) as file:
+        try:
+            file.write(data)
+        except OSError as error:
+            raise StoreUnavailable(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _files(draft: Path) -> tuple[File, ...]:
+    found = sorted(path for path in draft.rglob("*") if path.is_file())
+    return tuple(
+        File(path=path.relative_to(draft).as_posix(), size=path.stat().st_size, sha256=_digest(path))
+        for path in found
+    )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

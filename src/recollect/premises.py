@@ -1,0 +1,31 @@
+"""Everywhere that something of one owner can be. Below: contracts, blobs. Above: erasure, the manager."""
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from recollect.blobs import BlobStore
+from recollect.contracts import JOURNAL, Backend, ConversationStore, Holds
+from recollect.lifetimes import RetentionRules
+
+if TYPE_CHECKING:
+    from recollect.archives import OwnerArchives
+
+
+class Premises(Struct, frozen=True, kw_only=True):
+    """An owner's store, and what stands around it."""
+
+    owner: str
+    store: ConversationStore
+    backend: Backend | None = None
+    blobs: BlobStore | None = None
+    archives: "OwnerArchives | None" = None
+    holders: tuple[Holds, ...] = ()
+    """What holds copies: caches, spools, archives."""
+    rules: RetentionRules = RetentionRules()
+    """How long conversations are kept where the owner has no rule: what the memory was opened with."""
+
+    @property
+    def journal(self) -> ConversationStore | None:
+        """Where unfinished erasures are noted."""
+        return None if self.backend is None else self.backend.of(JOURNAL)

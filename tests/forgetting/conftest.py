@@ -1,0 +1,42 @@
+"""Every store, with nothing in it but what a test puts there; and a clock that stands still."""
+
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import recollect
+from recollect.testing import FixedClock
+from tests.properties.worlds import STORES, local_url
+from tests.servers.postgres import Databases
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock()
+
+
+@pytest.fixture(params=STORES)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    match request.param:
+        case "redis":
+            return f"{request.getfixturevalue('one_redis_url')}?prefix=forgetting-{secrets.token_hex(6)}"
+        case "postgres":
+            databases: Databases = request.getfixturevalue("databases")
+            return databases.new()
+        case _:
+            return local_url(request.param, tmp_path)
+
+
+@pytest.fixture
+async def memory(url: str, clock: FixedClock, tmp_path: Path) -> AsyncIterator[recollect.Memory]:
+    async with recollect.open(
+        url,
+        clock=clock,
+        sweep_every=None,
+        images="blobs",
+        blobs=tmp_path / "blobs",
+        archives=tmp_path / "archives",
+    ) as memory:
+        yield memory

@@ -1,0 +1,313 @@
+"""Archives: out of the store and back, equal; safe against crashes, writers and altered files."""
+
+import asyncio
+import base64
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import recollect
+from recollect import archives as archiving
+from recollect.archives import ArchiveFolder, OwnerArchives, Sealer
+from recollect.contracts import ConversationStore
+from recollect.errors import (
+    ArchiveNotFound,
+    ConversationNotFound,
+    InvalidSetting,
+    RevisionConflict,
+    StoreDamaged,
+    StoreForeign,
+)
+from recollect.manager import ConversationManager
+from recollect.sealing import KeySealer, PassphraseSealer
+from recollect.testing import FixedClock
+
+DAY = timedelta(days=1)
+PNG = base64.b64encode(b"\x89PNG\r\n a picture").decode()
+
+
+async def live(manager: ConversationManager, *, session: str = "kitchen") -> str:
+    record = await manager.get_or_create_conversation(session, channel="text")
+    await manager.update_metadata(record.id, subject="Dinner", tags=["food"], notes="n")
+    async with manager.turn(record.id) as turn:
+        turn.user("find me a chicken dinner", message_id="m1")
+        turn.assistant([{"type": "tool_use", "id": "c", "name": "search", "input": {"q": "chicken \ud800"}}])
+        turn.user([{"type": "tool_result", "tool_use_id": "c", "content": "lemon chicken"}])
+        turn.user([{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}])
+    await manager.redact(record.id, "m1")
+    await manager.store.put_document("summaries", "1", b"chicken", conversation_id=record.id)
+    return record.id
+
+
+async def everything(manager: ConversationManager, conversation_id: str) -> tuple[Any, ...]:
+    store, blobs = manager.store, manager.premises.blobs
+    assert blobs is not None
+    return (
+        await store.get(conversation_id),
+        await store.page(conversation_id, limit=1000),
+        await store.sessions(conversation_id),
+        await store.documents("summaries", conversation_id=conversation_id),
+        [await blobs.get(conversation_id, one) for one in await blobs.list(conversation_id)],
+    )
+
+
+async def test_a_conversation_comes_back_equal(memory: recollect.Memory) -> None:
+    erin = memory.of("erin")
+    conversation_id = await live(erin)
+    before = await everything(erin, conversation_id)
+    archive = await erin.archive(conversation_id)
+    assert (archive.messages, archive.documents, archive.blobs) == (4, 1, 1)
+    assert await erin.archives() == [archive]
+    assert await memory.of("bob").archives() == []
+    with pytest.raises(ConversationNotFound):
+        await erin.get_conversation(conversation_id)
+    assert await erin.session("kitchen") is None
+    record = await erin.restore(conversation_id)
+    assert await everything(erin, conversation_id) == before
+    assert record == before[0]
+    assert await erin.archives() == []
+    with pytest.raises(ArchiveNotFound):
+        await erin.restore(conversation_id)
+    added = await erin.add_message(conversation_id, "user", "and dessert?")
+    assert added.message_count == 5
+
+
+async def test_archiving_twice_is_archiving_once(memory: recollect.Memory) -> None:
+    erin = memory.of("erin")
+    conversation_id = await live(erin)
+    first, second = await asyncio.gather(erin.archive(conversation_id), erin.archive(conversation_id))
+    assert first == second
+    assert await erin.archive(conversation_id) == first
+    with pytest.raises(ConversationNotFound):
+        await memory.of("bob").archive(conversation_id)
+    with pytest.raises(ArchiveNotFound):
+        await memory.of("bob").restore(conversation_id)
+
+
+async def test_a_turn_that_comes_meanwhile_is_not_lost(
+    memory: recollect.Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    erin = memory.of("erin")
+    conversation_id = await live(erin)
+    put = OwnerArchives.put
+
+    async def put_while_somebody_writes(self: OwnerArchives, *given: Any) -> Any:
+        await erin.add_message(conversation_id, "user", "wait")
+        return await put(self, *given)
+
+    monkeypatch.setattr(OwnerArchives, "put", put_while_somebody_writes)
+    with pytest.raises(RevisionConflict):
+        await erin.archive(conversation_id)
+    assert (await erin.messages(conversation_id))[-1].content == "wait"
+    assert await erin.archives() == []
+
+
+async def test_what_ran_out_in_the_archive_gets_its_lifetime_anew(
+    memory: recollect.Memory, clock: FixedClock
+) -> None:
+    erin = memory.of("erin")
+    conversation_id = await live(erin)
+    await erin.archive(conversation_id)
+    clock.advance(DAY * 90)
+    record = await erin.restore(conversation_id)
+    assert record.expires_at == clock() + DAY * 30
+    assert len(await erin.messages(conversation_id)) == 4
+
+
+async def test_a_session_that_went_on_elsewhere_is_left_there(memory: recollect.Memory) -> None:
+    erin = memory.of("erin")
+    conversation_id = await live(erin)
+    await erin.archive(conversation_id)
+    later = await erin.get_or_create_conversation("kitchen")
+    await erin.restore(conversation_id)
+    bound = await erin.session("kitchen")
+    assert bound is not None
+    assert bound.id == later.id
+    assert await erin.store.sessions(conversation_id) == []
+
+
+async def test_an_archive_does_not_take_the_place_of_what_went_on(
+    memory: recollect.Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a crash between writing the archive and deleting the conversation."""
+    erin = memory.of("erin")
+    conversation_id = await live(erin)
+    store_type = type(erin.store)
+
+    async def nothing(self: ConversationStore, conversation_id: str, **named: Any) -> None:
+        return
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store_type, "delete", nothing)
+        await erin.archive(conversation_id)
+    await erin.premises.blobs.delete(conversation_id) if erin.premises.blobs else None
+    await erin.add_message(conversation_id, "user", "still here")
+    with pytest.raises(recollect.RecollectError, match="left as they are"):
+        await erin.restore(conversation_id)
+    assert len(await erin.messages(conversation_id)) == 5
+    assert (await erin.archive(conversation_id)).messages == 5
+
+
+@pytest.fixture
+async def local(tmp_path: Path) -> Any:
+    async with recollect.open(
+        f"sqlite:///{tmp_path}/memory.db",
+        sweep_every=None,
+        images="blobs",
+        blobs=tmp_path / "blobs",
+        archives=tmp_path / "archives",
+    ) as memory:
+        yield memory
+
+
+def the_file(folder: Path) -> Path:
+    (file,) = (folder / "archives").rglob("*.archive")
+    return file
+
+
+class TestTheFile:
+    async def test_its_head_says_what_it_is_and_nothing_of_what_was_said(
+        self, local: recollect.Memory, tmp_path: Path
+    ) -> None:
+        conversation_id = await live(local.of("erin"))
+        await local.of("erin").archive(conversation_id)
+        file = the_file(tmp_path)
+        head, _, content = file.read_bytes().partition(b"\n")
+        known = msgspec.json.decode(head)
+        assert known["recollect"] == "archive"
+        assert known["conversation_id"] == conversation_id
+        assert known["size"] == len(content)
+        assert b"erin" not in head
+        assert b"chicken" not in head
+        assert file.stat().st_mode & 0o077 == 0
+
+    @pytest.mark.parametrize("place", [0.1, 0.5, 0.99])
+    async def test_an_altered_one_is_refused_and_nothing_is_stored(
+        self, local: recollect.Memory, tmp_path: Path, place: float
+    ) -> None:
+        erin = local.of("erin")
+        conversation_id = await live(erin)
+        await erin.archive(conversation_id)
+        file = the_file(tmp_path)
+        content = bytearray(file.read_bytes())
+        head = content.index(b"\n") + 1
+        content[head + int((len(content) - head - 1) * place)] ^= 1
+        file.write_bytes(content)
+        with pytest.raises(StoreDamaged, match="altered"):
+            await erin.restore(conversation_id)
+        assert await erin.store.get(conversation_id) is None
+        file.write_bytes(bytes(content)[: len(content) // 2])
+        with pytest.raises(StoreDamaged):
+            await erin.restore(conversation_id)
+        file.write_bytes(b"another program's\n")
+        with pytest.raises(StoreForeign):
+            await erin.restore(conversation_id)
+
+    async def test_another_owners_file_is_not_taken_for_ones_own(
+        self, local: recollect.Memory, tmp_path: Path
+    ) -> None:
+        conversation_id = await live(local.of("erin"))
+        await local.of("erin").archive(conversation_id)
+        assert local.archives is not None
+        theirs = local.archives.of("bob").file(conversation_id)
+        theirs.parent.mkdir()
+        the_file(tmp_path).rename(theirs)
+        with pytest.raises(StoreDamaged, match="somebody else"):
+            await local.of("bob").restore(conversation_id)
+
+    async def test_without_a_place_for_them_there_are_none(self) -> None:
+        with pytest.raises(InvalidSetting, match="archives"):
+            await ConversationManager().archives()
+
+
+SEALERS: dict[str, Callable[[], Sealer]] = {
+    "key": lambda: KeySealer(b"k" * 32),
+    "passphrase": lambda: PassphraseSealer("correct horse"),
+}
+
+
+@pytest.mark.parametrize("kind", SEALERS)
+async def test_a_sealed_archive_opens_with_its_key_only(kind: str, tmp_path: Path) -> None:
+    sealed = ArchiveFolder(tmp_path / "archives", sealer=SEALERS[kind]())
+    async with recollect.open(
+        "memory://", sweep_every=None, images="blobs", blobs=tmp_path / "blobs", archives=sealed
+    ) as memory:
+        erin = memory.of("erin")
+        conversation_id = await live(erin)
+        before = await everything(erin, conversation_id)
+        archive = await erin.archive(conversation_id)
+        assert archive.sealed is not None
+        assert archive.sealed["cipher"] == "AES-256-GCM"
+        for other, error in (
+            (KeySealer(b"x" * 32), StoreDamaged),
+            (PassphraseSealer("wrong"), StoreDamaged),
+            (None, StoreForeign),
+        ):
+            with pytest.raises(error):
+                await ArchiveFolder(sealed.folder, sealer=other).of("erin").read(conversation_id)
+        file = the_file(tmp_path)
+        head, _, content = file.read_bytes().partition(b"\n")
+        file.write_bytes(head.replace(b'"messages":4', b'"messages":5') + b"\n" + content)
+        with pytest.raises(StoreDamaged):
+            await erin.restore(conversation_id)
+        file.write_bytes(head + b"\n" + content)
+        await erin.restore(conversation_id)
+        assert await everything(erin, conversation_id) == before
+
+
+CHILD = """
+import asyncio, os, signal, sys
+import recollect
+from recollect import archives
+url, folder, conversation_id, call = sys.argv[1:]
+real = getattr(archives, call)
+def kill(*given):
+    if call != "_write": real(*given)
+    os.kill(os.getpid(), signal.SIGKILL)
+async def main():
+    async with recollect.open(url, sweep_every=None, images="blobs", blobs=folder + "/blobs",
+                              archives=folder + "/archives") as memory:
+        setattr(archives, call, kill)
+        await memory.of("erin").archive(conversation_id)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("call", ["_write", "_sync", "_read"])
+async def test_a_kill_at_any_step_loses_nothing(tmp_path: Path, call: str) -> None:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    places: dict[str, Any] = {
+        "images": "blobs",
+        "blobs": tmp_path / "blobs",
+        "archives": tmp_path / "archives",
+    }
+    async with recollect.open(url, sweep_every=None, **places) as memory:
+        conversation_id = await live(memory.of("erin"))
+        before = await everything(memory.of("erin"), conversation_id)
+    root = Path(__file__).parents[2]
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", CHILD, url, str(tmp_path), conversation_id, call],
+        env={"PYTHONPATH": str(root / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    async with recollect.open(url, sweep_every=None, **places) as memory:
+        erin = memory.of("erin")
+        assert await everything(erin, conversation_id) == before
+        await erin.archive(conversation_id)
+        assert await erin.store.get(conversation_id) is None
+        await erin.restore(conversation_id)
+        assert await everything(erin, conversation_id) == before
+        assert not [name for name in os.listdir(tmp_path / "archives") if name.endswith(".archive")]
+    assert archiving.SUFFIX == ".archive"

@@ -1,0 +1,149 @@
+"""Everything that is held about an owner, in a folder, and back."""
+
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import recollect
+from recollect.errors import InvalidSetting, StoreDamaged, StoreForeign, StoreUnavailable
+from recollect.lifetimes import RetentionRules
+from recollect.manager import ConversationManager
+from recollect.moving.documents import documents_of
+from recollect.testing import FixedClock
+from tests.forgetting.test_archives import everything, live
+
+HOSTILE = "<script>alert('x')</script> & \"quotes\" \u202e \x00"
+
+
+async def whole(manager: ConversationManager) -> dict[str, Any]:
+    """All that a store holds about an owner."""
+    records = (await manager.list(limit=1000)).conversations
+    return {
+        "conversations": {record.id: await everything(manager, record.id) for record in records},
+        "documents": [document async for chunk in documents_of(manager.store) for document in chunk],
+        "archives": [
+            (one.conversation_id, one.archived_at, one.messages, one.documents, one.blobs)
+            for one in await manager.archives()
+        ],
+    }
+
+
+async def furnish(manager: ConversationManager) -> None:
+    await manager.archive(await live(manager, session="before"))
+    await live(manager)
+    hostile = await manager.get_or_create_conversation("x")
+    await manager.update_metadata(hostile.id, subject=HOSTILE.replace("\0", ""), tags=["<b>"])
+    await manager.add_message(hostile.id, "user", HOSTILE)
+    await manager.store.put_document("notes", "<i>", HOSTILE.encode())
+    await manager.store.put_document("keys", "1", b"\xff\x00\xfe")
+    await manager.set_retention(RetentionRules(tags={"food": None}))
+
+
+async def test_an_import_gives_back_an_equal_owner(
+    memory: recollect.Memory, clock: FixedClock, tmp_path: Path
+) -> None:
+    erin = memory.of("erin")
+    await furnish(erin)
+    await memory.of("bob").get_or_create_conversation("kitchen")
+    before = await whole(erin)
+    manifest = await erin.export(tmp_path / "export")
+    assert manifest.counts == {"archives": 1, "blobs": 1, "conversations": 2, "documents": 4, "messages": 5}
+    assert manifest.owner == "erin"
+    await erin.erase()
+    assert await whole(erin) != before
+    assert await erin.import_(tmp_path / "export") == manifest
+    assert await whole(erin) == before
+    await erin.import_(tmp_path / "export")
+    assert await whole(erin) == before, "twice is once"
+    other = memory.of("somebody else")
+    await other.import_(tmp_path / "export")
+    assert (await whole(other))["documents"] == before["documents"]
+
+
+@pytest.fixture
+async def exported(tmp_path: Path) -> Any:
+    async with recollect.open(
+        "memory://",
+        sweep_every=None,
+        images="blobs",
+        blobs=tmp_path / "blobs",
+        archives=tmp_path / "archives",
+    ) as memory:
+        await furnish(memory.of("erin <b>"))
+        await memory.of("erin <b>").export(tmp_path / "export")
+        yield memory
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.texts: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.links += [value for name, value in attrs if name in ("src", "href") and value]
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+async def test_the_page_shows_what_was_said_and_runs_nothing(
+    exported: recollect.Memory, tmp_path: Path
+) -> None:
+    page = _Page()
+    page.feed((tmp_path / "export" / "index.html").read_text())
+    text = "".join(page.texts)
+    assert "What is kept about erin <b>" in text
+    for said in ("lemon chicken", "[redacted]", "Dinner", "alert('x')", "search", "3 bytes"):
+        assert said in text
+    assert not {"script", "iframe", "b>", "i"} & page.tags
+    for link in page.links:
+        assert (tmp_path / "export" / link).is_file()
+
+
+async def test_the_manifest_names_every_file(exported: recollect.Memory, tmp_path: Path) -> None:
+    folder = tmp_path / "export"
+    manifest = msgspec.json.decode((folder / "manifest.json").read_bytes())
+    named = {file["path"] for file in manifest["files"]} | {"manifest.json"}
+    there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert named == there
+    private = [folder, *(path for path in folder.rglob("*") if path.is_file())]
+    assert all(path.stat().st_mode & 0o077 == 0 for path in private)
+
+
+@pytest.mark.parametrize("name", ["conversations.jsonl", "index.html", "blobs", "archives"])
+async def test_an_altered_folder_changes_nothing(
+    exported: recollect.Memory, tmp_path: Path, name: str
+) -> None:
+    target = tmp_path / "export" / name
+    file = target if target.is_file() else next(path for path in target.rglob("*") if path.is_file())
+    file.write_bytes(file.read_bytes() + b" ")
+    other = exported.of("other")
+    with pytest.raises(StoreDamaged, match="altered"):
+        await other.import_(tmp_path / "export")
+    assert await whole(other) == {"conversations": {}, "documents": [], "archives": []}
+
+
+async def test_a_manifest_that_leads_elsewhere_is_refused(exported: recollect.Memory, tmp_path: Path) -> None:
+    path = tmp_path / "export" / "manifest.json"
+    manifest = msgspec.json.decode(path.read_bytes())
+    manifest["files"].append({"path": "../../etc/passwd", "size": 1, "sha256": "0" * 64})
+    path.write_bytes(msgspec.json.encode(manifest))
+    with pytest.raises(StoreDamaged, match="no export has"):
+        await exported.of("other").import_(tmp_path / "export")
+
+
+async def test_a_folder_that_is_taken_or_none_is_refused(exported: recollect.Memory, tmp_path: Path) -> None:
+    erin = exported.of("erin <b>")
+    with pytest.raises(InvalidSetting, match="there already"):
+        await erin.export(tmp_path / "export")
+    with pytest.raises(StoreUnavailable):
+        await erin.import_(tmp_path / "nothing")
+    (tmp_path / "export" / "manifest.json").write_text("{}")
+    with pytest.raises(StoreForeign):
+        await erin.import_(tmp_path / "export")

@@ -1,0 +1,137 @@
+"""After an erasure the text is nowhere in the files of the store."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect.contracts import JOURNAL
+from recollect.erasure import KIND, digest_of
+from tests.forgetting.places import (
+    ARGUMENTS,
+    BLOB,
+    CLIENT,
+    CONTENT,
+    MARKS,
+    NOTE,
+    REMARK,
+    RESULT,
+    SESSION,
+    STORES,
+    SUBJECT,
+    TAG,
+    Place,
+    live,
+    opened,
+    place_for,
+)
+
+
+@pytest.fixture(params=STORES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    with place_for(request.param, tmp_path, request) as place:
+        yield place
+
+
+ON_DISK = [store for store in STORES if store != "memory"]
+
+
+@pytest.mark.parametrize("place", ON_DISK, indirect=True)
+async def test_what_is_stored_can_be_found_in_the_files(place: Place, tmp_path: Path) -> None:
+    """Else the tests below would prove nothing."""
+    async with opened(place, tmp_path) as memory:
+        await live(memory.of("erin"))
+        assert set(place.found()) == set(MARKS)
+
+
+async def test_an_owner_is_erased_without_residue(place: Place, tmp_path: Path) -> None:
+    async with opened(place, tmp_path) as memory:
+        erin, bob = memory.of("erin"), memory.of("bob")
+        first = await live(erin)
+        await erin.archive(first)
+        second = await live(erin, session="kitchen")
+        kept = await bob.get_or_create_conversation("kitchen")
+        await bob.add_message(kept.id, "user", "mine")
+        place.settle()
+        receipt = await erin.erase()
+        assert receipt.erased == {
+            "archives": 1,
+            "blobs": 1,
+            "conversations": 1,
+            "documents": 2,
+            "messages": 5,
+        }
+        assert receipt.remains == ()
+        assert receipt.digest == digest_of(receipt)
+        assert not any(mark in str(receipt) for mark in (*MARKS, "erin"))
+        assert place.found() == {}
+        assert await erin.store.get(second) is None
+        assert [owner async for owner in memory.owners()] == ["bob"]
+        assert await memory.backend.of(JOURNAL).documents(KIND) == []
+        assert len(await bob.messages(kept.id)) == 1
+    assert place.found() == {}
+
+
+async def test_a_conversation_is_erased_without_residue(place: Place, tmp_path: Path) -> None:
+    async with opened(place, tmp_path) as memory:
+        erin = memory.of("erin")
+        gone = await live(erin)
+        kept = await erin.get_or_create_conversation("kitchen")
+        await erin.add_message(kept.id, "user", "this stays")
+        await erin.store.delete_document("notes", NOTE)
+        receipt = await erin.erase(gone)
+        assert receipt.erased == {"blobs": 1, "conversations": 1, "documents": 1, "messages": 5}
+        assert receipt.conversation_id == gone
+        assert place.found() == {}
+        assert [message.content for message in await erin.messages(kept.id)] == ["this stays"]
+
+
+@pytest.mark.parametrize("place", ["file", "sqlite"], indirect=True)
+@pytest.mark.parametrize("how", ["delete", "clear", "purge", "redact"])
+async def test_embedded_stores_leave_no_text_after_any_deletion(
+    place: Place, tmp_path: Path, how: str
+) -> None:
+    async with opened(place, tmp_path) as memory:
+        erin = memory.of("erin")
+        gone = await live(erin)
+        await erin.store.delete_document("notes", NOTE)
+        match how:
+            case "delete":
+                await erin.delete_conversation(gone)
+                assert place.found() == {}
+            case "clear":
+                await erin.clear_history(gone)
+                said = {CONTENT, ARGUMENTS, RESULT, BLOB, NOTE}
+                assert not said & set(place.found())
+            case "purge":
+                await memory.backend.purge_expired(erin.store.now() + timedelta(days=40))
+                await memory.purge_expired()
+                assert place.found() == {}
+            case "redact":
+                for message in await erin.messages(gone):
+                    assert message.message_id is not None
+                    await erin.redact(gone, message.message_id)
+                assert not {CONTENT, ARGUMENTS, RESULT, BLOB, NOTE} & set(place.found())
+                assert {SUBJECT, CLIENT, REMARK, SESSION, TAG} <= set(place.found())
+
+
+@pytest.mark.parametrize("place", ["redis", "postgres"], indirect=True)
+async def test_a_redaction_can_reach_the_files_of_a_server(place: Place, tmp_path: Path) -> None:
+    async with opened(place, tmp_path) as memory:
+        erin = memory.of("erin")
+        conversation_id = await live(erin)
+        await erin.store.delete_document("notes", NOTE)
+        for message in await erin.messages(conversation_id):
+            assert message.message_id is not None
+            await erin.redact(conversation_id, message.message_id, scrub=True)
+        assert not {CONTENT, ARGUMENTS, RESULT, BLOB, NOTE} & set(place.found())
+
+
+async def test_an_erasure_of_what_is_not_there_says_so(place: Place, tmp_path: Path) -> None:
+    async with opened(place, tmp_path) as memory:
+        receipt: Any = await memory.of("nobody").erase()
+        assert receipt.erased == {}
+        receipt = await memory.of("nobody").erase("0193b0f0-0000-7000-8000-00000000000f")
+        assert receipt.erased == {}

@@ -1,0 +1,206 @@
+"""What the writing thread promises when many turns are under way, and what it remembers between them."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from recollect.contracts import ConversationStore
+from recollect.conversations import Changes, started
+from recollect.errors import ConversationNotFound, RevisionConflict
+from recollect.ids import new_id
+from recollect.messages import Message
+from recollect.stores.sqlite import SQLiteBackend
+from recollect.stores.sqlite.connections import connect
+from recollect.testing import FixedClock
+
+SECONDS = 20
+"""Far longer than anything here takes; only what hangs meets it."""
+COUNT = "SELECT count(*) FROM messages JOIN conversations AS c ON c.pk = conversation WHERE c.id = ?"
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "memory.db")
+
+
+@pytest.fixture
+async def backend(path: str, clock: FixedClock) -> AsyncIterator[SQLiteBackend]:
+    backend = SQLiteBackend(path, clock=clock)
+    await backend.open()
+    yield backend
+    await backend.close()
+
+
+@pytest.fixture
+async def other(path: str, clock: FixedClock, backend: SQLiteBackend) -> AsyncIterator[SQLiteBackend]:
+    """The same file opened once more, as another process would."""
+    other = SQLiteBackend(path, clock=clock)
+    await other.open()
+    yield other
+    await other.close()
+
+
+async def conversation(store: ConversationStore, **fields: Any) -> str:
+    return (await store.create(started(new_id(), now=store.now(), **fields))).id
+
+
+def said(content: object, **fields: Any) -> list[Message]:
+    return [Message(role="user", content=content, **fields)]
+
+
+class TestWhoIsToldWhen:
+    async def test_what_is_acknowledged_is_committed(self, backend: SQLiteBackend, path: str) -> None:
+        store = backend.of("erin")
+        ids = [await conversation(store) for _ in range(40)]
+        witness = connect(path, synchronous="full")
+
+        async def talk(conversation_id: str) -> None:
+            for number in range(10):
+                stored = await store.append(conversation_id, said(number, message_id=f"{number}"))
+                found = witness.execute(COUNT, (conversation_id,)).get
+                assert found == number + 1 == stored.conversation.message_count
+
+        await asyncio.gather(*map(talk, ids))
+        witness.close()
+
+    async def test_a_committed_turn_does_not_wait_for_slow_work_behind_it(
+        self, backend: SQLiteBackend
+    ) -> None:
+        store = backend.of("erin")
+        conversation_id = await conversation(store)
+        release = threading.Event()
+        slow = await _at_the_next_commit(
+            backend, lambda: backend.writer.run(lambda _: release.wait(SECONDS)), lambda: None
+        )
+        await asyncio.wait_for(store.append(conversation_id, said("quick")), SECONDS / 2)
+        release.set()
+        assert await slow[0]
+
+    async def test_a_committed_turn_does_not_wait_while_another_process_holds_the_file(
+        self, backend: SQLiteBackend, path: str
+    ) -> None:
+        store = backend.of("erin")
+        conversation_id = await conversation(store)
+        holder = connect(path, synchronous="full")
+        behind = await _at_the_next_commit(
+            backend,
+            lambda: store.append(conversation_id, said("behind")),
+            lambda: holder.execute("BEGIN IMMEDIATE"),
+        )
+        await asyncio.wait_for(store.append(conversation_id, said("first")), SECONDS / 2)
+        holder.execute("ROLLBACK")
+        holder.close()
+        await behind[0]
+        assert [e.message.content for e in await store.page(conversation_id, limit=9)] == ["first", "behind"]
+
+
+async def _at_the_next_commit(
+    backend: SQLiteBackend, work: Callable[[], Coroutine[Any, Any, Any]], act: Callable[[], object]
+) -> list[asyncio.Task[Any]]:
+    """When the next commit is done, but nobody was told: put work into the queue, and act.
+
+    The task of that work is in the list by then.
+    """
+    loop = asyncio.get_running_loop()
+    armed, accepted = threading.Event(), threading.Event()
+    begun: list[asyncio.Task[Any]] = []
+
+    def begin() -> None:
+        begun.append(loop.create_task(work()))
+        loop.call_soon(accepted.set)  # after the first step of the task, which hands the work over
+
+    def committed(*_: object) -> int:
+        if armed.is_set() and not accepted.is_set():
+            loop.call_soon_threadsafe(begin)
+            assert accepted.wait(SECONDS)
+            act()
+        return apsw.SQLITE_OK
+
+    await backend.writer.run(lambda db: db.set_wal_hook(committed))
+    armed.set()
+    return begun
+
+
+class TestWhatIsRemembered:
+    async def test_a_turn_follows_what_another_process_wrote(
+        self, backend: SQLiteBackend, other: SQLiteBackend
+    ) -> None:
+        here, there = backend.of("erin"), other.of("erin")
+        conversation_id = await conversation(here)
+        for number in range(6):
+            stored = await (there if number % 3 == 2 else here).append(conversation_id, said(number))
+            assert (stored.conversation.revision, stored.new[0].sequence) == (number + 1, number + 1)
+        entries = await here.page(conversation_id, limit=9)
+        assert [entry.message.content for entry in entries] == list(range(6))
+        assert await here.get(conversation_id) == await there.get(conversation_id)
+
+    async def test_a_turn_is_refused_after_another_process_removed_the_conversation(
+        self, backend: SQLiteBackend, other: SQLiteBackend
+    ) -> None:
+        store = backend.of("erin")
+        conversation_id = await conversation(store)
+        await store.append(conversation_id, said("here"))
+        await other.of("erin").delete(conversation_id)
+        await conversation(other.of("zoe"))  # which takes the key that has become free
+        with pytest.raises(ConversationNotFound):
+            await store.append(conversation_id, said("gone"))
+
+    async def test_a_turn_sees_what_was_changed_between(self, backend: SQLiteBackend) -> None:
+        store = backend.of("erin")
+        conversation_id = await conversation(store)
+        await store.append(conversation_id, said("one"))
+        await store.update(conversation_id, Changes(subject="keys", unread_count=0))
+        stored = await store.append(conversation_id, said("two"))
+        assert (stored.conversation.subject, stored.conversation.unread_count) == ("keys", 1)
+        await store.rewrite(conversation_id, said("anew"))
+        stored = await store.append(conversation_id, said("three"))
+        assert (stored.conversation.message_count, stored.new[0].sequence) == (2, 4)
+        assert stored.conversation == await store.get(conversation_id)
+
+    async def test_a_turn_that_was_undone_is_forgotten(self, backend: SQLiteBackend) -> None:
+        store = backend.of("erin")
+        conversation_id = await conversation(store)
+        turns = [
+            store.append(conversation_id, said(number), expected_revision=7 if number == 5 else None)
+            for number in range(6)
+        ]
+        *stored, refused = await asyncio.gather(*turns, return_exceptions=True)
+        assert isinstance(refused, RevisionConflict)
+        assert [one.new[0].sequence for one in stored] == [1, 2, 3, 4, 5]  # type: ignore[union-attr]
+        after = await store.append(conversation_id, said("after"), expected_revision=5)
+        assert after.new[0].sequence == 6
+        assert after.conversation == await store.get(conversation_id)
+
+    async def test_a_conversation_that_expired_since_the_last_turn_is_not_there(
+        self, backend: SQLiteBackend, clock: FixedClock
+    ) -> None:
+        store = backend.of("erin")
+        conversation_id = await conversation(store, ttl=timedelta(hours=1))
+        await store.append(conversation_id, said("in time"))
+        clock.advance(timedelta(hours=1))
+        with pytest.raises(ConversationNotFound):
+            await store.append(conversation_id, said("too late"))
+
+    async def test_a_known_message_among_new_ones_leaves_no_gap(self, backend: SQLiteBackend) -> None:
+        store = backend.of("erin")
+        conversation_id = await conversation(store)
+        await store.append(conversation_id, said("one", message_id="1"))
+        again = await store.append(
+            conversation_id,
+            [*said("zero", message_id="0"), *said("one", message_id="1"), *said("two", message_id="2")],
+        )
+        assert [entry.sequence for entry in again.new] == [2, 3]
+        assert [entry.sequence for entry in again.known] == [1]
+        assert again.conversation == await store.get(conversation_id)
+        assert again.conversation.message_count == 3
