@@ -31,6 +31,7 @@ from recollect.contracts import (
     ConversationStore,
     Document,
     Entry,
+    Erasing,
     Migrated,
     Position,
     Watchable,
@@ -321,7 +322,7 @@ class CachedBackend(Backend):
 
 def cached(inner: Backend, cache: Cache | None = None, **options: Any) -> CachedBackend:
     """The layer around a backend, with the powers of that backend."""
-    return with_powers_of(inner, CachedBackend(inner, cache, **options), [Migrated])
+    return with_powers_of(inner, CachedBackend(inner, cache, **options), [Migrated, Erasing])
 
 
 class CachedStore(ConversationStore):

@@ -204,6 +204,10 @@ class EncryptedStore(ConversationStore):
     def now(self) -> datetime:
         return self._inner.now()
 
+    @property
+    def degraded(self) -> bool:
+        return self._inner.degraded
+
     # Records
 
     async def create(self, conversation: Conversation) -> Conversation:
@@ -513,9 +517,12 @@ class EncryptedStore(ConversationStore):
             end = await self._end(place, expected_revision)
             stamp = stamp_for(None if afresh else end.last_message_at, now=self.now())
             times = [message.timestamp or stamp for message in turn.messages]
-            numbers = [Number(end.next_sequence, number) for number in range(len(times))]
+            # While the store is away nobody can say whether somebody else wrote: a turn is accepted as it is.
+            away = self._inner.degraded and expected_revision is None and not afresh
+            ours = None if away else end.revision
+            numbers = sealing.numbers_for(end.next_sequence, len(times), away=away)
             sealed = _sealed(place, keys, turn, times, numbers)
-            revision = end.revision if expected_revision is None else expected_revision
+            revision = ours if expected_revision is None else expected_revision
             write = self._inner.rewrite if afresh else self._inner.append
             try:
                 done = await write(place.conversation_id, sealed, expected_revision=revision)
@@ -523,22 +530,36 @@ class EncryptedStore(ConversationStore):
                 self._backend.know_end(place, None)
                 if expected_revision is not None:
                     raise
+            except StoreUnavailable:
+                if ours is None or afresh or expected_revision is not None or not self._inner.degraded:
+                    raise
             except MessageConflict as conflict:
                 if afresh or not await self._is_of_older_key(place, conflict.message_id, keys, turn):
                     raise
             else:
-                await self._written(place, end, keys, done, afresh=afresh)
+                if away:
+                    self._backend.know_end(place, None)
+                else:
+                    await self._written(place, end, keys, done, afresh=afresh)
                 return await self._opened_append(place, done)
         raise StoreUnavailable(f"conversation {place.conversation_id} changes too fast to be written to")
 
     async def _end(self, place: Place, expected_revision: int | None) -> LogEnd:
         end = self._backend.known_end(place)
         if end is None or (expected_revision is not None and end.revision != expected_revision):
-            end = await self._log.log_end(place.conversation_id)
+            end = await self._asked_end(place)
             self._backend.know_end(place, end)
         if end is None:
             raise ConversationNotFound(place.conversation_id)
         return end
+
+    async def _asked_end(self, place: Place) -> LogEnd | None:
+        try:
+            return await self._log.log_end(place.conversation_id)
+        except StoreUnavailable:
+            if not self._inner.degraded:
+                raise
+            return LogEnd(0, 1, None)  # nothing is known of it: it may be sealed for any place in its log
 
     async def _is_of_older_key(self, place: Place, message_id: str, keys: DataKeys, turn: _Turn) -> bool:
         """Whether the id is stored under an older key, whose fingerprint must be used to compare."""
@@ -700,7 +721,7 @@ def _known(entry: Entry, known: dict[int, Opened]) -> Opened | None:
 def _check_order(entry: Entry, opened: Opened, before: Opened | None) -> None:
     if entry.sequence < opened.number.next_sequence:
         raise Refused("it was moved in the order of its conversation, and is refused")
-    if before is not None and before.at == opened.at and opened.number <= before.number:
+    if before is not None and before.at == opened.at and not opened.number.may_follow(before.number):
         raise Refused("it was moved or repeated among messages of the same moment, and is refused")
 
 

@@ -31,6 +31,7 @@ from msgspec.structs import force_setattr
 from recollect.clock import to_micros
 from recollect.contracts import Entry, set_aside
 from recollect.errors import MissingExtra, StoreDamaged
+from recollect.ids import MARK
 from recollect.keys import KEY_BYTES, NONCE_BYTES, aes_gcm
 from recollect.messages import ROLES, SEALED, ContentType, Message, words_of
 from recollect.wire import check_json, decode_message, encode_message
@@ -116,6 +117,27 @@ class Number(NamedTuple):
     next_sequence: int
     in_turn: int
 
+    def may_follow(self, other: "Number") -> bool:
+        """Whether a message of this number may stand behind one of the same moment with the other."""
+        if self.in_turn < _AWAY and other.in_turn < _AWAY:
+            return self > other
+        # Of what was sealed while the store was away only the order within a turn is known.
+        return self.in_turn >> _INDEX_BITS != other.in_turn >> _INDEX_BITS or self.in_turn > other.in_turn
+
+
+_AWAY = 1 << 31
+_INDEX_BITS = 11
+
+
+def numbers_for(next_sequence: int, count: int, *, away: bool) -> list[Number]:
+    """The numbers of a turn. What is sealed while the store is away will come behind what others store
+    meanwhile: its turn is told by a mark instead."""
+    if not away:
+        return [Number(next_sequence, number) for number in range(count)]
+    turn = _AWAY | secrets.randbits(31 - _INDEX_BITS) << _INDEX_BITS
+    last = (1 << _INDEX_BITS) - 1
+    return [Number(next_sequence, turn | min(number, last)) for number in range(count)]
+
 
 # Messages
 
@@ -192,8 +214,9 @@ class Place(NamedTuple):
     conversation_id: str
 
     def of(self, role: str, at: int, message_id: str | None) -> bytes:
-        """What a message is bound to."""
-        return _encode(("message", self.owner, self.conversation_id, role, at, message_id))
+        """What a message is bound to. One that came without an id may get a mark on its way into the store."""
+        given = None if message_id is not None and message_id.startswith(MARK) else message_id
+        return _encode(("message", self.owner, self.conversation_id, role, at, given))
 
     def named(self, message_id: str) -> bytes:
         return _encode(("words", self.owner, self.conversation_id, message_id))
