@@ -14,14 +14,16 @@ from recollect.contracts import (
     ConversationStore,
     Document,
     Entry,
+    LogEnd,
     Place,
     Position,
+    Sealable,
     Watchable,
     check_data,
     parse_place,
 )
 from recollect.conversations import Changes, Conversation, Page, Query, stamp_for
-from recollect.errors import ConversationExists, ConversationNotFound, StoreUnavailable
+from recollect.errors import ConversationExists, ConversationNotFound, InvalidSetting, StoreUnavailable
 from recollect.ids import parse_name, parse_uuid
 from recollect.layers.powers import with_powers_of
 from recollect.layers.resilient.known import Known, View
@@ -224,6 +226,19 @@ class ResilientStore(ConversationStore):
             return view.shelf.append(conversation_id, packed, now=now)
         deed = turn_added(conversation_id, packed)
         return await self._accept(lane, deed, lambda s, now: s.append(conversation_id, packed, now=now))
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        inner = _sealable(self._inner)
+        return await self._read(
+            lambda: inner.log_end(conversation_id),
+            lambda view: view.shelf.log_end(conversation_id, now=self.now()),
+            note=_nothing,
+            conversation_id=conversation_id,
+        )
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        inner = _sealable(self._inner)
+        return await self._strict(lambda: inner.reseal(conversation_id, entries), repeat=True)
 
     async def rewrite(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
@@ -436,6 +451,12 @@ class ResilientStore(ConversationStore):
             raise StoreUnavailable(f"nothing is known of conversation {known} while {self._backend.why}")
         if view.shelf.get(known, now=self.now()) is None:
             raise ConversationNotFound(conversation_id)
+
+
+def _sealable(inner: ConversationStore) -> Sealable:
+    if not isinstance(inner, Sealable):
+        raise InvalidSetting(f"{type(inner).__name__} cannot be encrypted: it is not Sealable")
+    return inner
 
 
 def _unknown(_: View) -> Any:
