@@ -198,6 +198,7 @@ def block(vectors: Sequence[tuple[int, Sequence[float]]], *, model: str = MODEL)
     return Block(
         model=model,
         dimension=len(vectors[0][1]),
+        begun=1,
         sequences=[sequence for sequence, _ in vectors],
         micros=[sequence * 10 for sequence, _ in vectors],
         roles=[0] * len(vectors),

@@ -250,7 +250,7 @@ def _meaning(one: Ranked, words: float, similar: Similarities | None) -> float:
     if one.similarity is None:
         return words
     span = similar.highest - similar.lowest
-    return (one.similarity - similar.lowest) / span if span > 0 else 0.0
+    return (one.similarity - similar.lowest) / span if span > 0 else 1.0
 
 
 def _speaks(match: Match | None, terms: int) -> bool:

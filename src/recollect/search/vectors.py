@@ -21,7 +21,7 @@ from recollect.search.ranking import Neighbour
 
 BLOCK = 32
 """Messages in one document: a turn rewrites at most that many vectors, a long history has few documents."""
-NEAREST = 200
+NEAREST = 100
 """How many messages that share no word with the question are candidates by their meaning."""
 
 _KEY_DIGITS = 16
@@ -48,6 +48,9 @@ class Block(Struct, frozen=True, kw_only=True):
 
     model: str
     dimension: int
+    begun: int
+    """The conversation's revision when its first block was made. When a message is replaced all blocks go,
+    and those that are made then begin later: who holds copies sees by it that they are void."""
     sequences: list[int] = []
     micros: list[int] = []
     roles: list[int] = []
@@ -111,6 +114,7 @@ class Loaded(Struct):
 
     number: int
     revision: int
+    begun: int | None = None
     rows: dict[int, int] = {}
     """Sequence → row of the matrix."""
     skipped: set[int] = set()
@@ -147,6 +151,7 @@ class OwnerVectors:
         self._embedder = embedder
         self._lock = asyncio.Lock()
         self._dirty: set[str] = set()
+        self._incomplete: set[str] = set()
         self._clear()
 
     def _clear(self) -> None:
@@ -174,6 +179,11 @@ class OwnerVectors:
     def changed(self, conversation_id: str) -> None:
         """Vectors of this conversation were written, or it is gone."""
         self._dirty.add(conversation_id)
+
+    def take_incomplete(self) -> set[str]:
+        """The conversations that were found to lack vectors since this was last asked."""
+        incomplete, self._incomplete = self._incomplete, set()
+        return incomplete
 
     async def near(self, store: ConversationStore, vector: Any) -> Near | None:
         """How near everything is to the vector, after catching up; None when there are no vectors."""
@@ -240,13 +250,19 @@ class OwnerVectors:
             self._forget(record.id)
         held = self._loaded.get(record.id) or self._started(record)
         try:
-            self._take(held, await blocks_of(store, record.id, self._embedder, after=_before(held.last_key)))
+            blocks = await blocks_of(store, record.id, self._embedder, after=_before(held.last_key))
+            if held.begun not in (None, *(block.begun for block in blocks[:1])):
+                self._forget(record.id)
+                held, blocks = self._started(record), await blocks_of(store, record.id, self._embedder)
+            self._take(held, blocks)
             if held.covered != record.message_count and held.last_key is not None:
                 self._take(held, await blocks_of(store, record.id, self._embedder))
         except ConversationNotFound:
             self._forget(record.id)
             return
         held.revision, held.checked = record.revision, monotonic()
+        if held.covered < record.message_count:
+            self._incomplete.add(record.id)
 
     def _started(self, record: Conversation) -> Loaded:
         self._ids.append(record.id)
@@ -258,6 +274,7 @@ class OwnerVectors:
             fresh = [at for at, sequence in enumerate(block.sequences) if sequence not in held.rows]
             if fresh:
                 self._append(held, block, fresh)
+            held.begun = block.begun
             held.skipped.update(block.skipped)
             held.last_key = max(held.last_key or "", block.key)
 
