@@ -459,6 +459,10 @@ def _unknown(_: View) -> Any:
     raise StoreUnavailable
 
 
+def _nothing(_: object) -> None:
+    """What is noted of an answer that nobody needs later."""
+
+
 def _noted(ask: Callable[[], Awaitable[T]], note: Callable[[T], None]) -> Callable[[], Awaitable[T]]:
     """The question, with the store's own answer noted: it is the last known state."""
 
