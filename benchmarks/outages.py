@@ -70,9 +70,8 @@ async def accepted(folder: Path) -> None:
         rounds=ROUNDS,
     )
     floor = p50(times["disk"])
-    print(
-        f"append + fdatasync of {size} bytes from a thread  {micros(floor)}, p99 {micros(p99(times['disk']))}"
-    )
+    slow = micros(p99(times["disk"]))
+    print(f"append + fdatasync of {size} bytes from a thread   {micros(floor)}, p99 {slow}")
     for name in ("store", "manager"):
         took = times[name]
         ratio = p50(took) / floor

@@ -45,7 +45,13 @@ def test_the_environment_sets_every_documented_variable() -> None:
     )
 
 
-TEXTS = {"RECOLLECT_URL", "RECOLLECT_ARCHIVE_FOLDER", "RECOLLECT_SPOOL_FOLDER"}
+TEXTS = {
+    "RECOLLECT_URL",
+    "RECOLLECT_BLOBS_FOLDER",
+    "RECOLLECT_SPOOL_FOLDER",
+    "RECOLLECT_ARCHIVE_FOLDER",
+    "RECOLLECT_ARCHIVE_KEY_FILE",
+}
 """Variables that any text will do for."""
 
 

@@ -263,6 +263,14 @@ async def test_what_was_replaced_is_found_by_its_new_words(store: PostgresStore)
     assert (await as_without_an_index(store, "lamp")).frequencies == (1,)
 
 
+async def test_another_stored_form_is_found_by_what_it_says(store: PostgresStore) -> None:
+    there = await conversation(store, "door", "kettle")
+    entries = await store.page(there, limit=9)
+    forms = [replace(entry, message=entry.message.with_(content="window")) for entry in entries[:1]]
+    assert await store.reseal(there, forms) == 1
+    assert (await as_without_an_index(store, "door", "kettl", "window")).frequencies == (0, 1, 1)
+
+
 async def test_what_has_expired_does_not_count(postgres_url: str) -> None:
     clock = FixedClock(NOON)
     backend = PostgresBackend(postgres_url, clock=clock)

@@ -168,11 +168,11 @@ class ResilientBackend(Backend):
         self._spool = Spool(
             self.folder, limit=self.resilience.spool_limit, deadline=self.resilience.write_deadline
         )
-        self._has_letters = bool(await asyncio.to_thread(letters.count, self.folder))
         problem = await asyncio.to_thread(why_not_writable, self.folder)
         if problem:
             event(log, logging.WARNING, "spool_unusable", f"the spool cannot be used: {problem}")
         try:
+            self._has_letters = bool(await asyncio.to_thread(letters.count, self.folder))
             await self.adopt()
         except StoreError as error:
             event(log, logging.ERROR, "spool_not_adopted", f"an earlier spool cannot be read: {error}")

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from recollect.errors import RecollectError, StoreUnavailable
+from recollect.errors import RecollectError
 from recollect.layers.resilient.operations import Operation, encode
-from recollect.layers.resilient.spool.files import PRIVATE_FILE, PRIVATE_FOLDER
+from recollect.layers.resilient.spool.files import PRIVATE_FILE, PRIVATE_FOLDER, translated, write_all
 
 NAME = "dead-letters.jsonl"
 
@@ -35,25 +35,29 @@ def keep(folder: Path, operation: Operation, error: RecollectError, *, now: date
             "operation": msgspec.Raw(encode(operation)),
         }
     )
-    try:
+    with translated(folder):
         folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
         descriptor = os.open(folder / NAME, os.O_CREAT | os.O_APPEND | os.O_WRONLY, PRIVATE_FILE)
         try:
-            os.write(descriptor, line + b"\n")
+            write_all(descriptor, line + b"\n")
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-    except OSError as cause:
-        raise StoreUnavailable(f"nothing can be set aside in {folder}: {cause.strerror}") from cause
 
 
 def count(folder: Path) -> int:
     """How many there are."""
-    return len(_lines(folder))
+    with translated(folder):
+        return len(_lines(folder))
 
 
 def forget(folder: Path, owner: str, conversation_id: str | None) -> int:
     """Remove an owner's letters, or those about one conversation; returns how many went."""
+    with translated(folder):
+        return _forget(folder, owner, conversation_id)
+
+
+def _forget(folder: Path, owner: str, conversation_id: str | None) -> int:
     lines = _lines(folder)
     kept = [line for line in lines if not _is_about(line, owner, conversation_id)]
     if len(kept) < len(lines):
@@ -72,7 +76,7 @@ def forget(folder: Path, owner: str, conversation_id: str | None) -> int:
 def _lines(folder: Path) -> list[bytes]:
     try:
         return (folder / NAME).read_bytes().splitlines(keepends=True)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 

@@ -83,6 +83,8 @@ class SQLiteBackend(Backend):
             others = [connect(self.path, synchronous=self._synchronous) for _ in range(READERS)]
         self._readers = ReadLane(self.path, others, name="reader")
         self._writer = WriteLane(self.path, first, name="writer", forget=self.ends.clear)
+        # A process that was killed may have deleted something and not yet emptied the log of it.
+        self._scrubber.scrub(seconds=0)
 
     async def close(self) -> None:
         lanes = [lane for lane in (self._readers, self._writer) if lane is not None]

@@ -96,7 +96,7 @@ class SpoolFiles:
         """Keep the operations, durably. All of them, or none and an error."""
         framed = [frame(OPERATION, payload) for payload in payloads]
         self._check_room(sum(map(len, framed)))
-        with _translated(self.folder):
+        with translated(self.folder):
             segment = self._current()
             before = segment.size
             try:
@@ -151,7 +151,7 @@ class SpoolFiles:
         by_segment: dict[int, list[Ref]] = {}
         for ref in refs:
             by_segment.setdefault(id(ref.segment), []).append(ref)
-        with _translated(self.folder):
+        with translated(self.folder):
             for done in by_segment.values():
                 self._mark(done[0].segment, done)
 
@@ -176,7 +176,7 @@ class SpoolFiles:
 
     def read(self, refs: Sequence[Ref]) -> list[bytes]:
         """The operations' payloads, proven once more."""
-        with _translated(self.folder):
+        with translated(self.folder):
             return [self._read(ref) for ref in refs]
 
     def _read(self, ref: Ref) -> bytes:
@@ -189,7 +189,7 @@ class SpoolFiles:
 
     def adopt(self) -> list[Ref]:
         """What processes that are gone have left behind, in the order in which it was accepted."""
-        with _translated(self.folder):
+        with translated(self.folder):
             refs: list[Ref] = []
             for name in self._others():
                 if self._take_over(name):
@@ -264,7 +264,7 @@ class SpoolFiles:
 
     def forget(self, is_meant: Callable[[bytes], bool]) -> list[Ref]:
         """Remove every trace of the operations that are meant, done or not; returns those that waited."""
-        with _translated(self.folder):
+        with translated(self.folder):
             return [ref for segment in list(self.segments) for ref in self._forget_in(segment, is_meant)]
 
     def _forget_in(self, segment: Segment, is_meant: Callable[[bytes], bool]) -> list[Ref]:
@@ -281,7 +281,7 @@ class SpoolFiles:
         descriptor = os.open(fresh, _NEW, PRIVATE_FILE)
         try:
             content = b"".join(frame(OPERATION, payload) for _, payload in kept)
-            _write_all(descriptor, content)
+            write_all(descriptor, content)
             os.fsync(descriptor)
             os.replace(fresh, segment.path)
             _sync_folder(self.folder)
@@ -336,11 +336,11 @@ def _shut(segment: Segment) -> None:
 
 
 def _write(segment: Segment, content: bytes) -> None:
-    _write_all(_opened(segment), content)
+    write_all(_opened(segment), content)
     segment.size += len(content)
 
 
-def _write_all(descriptor: int, content: bytes) -> None:
+def write_all(descriptor: int, content: bytes) -> None:
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
@@ -380,7 +380,8 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _translated(folder: Path) -> Iterator[None]:
+def translated(folder: Path) -> Iterator[None]:
+    """Turn the operating system's errors into ours, each naming the folder."""
     try:
         yield
     except OSError as error:
