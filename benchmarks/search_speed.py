@@ -2,7 +2,8 @@
 
     python -m benchmarks.search_speed [--conversations 1000] [--messages 100] [--others 0] [--words]
 
-The words are made up by frequency, as in speech: few are everywhere, most are rare. Vectors are random
+The words are made up by frequency, as in speech without its stop words: the most frequent is in every tenth
+message, most are rare. Vectors are random
 directions written as the indexer writes them, since to compare them costs the same.
 """
 
@@ -51,7 +52,7 @@ class Speech:
     def __init__(self, words: int = 20_000) -> None:
         self._chance = random.Random(7)
         self._words = ["".join(self._chance.choices(_SYLLABLES, k=3)) + str(n % 7) for n in range(words)]
-        self._weights = numpy.cumsum([1 / (rank + 3) for rank in range(words)]).tolist()
+        self._weights = numpy.cumsum([1 / (rank + 30) for rank in range(words)]).tolist()
 
     def sentence(self, words: int) -> str:
         return " ".join(self._chance.choices(self._words, cum_weights=self._weights, k=words))
