@@ -185,13 +185,15 @@ class OwnerVectors:
         incomplete, self._incomplete = self._incomplete, set()
         return incomplete
 
-    async def near(self, store: ConversationStore, vector: Any) -> Near | None:
-        """How near everything is to the vector, after catching up; None when there are no vectors."""
+    async def near(self, store: ConversationStore, text: str) -> Near | None:
+        """How near everything is to the text, after catching up; None when there are no vectors."""
         async with self._lock:
-            await self._catch_up(store)
+            # Encoding takes as long as looking for what is new: both at once.
+            encoding = asyncio.to_thread(self._embedder.embed, [text])
+            rows, _ = await asyncio.gather(encoding, self._catch_up(store))
             if self._count == self._dead:
                 return None
-            return await asyncio.to_thread(self._compare, vector)
+            return await asyncio.to_thread(self._compare, rows[0])
 
     async def alike(self, store: ConversationStore, conversation_id: str) -> dict[str, float]:
         """For every conversation, how near its middle is to this one's, from 0 to 1."""
