@@ -34,7 +34,9 @@ from recollect.contracts import (
     Erasing,
     Holds,
     Migrated,
+    Nearest,
     Position,
+    Searchable,
     Watchable,
 )
 from recollect.conversations import Changes, Conversation, Page, Query, check_count, check_span, is_expired
@@ -309,7 +311,7 @@ class CachedBackend(Backend):
     def of(self, owner: str) -> "CachedStore":
         name = parse_name(owner, field="owner")
         inner = self._inner.of(name)
-        return with_powers_of(inner, CachedStore(self, name, inner), [Watchable])
+        return with_powers_of(inner, CachedStore(self, name, inner), [Watchable, Searchable, Nearest])
 
     def owners(self) -> AsyncIterator[str]:
         return self._inner.owners()

@@ -93,6 +93,7 @@ class ResilientBackend(Backend):
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
         background: bool = True,
+        sealed: bool = False,
     ) -> None:
         self.inner = self._inner = inner
         self.resilience = resilience or Resilience()
@@ -103,6 +104,9 @@ class ResilientBackend(Backend):
         self.breaker = Breaker(clock=clock, moved=self._breaker_moved)
         self._sleep = sleep
         self._background = background
+        self.sealed = sealed
+        """Whether messages come sealed to their places: then a turn that insists on a revision is accepted in
+        an outage if that is the last known one, and set aside if somebody else turns out to have written."""
         self._spool: Spool | None = None
         self._state: Literal["new", "open", "closed"] = "new"
         self._inner_open = False
