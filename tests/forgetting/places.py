@@ -123,7 +123,7 @@ async def opened(place: Place, folder: Path, **options: Any) -> AsyncIterator[re
     """The store with all layers that it gets by itself. Encrypted, pictures stay in the log."""
     if "encryption" not in options:
         options |= {"images": "blobs", "blobs": FolderBlobs(folder / "blobs")}
-    spools = "127.0.0.1" in place.url and "encryption" not in options
+    spools = "127.0.0.1" in place.url
     async with recollect.open(
         place.url,
         sweep_every=None,
