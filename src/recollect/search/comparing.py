@@ -33,8 +33,8 @@ class Compared(Struct, frozen=True):
     lowest: float
     highest: float
     rows: int
-    similarity: Callable[[int], float]
-    """Of one row."""
+    similarities: Callable[[Sequence[int]], Sequence[float]]
+    """Of some rows."""
 
 
 class VectorMatrix:
@@ -110,7 +110,7 @@ class VectorMatrix:
             float(np.min(counted)),
             float(np.max(counted)),
             self.count,
-            lambda row: float(cosines[row]),
+            lambda rows: cosines[list(rows)].tolist() if rows else [],
         )
 
     def _compare_twice(self, asked: Any, nearest: int) -> Compared:
@@ -125,7 +125,7 @@ class VectorMatrix:
             float(rough.min()),
             float(cosines.max()),
             self.count,
-            lambda row: float(exact(slice(row, row + 1))[0]),
+            lambda rows: exact(list(rows)).tolist() if rows else [],
         )
 
     def _cosines(self, asked: Any) -> Callable[[Any], Any]:

@@ -134,11 +134,16 @@ class Near(Struct, frozen=True):
     loaded: dict[str, Loaded]
     compared: Compared
 
-    def of(self, conversation_id: str, sequence: int) -> float | None:
+    def of(self, messages: Sequence[tuple[str, int]]) -> Sequence[float | None]:
+        rows = [self._row(*message) for message in messages]
+        found = iter(self.compared.similarities([row for row in rows if row is not None]))
+        return [None if row is None else next(found) for row in rows]
+
+    def _row(self, conversation_id: str, sequence: int) -> int | None:
         held = self.loaded.get(conversation_id)
         row = None if held is None else held.rows.get(sequence)
         # What was added while this question is being answered is not compared.
-        return None if row is None or row >= self.compared.rows else self.compared.similarity(row)
+        return None if row is None or row >= self.compared.rows else row
 
 
 class OwnerVectors:
