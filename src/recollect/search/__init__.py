@@ -7,7 +7,8 @@
     portable       an index in this process, for stores that have none
     encoders       text → vectors
     indexing       the background indexer, which writes vectors
-    vectors        the vectors of one owner, kept and compared
+    comparing      vectors in one matrix
+    vectors        the vectors of one owner, as they are kept and caught up with
     ranking        candidates by words and by meaning → one order
     passages       a place in the log → words that can be cited
     searching      the search of one owner, from question to passages
