@@ -11,7 +11,7 @@ OUTAGES ?= 50
 MINUTES ?= 60
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup run test test-fast check chaos soak bench lock clean
+.PHONY: help setup run test test-fast check chaos soak bench eval lock clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -49,6 +49,10 @@ soak: setup ## An hour at a steady rate: memory, file handles and latency stay f
 
 bench: setup ## Measure, beside the floor
 	$(BIN)/python -m benchmarks
+
+DATA ?= ../shared/data
+eval: setup ## Score search on labelled conversations in DATA, and write docs/search-quality.md
+	$(BIN)/python -m benchmarks.search_eval --data $(DATA)
 
 lock: ## Renew the locked requirements (needs uv)
 	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --quiet \

@@ -131,11 +131,11 @@ async def searches(url: str, messages: int, owners: int, number: int) -> None:
         await vacuum(url)
         alone = await queries(store, number)
         for owner in range(owners):
-            await fill(backend.of(f"owner {owner}"), messages // 100, source)
+            await fill(backend.of(f"owner {owner}"), messages // 500, source)
         await vacuum(url)
         among = await queries(store, number)
         known = await store.matches([WORDS[place] for place in (2, 3, 5, 300, 900, 4000)], limit=0)
-    print(f"{messages:,} messages of one owner; then {owners:,} more owners with {messages // 100:,} each")
+    print(f"{messages:,} messages of one owner; then {owners:,} more owners with {messages // 500:,} each")
     print(f"  messages that hold the words, from common to rare: {known.frequencies}")
     for name in QUESTIONS:
         ratio = among[name] / alone[name]
@@ -150,7 +150,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=400, help="turns to take the median of")
     parser.add_argument("--messages", type=int, default=100_000, help="messages of the owner who is asked")
     parser.add_argument(
-        "--owners", type=int, default=1_000, help="other owners, each with a hundredth of that"
+        "--owners", type=int, default=1_000, help="other owners, each with a five-hundredth of that"
     )
     given = parser.parse_args()
     with server(given.url) as admin_url:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from recollect.blobs import BlobStore
 from recollect.clock import parse_moment
 from recollect.contexts import Context, Report
-from recollect.contracts import Appended, ConversationStore, Entry, TokenCounter
+from recollect.contracts import Appended, ConversationStore, Entry, TokenCounter, why_unreadable
 from recollect.conversations import (
     DEFAULT_TTL,
     Changes,
@@ -27,6 +27,7 @@ from recollect.conversations import (
 from recollect.deadlines import within
 from recollect.dialects import Request, resolve
 from recollect.errors import ConversationNotFound, InvalidInput, StoreError, shown
+from recollect.finding import Finding
 from recollect.freshness import Freshness, noting_freshness
 from recollect.ids import IdSource, new_id, parse_uuid
 from recollect.intake import Intake
@@ -36,6 +37,8 @@ from recollect.messages import ContentType, Message, Role, parse_tags
 from recollect.pictures import Images, Pictures
 from recollect.premises import Premises
 from recollect.redaction import Redactor
+from recollect.search.room import SearchRoom
+from recollect.search.searching import Searcher
 from recollect.settings import ConversationConfig
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.tokens import Estimator, costs_by, ready
@@ -46,7 +49,7 @@ from recollect.windows.shortening import Cost
 log = logging.getLogger("recollect.manager")
 
 
-class ConversationManager(Keeping):
+class ConversationManager(Keeping, Finding):
     """One owner's conversations: start, append, read, change, forget.
 
     Made by `memory.of(owner)`; made directly, without a store, it keeps everything in memory.
@@ -65,9 +68,11 @@ class ConversationManager(Keeping):
         blobs: BlobStore | None = None,
         redact: Redactor | None = None,
         premises: Premises | None = None,
+        searcher: Searcher | None = None,
     ) -> None:
         self.premises = premises or _premises(store, blobs)
         self.store = self.premises.store
+        self.searcher = searcher or Searcher(self.store, SearchRoom(), self.premises.owner)
         self.config = config or ConversationConfig()
         self.pictures = Pictures(images, self.premises.blobs)
         self.intake = Intake(ids=ids, counter=counter, pictures=self.pictures, redact=redact)
@@ -122,7 +127,7 @@ class ConversationManager(Keeping):
         if self.premises.rules:
             fresh = started(fresh.id, now=now, ttl=self._lifetime(fresh, RetentionRules()).ttl, **metadata)
         record = await self.store.resume(session_id, fresh, active_since=self._active_since(now))
-        return record if record.id != fresh.id else await self._apply(record, await self.retention())
+        return record if record.id != fresh.id else await self._ruled(record)
 
     def _active_since(self, now: datetime) -> datetime | None:
         return None if self._idle_after is None else now - self._idle_after
@@ -210,6 +215,7 @@ class ConversationManager(Keeping):
     async def delete_conversation(self, conversation_id: str) -> None:
         """Remove the conversation with everything in it. What is not there is no error."""
         await self.store.delete(conversation_id)
+        self.searcher.forget(conversation_id)
         await self.pictures.forget(conversation_id)
 
     async def delete_session(self, session_id: str, *, tag: str) -> None:
@@ -257,10 +263,12 @@ class ConversationManager(Keeping):
             raise InvalidInput(f"messages must be a list; got {shown(messages)}", field="messages")
         prepared = await self.intake.stored_form(conversation_id, messages)
         try:
-            return await self.store.append(conversation_id, prepared, expected_revision=expected_revision)
+            stored = await self.store.append(conversation_id, prepared, expected_revision=expected_revision)
         except ConversationNotFound:
             await self.pictures.forget(conversation_id)
             raise
+        self.searcher.noted(conversation_id)
+        return stored
 
     async def append_to_session(
         self,
@@ -302,6 +310,7 @@ class ConversationManager(Keeping):
     async def clear_history(self, conversation_id: str) -> Conversation:
         """Remove the messages; the conversation itself stays."""
         emptied = await self.store.rewrite(conversation_id, ())
+        self.searcher.forget(conversation_id)
         await self.pictures.forget(conversation_id)
         return emptied.conversation
 
@@ -423,11 +432,14 @@ def _premises(store: ConversationStore | None, blobs: BlobStore | None) -> Premi
 
 
 def _readable(entries: Sequence[Entry]) -> "list_[Message]":
+    readable: list_[Message] = []
     for entry in entries:
-        if entry.unreadable is not None:
-            where = (entry.conversation_id, entry.sequence)
-            log.warning("conversation %s: message %d cannot be read: %s", *where, entry.unreadable)
-    return [entry.message for entry in entries if entry.unreadable is None]
+        why = why_unreadable(entry)
+        if why is None:
+            readable.append(entry.message)
+        else:
+            log.warning("conversation %s: message %d: %s", entry.conversation_id, entry.sequence, why)
+    return readable
 
 
 def _told(context: Context, seen: Freshness) -> Context:

@@ -7,14 +7,14 @@ from copy import copy
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from msgspec.structs import replace
 
 from recollect.archives import ArchiveFolder
 from recollect.blobs import BlobBackend, blobs_at, purge_blobs
 from recollect.clock import Clock, system_clock
-from recollect.contracts import JOURNAL, Backend, Holds, TokenCounter
+from recollect.contracts import JOURNAL, Backend, Embedder, Holds, TokenCounter
 from recollect.conversations import DEFAULT_TTL, Query, check_span
 from recollect.erasure import Receipt, resume
 from recollect.errors import (
@@ -32,6 +32,9 @@ from recollect.pictures import Images, check_images
 from recollect.premises import Premises
 from recollect.redaction import Redactor
 from recollect.retention import SWEEP_EVERY, Archiving, sweep_forever
+from recollect.search.encoders import installed_encoder
+from recollect.search.room import SearchRoom
+from recollect.search.searching import Searcher
 from recollect.settings import ConversationConfig
 from recollect.stores.urls import backend_for
 from recollect.tokens import counter_for, default_counter, is_ready, ready
@@ -70,6 +73,7 @@ class Memory:
         archiving: Archiving | None = None,
         redact: Redactor | None = None,
         holders: Sequence[Holds] = (),
+        embedder: Embedder | None = None,
     ) -> None:
         check_images(images, has_blobs=blobs is not None)
         if archiving is not None and archives is None:
@@ -83,6 +87,7 @@ class Memory:
         self._owner_lifetimes = owner_lifetimes or {}
         self._archiving = archiving
         self._redact = redact
+        self.search_room = SearchRoom(embedder)
         self._images = images
         self._counter = counter or default_counter()
         self._warm = warm
@@ -116,7 +121,7 @@ class Memory:
 
     def _all_holders(self) -> tuple[Holds, ...]:
         around = [each for each in (self.backend, self.archives) if isinstance(each, Holds)]
-        return (*around, *self.holders)
+        return (*around, self.search_room, *self.holders)
 
     def _of(self, premises: Premises) -> ConversationManager:
         return ConversationManager(
@@ -128,6 +133,7 @@ class Memory:
             images=self._images,
             redact=self._redact,
             premises=premises,
+            searcher=Searcher(premises.store, self.search_room, premises.owner),
         )
 
     async def owners(self) -> AsyncIterator[str]:
@@ -164,16 +170,19 @@ class Memory:
             found += [(owner, one) for one in await self.of(owner).expiring(within)]
         return sorted(found, key=lambda pair: pair[1].expires_at)
 
-    async def archive_old(self) -> int:
+    async def archive_old(self, archiving: Archiving | None = None) -> int:
         """Archive what has been silent for long enough, and delete archives that are; returns how many were
-        archived."""
-        if self._archiving is None or self.archives is None:
+        archived. Without a policy, by the one that the memory was opened with."""
+        policy = archiving or self._archiving
+        if policy is None:
             return 0
+        if self.archives is None:
+            raise InvalidSetting("archiving needs a place: archives='some/folder'", field="archives")
         archived = 0
         async for owner in self.owners():
-            archived += await self._archive_old(self.of(owner), self._archiving.after)
-        if self._archiving.delete_after is not None:
-            await self.archives.delete_older(self.backend.of(JOURNAL).now() - self._archiving.delete_after)
+            archived += await self._archive_old(self.of(owner), policy.after)
+        if policy.delete_after is not None:
+            await self.archives.delete_older(self.backend.of(JOURNAL).now() - policy.delete_after)
         return archived
 
     async def _archive_old(self, manager: ConversationManager, after: timedelta) -> int:
@@ -239,6 +248,7 @@ class Memory:
         try:
             for task in background:
                 await _end(task)
+            await self.search_room.close()
         finally:
             await self.backend.close()
 
@@ -260,6 +270,16 @@ async def _load(counter: TokenCounter) -> None:
         await ready(counter)
     except RecollectError as error:
         log.warning("messages will not be counted: %s", error)
+
+
+def _archives(folder: str | Path, encryption: "EncryptionChoice | None") -> ArchiveFolder:
+    """The folder of archives: what is sealed in the store is sealed there too, by the same master key."""
+    if encryption is None:
+        return ArchiveFolder(folder)
+    from recollect.layers.choices import encryption_of
+    from recollect.sealing import ProviderSealer
+
+    return ArchiveFolder(folder, sealer=ProviderSealer(encryption_of(encryption).master))
 
 
 def _check_blobs(images: Images, *, encrypted: bool) -> None:
@@ -303,6 +323,7 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     audit: "AuditChoice | None" = None,
     resilience: "ResilienceChoice" = "auto",
     cache: "CacheChoice" = "off",
+    embedder: Embedder | Literal["installed"] | None = "installed",
 ) -> Memory:
     """The memory at a URL; without one, in memory only.
 
@@ -322,6 +343,8 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     blobs. `audit`: the path of the file, or an `AuditTrail`, in which everything that is done is noted.
     `resilience`: what happens when the store is away; "auto" keeps turns in a spool for a store behind
     a network, and is "off" for an embedded one. `cache`: a `Cache` remembers reads.
+    `embedder`: what search by meaning is done with: the encoder of `recollect[semantic]` where it is
+    installed, one of your own, or None for search by words alone.
     """
     from recollect.layers.choosing import layered
 
@@ -348,7 +371,8 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
         blobs=None if blobs is None else blobs_at(blobs),
         retention=retention,
         owner_lifetimes=owner_lifetimes,
-        archives=ArchiveFolder(archives) if isinstance(archives, str | Path) else archives,
+        archives=_archives(archives, encryption) if isinstance(archives, str | Path) else archives,
         archiving=archiving,
         redact=redact,
+        embedder=installed_encoder() if embedder == "installed" else embedder,
     )

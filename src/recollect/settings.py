@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 
 from recollect.conversations import LONGEST_TTL
 from recollect.errors import InvalidSetting, MissingExtra, shown
-from recollect.lifetimes import RetentionRules, days
+from recollect.lifetimes import Archiving, RetentionRules, days
 
 DEFAULT_URL = "sqlite:///recollect.db"
 """Where the command line keeps conversations when it is told nothing: the embedded store, here."""
@@ -107,6 +107,8 @@ class RetentionConfig(_Group, frozen=True, kw_only=True):
     """Days of silence after which an archive is deleted; 0 keeps it."""
     archive_folder: str = ""
     """Where archives are kept; empty is nowhere."""
+    archive_key_file: str = ""
+    """A file with the passphrase that archives are sealed with; empty leaves them open."""
 
     @property
     def ttl(self) -> timedelta | None:
@@ -124,6 +126,16 @@ class RetentionConfig(_Group, frozen=True, kw_only=True):
         return RetentionRules(channels=_lifetimes(self.ttl_channels), tags=_lifetimes(self.ttl_tags))
 
     @property
+    def archiving(self) -> Archiving | None:
+        """When conversations are archived, and archives deleted."""
+        if not self.archive_after_days:
+            return None
+        return Archiving(
+            after=timedelta(days=self.archive_after_days),
+            delete_after=days(self.archive_delete_days, field="archive_delete_days"),
+        )
+
+    @property
     def owner_lifetimes(self) -> dict[str, timedelta | None]:
         """The lifetimes by owner."""
         return _lifetimes(self.ttl_owners)
@@ -137,6 +149,8 @@ class StoreConfig(_Group, frozen=True, kw_only=True):
     """Where conversations are kept."""
 
     url: str = DEFAULT_URL
+    blobs_folder: str = ""
+    """Where pictures are kept beside the store; empty is nowhere."""
 
 
 class ProtectionConfig(_Group, frozen=True, kw_only=True):
@@ -190,6 +204,7 @@ GROUPS: tuple[type[_Group], ...] = (
 
 ENVIRONMENT = {
     "url": "RECOLLECT_URL",
+    "blobs_folder": "RECOLLECT_BLOBS_FOLDER",
     "context_window_size": "CONVERSATION_CONTEXT_WINDOW_SIZE",
     "context_deadline": "CONVERSATION_CONTEXT_DEADLINE",
     "cache_ttl": "CONVERSATION_CACHE_TTL",
@@ -213,6 +228,7 @@ ENVIRONMENT = {
     "archive_after_days": "RECOLLECT_ARCHIVE_AFTER_DAYS",
     "archive_delete_days": "RECOLLECT_ARCHIVE_DELETE_DAYS",
     "archive_folder": "RECOLLECT_ARCHIVE_FOLDER",
+    "archive_key_file": "RECOLLECT_ARCHIVE_KEY_FILE",
     "resilience": "RECOLLECT_RESILIENCE",
     "spool_folder": "RECOLLECT_SPOOL_FOLDER",
     "spool_limit_mb": "RECOLLECT_SPOOL_LIMIT_MB",

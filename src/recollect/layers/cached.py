@@ -17,7 +17,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -316,17 +316,20 @@ class CachedBackend(Backend):
     def owners(self) -> AsyncIterator[str]:
         return self._inner.owners()
 
-    async def forgets(self, owner: str, conversation_id: str | None) -> Mapping[str, int]:
-        """Let go of what is kept of this owner, here and in what is inside."""
-        self.shelves.invalidate_owner(owner)
-        inner = self._inner
-        return await inner.forgets(owner, conversation_id) if isinstance(inner, Holds) else {}
-
     async def purge_expired(self, now: datetime | None = None) -> int:
         try:
             return await self._inner.purge_expired(now)
         finally:
             self.shelves.clear()
+
+    async def forgets(self, owner: str, conversation_id: str | None) -> dict[str, int]:
+        """Remember nothing of this conversation, or of this owner, any more. See `contracts.Holds`."""
+        if conversation_id is None:
+            self.shelves.invalidate_owner(owner)
+        else:
+            self.shelves.invalidate(owner, conversation_id)
+        inner = self._inner
+        return dict(await inner.forgets(owner, conversation_id)) if isinstance(inner, Holds) else {}
 
 
 def cached(inner: Backend, cache: Cache | None = None, **options: Any) -> CachedBackend:

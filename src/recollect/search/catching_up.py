@@ -1,7 +1,8 @@
 """What is new in a conversation since it was last read. Below: contracts.
 
-A record's revision says whether anything changed; its message count says whether what is new was only
-added. Where it was not (a rewrite, an import into the middle), the whole conversation is read again.
+A record's revision says whether anything changed. Where its message count and the revisions of the last
+entries say that there were only turns, those are read; else (a rewrite, a message replaced, an import into
+the middle) the whole conversation is read again.
 """
 
 from collections.abc import AsyncIterator
@@ -74,11 +75,10 @@ async def all_entries(store: ConversationStore, conversation_id: str) -> AsyncIt
 async def _added(store: ConversationStore, record: Conversation, seen: Seen) -> list[Entry] | None:
     """What stands at the end of the log and is new; None when that is not all that is new."""
     wanted = record.message_count - seen.messages
-    if not wanted:
-        return []
     latest = await store.tail(record.id, limit=wanted)
     added = [entry for entry in latest if entry.sequence > seen.last]
-    return added if len(added) == wanted else None
+    turns = {entry.revision for entry in added}
+    return added if len(added) == wanted and len(turns) == record.revision - seen.revision else None
 
 
 def _news(record: Conversation, entries: list[Entry], *, whole: bool, last: int) -> News:

@@ -1,7 +1,7 @@
-"""Conversations found by what is in them, and those that are like another. Below: searching. Above: the manager.
+"""Conversations found by what is in them, and those that are like another. Below: searching.
 
-A conversation matches by its client's name, its subject, or something that was said in it. Filters choose among
-records; the ranking is that of messages, a conversation counting for what its best message does.
+A conversation matches by its client's name, its subject, or something that was said in it. Filters choose
+among records; the ranking is that of messages, a conversation counting for what its best message does.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ EXCERPTS = 2
 EXCERPT = 200
 """Characters of each."""
 BY_LABEL = 1.0
-"""What a question that the subject or the client's name answers in full is worth: as much as a message that does."""
+"""What a question that the subject or the client's name answers in full is worth: as a message that does."""
 CHARACTERISTIC = 24
 """Terms that stand for a conversation when others like it are looked for."""
 _WORDS, _MEANING = 0.6, 0.4
@@ -167,7 +167,8 @@ async def _entry_at(searcher: Searcher, one: Ranked) -> Entry | None:
         tail = await searcher.store.tail(one.conversation_id, limit=1, before=end)
     except ConversationNotFound:
         return None
-    return tail[0] if tail and tail[0].position == one.position else None
+    found = bool(tail) and tail[0].position == one.position and tail[0].unreadable is None
+    return tail[0] if found else None
 
 
 def _excerpt(entry: Entry, record: Conversation, terms: Sequence[str], zone: tzinfo) -> Excerpt:

@@ -5,6 +5,7 @@ week after. English only; a question in another language is ranked by its words.
 """
 
 import re
+from calendar import monthrange
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta
 
@@ -48,6 +49,18 @@ class Period(Struct, frozen=True, kw_only=True):
             and self.month in (None, moment.month)
             and self.day in (None, moment.day)
         )
+
+    def days(self, today: date) -> tuple[date, date]:
+        """The first and the last day; of a date without a year, the latest that has begun."""
+        if self.first is not None and self.last is not None:
+            return self.first, self.last
+        year = self.year or today.year
+        if self.year is None and (self.month or 1, self.day or 1) > (today.month, today.day):
+            year -= 1
+        first = date(year, self.month or 1, self.day or 1)
+        if self.day:
+            return first, first
+        return first, date(year, self.month or 12, monthrange(year, self.month or 12)[1])
 
     def told_on(self, moment: date) -> bool:
         """Whether what happened in the period may be told on this day."""
@@ -94,7 +107,7 @@ def _safely(
 
 def _iso(found: "re.Match[str]", _: date) -> Period:
     day = date.fromisoformat(found[0])
-    return Period(first=day, last=day + TOLD_WITHIN)
+    return Period(year=day.year, month=day.month, day=day.day)
 
 
 def _calendar(found: "re.Match[str]", _: date) -> Period | None:

@@ -33,6 +33,7 @@ _MOST_PROGRESS = 1_000
 class Progress(Struct, frozen=True, kw_only=True):
     """How far a conversation's vectors go."""
 
+    begun: int
     covered: frozenset[int] = frozenset()
     last: Block | None = None
     version: int = 0
@@ -58,6 +59,7 @@ class Indexer:
         self._notes: dict[Noted, ConversationStore] = {}
         self._known: set[str] = set()
         self._progress: OrderedDict[str, Progress] = OrderedDict()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._worker: asyncio.Task[None] | None = None
         self._closed = False
@@ -71,16 +73,30 @@ class Indexer:
             self._notes[Noted(owner, None)] = store
         if conversation_id is not None:
             self._notes[Noted(owner, conversation_id)] = store
+        loop = self._running_loop()
         if self._notes and self._timer is None and self._worker is None:
-            self._timer = asyncio.get_running_loop().call_later(self._quiet, self._start)
+            self._timer = loop.call_later(self._quiet, self._start)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of the caller. What an earlier loop left behind will never come to an end."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._timer, self._worker = loop, None, None
+        return loop
 
     def _start(self) -> None:
         self._timer = None
         if self._worker is None and not self._closed:
             self._worker = asyncio.get_running_loop().create_task(self._work(), name="recollect-indexer")
 
+    def forget(self, owner: str) -> None:
+        """The owner's data are going: leave them alone, and look at them afresh if there will be new ones."""
+        self._known.discard(owner)
+        self._notes = {noted: store for noted, store in self._notes.items() if noted.owner != owner}
+
     async def settled(self) -> None:
         """Wait until everything that was noted has its vectors."""
+        self._running_loop()
         while self._notes or self._worker is not None:
             if self._timer is not None:
                 self._timer.cancel()
@@ -91,6 +107,7 @@ class Indexer:
     async def close(self) -> None:
         """Stop. What is left is made when the store is used again."""
         self._closed = True
+        self._running_loop()
         if self._timer is not None:
             self._timer.cancel()
         if self._worker is not None:
@@ -139,10 +156,13 @@ class Indexer:
         return len(entries)
 
     async def _progress_of(self, store: ConversationStore, record: Conversation) -> Progress:
+        """From memory while the last block is still the one that was written then."""
         known = self._progress.get(record.id)
-        if known is not None and len(known.covered) <= record.message_count:
-            return known
-        return await read_progress(store, record.id, self.embedder)
+        if known is not None and known.last is not None and len(known.covered) <= record.message_count:
+            last = await store.get_document(kind_of(self.embedder), known.last.key, conversation_id=record.id)
+            if last is not None and last.version == known.version:
+                return known
+        return await read_progress(store, record, self.embedder)
 
     def _remember(self, conversation_id: str, progress: Progress) -> None:
         self._progress[conversation_id] = progress
@@ -154,7 +174,7 @@ class Indexer:
         self, store: ConversationStore, progress: Progress, entries: Sequence[Entry]
     ) -> Progress:
         """Store the vectors of some entries: in the last block while it has room, else in a new one."""
-        fresh = await asyncio.to_thread(encoded, entries, self.embedder)
+        fresh = await asyncio.to_thread(encoded, entries, self.embedder, begun=progress.begun)
         last, version = progress.last, progress.version
         if last is None or last.covered + fresh.covered > BLOCK:
             last, version = None, 0
@@ -167,16 +187,17 @@ class Indexer:
             expected_version=version,
         )
         covered = progress.covered.union(fresh.sequences, fresh.skipped)
-        return Progress(covered=covered, last=block, version=kept.version)
+        return Progress(begun=progress.begun, covered=covered, last=block, version=kept.version)
 
 
-def encoded(entries: Sequence[Entry], embedder: Embedder) -> Block:
+def encoded(entries: Sequence[Entry], embedder: Embedder, *, begun: int) -> Block:
     """The block of these entries. Takes its time: call it off the event loop."""
     texts = [embedded_text(entry.message) for entry in entries]
     spoken = [(entry, text) for entry, text in zip(entries, texts, strict=True) if text]
     return Block(
         model=embedder.name,
         dimension=embedder.dimension,
+        begun=begun,
         sequences=[entry.sequence for entry, _ in spoken],
         micros=[entry.position.micros for entry, _ in spoken],
         roles=[ROLES.index(entry.message.role) for entry, _ in spoken],
@@ -215,13 +236,18 @@ async def _missing(store: ConversationStore, record: Conversation, covered: froz
     return [entry async for entry in all_entries(store, record.id) if entry.sequence not in covered]
 
 
-async def read_progress(store: ConversationStore, conversation_id: str, embedder: Embedder) -> Progress:
+async def read_progress(store: ConversationStore, record: Conversation, embedder: Embedder) -> Progress:
     """How far the vectors of a conversation go, from the vectors themselves."""
-    blocks = await blocks_of(store, conversation_id, embedder)
+    blocks = await blocks_of(store, record.id, embedder)
+    if len({block.begun for block in blocks}) > 1:
+        # A message was replaced while somebody wrote: some blocks may be from before.
+        await remove_vectors(store, record.id, only=embedder.name)
+        blocks = []
     if not blocks:
-        return Progress()
-    last = await store.get_document(kind_of(embedder), blocks[-1].key, conversation_id=conversation_id)
+        return Progress(begun=record.revision)
+    last = await store.get_document(kind_of(embedder), blocks[-1].key, conversation_id=record.id)
     return Progress(
+        begun=blocks[-1].begun,
         covered=frozenset(number for block in blocks for number in (*block.sequences, *block.skipped)),
         last=blocks[-1],
         version=0 if last is None else last.version,
@@ -229,14 +255,16 @@ async def read_progress(store: ConversationStore, conversation_id: str, embedder
 
 
 async def remove_vectors(
-    store: ConversationStore, conversation_id: str, *, all_but: str | None = None
+    store: ConversationStore, conversation_id: str, *, only: str | None = None, all_but: str | None = None
 ) -> int:
-    """Remove a conversation's vectors: of every model, or of all models but one. Returns how many blocks."""
+    """Remove a conversation's vectors: of every model, of one, or of all but one. Returns how many blocks."""
     removed = 0
     for kind in await store.document_kinds(conversation_id=conversation_id):
-        if not kind.startswith(KIND_PREFIX) or kind == f"{KIND_PREFIX}{all_but}":
+        model = kind.removeprefix(KIND_PREFIX)
+        if model in (kind, all_but) or only not in (None, model):
             continue
-        async for key in _keys(store, kind, conversation_id):
+        keys = [key async for key in _keys(store, kind, conversation_id)]
+        for key in keys:
             removed += await store.delete_document(kind, key, conversation_id=conversation_id)
     return removed
 

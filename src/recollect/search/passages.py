@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from recollect.contracts import Entry, Position
 from recollect.conversations import Conversation
-from recollect.messages import Message, Role
+from recollect.messages import Message, Role, carries_tool_results
 from recollect.search.analysis import named_speaker, said_in, terms_of
 from recollect.search.ranking import Parts
 
@@ -104,9 +104,9 @@ def speaker_of(message: Message, record: Conversation) -> str:
     """Who speaks, as a reader would say it."""
     if name := named_speaker(message):
         return name
-    if message.role == "user":
-        return record.client_name or "User"
-    return message.role.capitalize()
+    if carries_tool_results(message):
+        return "Tool"
+    return (record.client_name or "User") if message.role == "user" else message.role.capitalize()
 
 
 def ago(moment: datetime, *, now: datetime) -> str:
@@ -213,5 +213,5 @@ def beside(entries: Sequence[Entry], position: Position) -> tuple[Entry | None, 
     return None, None, None
 
 
-NEAR_IN_TIME = (timedelta(minutes=10), timedelta(days=1), timedelta(days=60))
-"""How far after a message the next one is looked for."""
+SOON = timedelta(minutes=10)
+"""How long after a message its reply is looked for."""

@@ -35,11 +35,14 @@ class Indexed(Struct, frozen=True):
     length: int
 
 
-class Postings(Struct):
+class Postings:
     """Where a term occurs: numbers of messages, rising, and how often in each."""
 
-    numbers: array[int]
-    counts: array[int]
+    __slots__ = ("counts", "numbers")
+
+    def __init__(self) -> None:
+        self.numbers = array("L")
+        self.counts = array("L")
 
 
 class OwnerIndex:
@@ -112,7 +115,7 @@ class OwnerIndex:
         for term, count in Counter(terms).items():
             postings = self._postings.get(term)
             if postings is None:
-                postings = self._postings[term] = Postings(array("L"), array("L"))
+                postings = self._postings[term] = Postings()
             postings.numbers.append(number)
             postings.counts.append(count)
         self._alive += 1

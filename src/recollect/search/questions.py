@@ -1,9 +1,10 @@
 """What a search is asked for: the question and its filters, checked once. Below: analysis, dates, ranking."""
 
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, date, datetime, time, tzinfo
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from recollect.clock import parse_moment, to_micros
 from recollect.contracts import Position
@@ -11,7 +12,7 @@ from recollect.conversations import VALUE_SETS, Channel, Conversation, check_cou
 from recollect.errors import InvalidInput, shown
 from recollect.messages import ROLES, Message, Role, parse_text
 from recollect.search.analysis import spoken_by, terms_of
-from recollect.search.dates import dated
+from recollect.search.dates import Period, dated
 from recollect.search.ranking import Asked
 
 MOST_TERMS = 64
@@ -45,6 +46,16 @@ class Filters(Struct, frozen=True, kw_only=True):
     def is_past(self, position: Position) -> bool:
         """Whether this and everything before it was said too early."""
         return self.date_from is not None and position.micros < to_micros(self.date_from)
+
+    def within(self, period: Period, *, now: datetime, zone: tzinfo) -> "Filters":
+        """These filters, and the days of the period."""
+        first, last = period.days(now.astimezone(zone).date())
+        start, end = datetime.combine(first, time.min, zone), datetime.combine(last, time.max, zone)
+        return replace(
+            self,
+            date_from=start if self.date_from is None else max(self.date_from, start),
+            date_to=end if self.date_to is None else min(self.date_to, end),
+        )
 
     def by_record(self, record: Conversation) -> bool:
         return self.channel in (None, record.channel)
@@ -95,6 +106,16 @@ def asked_of(question: str, *, now: datetime, zone: tzinfo) -> Asked:
     return Asked(terms=terms, periods=periods, zone=zone)
 
 
+def day_asked_for(question: str, *, now: datetime, zone: tzinfo) -> Period | None:
+    """The time that the question is all about, as in "what did we talk about last Tuesday?"."""
+    when = dated(question, now=now.astimezone(zone))
+    only = when.periods and _ABOUT_TALKING.issuperset(terms_of(when.rest))
+    return when.periods[0] if only else None
+
+
+_ABOUT_TALKING = frozenset(terms_of("talk say tell ask discuss speak chat mention conversation happen"))
+
+
 def looked_up(asked: Asked) -> tuple[str, ...]:
     """What the index is asked for: the terms, and each as the name of who speaks."""
     return (*asked.terms, *map(spoken_by, asked.terms))
@@ -103,3 +124,27 @@ def looked_up(asked: Asked) -> tuple[str, ...]:
 def local_zone(zone: tzinfo | None) -> tzinfo:
     """The zone that was given, or that of this machine."""
     return zone or datetime.now(UTC).astimezone().tzinfo or UTC
+
+
+def first_moment(text: str | None, *, field: str, zone: tzinfo) -> datetime | None:
+    """The beginning of a day, or a moment; in this zone where the text names none."""
+    return None if text is None else _moment(text, field, zone, time.min)
+
+
+def last_moment(text: str | None, *, field: str, zone: tzinfo) -> datetime | None:
+    """The end of a day, or a moment."""
+    return None if text is None else _moment(text, field, zone, time.max)
+
+
+def _moment(text: str, field: str, zone: tzinfo, edge: time) -> datetime:
+    try:
+        moment = (
+            datetime.combine(date.fromisoformat(text), edge)
+            if len(text) <= len("2023-05-08")
+            else datetime.fromisoformat(text)
+        )
+    except ValueError:
+        raise InvalidInput(
+            f"{field} must be a day or a moment in ISO 8601; got {shown(text)}", field=field, value=text
+        ) from None
+    return parse_moment(moment if moment.tzinfo else moment.replace(tzinfo=zone), field=field)

@@ -4,6 +4,7 @@ Below: vectors, the portable index, the indexer. Above: the searcher of one owne
 """
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
 from recollect.contracts import ConversationStore, Embedder
@@ -74,6 +75,13 @@ class SearchRoom:
     def _written(self, owner: str, conversation_id: str) -> None:
         if owner in self._vectors:
             self._vectors[owner].changed(conversation_id)
+
+    async def forgets(self, owner: str, conversation_id: str | None) -> Mapping[str, int]:
+        """Let go of copies in memory, as `Holds` asks: what is needed of them is made anew."""
+        held = (self._indexes.pop(owner, None), self._vectors.pop(owner, None))
+        if self.indexer is not None:
+            self.indexer.forget(owner)
+        return {"indexes": sum(one is not None for one in held)}
 
     async def close(self) -> None:
         """Stop indexing and let go of everything."""

@@ -1,4 +1,4 @@
-"""The search of one owner: a question in, passages out. Below: everything else in `search`. Above: the manager.
+"""The search of one owner: a question in, passages out. Below: everything else in `search`.
 
 Candidates come from the store's own index, or from the portable one, and from the vectors; `ranking` puts
 them in order; the best are read from the log and become passages.
@@ -18,19 +18,21 @@ from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound
 from recollect.search.catching_up import all_records
 from recollect.search.encoders import readable
-from recollect.search.passages import BESIDE, NEAR_IN_TIME, Passage, beside, excerpt, passage_of
-from recollect.search.questions import Filters, asked_of, local_zone, looked_up
+from recollect.search.passages import BESIDE, SOON, Passage, beside, excerpt, passage_of
+from recollect.search.questions import Filters, asked_of, day_asked_for, local_zone, looked_up
 from recollect.search.ranking import WEIGHTS, Asked, Key, Ranked, Ranking, Similarities, Weights, rank
 from recollect.search.room import SearchRoom
 
 log = logging.getLogger("recollect.search")
 
-BY_WORDS = 1_000
+BY_WORDS = 500
 """Candidates that the index is asked for."""
 BY_WORDS_FILTERED = 10_000
 """The same when filters will drop many of them."""
 MOST_READ = 400
 """Messages that are read from the log in search of enough that pass the filters."""
+WORTHY = 0.05
+"""The share of the best score under which nothing is shown."""
 MOST_BROWSED = 200
 """Conversations that are looked into when there is nothing to look for but a time."""
 
@@ -93,7 +95,10 @@ class Searcher:
         """The passages that answer the question; the latest when it asks for nothing but a time."""
         zone, now = local_zone(zone), self.store.now()
         asked = asked_of(question, now=now, zone=zone)
-        if not asked.terms:
+        period = day_asked_for(question, now=now, zone=zone)
+        if period is not None:
+            filters = filters.within(period, now=now, zone=zone)
+        if period is not None or not asked.terms:
             entries = await self._browse(filters, budget.results)
             passages = [passage_of(e, r, terms=(), zone=zone, now=now) for r, e in entries]
             return Findings(passages=tuple(_within(passages, budget, ())))
@@ -129,12 +134,14 @@ class Searcher:
 
     async def similarities(self, question: str) -> Similarities | None:
         """By the vectors; None where there are none."""
-        embedder = self.room.embedder
-        if embedder is None:
+        if self.room.embedder is None:
             return None
         self.room.note(self.owner, self.store)
-        rows = await asyncio.to_thread(embedder.embed, [readable(question)])
-        return await self.room.vectors_of(self.owner).near(self.store, rows[0])
+        vectors = self.room.vectors_of(self.owner)
+        near = await vectors.near(self.store, readable(question))
+        for conversation_id in vectors.take_incomplete():
+            self.noted(conversation_id)
+        return near
 
     # Browsing
 
@@ -185,7 +192,7 @@ class _Reading:
 
     async def passages(self, results: int) -> list[Passage]:
         """The best that are there and pass the filters."""
-        places = [one for one in self._ranking.ordered if self._filters.by_place(one.role, one.position)]
+        places = self._worthy()
         found: list[Passage] = []
         read = 0
         while len(found) < results and read < min(len(places), max(MOST_READ, results)):
@@ -196,12 +203,20 @@ class _Reading:
             found += [passage for passage in passages if passage is not None]
         return found
 
+    def _worthy(self) -> list[Ranked]:
+        """Those that pass the filters as far as these look at places, and are not far behind the best."""
+        ordered = self._ranking.ordered
+        least = WORTHY * ordered[0].score if ordered else 0.0
+        return [
+            one for one in ordered if one.score > least and self._filters.by_place(one.role, one.position)
+        ]
+
     async def _passage(self, one: Ranked, shown: frozenset[Key]) -> Passage | None:
         record = await self._record(one.conversation_id)
         if record is None or not self._filters.by_record(record):
             return None
         before, entry, after = await self._around(one)
-        if entry is None or not self._filters.by_tags(record, entry.message):
+        if entry is None or entry.unreadable or not self._filters.by_tags(record, entry.message):
             return None
         return passage_of(
             entry,
@@ -223,17 +238,14 @@ class _Reading:
         return self._records[conversation_id]
 
     async def _around(self, one: Ranked) -> tuple[Entry | None, Entry | None, Entry | None]:
-        """The entry, the one before and the one after. What follows after months of silence is no neighbour."""
+        """The entry, the one before, and the one after: a reply follows soon, or is none."""
         try:
-            for span in NEAR_IN_TIME if one.role == "user" else ():
-                entries = await self._store.tail(
-                    one.conversation_id, limit=_WITHIN, before=_later(one.position, span)
-                )
-                before, entry, after = beside(entries, one.position)
-                if entry is not None and after is not None:
-                    return before, entry, after
-                if entry is None:
-                    break
+            if one.role == "user":
+                soon = _later(one.position, SOON)
+                entries = await self._store.tail(one.conversation_id, limit=_WITHIN, before=soon)
+                around = beside(entries, one.position)
+                if around[1] is not None:
+                    return around
             end = Position(one.position.micros, one.position.sequence + 1)
             return beside(await self._store.tail(one.conversation_id, limit=2, before=end), one.position)
         except ConversationNotFound:
@@ -255,6 +267,7 @@ def _is_news(entry: Entry | None, shown: frozenset[Key]) -> bool:
     """Whether it is not among the results by itself, and not the instructions of a system message."""
     return (
         entry is not None
+        and entry.unreadable is None
         and entry.message.role in ("user", "assistant")
         and Key(entry.conversation_id, entry.sequence) not in shown
     )

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from msgspec import Struct
 
-from recollect.contracts import Appended, Backend, Document, Erasing, Migrated
+from recollect.contracts import Appended, Backend, Document, Erasing, Holds, Migrated
 from recollect.conversations import Conversation
 from recollect.deadlines import within
 from recollect.errors import RecollectError, StoreClosed, StoreError, StoreUnavailable
@@ -552,9 +552,12 @@ class ResilientBackend(Backend):
             await asyncio.to_thread(letters.forget, self.folder, owner, conversation_id)
         return len(gone)
 
-    async def forgets(self, owner: str, conversation_id: str | None) -> Mapping[str, int]:
-        """The same, as those are told who erase."""
-        return {"spooled operations": await self.forget(owner, conversation_id)}
+    async def forgets(self, owner: str, conversation_id: str | None) -> dict[str, int]:
+        """The same, and what is held further inside, for whoever erases. See `contracts.Holds`."""
+        counts = {"spooled": await self.forget(owner, conversation_id)}
+        if isinstance(self._inner, Holds):
+            counts |= await self._inner.forgets(owner, conversation_id)
+        return counts
 
     async def _forget_spooled(self, lane: Lane | None, owner: str, conversation_id: str | None) -> list[Ref]:
         assert self._spool is not None

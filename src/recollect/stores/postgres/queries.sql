@@ -29,9 +29,9 @@ SELECT
             AND (r.rolsuper OR (v.trusted AND has_database_privilege(current_database(), 'CREATE')))
     ) AS may_create,
     (
-        SELECT pg_has_role(t.relowner, 'USAGE') FROM pg_class AS t
-        WHERE t.oid = to_regclass('recollect.conversations')
-    ) AS ours,
+        SELECT t.relowner::regrole::text FROM pg_class AS t
+        WHERE t.oid = to_regclass('recollect.conversations') AND pg_has_role(t.relowner, 'USAGE')
+    ) AS maker,
     CASE %(name)s::text
         WHEN 'pg_trgm' THEN to_regclass('recollect.conversations_by_subject') IS NOT NULL
         WHEN 'vector' THEN
@@ -67,13 +67,34 @@ FROM recollect.conversations AS c
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
 
 -- name: reseal_messages
--- Another stored form of messages, in their places; those come back that were exchanged.
-UPDATE recollect.messages AS m SET body = said.body
-FROM unnest(%(times)s::timestamptz[], %(sequences)s::bigint[], %(revisions)s::bigint[], %(bodies)s::text[])
-    AS said (at, sequence, revision, body)
-WHERE m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid
-    AND m.at = said.at AND m.sequence = said.sequence AND m.revision = said.revision
-RETURNING m.sequence;
+-- Another stored form of messages, in their places; those come back that were exchanged. What can be found by its
+-- terms waits for them again: the other form may have none. Lock the conversation before, for what is counted.
+WITH old AS (
+    SELECT m.at, m.sequence, m.term_count, said.body
+    FROM unnest(%(times)s::timestamptz[], %(sequences)s::bigint[], %(revisions)s::bigint[], %(bodies)s::text[])
+        AS said (at, sequence, revision, body)
+    JOIN recollect.messages AS m
+        ON m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid
+        AND m.at = said.at AND m.sequence = said.sequence AND m.revision = said.revision
+),
+exchanged AS (
+    UPDATE recollect.messages AS m
+    SET body = old.body, term_count = CASE WHEN old.term_count = 0 THEN 0 END, terms = NULL
+    FROM old
+    WHERE
+        m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.at = old.at AND m.sequence = old.sequence
+    RETURNING m.sequence, old.term_count
+),
+counted AS (
+    UPDATE recollect.conversations AS c
+    SET
+        indexed_count = c.indexed_count - (SELECT count(*) FROM exchanged WHERE exchanged.term_count > 0),
+        term_count = c.term_count - (SELECT coalesce(sum(exchanged.term_count), 0) FROM exchanged)
+    WHERE
+        c.owner = %(owner)s AND c.id = %(id)s::uuid
+        AND EXISTS (SELECT FROM exchanged WHERE exchanged.term_count > 0)
+)
+SELECT exchanged.sequence FROM exchanged;
 
 -- name: known_messages
 -- The messages that hold these ids; one empty row where there are none, no row without the conversation.

@@ -221,16 +221,6 @@ class PostgresStore(ConversationStore):
                 raise _moved(record, expected_revision)
         raise MessageNotFound(named["id"], replaced_id(message))
 
-    async def log_end(self, conversation_id: str) -> LogEnd | None:
-        found = await self._run(("log_end", self._named(conversation_id)))
-        return rows.log_end(found[0]) if found else None
-
-    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
-        await self._require(conversation_id)
-        bodies = {entry.sequence: encode_message(entry.message).decode() for entry in entries}
-        values = self._named(conversation_id) | restored_values(entries, bodies)
-        return len(await self._run(("reseal_messages", values)))
-
     async def _replacement(self, message: Message) -> dict[str, Any]:
         """A message with its time, as `replace_message` wants it."""
         body = encode_message(message).decode()
@@ -241,6 +231,16 @@ class PostgresStore(ConversationStore):
             "vector": found_by.vector,
             "term_count": found_by.term_count,
         }
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        found = await self._run(("log_end", self._named(conversation_id)))
+        return rows.log_end(found[0]) if found else None
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        await self._require(conversation_id)
+        bodies = {entry.sequence: encode_message(entry.message).decode() for entry in entries}
+        values = self._named(conversation_id) | restored_values(entries, bodies)
+        return len(await self._run(("lock_conversation", values), ("reseal_messages", values)))
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         record, given = restorable(conversation, entries)

@@ -282,8 +282,10 @@ def as_mapping(reply: Any) -> dict[str, str]:
     return {_as_text(key): _as_text(value) for key, value in pairs.items()}
 
 
-def parse_info(reply: bytes | str) -> dict[str, str]:
-    """What `INFO` answers."""
+def parse_info(reply: bytes | str | dict[str, Any]) -> dict[str, str]:
+    """What `INFO` answers; a node of a cluster has it taken apart already."""
+    if isinstance(reply, dict):
+        return {name: str(value) for name, value in reply.items()}
     text = reply if isinstance(reply, str) else reply.decode(errors="replace")
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 

@@ -1,0 +1,249 @@
+"""Tools that a model may call: registered once, described to every provider, run with checked arguments.
+
+A tool is bound to its owner when it is made, never by an argument: what a model writes into a call cannot
+reach somebody else's conversations. Below: the manager. Above: agents, surfaces.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from datetime import tzinfo
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from recollect.conversations import VALUE_SETS
+from recollect.dialects import ToolCall, tool_result
+from recollect.errors import InvalidInput, RecollectError, shown
+from recollect.manager import ConversationManager
+from recollect.messages import Message
+from recollect.search.questions import first_moment, last_moment, local_zone
+
+log = logging.getLogger("recollect.tools")
+
+Provider = Literal["anthropic", "openai_chat", "openai_responses", "mcp"]
+
+Arguments = dict[str, Any]
+Run = Callable[..., Awaitable[str]]
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+class Tool(Struct, frozen=True, kw_only=True):
+    """A tool: what it is called, what it is for, what it takes, and what it does."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    """JSON schema of an object. `required`, `type`, `enum`, `minimum` and `maximum` are checked."""
+    run: Run
+    """Called with the arguments by keyword; answers with text."""
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What a call came to: an answer, or words that tell the model what was wrong."""
+
+    text: str
+    is_error: bool = False
+
+
+class ToolRegistry:
+    """Tools by their names."""
+
+    def __init__(self, tools: Sequence[Tool] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        for tool in tools:
+            self.register(tool)
+
+    def register(self, tool: Tool) -> None:
+        """Add a tool. A name is given once."""
+        if not _NAME.fullmatch(tool.name):
+            raise InvalidInput(
+                f"a tool's name is made of up to 64 letters, digits, _ and -; got {shown(tool.name)}",
+                field="name",
+                value=tool.name,
+            )
+        if tool.name in self._tools:
+            raise InvalidInput(f"there is a tool {tool.name} already", field="name", value=tool.name)
+        self._tools[tool.name] = tool
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def definitions(self, provider: Provider) -> list[dict[str, Any]]:
+        """The tools as a provider, or an MCP client, wants them described."""
+        if provider not in _DESCRIBED:
+            raise InvalidInput.not_in("provider", provider, _DESCRIBED)
+        return [_DESCRIBED[provider](tool) for tool in self]
+
+    async def dispatch(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> Outcome:
+        """Run a tool with the arguments of a call, an object or its JSON. What goes wrong is the outcome."""
+        tool = self._tools.get(name)
+        if tool is None:
+            names = ", ".join(self._tools) or "none"
+            return Outcome(text=f"there is no tool {shown(name)}; there are: {names}", is_error=True)
+        try:
+            return Outcome(text=await tool.run(**checked(tool, arguments)))
+        except RecollectError as error:
+            return Outcome(text=str(error), is_error=True)
+        except Exception:  # the edge: a model is told that the tool failed, the log says how
+            log.exception("tool %s failed", name)
+            return Outcome(text=f"{name} failed", is_error=True)
+
+    async def answer(self, call: ToolCall, dialect: str) -> Message:
+        """Run what a model called; the result is a message in its dialect."""
+        outcome = await self.dispatch(call.name, call.arguments)
+        return tool_result(
+            dialect, call_id=call.id, name=call.name, text=outcome.text, is_error=outcome.is_error
+        )
+
+
+def _anthropic(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+
+
+def _openai_chat(tool: Tool) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}
+
+
+def _openai_responses(tool: Tool) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": False,
+    }
+
+
+def _mcp(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "inputSchema": tool.parameters}
+
+
+_DESCRIBED: dict[str, Callable[[Tool], dict[str, Any]]] = {
+    "anthropic": _anthropic,
+    "openai_chat": _openai_chat,
+    "openai_responses": _openai_responses,
+    "mcp": _mcp,
+}
+
+
+# Arguments
+
+
+def checked(tool: Tool, arguments: Mapping[str, Any] | str | None) -> Arguments:
+    """The arguments as the tool's schema has them, or an error that a model can act on."""
+    given = _as_object(arguments)
+    properties: dict[str, Any] = tool.parameters.get("properties", {})
+    unknown = sorted(set(given) - set(properties))
+    if unknown:
+        raise InvalidInput(f"{tool.name} takes no {', '.join(unknown)}; it takes: {', '.join(properties)}")
+    missing = [name for name in tool.parameters.get("required", ()) if given.get(name) is None]
+    if missing:
+        raise InvalidInput(f"{tool.name} needs {', '.join(missing)}")
+    return {
+        name: _checked_one(name, value, properties[name])
+        for name, value in given.items()
+        if value is not None
+    }
+
+
+def _as_object(arguments: Mapping[str, Any] | str | None) -> Arguments:
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments) if arguments.strip() else {}
+        except (ValueError, RecursionError):
+            raise InvalidInput(f"the arguments are not JSON: {shown(arguments)}") from None
+    if arguments is not None and not isinstance(arguments, Mapping):
+        raise InvalidInput(f"the arguments must be an object; got {shown(arguments)}")
+    return dict(arguments or {})
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
+
+
+def _checked_one(name: str, value: Any, schema: Mapping[str, Any]) -> Any:
+    kind = schema.get("type")
+    if kind == "integer" and isinstance(value, float) and value.is_integer():
+        value = int(value)  # JSON has one kind of number
+    fits = kind is None or (
+        isinstance(value, _TYPES[kind]) and (kind == "boolean") == isinstance(value, bool)
+    )
+    if not fits:
+        raise InvalidInput(f"{name} must be of type {kind}; got {shown(value)}", field=name, value=value)
+    if "enum" in schema and value not in schema["enum"]:
+        raise InvalidInput.not_in(name, value, schema["enum"])
+    low, high = schema.get("minimum", value), schema.get("maximum", value)
+    if kind in ("integer", "number") and not low <= value <= high:
+        raise InvalidInput(f"{name} must lie in {low} to {high}; got {value}", field=name, value=value)
+    return value
+
+
+# The history tool
+
+_HISTORY = """\
+Search everything that was said in earlier conversations with this user. Returns quotations with who said \
+it, when, and in which conversation. Use it when the user refers to something that is not in the present \
+conversation. Leave `query` empty to see the latest messages, for instance of a certain day."""
+
+_HISTORY_PARAMETERS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "query": {
+            "type": "string",
+            "description": "What to look for, as words or as a question. Names and dates in it count.",
+        },
+        "max_results": {"type": "integer", "minimum": 1, "maximum": 20, "description": "Default: 5."},
+        "role": {
+            "type": "string",
+            "enum": ["user", "assistant", "tool"],
+            "description": "Only what the user said, or the assistant, or a tool.",
+        },
+        "date_from": {"type": "string", "description": "Not before this day or moment, ISO 8601."},
+        "date_to": {"type": "string", "description": "Not after this day or moment, ISO 8601."},
+        "tag": {"type": "string", "description": "Only messages or conversations with this tag."},
+        "channel": {"type": "string", "enum": list(VALUE_SETS["channel"])},
+    },
+    "additionalProperties": False,
+}
+
+
+def history_tool(
+    manager: ConversationManager, *, max_tokens: int | None = None, timezone: tzinfo | None = None
+) -> Tool:
+    """`search_history` for one owner: the manager's. Days are those of `timezone`, or of this machine."""
+    zone = local_zone(timezone)
+
+    async def search_history(
+        query: str = "", date_from: str | None = None, date_to: str | None = None, **others: Any
+    ) -> str:
+        snippets = await manager.search_history(
+            query,
+            date_from=first_moment(date_from, field="date_from", zone=zone),
+            date_to=last_moment(date_to, field="date_to", zone=zone),
+            max_tokens=max_tokens,
+            timezone=zone,
+            **others,
+        )
+        return "\n\n".join(snippets) or "Nothing was found."
+
+    return Tool(
+        name="search_history", description=_HISTORY, parameters=_HISTORY_PARAMETERS, run=search_history
+    )
+
+
+def history_tools(manager: ConversationManager, *, timezone: tzinfo | None = None) -> ToolRegistry:
+    """A registry with `search_history` in it, bound to the manager's owner."""
+    return ToolRegistry([history_tool(manager, timezone=timezone)])
