@@ -214,7 +214,7 @@ class Place(NamedTuple):
     conversation_id: str
 
     def of(self, role: str, at: int, message_id: str | None) -> bytes:
-        """What a message is bound to. One that came without an id may get a mark on its way into the store."""
+        """What a message is bound to. One without an id may get a mark on its way into the store."""
         given = None if message_id is not None and message_id.startswith(MARK) else message_id
         return _encode(("message", self.owner, self.conversation_id, role, at, given))
 
