@@ -269,6 +269,19 @@ async def _load(counter: TokenCounter) -> None:
         log.warning("messages will not be counted: %s", error)
 
 
+def _archives_at(
+    archives: str | Path | ArchiveFolder | None, encryption: "EncryptionChoice | None"
+) -> ArchiveFolder | None:
+    """The folder of archives. What leaves an encrypted store for it is sealed too."""
+    folder = ArchiveFolder(archives) if isinstance(archives, str | Path) else archives
+    if folder is None or encryption is None or folder.sealer is not None:
+        return folder
+    from recollect.layers.choices import encryption_of
+    from recollect.sealing import ProviderSealer
+
+    return ArchiveFolder(folder.folder, sealer=ProviderSealer(encryption_of(encryption).master))
+
+
 def _check_blobs(images: Images, *, encrypted: bool) -> None:
     if encrypted and images == "blobs":
         raise InvalidSetting(
@@ -358,7 +371,7 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
         blobs=None if blobs is None else blobs_at(blobs),
         retention=retention,
         owner_lifetimes=owner_lifetimes,
-        archives=ArchiveFolder(archives) if isinstance(archives, str | Path) else archives,
+        archives=_archives_at(archives, encryption),
         archiving=archiving,
         redact=redact,
         embedder=installed_encoder() if embedder == "installed" else embedder,
