@@ -127,7 +127,7 @@ class ConversationManager(Keeping, Finding):
         if self.premises.rules:
             fresh = started(fresh.id, now=now, ttl=self._lifetime(fresh, RetentionRules()).ttl, **metadata)
         record = await self.store.resume(session_id, fresh, active_since=self._active_since(now))
-        return record if record.id != fresh.id else await self._apply(record, await self.retention())
+        return record if record.id != fresh.id else await self._ruled(record)
 
     def _active_since(self, now: datetime) -> datetime | None:
         return None if self._idle_after is None else now - self._idle_after

@@ -21,6 +21,7 @@ METHODS = (
     "entry", "replace", "expired", "clear",
     "log_end", "reseal",
     "put_document", "get_document", "documents", "document_kinds", "delete_document", "restore_documents",
+    "log_end", "reseal",
 )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ from recollect.contracts import (
     Document,
     Entry,
     Erasing,
+    Holds,
     LogEnd,
     Migrated,
     Position,
@@ -77,7 +78,7 @@ OPENED_AT_ONCE = 2_000
 _LARGEST_LIMIT = 2**53
 
 STORE_POWERS = (Watchable,)
-BACKEND_POWERS = (Migrated, Erasing)
+BACKEND_POWERS = (Migrated, Erasing, Holds)
 
 
 class Encryption(Struct, frozen=True, kw_only=True):
