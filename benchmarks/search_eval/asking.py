@@ -1,7 +1,7 @@
 """Every question of a set, through the public door: a memory on SQLite, a manager, `search`."""
 
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -73,12 +73,13 @@ class Asking:
         if self._memory.search_room.indexer is not None:
             await self._memory.search_room.indexer.settled()
 
-    async def answers(self, weights: Weights) -> list[Answered]:
+    async def answers(self, weights: Weights, people: Sequence[Person] | None = None) -> list[Answered]:
+        """Every question, or those of some people."""
         return [
             Answered(
                 person=person.name, question=question, figures=await self._ask(person, question, weights)
             )
-            for person in self._people
+            for person in people or self._people
             for question in person.questions
         ]
 

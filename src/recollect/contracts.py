@@ -30,7 +30,7 @@ The rules that types cannot say:
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -764,6 +764,22 @@ class Nearest(Protocol):
         Only vectors of the same length count, and only conversations that have not expired. With
         `around`, the angle is that which is seen from there. None when the server cannot compare
         vectors: then the documents are there to be read.
+        """
+        ...
+
+
+Progress: TypeAlias = Callable[[int], None]
+"""Told how much is done."""
+
+
+@runtime_checkable
+class Reindexed(Protocol):
+    """A backend whose index may lack what was stored without it: earlier, or by another process."""
+
+    async def reindex(self, progress: Progress | None = None) -> int:
+        """Index what is not, in bounded steps, so that others get in between; returns how many messages.
+
+        `progress` is told their number so far after each step.
         """
         ...
 

@@ -22,8 +22,8 @@ class Vectors(Struct):
     lowest: float = 0.0
     highest: float = 1.0
 
-    def of(self, conversation_id: str, sequence: int) -> float | None:
-        return self.by_sequence.get(sequence)
+    def of(self, messages: Sequence[tuple[str, int]]) -> list[float | None]:
+        return [self.by_sequence.get(sequence) for _, sequence in messages]
 
 
 def match(

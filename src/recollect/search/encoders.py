@@ -1,7 +1,7 @@
 """Encoders: text to vectors, with weights that come inside a package, and no network ever.
 
 The encoder on board is the multilingual universal sentence encoder, of the extra `semantic`; why this one,
-`docs/decisions/0010-encoder.md` says. Below: contracts. Above: the room.
+`docs/decisions/0012-encoder.md` says. Below: contracts. Above: the room.
 """
 
 from collections.abc import Sequence

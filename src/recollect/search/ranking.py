@@ -78,8 +78,8 @@ class Similarities(Protocol):
     def lowest(self) -> float: ...
     @property
     def highest(self) -> float: ...
-    def of(self, conversation_id: str, sequence: int) -> float | None:
-        """The similarity of one message; None when it has no vector yet."""
+    def of(self, messages: Sequence[tuple[str, int]]) -> Sequence[float | None]:
+        """The similarities of messages, by conversation and sequence; None for one that has no vector yet."""
         ...
 
 
@@ -232,6 +232,10 @@ def _weigh(
 ) -> None:
     candidates = list(candidates)
     best = max((one.bm25 for one in candidates), default=0.0) or 1.0
+    if similar is not None:
+        known = similar.of([(one.conversation_id, one.position.sequence) for one in candidates])
+        for one, similarity in zip(candidates, known, strict=True):
+            one.similarity = similarity
     for one in candidates:
         words = one.bm25 / best
         one.words = weights.words * words
@@ -244,10 +248,7 @@ def _weigh(
 
 def _meaning(one: Ranked, words: float, similar: Similarities | None) -> float:
     """How near the message is, from 0 to 1; by its words where it has no vector."""
-    if similar is None:
-        return words
-    one.similarity = similar.of(one.conversation_id, one.position.sequence)
-    if one.similarity is None:
+    if similar is None or one.similarity is None:
         return words
     span = similar.highest - similar.lowest
     return (one.similarity - similar.lowest) / span if span > 0 else 1.0

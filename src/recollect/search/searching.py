@@ -134,13 +134,11 @@ class Searcher:
 
     async def similarities(self, question: str) -> Similarities | None:
         """By the vectors; None where there are none."""
-        embedder = self.room.embedder
-        if embedder is None:
+        if self.room.embedder is None:
             return None
         self.room.note(self.owner, self.store)
-        rows = await asyncio.to_thread(embedder.embed, [readable(question)])
         vectors = self.room.vectors_of(self.owner)
-        near = await vectors.near(self.store, rows[0])
+        near = await vectors.near(self.store, readable(question))
         for conversation_id in vectors.take_incomplete():
             self.noted(conversation_id)
         return near

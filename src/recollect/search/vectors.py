@@ -1,8 +1,8 @@
 """One owner's vectors: as they are kept, and as they are searched. Below: contracts, ranking.
 
 Vectors are documents of the kind `vectors/<model>`, in blocks of a few messages, each with the model's name
-and dimension. A model reads only its own kind, so two models never meet in one space. To search them all are
-held in one matrix and compared with the question, every one: exact, and fast up to some 100,000 messages.
+and dimension. A model reads only its own kind, so two models never meet in one space. To be searched, all are
+held in one matrix (`comparing`), which is caught up with the store before every question.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from recollect.contracts import ConversationStore, Document, Embedder, Position
 from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound, StoreDamaged
 from recollect.messages import ROLES
+from recollect.search.comparing import Compared, VectorMatrix
 from recollect.search.ranking import Neighbour
 
 BLOCK = 32
@@ -30,9 +31,7 @@ _THOROUGH_AFTER = 60.0
 """Seconds after which all records are looked at again, not only the most recently active."""
 _RETRY_AFTER = 5.0
 """Seconds after which a conversation whose vectors were not complete is read again."""
-_MEAN_MOVES_AT = 0.02
-"""The share of new vectors at which the middle of all is worked out anew, in a large history."""
-_SMALL = 5_000
+_MANY_GONE = 5_000
 
 
 def kind_of(embedder: Embedder) -> str:
@@ -133,21 +132,24 @@ class Near(Struct, frozen=True):
     lowest: float
     highest: float
     loaded: dict[str, Loaded]
-    similarities: Any
+    compared: Compared
 
-    def of(self, conversation_id: str, sequence: int) -> float | None:
+    def of(self, messages: Sequence[tuple[str, int]]) -> Sequence[float | None]:
+        rows = [self._row(*message) for message in messages]
+        found = iter(self.compared.similarities([row for row in rows if row is not None]))
+        return [None if row is None else next(found) for row in rows]
+
+    def _row(self, conversation_id: str, sequence: int) -> int | None:
         held = self.loaded.get(conversation_id)
         row = None if held is None else held.rows.get(sequence)
-        return None if row is None else float(self.similarities[row])
+        # What was added while this question is being answered is not compared.
+        return None if row is None or row >= self.compared.rows else row
 
 
 class OwnerVectors:
     """All vectors of one owner, in one matrix, for one model."""
 
     def __init__(self, embedder: Embedder) -> None:
-        import numpy
-
-        self._np = numpy
         self._embedder = embedder
         self._lock = asyncio.Lock()
         self._dirty: set[str] = set()
@@ -155,26 +157,15 @@ class OwnerVectors:
         self._clear()
 
     def _clear(self) -> None:
-        np = self._np
         self._loaded: dict[str, Loaded] = {}
         self._ids: list[str] = []
-        self._count = 0
-        self._dead = 0
-        self._matrix = np.zeros((0, self._embedder.dimension), np.float32)
-        self._meta = np.zeros((0, 5), np.int64)
-        self._mean: Any = None
-        self._mean_of = 0
-        self._lengths: Any = None
+        self._matrix = VectorMatrix(self._embedder.dimension)
         self._thorough = 0.0
 
     @property
     def size(self) -> int:
-        return int(self._count)
-
-    @property
-    def bytes(self) -> int:
-        """What the matrix takes in memory."""
-        return int(self._matrix.nbytes + self._meta.nbytes)
+        """How many vectors it holds, removed ones included."""
+        return self._matrix.count
 
     def changed(self, conversation_id: str) -> None:
         """Vectors of this conversation were written, or it is gone."""
@@ -185,13 +176,15 @@ class OwnerVectors:
         incomplete, self._incomplete = self._incomplete, set()
         return incomplete
 
-    async def near(self, store: ConversationStore, vector: Any) -> Near | None:
-        """How near everything is to the vector, after catching up; None when there are no vectors."""
+    async def near(self, store: ConversationStore, text: str) -> Near | None:
+        """How near everything is to the text, after catching up; None when there are no vectors."""
         async with self._lock:
-            await self._catch_up(store)
-            if self._count == self._dead:
+            # Encoding takes as long as looking for what is new: both at once.
+            encoding = asyncio.to_thread(self._embedder.embed, [text])
+            rows, _ = await asyncio.gather(encoding, self._catch_up(store))
+            if not self._matrix.alive:
                 return None
-            return await asyncio.to_thread(self._compare, vector)
+            return await asyncio.to_thread(self._compare, rows[0])
 
     async def alike(self, store: ConversationStore, conversation_id: str) -> dict[str, float]:
         """For every conversation, how near its middle is to this one's, from 0 to 1."""
@@ -220,7 +213,7 @@ class OwnerVectors:
         await self._load_left_over(store, dirty - seen)
         if thorough and after is None:
             self._forget_all_but(seen)
-        if self._dead > max(_SMALL, self._count // 4):
+        if self._matrix.gone > max(_MANY_GONE, self._matrix.count // 4):
             self._clear()
             await self._catch_up(store)
 
@@ -279,97 +272,34 @@ class OwnerVectors:
             held.last_key = max(held.last_key or "", block.key)
 
     def _append(self, held: Loaded, block: Block, fresh: list[int]) -> None:
-        np = self._np
-        rows = np.frombuffer(block.matrix, np.float16).reshape(-1, block.dimension)[fresh].astype(np.float32)
-        start, end = self._count, self._count + len(fresh)
-        self._grow(end)
-        self._matrix[start:end] = rows
-        for row, at in enumerate(fresh, start):
+        meta = [
+            (held.number, block.sequences[at], block.micros[at], block.roles[at], block.lengths[at])
+            for at in fresh
+        ]
+        for row, at in zip(self._matrix.append(block.matrix, fresh, meta), fresh, strict=True):
             held.rows[block.sequences[at]] = row
-            self._meta[row] = (
-                held.number,
-                block.sequences[at],
-                block.micros[at],
-                block.roles[at],
-                block.lengths[at],
-            )
-        self._count = end
-
-    def _grow(self, needed: int) -> None:
-        if needed <= len(self._matrix):
-            return
-        np, size = self._np, max(256, needed, len(self._matrix) * 3 // 2)
-        matrix = np.zeros((size, self._embedder.dimension), np.float32)
-        meta = np.zeros((size, 5), np.int64)
-        matrix[: self._count], meta[: self._count] = self._matrix[: self._count], self._meta[: self._count]
-        self._matrix, self._meta = matrix, meta
 
     def _forget(self, conversation_id: str) -> None:
         held = self._loaded.pop(conversation_id, None)
         if held is not None and held.rows:
-            rows = list(held.rows.values())
-            self._meta[rows, 3] = _GONE
-            self._matrix[rows] = 0
-            self._dead += len(rows)
+            self._matrix.remove(list(held.rows.values()))
 
     # Comparing
 
     def _compare(self, vector: Any) -> Near:
-        """Cosines around the middle of all the owner's vectors, which says what they have in common."""
-        np = self._np
-        self._find_middle()
-        matrix = self._matrix[: self._count]
-        asked = vector - self._mean
-        offset = float(asked @ self._mean)
-        length = float(np.linalg.norm(asked)) or 1.0
-        cosines = (matrix @ asked - offset) / (self._lengths[: self._count] * length)
-        alive = self._meta[: self._count, 3] != _GONE
-        counted = cosines if self._dead == 0 else cosines[alive]
-        cosines = cosines if self._dead == 0 else np.where(alive, cosines, -np.inf)
-        best = np.argpartition(-cosines, min(NEAREST, self._count - 1))[:NEAREST]
-        return Near(
-            [self._neighbour(int(row), float(cosines[row])) for row in best if alive[row]],
-            float(counted.min()),
-            float(counted.max()),
-            dict(self._loaded),
-            cosines,
-        )
-
-    def _compare_middles(self, conversation_id: str) -> dict[str, float]:
-        np = self._np
-        self._find_middle()
-        ids = [key for key, held in self._loaded.items() if held.rows]
-        middles = np.stack([self._matrix[list(self._loaded[key].rows.values())].mean(axis=0) for key in ids])
-        middles -= self._mean
-        middles /= np.maximum(np.linalg.norm(middles, axis=1, keepdims=True), 1e-6)
-        cosines = middles @ middles[ids.index(conversation_id)]
-        return {key: max(0.0, float(cosine)) for key, cosine in zip(ids, cosines, strict=True)}
-
-    def _find_middle(self) -> None:
-        np, alive = self._np, self._count - self._dead
-        moved = abs(alive - self._mean_of)
-        if self._mean is None or (moved and (alive < _SMALL or moved > alive * _MEAN_MOVES_AT)):
-            self._mean = self._matrix[: self._count].sum(axis=0, dtype=np.float64).astype(np.float32) / alive
-            self._mean_of = alive
-            self._lengths = None
-        self._measure()
-
-    def _measure(self) -> None:
-        """How long each vector is, seen from the middle."""
-        np = self._np
-        known = 0 if self._lengths is None else len(self._lengths)
-        if known == self._count:
-            return
-        along = self._matrix[known : self._count] @ self._mean
-        lengths = np.sqrt(np.maximum(1 - 2 * along + float(self._mean @ self._mean), 1e-6))
-        self._lengths = lengths if known == 0 else np.concatenate((self._lengths, lengths))
+        compared = self._matrix.compare(vector, nearest=NEAREST)
+        nearest = [self._neighbour(row, similarity) for row, similarity in compared.best]
+        return Near(nearest, compared.lowest, compared.highest, dict(self._loaded), compared)
 
     def _neighbour(self, row: int, similarity: float) -> Neighbour:
-        number, sequence, micros, role, length = (int(value) for value in self._meta[row])
+        number, sequence, micros, role, length = self._matrix.meta(row)
         return Neighbour(self._ids[number], Position(micros, sequence), ROLES[role], length, similarity)
 
-
-_GONE = -1
+    def _compare_middles(self, conversation_id: str) -> dict[str, float]:
+        ids = [key for key, held in self._loaded.items() if held.rows]
+        groups = [list(self._loaded[key].rows.values()) for key in ids]
+        cosines = self._matrix.compare_groups(groups, ids.index(conversation_id))
+        return {key: max(0.0, cosine) for key, cosine in zip(ids, cosines, strict=True)}
 
 
 def _before(key: str | None) -> str | None:
