@@ -269,7 +269,7 @@ def _is_news(entry: Entry | None, shown: frozenset[Key]) -> bool:
         entry is not None
         and entry.unreadable is None
         and entry.message.role in ("user", "assistant")
-        and Key(entry.conversation_id, entry.sequence) not in shown
+        and (entry.conversation_id, entry.sequence) not in shown
     )
 
 
