@@ -39,7 +39,7 @@ from recollect.clock import from_micros, parse_moment, to_micros
 from recollect.conversations import Changes, Conversation, Page, Query, check_count, started
 from recollect.errors import DocumentConflict, InvalidInput, MessageConflict, StoreDamaged, shown
 from recollect.ids import parse_name, parse_uuid
-from recollect.messages import Message, Role
+from recollect.messages import SEALED, Message, Role
 
 
 class Position(NamedTuple):
@@ -76,6 +76,13 @@ class Entry(Struct, frozen=True, kw_only=True):
     def position(self) -> Position:
         assert self.message.timestamp is not None
         return Position(to_micros(self.message.timestamp), self.sequence)
+
+
+def why_unreadable(entry: Entry) -> str | None:
+    """Why nobody above the store can read this entry; None when it can be read."""
+    if entry.unreadable is None and entry.message.dialect == SEALED:
+        return "it is encrypted, and there is no master key here"
+    return entry.unreadable
 
 
 def set_aside(
@@ -479,7 +486,7 @@ class ConversationStore(Protocol):
         if await self.get(conversation_id) is None:
             return []
         entries = await self.page(conversation_id, limit=_EVERYTHING)
-        return [entry.message.to_dict() for entry in entries if entry.unreadable is None]
+        return [entry.message.to_dict() for entry in entries if why_unreadable(entry) is None]
 
     async def save(self, conversation_id: str, history: Sequence[dict[str, Any]]) -> None:
         """Make this the whole history, and the conversation if there is none.
@@ -492,7 +499,7 @@ class ConversationStore(Protocol):
         if record is None:
             record = await self.create(started(conversation_id, now=self.now()))
         found = await self.page(conversation_id, limit=_EVERYTHING)
-        entries = [entry for entry in found if entry.unreadable is None]
+        entries = [entry for entry in found if why_unreadable(entry) is None]
         if _goes_on_from(entries, history):
             new = messages[len(entries) :]
             await self.append(conversation_id, new, expected_revision=record.revision)

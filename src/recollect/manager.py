@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from recollect.blobs import BlobStore
 from recollect.clock import parse_moment
 from recollect.contexts import Context, Report
-from recollect.contracts import Appended, ConversationStore, Entry, TokenCounter
+from recollect.contracts import Appended, ConversationStore, Entry, TokenCounter, why_unreadable
 from recollect.conversations import (
     DEFAULT_TTL,
     Changes,
@@ -127,7 +127,7 @@ class ConversationManager(Keeping, Finding):
         if self.premises.rules:
             fresh = started(fresh.id, now=now, ttl=self._lifetime(fresh, RetentionRules()).ttl, **metadata)
         record = await self.store.resume(session_id, fresh, active_since=self._active_since(now))
-        return record if record.id != fresh.id else await self._apply(record, await self.retention())
+        return record if record.id != fresh.id else await self._ruled(record)
 
     def _active_since(self, now: datetime) -> datetime | None:
         return None if self._idle_after is None else now - self._idle_after
@@ -432,11 +432,14 @@ def _premises(store: ConversationStore | None, blobs: BlobStore | None) -> Premi
 
 
 def _readable(entries: Sequence[Entry]) -> "list_[Message]":
+    readable: list_[Message] = []
     for entry in entries:
-        if entry.unreadable is not None:
-            where = (entry.conversation_id, entry.sequence)
-            log.warning("conversation %s: message %d cannot be read: %s", *where, entry.unreadable)
-    return [entry.message for entry in entries if entry.unreadable is None]
+        why = why_unreadable(entry)
+        if why is None:
+            readable.append(entry.message)
+        else:
+            log.warning("conversation %s: message %d: %s", entry.conversation_id, entry.sequence, why)
+    return readable
 
 
 def _told(context: Context, seen: Freshness) -> Context:

@@ -170,16 +170,19 @@ class Memory:
             found += [(owner, one) for one in await self.of(owner).expiring(within)]
         return sorted(found, key=lambda pair: pair[1].expires_at)
 
-    async def archive_old(self) -> int:
+    async def archive_old(self, archiving: Archiving | None = None) -> int:
         """Archive what has been silent for long enough, and delete archives that are; returns how many were
-        archived."""
-        if self._archiving is None or self.archives is None:
+        archived. Without a policy, by the one that the memory was opened with."""
+        policy = archiving or self._archiving
+        if policy is None:
             return 0
+        if self.archives is None:
+            raise InvalidSetting("archiving needs a place: archives='some/folder'", field="archives")
         archived = 0
         async for owner in self.owners():
-            archived += await self._archive_old(self.of(owner), self._archiving.after)
-        if self._archiving.delete_after is not None:
-            await self.archives.delete_older(self.backend.of(JOURNAL).now() - self._archiving.delete_after)
+            archived += await self._archive_old(self.of(owner), policy.after)
+        if policy.delete_after is not None:
+            await self.archives.delete_older(self.backend.of(JOURNAL).now() - policy.delete_after)
         return archived
 
     async def _archive_old(self, manager: ConversationManager, after: timedelta) -> int:
@@ -267,6 +270,16 @@ async def _load(counter: TokenCounter) -> None:
         await ready(counter)
     except RecollectError as error:
         log.warning("messages will not be counted: %s", error)
+
+
+def _archives(folder: str | Path, encryption: "EncryptionChoice | None") -> ArchiveFolder:
+    """The folder of archives: what is sealed in the store is sealed there too, by the same master key."""
+    if encryption is None:
+        return ArchiveFolder(folder)
+    from recollect.layers.choices import encryption_of
+    from recollect.sealing import ProviderSealer
+
+    return ArchiveFolder(folder, sealer=ProviderSealer(encryption_of(encryption).master))
 
 
 def _check_blobs(images: Images, *, encrypted: bool) -> None:
@@ -358,7 +371,7 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
         blobs=None if blobs is None else blobs_at(blobs),
         retention=retention,
         owner_lifetimes=owner_lifetimes,
-        archives=ArchiveFolder(archives) if isinstance(archives, str | Path) else archives,
+        archives=_archives(archives, encryption) if isinstance(archives, str | Path) else archives,
         archiving=archiving,
         redact=redact,
         embedder=installed_encoder() if embedder == "installed" else embedder,

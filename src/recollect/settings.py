@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 
 from recollect.conversations import LONGEST_TTL
 from recollect.errors import InvalidSetting, MissingExtra, shown
-from recollect.lifetimes import RetentionRules, days
+from recollect.lifetimes import Archiving, RetentionRules, days
 
 DEFAULT_URL = "sqlite:///recollect.db"
 """Where the command line keeps conversations when it is told nothing: the embedded store, here."""
@@ -124,6 +124,16 @@ class RetentionConfig(_Group, frozen=True, kw_only=True):
     def rules(self) -> RetentionRules:
         """The lifetimes by channel and tag."""
         return RetentionRules(channels=_lifetimes(self.ttl_channels), tags=_lifetimes(self.ttl_tags))
+
+    @property
+    def archiving(self) -> Archiving | None:
+        """When conversations are archived, and archives deleted."""
+        if not self.archive_after_days:
+            return None
+        return Archiving(
+            after=timedelta(days=self.archive_after_days),
+            delete_after=days(self.archive_delete_days, field="archive_delete_days"),
+        )
 
     @property
     def owner_lifetimes(self) -> dict[str, timedelta | None]:

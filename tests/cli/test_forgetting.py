@@ -55,6 +55,9 @@ def test_archives_go_out_and_come_back(run: Run, demo: str, tmp_path: Path) -> N
     assert json.loads(run("show", demo, "--json").stdout) == before
     assert "No archives" in run("archives", "--folder", folder).stdout
     run("archive", demo, code=2)
+    run("archive", code=2)
+    assert "0 conversations archived" in run("archive", "--older-than", "1", "--folder", folder).stdout
+    run("archive", "--older-than", "0", "--folder", folder, code=2)
 
 
 def test_a_sealed_archive_needs_its_key_file(

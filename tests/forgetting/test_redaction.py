@@ -97,6 +97,7 @@ async def test_a_redacted_message_leaves_a_tombstone(memory: recollect.Memory) -
         )
         turn.assistant("an answer", message_id="m4")
     before = await erin.store.page(conversation.id, limit=9)
+    assert await erin.search_history("secret") != []
     for message_id in ("m1", "m2", "m3"):
         blank = await erin.redact(conversation.id, message_id)
         assert TAG in blank.tags
@@ -106,6 +107,7 @@ async def test_a_redacted_message_leaves_a_tombstone(memory: recollect.Memory) -
     ]
     assert after[3] == before[3]
     assert "secret" not in str(after)
+    assert await erin.search_history("secret") == []
     assert after[0].message.content == MARK
     for dialect in ("anthropic", "openai_chat", "openai_responses"):
         request = await erin.load_request(conversation.id, dialect)

@@ -19,7 +19,9 @@ METHODS = (
     "create", "get", "update", "find", "delete", "resume", "session", "bind", "unbind", "sessions",
     "append", "rewrite", "tail", "page", "restore", "purge_expired",
     "entry", "replace", "expired", "clear",
+    "log_end", "reseal",
     "put_document", "get_document", "documents", "document_kinds", "delete_document", "restore_documents",
+    "log_end", "reseal",
 )  # fmt: skip
 
 

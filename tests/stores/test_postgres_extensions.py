@@ -108,6 +108,27 @@ async def test_vectors_are_used_where_they_were_created(vector_url: str) -> None
     await works(vector_url)
 
 
+async def test_what_a_superuser_makes_belongs_to_the_role_that_made_the_schema(databases: Databases) -> None:
+    url = databases.new()
+    with psycopg.connect(url, autocommit=True) as connection:
+        for number, sql in STEPS:
+            connection.execute(sql.encode())
+            connection.execute("INSERT INTO recollect.migrations (version) VALUES (%s)", (number,))
+    admin = re.sub(r"/\w+$", url[url.rindex("/") :], databases.admin_url)
+    assert await abilities(admin) == Abilities(trigrams=True, vectors=True)
+    backend = PostgresBackend(url)
+    await backend.open()
+    assert backend.abilities == Abilities(trigrams=True, vectors=True)
+    await near_something(backend.of("ann"))
+    await backend.close()
+    with psycopg.connect(url, autocommit=True) as connection:
+        found = connection.execute(
+            "SELECT DISTINCT pg_get_userbyid(relowner) FROM pg_class"
+            " WHERE relnamespace = 'recollect'::regnamespace"
+        ).fetchall()
+        assert found == [(url[url.rindex("/") + 1 :],)]
+
+
 async def test_a_service_uses_what_the_schema_has(vector_url: str, databases: Databases) -> None:
     role = f"serving_{new_id()[-12:]}"
     databases.role(role)

@@ -1,6 +1,7 @@
 """Search in PostgreSQL: the same terms as everywhere, found through an index under row-level security."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -503,6 +504,29 @@ async def test_the_index_is_searched_under_row_level_security(
         known = await backend.of("ann").matches(["thing7", "room1"], limit=1)
         assert known.frequencies == (4, 1_000)
         await backend.close()
+
+
+async def test_a_superuser_finds_the_same_through_the_index(
+    busy: PostgresBackend, busy_url: str, databases: Databases
+) -> None:
+    """Row-level security does not bind it, so no policy searches for it."""
+    url = re.sub(r"/\w+$", busy_url[busy_url.rindex("/") :], databases.admin_url)
+    backend = PostgresBackend(url)
+    await backend.open()
+    await conversation(backend.of("super"), "thing7 thing7", "door")
+    await conversation(backend.of("another"), "thing7", "thing7")
+    known = await as_without_an_index(backend.of("super"), "thing7", "door")
+    assert known.frequencies == (1, 1)
+    async with backend.connection() as connection:
+        cursor = await connection.execute(
+            "SELECT recollect.part_of('ann'), recollect.unbound_search('messages_00')"
+        )
+        ((part, search),) = await cursor.fetchall()
+        await connection.execute("SET recollect.terms = 'thing7'")
+        sql = f"SELECT count(*) FROM recollect.{part} AS m WHERE m.owner = 'ann' {search}"
+        shown = await plan_of(connection, sql.replace("$1", "'ann'"))
+        assert f"Bitmap Index Scan on {part}_terms_idx" in shown, shown
+    await backend.close()
 
 
 async def test_the_partitions_show_nothing_but_what_is_sought(busy: PostgresBackend, busy_url: str) -> None:

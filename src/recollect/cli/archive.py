@@ -19,7 +19,8 @@ from recollect.cli.running import (
     run,
 )
 from recollect.conversations import Conversation
-from recollect.errors import ArchiveNotFound
+from recollect.errors import ArchiveNotFound, InvalidInput
+from recollect.lifetimes import Archiving, days
 
 FolderOption = Annotated[
     str | None, typer.Option(help="Where archives are; else RECOLLECT_ARCHIVE_FOLDER decides.")
@@ -28,26 +29,45 @@ IdArgument = Annotated[str, typer.Argument(metavar="ID")]
 
 
 def archive(
-    conversation_id: IdArgument,
+    conversation_id: Annotated[str | None, typer.Argument(metavar="[ID]")] = None,
     url: UrlOption = None,
     owner: OwnerOption = None,
     folder: FolderOption = None,
+    older_than: Annotated[
+        float | None, typer.Option(help="Instead of one: everything that was silent for so many days.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Move a conversation out of the store into an archive file."""
-
-    async def work() -> Archive:
-        async with memory_at(url, archives=folder) as memory:
-            _, manager, record = await find_conversation(memory, owner, conversation_id)
-            return await manager.archive(record.id)
-
-    made = run(work)
+    """Move a conversation out of the store into an archive file; or all that are old."""
+    if (conversation_id is None) == (older_than is None):
+        raise typer.BadParameter("name a conversation, or --older-than some days")
+    if older_than is not None:
+        archived = run(lambda: _archive_old(url, folder, older_than))
+        if as_json:
+            print_json({"archived": archived})
+        else:
+            console().print(f"{counted(archived, 'conversation')} archived")
+        return
+    made = run(lambda: _archive(url, owner, folder, str(conversation_id)))
     if as_json:
         print_json(made)
     else:
-        console().print(
-            f"{made.conversation_id} archived: {counted(made.messages, 'message')}", soft_wrap=True
-        )
+        said = counted(made.messages, "message")
+        console().print(f"{made.conversation_id} archived: {said}", soft_wrap=True)
+
+
+async def _archive(url: str | None, owner: str | None, folder: str | None, conversation_id: str) -> Archive:
+    async with memory_at(url, archives=folder) as memory:
+        _, manager, record = await find_conversation(memory, owner, conversation_id)
+        return await manager.archive(record.id)
+
+
+async def _archive_old(url: str | None, folder: str | None, older_than: float) -> int:
+    span = days(older_than, field="--older-than")
+    if span is None:
+        raise InvalidInput("--older-than must be more than 0 days", field="--older-than", value=older_than)
+    async with memory_at(url, archives=folder) as memory:
+        return await memory.archive_old(Archiving(after=span))
 
 
 def restore(

@@ -94,10 +94,10 @@ async def memory_at(
         yield memory
 
 
-def _archives(folder: str, key_file: str) -> ArchiveFolder:
-    """The folder of archives; with a key file, what is put there is sealed with the key in it."""
+def _archives(folder: str, key_file: str) -> ArchiveFolder | str:
+    """The folder of archives; with a key file, what is put there is sealed with the passphrase in it."""
     if not key_file:
-        return ArchiveFolder(folder)
+        return folder
     try:
         passphrase = Path(key_file).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -31,8 +31,12 @@ from recollect.contracts import (
     ConversationStore,
     Document,
     Entry,
+    Erasing,
+    Holds,
     Migrated,
+    Nearest,
     Position,
+    Searchable,
     Watchable,
 )
 from recollect.conversations import Changes, Conversation, Page, Query, check_count, check_span, is_expired
@@ -307,7 +311,7 @@ class CachedBackend(Backend):
     def of(self, owner: str) -> "CachedStore":
         name = parse_name(owner, field="owner")
         inner = self._inner.of(name)
-        return with_powers_of(inner, CachedStore(self, name, inner), [Watchable])
+        return with_powers_of(inner, CachedStore(self, name, inner), [Watchable, Searchable, Nearest])
 
     def owners(self) -> AsyncIterator[str]:
         return self._inner.owners()
@@ -318,10 +322,19 @@ class CachedBackend(Backend):
         finally:
             self.shelves.clear()
 
+    async def forgets(self, owner: str, conversation_id: str | None) -> dict[str, int]:
+        """Remember nothing of this conversation, or of this owner, any more. See `contracts.Holds`."""
+        if conversation_id is None:
+            self.shelves.invalidate_owner(owner)
+        else:
+            self.shelves.invalidate(owner, conversation_id)
+        inner = self._inner
+        return dict(await inner.forgets(owner, conversation_id)) if isinstance(inner, Holds) else {}
+
 
 def cached(inner: Backend, cache: Cache | None = None, **options: Any) -> CachedBackend:
     """The layer around a backend, with the powers of that backend."""
-    return with_powers_of(inner, CachedBackend(inner, cache, **options), [Migrated])
+    return with_powers_of(inner, CachedBackend(inner, cache, **options), [Migrated, Erasing])
 
 
 class CachedStore(ConversationStore):

@@ -43,7 +43,7 @@ def layered(
     clock: Clock = system_clock,
 ) -> Backend:
     """The backend of this URL with the layers that are wanted around it."""
-    backend = with_resilience(backend, url, resilience)
+    backend = with_resilience(backend, url, resilience, sealed=encryption is not None)
     if encryption is not None:
         from recollect.layers.choices import encryption_of
         from recollect.layers.encrypted import encrypted
@@ -96,7 +96,9 @@ def is_behind_network(url: str) -> bool:
     return urlsplit(url).scheme in SERVERS
 
 
-def with_resilience(backend: Backend, url: str, wanted: ResilienceChoice = "auto") -> Backend:
+def with_resilience(
+    backend: Backend, url: str, wanted: ResilienceChoice = "auto", *, sealed: bool = False
+) -> Backend:
     """The backend of this URL with the resilient layer around it, if that is wanted."""
     if wanted == "off" or (wanted == "auto" and not is_behind_network(url)):
         return backend
@@ -108,7 +110,7 @@ def with_resilience(backend: Backend, url: str, wanted: ResilienceChoice = "auto
     if chosen.policy not in POLICIES:
         raise InvalidSetting.not_in("policy", chosen.policy, POLICIES)
     folder = spool_folder(url, chosen.folder)
-    return resilient(backend, folder=folder, resilience=chosen, name=store_name(url))
+    return resilient(backend, folder=folder, resilience=chosen, name=store_name(url), sealed=sealed)
 
 
 def with_cache(backend: Backend, url: str, wanted: CacheChoice = "off") -> Backend:

@@ -35,9 +35,11 @@ def apply(operation: Operation, view: View) -> None:
         case Created(conversation=conversation):
             if not view.knows(conversation.id):
                 shelf.create(conversation, now=now)
+                view.ends.add(conversation.id)
         case Resumed(session_id=session_id, conversation=conversation):
             if not view.knows(conversation.id):
                 shelf.create(conversation, now=now)
+                view.ends.add(conversation.id)
             shelf.bind(session_id, conversation.id, now=now)
         case Bound(session_id=session_id, conversation_id=conversation_id):
             view.assume(conversation_id, now=now)
@@ -68,7 +70,9 @@ async def replay(operation: Operation, store: ConversationStore) -> Answer:
         case Updated(conversation_id=conversation_id, changes=changes):
             return await store.update(conversation_id, changes)
         case TurnAdded(conversation_id=conversation_id) as turn:
-            return await store.append(conversation_id, turn.messages)
+            return await store.append(
+                conversation_id, turn.messages, expected_revision=turn.expected_revision
+            )
         case DocumentPut(kind=kind, key=key, data=data):
             return await store.put_document(kind, key, data)
     return None

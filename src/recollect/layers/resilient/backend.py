@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from msgspec import Struct
 
-from recollect.contracts import Appended, Backend, Document, Migrated
+from recollect.contracts import Appended, Backend, Document, Erasing, Holds, Migrated
 from recollect.conversations import Conversation
 from recollect.errors import RecollectError, StoreClosed, StoreError, StoreUnavailable
 from recollect.freshness import note_degraded
@@ -93,6 +93,7 @@ class ResilientBackend(Backend):
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
         background: bool = True,
+        sealed: bool = False,
     ) -> None:
         self.inner = self._inner = inner
         self.resilience = resilience or Resilience()
@@ -103,6 +104,9 @@ class ResilientBackend(Backend):
         self.breaker = Breaker(clock=clock, moved=self._breaker_moved)
         self._sleep = sleep
         self._background = background
+        self.sealed = sealed
+        """Whether messages come sealed to their places: then a turn that insists on a revision is accepted in
+        an outage if that is the last known one, and set aside if somebody else turns out to have written."""
         self._spool: Spool | None = None
         self._state: Literal["new", "open", "closed"] = "new"
         self._inner_open = False
@@ -542,6 +546,13 @@ class ResilientBackend(Backend):
             await asyncio.to_thread(letters.forget, self.folder, owner, conversation_id)
         return len(gone)
 
+    async def forgets(self, owner: str, conversation_id: str | None) -> dict[str, int]:
+        """The same, and what is held further inside, for whoever erases. See `contracts.Holds`."""
+        counts = {"spooled": await self.forget(owner, conversation_id)}
+        if isinstance(self._inner, Holds):
+            counts |= await self._inner.forgets(owner, conversation_id)
+        return counts
+
     async def _forget_spooled(self, lane: Lane | None, owner: str, conversation_id: str | None) -> list[Ref]:
         assert self._spool is not None
 
@@ -564,7 +575,7 @@ class ResilientBackend(Backend):
 
 def resilient(inner: Backend, **options: Any) -> ResilientBackend:
     """The layer around a backend, with the powers of that backend."""
-    return with_powers_of(inner, ResilientBackend(inner, **options), [Migrated])
+    return with_powers_of(inner, ResilientBackend(inner, **options), [Migrated, Erasing])
 
 
 def _once(effort: Effort) -> Effort:

@@ -9,7 +9,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from recollect.contracts import Appended, Document, Entry, Place, Position
+from recollect.contracts import Appended, Document, Entry, LogEnd, Place, Position
 from recollect.conversations import Conversation, started
 from recollect.errors import ConversationNotFound
 from recollect.layers.holding import OVERHEAD, is_fixed, own, size_of
@@ -27,15 +27,17 @@ MOST_SESSIONS = 1000
 class View:
     """What can be answered without the store: a shelf, and the fronts of logs that are not known whole."""
 
-    def __init__(self, shelf: Shelf, heads: dict[str, list[Entry]]) -> None:
+    def __init__(self, shelf: Shelf, heads: dict[str, list[Entry]], ends: set[str]) -> None:
         self.shelf = shelf
         self.heads = heads
+        self.ends = ends
+        """Conversations whose next sequence number is known, and not guessed: nobody else writing."""
 
     def knows(self, conversation_id: str) -> bool:
         return conversation_id in self.shelf.logs
 
     def copy(self) -> "View":
-        return View(self.shelf.copy(), self.heads.copy())
+        return View(self.shelf.copy(), self.heads.copy(), self.ends.copy())
 
     def assume(self, conversation_id: str, *, now: datetime) -> None:
         """Take a conversation that nothing is known of to be there: the store will say when it is back."""
@@ -56,7 +58,7 @@ class View:
         return self.shelf.page(record.id, now=now, limit=max(0, length), offset=start)
 
 
-Part = Appended | list[Entry]
+Part = Appended | list[Entry] | LogEnd
 
 
 class _Notes:
@@ -144,6 +146,10 @@ class Known:
             self._clear(notes)
         self._add(notes, own(entries), size_of(entry.message for entry in entries))
 
+    def end(self, owner: str, conversation_id: str, end: LogEnd) -> None:
+        """Where the log ends."""
+        self._add(self._of(owner, conversation_id), end, OVERHEAD)
+
     def head(self, owner: str, conversation_id: str, entries: list[Entry]) -> None:
         """The front of the log."""
         notes = self._of(owner, conversation_id)
@@ -230,23 +236,30 @@ class Known:
     def _made(self, owner: str) -> View:
         shelf = Shelf()
         heads: dict[str, list[Entry]] = {}
+        ends: set[str] = set()
         for conversation_id in self._conversations.get(owner, ()):
             notes = self._notes[owner, conversation_id]
-            log = _log_of(notes)
+            log, is_end_known = _log_of(notes)
             if log is not None:
                 shelf.logs[conversation_id] = log
                 heads[conversation_id] = notes.head
+                ends |= {conversation_id} if is_end_known else set()
         bound = self._sessions.get(owner, {})
         shelf.sessions = {session: where for session, where in bound.items() if where in shelf.logs}
         shelf.documents = self._documents.get(owner, {}).copy()
-        return View(shelf, heads)
+        return View(shelf, heads, ends)
 
 
-def _log_of(notes: _Notes) -> Log | None:
-    """One conversation's log as far as it is known: its record, and its end without a gap."""
-    entries: dict[int, Entry] = {}
+def _log_of(notes: _Notes) -> tuple[Log | None, bool]:
+    """One conversation's log as far as it is known, its record and its end without a gap; and whether it is
+    known for certain what its next sequence number is."""
     record = notes.record
+    entries: dict[int, Entry] = {}
+    next_sequence = 1 if record is not None and not record.revision else None
     for part, _ in notes.parts:
+        if isinstance(part, LogEnd):
+            next_sequence = part.next_sequence
+            continue
         if isinstance(part, Appended) and (record is None or part.conversation.revision > record.revision):
             record = part.conversation
         found = part.new if isinstance(part, Appended) else part
@@ -254,14 +267,22 @@ def _log_of(notes: _Notes) -> Log | None:
         if new and entries and min(new) > max(entries) + 1:
             entries = {}  # somebody else wrote in between: what is older does not join on
         entries |= new
+        if new and isinstance(part, Appended):
+            next_sequence = max(new) + 1
+        elif new and next_sequence is not None and max(new) >= next_sequence:
+            next_sequence = None  # somebody else wrote
     if record is None:
-        return None
+        return None, False
+    return _made_log(record, entries, next_sequence), next_sequence is not None
+
+
+def _made_log(record: Conversation, entries: dict[int, Entry], next_sequence: int | None) -> Log:
     placed = slots_of(sorted(entries.values(), key=_position))
     return Log(
         record=record,
         slots=[slot for _, slot in placed],
         by_id={message_id: slot for message_id, slot in placed if message_id is not None},
-        next_sequence=max(entries, default=0) + 1,
+        next_sequence=next_sequence or max(entries, default=0) + 1,
     )
 
 

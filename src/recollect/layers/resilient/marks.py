@@ -9,10 +9,9 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from recollect.contracts import Appended, Entry
-from recollect.ids import new_id
+from recollect.ids import MARK, new_id
 from recollect.messages import Message
 
-MARK = "recollect~"
 _LENGTH = len(MARK) + 36
 
 

@@ -49,6 +49,8 @@ class TurnAdded(Struct, frozen=True, kw_only=True, tag="append"):
 
     conversation_id: str
     bodies: tuple[Raw, ...]
+    expected_revision: int | None = None
+    """Where the messages are sealed to their places, the revision that these places belong to."""
 
     @property
     def messages(self) -> list[Message]:
@@ -102,8 +104,14 @@ def decode(payload: bytes) -> Operation:
         raise StoreDamaged(f"a spooled operation cannot be read: {error}") from error
 
 
-def turn_added(conversation_id: str, turn: Sequence[Packed]) -> TurnAdded:
-    return TurnAdded(conversation_id=conversation_id, bodies=tuple(Raw(body) for _, body in turn))
+def turn_added(
+    conversation_id: str, turn: Sequence[Packed], expected_revision: int | None = None
+) -> TurnAdded:
+    return TurnAdded(
+        conversation_id=conversation_id,
+        bodies=tuple(Raw(body) for _, body in turn),
+        expected_revision=expected_revision,
+    )
 
 
 def is_about(payload: bytes, owner: str, conversation_id: str | None) -> bool:

@@ -14,13 +14,17 @@ from recollect.contracts import (
     ConversationStore,
     Document,
     Entry,
+    LogEnd,
+    Nearest,
     Place,
     Position,
+    Sealable,
+    Searchable,
     Watchable,
     check_data,
     parse_place,
 )
-from recollect.conversations import Changes, Conversation, Page, Query, stamp_for
+from recollect.conversations import Changes, Conversation, Page, Query, check_revision, stamp_for
 from recollect.errors import ConversationExists, ConversationNotFound, StoreUnavailable
 from recollect.ids import parse_name, parse_uuid
 from recollect.layers.powers import with_powers_of
@@ -45,13 +49,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+STORE_POWERS = (Watchable, Searchable, Nearest)
 LARGE = 1000
 """Entries or records from which on a read may take as long as it takes."""
 
 
 def store_around(backend: "ResilientBackend", owner: str) -> "ResilientStore":
     inner = backend.inner.of(owner)
-    return with_powers_of(inner, ResilientStore(backend, owner, inner), [Watchable])
+    kind = SealableResilientStore if isinstance(inner, Sealable) else ResilientStore
+    return with_powers_of(inner, kind(backend, owner, inner), STORE_POWERS)
 
 
 class ResilientStore(ConversationStore):
@@ -78,7 +84,9 @@ class ResilientStore(ConversationStore):
             if lane.view.shelf.get(conversation.id, now=self.now()) is not None:
                 raise ConversationExists(conversation.id)
             deed = Created(conversation=conversation)
-            return await self._accept(lane, deed, lambda s, now: s.create(conversation, now=now))
+            await self._accept(lane, deed, lambda s, now: s.create(conversation, now=now))
+            lane.view.ends.add(conversation.id)
+            return conversation
 
         return await self._write(_create_once(self._inner, conversation), _alone(accept), note=self._note)
 
@@ -133,9 +141,11 @@ class ResilientStore(ConversationStore):
                 self._backend.note_degraded(self._owner)
                 return bound
             deed = Resumed(session_id=session_id, conversation=fresh)
-            return await self._accept(
+            resumed: Conversation = await self._accept(
                 lane, deed, lambda s, now: s.resume(session_id, fresh, now=now, active_since=active_since)
             )
+            lane.view.ends.add(resumed.id)
+            return resumed
 
         return await self._write(
             lambda: self._inner.resume(session_id, fresh, active_since=active_since),
@@ -197,32 +207,39 @@ class ResilientStore(ConversationStore):
         def note(done: Appended) -> None:
             self._known.appended(self._owner, conversation_id, turn, done)
 
-        if expected_revision is None:
+        def ask() -> Awaitable[Appended]:
+            return self._inner.append(conversation_id, turn, expected_revision=expected_revision)
+
+        if expected_revision is None or self._backend.sealed:
             done = await self._write(
-                lambda: self._inner.append(conversation_id, turn),
-                lambda lane: self._accept_turn(lane, conversation_id, turn),
+                ask,
+                lambda lane: self._accept_turn(lane, conversation_id, turn, expected_revision),
                 note=note,
             )
         else:
-            done = await self._strict(
-                lambda: self._inner.append(conversation_id, turn, expected_revision=expected_revision),
-                repeat=True,
-            )
+            done = await self._strict(ask, repeat=True)
             note(done)
         return appended(done, turn)
 
-    async def _accept_turn(self, lane: Lane, conversation_id: str, turn: Sequence[Message]) -> Appended:
+    async def _accept_turn(
+        self, lane: Lane, conversation_id: str, turn: Sequence[Message], expected_revision: int | None
+    ) -> Appended:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
         view, now = lane.view, self.now()
         log = view.shelf.logs.get(conversation_id)
         packed = _stamped(turn, stamp_for(None if log is None else log.record.last_message_at, now=now))
+        if expected_revision is not None and conversation_id not in view.ends:
+            raise StoreUnavailable(
+                f"where conversation {conversation_id} ends is not known: {self._backend.why}"
+            )
         view.assume(conversation_id, now=now)
         if view.shelf.get(conversation_id, now=now) is None:
             raise ConversationNotFound(conversation_id)
         new, _ = sort_out(view.shelf.logs[conversation_id], packed, now=now)
         if not new:
             return view.shelf.append(conversation_id, packed, now=now)
-        deed = turn_added(conversation_id, packed)
+        check_revision(conversation_id, view.shelf.logs[conversation_id].record.revision, expected_revision)
+        deed = turn_added(conversation_id, packed, expected_revision)
         return await self._accept(lane, deed, lambda s, now: s.append(conversation_id, packed, now=now))
 
     async def rewrite(
@@ -459,6 +476,30 @@ def _noted(ask: Callable[[], Awaitable[T]], note: Callable[[T], None]) -> Callab
 
 _HEAD = 16
 """Entries that count as the front of a log: where a context looks for its system messages."""
+
+
+class SealableResilientStore(ResilientStore):
+    """Around a store on which messages can be sealed to their places."""
+
+    _inner: Any
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        def note(end: LogEnd | None) -> None:
+            if end is not None:
+                self._known.end(self._owner, conversation_id, end)
+
+        return await self._backend.read(
+            self._owner,
+            _noted(lambda: self._inner.log_end(conversation_id), note),
+            lambda view: view.shelf.log_end(conversation_id, now=self.now()),
+            lambda view: parse_uuid(conversation_id, field="conversation_id") in view.ends,
+            bounded=True,
+        )
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        exchanged: int = await self._strict(lambda: self._inner.reseal(conversation_id, entries), repeat=True)
+        self._known.drop(self._owner, parse_uuid(conversation_id, field="conversation_id"))
+        return exchanged
 
 
 def _create_once(

@@ -36,8 +36,8 @@ class Asked(Struct, frozen=True):
     schema: str | None
     """Where it lies, quoted; None when it is not there."""
     may_create: bool
-    ours: bool
-    """Whether the tables are ours to change."""
+    maker: str | None
+    """The role that made the schema, quoted; None when its tables are not ours to change."""
     ready: bool
     """Whether our part is there, and this role may use it."""
 
@@ -59,7 +59,7 @@ async def _is_ready(connection: Connection, extension: str) -> bool:
 async def _made(connection: Connection, extension: str, server: str) -> bool:
     """Whether the extension is there and used, now that we have tried."""
     asked = await _ask(connection, extension)
-    if not asked.ours or not (asked.schema or asked.may_create):
+    if asked.maker is None or not (asked.schema or asked.may_create):
         log.info("%s: %s is not used: %s", server, extension, _reason(asked.available))
         return False
     try:
@@ -80,6 +80,8 @@ async def _make(connection: Connection, extension: str) -> None:
     await connection.execute(f"CREATE EXTENSION IF NOT EXISTS {extension}".encode())
     asked = await _ask(connection, extension)
     if not asked.ready:  # another process may have been first
+        # What we make belongs to the role that made the rest, also when a superuser happens to open first.
+        await connection.execute(f"SET LOCAL ROLE {asked.maker}".encode())
         script = SCRIPTS[extension].replace("{extension}", str(asked.schema))
         await connection.execute(script.encode())
 

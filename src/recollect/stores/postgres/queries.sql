@@ -29,9 +29,9 @@ SELECT
             AND (r.rolsuper OR (v.trusted AND has_database_privilege(current_database(), 'CREATE')))
     ) AS may_create,
     (
-        SELECT pg_has_role(t.relowner, 'USAGE') FROM pg_class AS t
-        WHERE t.oid = to_regclass('recollect.conversations')
-    ) AS ours,
+        SELECT t.relowner::regrole::text FROM pg_class AS t
+        WHERE t.oid = to_regclass('recollect.conversations') AND pg_has_role(t.relowner, 'USAGE')
+    ) AS maker,
     CASE %(name)s::text
         WHEN 'pg_trgm' THEN to_regclass('recollect.conversations_by_subject') IS NOT NULL
         WHEN 'vector' THEN

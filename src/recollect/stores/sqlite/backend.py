@@ -1,7 +1,9 @@
 """The file as a whole: its threads, its owners, its sweep. Below: `lanes`, `connections`."""
 
 import asyncio
+import math
 import threading
+import time
 from collections.abc import AsyncIterator
 from datetime import datetime
 from functools import partial
@@ -21,7 +23,7 @@ from recollect.stores.sqlite.connections import (
     schema_version,
     translated,
 )
-from recollect.stores.sqlite.indexing import Backlog, Cursor, Indexer, backlog, index_backlog
+from recollect.stores.sqlite.indexing import Backlog, Cursor, Indexer, Squeeze, backlog, index_backlog
 from recollect.stores.sqlite.lanes import Lane, ReadLane, WriteLane
 from recollect.stores.sqlite.rows import Row
 from recollect.stores.sqlite.scrubbing import AT_ONCE_SECONDS, PATIENT_SECONDS, Scrubber
@@ -143,12 +145,21 @@ class SQLiteBackend(Backend):
             found = await self.readers.run(partial(backlog, cursor=found.next))
         return total
 
+    async def _squeeze(self, *, seconds: float | None) -> None:
+        """Have what was deleted leave the index's pages. What the time is too short for is done later."""
+        squeeze = Squeeze()
+        end = math.inf if seconds is None else time.monotonic() + seconds
+        while await self.writer.run(squeeze.step) and time.monotonic() < end:
+            pass
+
     async def forgotten(self) -> None:
         """After a deletion: it leaves the log beside the file as well, unless a reader holds that."""
+        await self._squeeze(seconds=AT_ONCE_SECONDS)
         await asyncio.to_thread(self._scrubber.scrub, seconds=AT_ONCE_SECONDS)
 
     async def scrub(self, owner: str) -> tuple[str, ...]:
-        """Empty the log beside the file; see `scrubbing`."""
+        """Write the index anew and empty the log beside the file; see `scrubbing`."""
+        await self._squeeze(seconds=None)
         if await to_the_end(partial(self._scrubber.scrub, seconds=self.patience)):
             return ()
         return (f"{self.path}-wal is held by a reader; it is emptied at the next sweep or deletion",)

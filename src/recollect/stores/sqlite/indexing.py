@@ -24,6 +24,8 @@ SQL = queries(PACKAGE)
 
 FRESH_MOST = 64
 """Messages that wait for the index. More make writing cheaper, and searching dearer."""
+MERGED_PAGES = 64
+"""Pages of the index that one step writes anew: some milliseconds."""
 REINDEX_BATCH = 200
 """Messages that are analysed in one go, so that turns get in between."""
 
@@ -62,6 +64,36 @@ class Indexer:
         db.execute(SQL["index_fresh_terms"])
         db.execute(SQL["delete_fresh_terms"])
         self._fresh = 0
+
+
+class Squeeze:
+    """Writes the full-text index anew in bounded steps, so that what was deleted leaves the file.
+
+    A deletion only marks: to take each term out of its place at once would cost twenty times as much.
+    """
+
+    def __init__(self) -> None:
+        self._deleted = 0
+
+    def step(self, db: apsw.Connection) -> bool:
+        """One step, on the writing thread; whether there is more to do."""
+        pages = MERGED_PAGES
+        if not self._deleted:
+            self._deleted = count_of(db, "index_residue")
+            if not self._deleted:
+                return False
+            pages = -MERGED_PAGES
+        before = db.total_changes()
+        db.execute(SQL["write_index_anew"], (pages,))
+        if db.total_changes() - before >= 2:
+            return True
+        db.execute(SQL["settle_index_residue"], (self._deleted,))
+        return False
+
+
+def count_of(db: apsw.Connection, query: str) -> int:
+    row: Any = db.execute(SQL[query]).fetchone()
+    return int(row[0])
 
 
 class Cursor(NamedTuple):

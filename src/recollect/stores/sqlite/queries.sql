@@ -337,3 +337,16 @@ FROM json_each(?) AS wanted
 CROSS JOIN fresh_terms AS f ON f.message = wanted.value
 CROSS JOIN messages AS m ON m.pk = f.message
 CROSS JOIN conversations AS c ON c.pk = f.conversation;
+
+-- name: index_residue
+-- How many messages' terms are still in the file though they are in no answer.
+SELECT messages FROM index_residue;
+
+-- name: write_index_anew
+-- A bounded step of merging everything into one piece, without what was deleted. It begins with a negative
+-- number, goes on with positive ones, and is done when it has nothing to change.
+INSERT INTO message_terms (message_terms, rank) VALUES ('merge', ?);
+
+-- name: settle_index_residue
+-- What was deleted so far has left the file.
+UPDATE index_residue SET messages = max(0, messages - ?);

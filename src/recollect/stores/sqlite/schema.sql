@@ -105,10 +105,12 @@ CREATE VIRTUAL TABLE message_terms USING fts5 (
     terms, content = '', columnsize = 0, detail = none, tokenize = 'ascii'
 );
 
--- What is deleted leaves the index at once, not only the answers.
-INSERT INTO message_terms (message_terms, rank) VALUES ('secure-delete', 1);
-
 CREATE VIRTUAL TABLE term_frequencies USING fts5vocab (message_terms, row);
+
+-- How many messages were taken out of the full-text table since it was last written anew: until then their
+-- terms are found nowhere, but still in the file. One row.
+CREATE TABLE index_residue (messages INTEGER NOT NULL) STRICT;
+INSERT INTO index_residue (messages) VALUES (0);
 
 CREATE TRIGGER message_is_indexed AFTER INSERT ON indexed BEGIN
     INSERT INTO message_terms (rowid, terms)
@@ -123,6 +125,7 @@ CREATE TRIGGER message_is_not_indexed AFTER DELETE ON indexed BEGIN
     INSERT INTO message_terms (message_terms, rowid, terms)
     SELECT 'delete', old.message, replace(' ' || old.terms, ' ', printf(' %015x', old.owner))
     WHERE old.length > 0;
+    UPDATE index_residue SET messages = messages + (old.length > 0);
     UPDATE conversations
     SET
         analysed = analysed - 1, searchable = searchable - (old.length > 0), terms = terms - old.length

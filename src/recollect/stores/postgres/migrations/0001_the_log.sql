@@ -301,6 +301,17 @@ BEGIN
 END
 $$;
 
+-- The search itself, for a role that row-level security does not bind: a superuser, or one that may bypass it.
+CREATE FUNCTION recollect.unbound_search(p_part text) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF row_security_active('recollect.' || quote_ident(p_part)) THEN
+        RETURN '';
+    END IF;
+    RETURN ' AND m.terms @@ (SELECT recollect.sought_by($1))';
+END
+$$;
+
 -- The partition that holds an owner's messages.
 CREATE FUNCTION recollect.part_of(p_owner text) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
@@ -628,6 +639,7 @@ BEGIN
         PERFORM recollect.look_for(ARRAY[term]);
         EXECUTE format(
             'SELECT count(*) FROM recollect.%I AS m WHERE m.owner = $1 AND m.conversation_id <> ALL ($2)', part)
+            || recollect.unbound_search(part)
         INTO found USING p_owner, expired;
         frequencies := frequencies || found;
     END LOOP;
@@ -648,6 +660,7 @@ CREATE FUNCTION recollect.found(
 )
 LANGUAGE plpgsql AS $$
 DECLARE
+    part text := recollect.part_of(p_owner);
     mark text := recollect.mark_of(p_owner);
     marked text[] := ARRAY(
         SELECT mark || asked.term FROM unnest(p_terms) WITH ORDINALITY AS asked (term, place) ORDER BY asked.place);
@@ -673,12 +686,12 @@ BEGIN
                 ) AS often
             ) AS score
             FROM recollect.%I AS m
-            WHERE m.owner = $1 AND m.conversation_id <> ALL ($6)
+            WHERE m.owner = $1 AND m.conversation_id <> ALL ($6) %s
             ORDER BY score DESC, m.at DESC, m.sequence DESC, m.conversation_id
             LIMIT $7
         ) AS best
         ORDER BY best.score DESC, best.at DESC, best.sequence DESC, best.conversation_id
-    $search$, recollect.part_of(p_owner))
+    $search$, part, recollect.unbound_search(part))
     USING p_owner, marked, sought, p_weights, p_average, p_expired, p_limit, p_saturation, p_length;
 END
 $$;
