@@ -14,7 +14,7 @@ import apsw
 
 from recollect.clock import from_micros
 from recollect.errors import StoreDamaged
-from recollect.messages import Message
+from recollect.messages import SEALED, Message
 from recollect.search.analysis import indexed_terms
 from recollect.stores.sql_files import queries
 from recollect.stores.sqlite.connections import PACKAGE
@@ -147,9 +147,11 @@ def _readable(body: str, at: int) -> Message:
 
 
 def _row(tag: int, conversation: int, written: Written) -> tuple[Any, ...]:
-    terms = indexed_terms(written.message)
+    message = written.message
+    # A sealed message has no words for us; what a ciphertext looks like is nothing to find it by.
+    terms = [] if message.dialect == SEALED else indexed_terms(message)
     place = (written.key, conversation, tag, written.at, written.sequence)
-    return (*place, written.message.role, len(terms), " ".join(terms))
+    return (*place, message.role, len(terms), " ".join(terms))
 
 
 @cache
