@@ -121,6 +121,7 @@ async def main() -> None:
             await fill(erin, speech, **size, embedder=embedder)
             if embedder is not None:
                 embedder.filling = False
+            await erin.search("the first reads everything")
             begin = process_time()
             print(shown("alone", await ask(erin, speech)), flush=True)
             print(f"processor time of a question: {(process_time() - begin) / (QUESTIONS + 20) * 1e3:.1f} ms")
