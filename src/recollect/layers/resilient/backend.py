@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from msgspec import Struct
 
-from recollect.contracts import Appended, Backend, Document, Erasing, Holds, Migrated
+from recollect.contracts import Appended, Backend, Document, Erasing, Holds, Migrated, Reindexed
 from recollect.conversations import Conversation
 from recollect.deadlines import within
 from recollect.errors import RecollectError, StoreClosed, StoreError, StoreUnavailable
@@ -581,7 +581,7 @@ class ResilientBackend(Backend):
 
 def resilient(inner: Backend, **options: Any) -> ResilientBackend:
     """The layer around a backend, with the powers of that backend."""
-    return with_powers_of(inner, ResilientBackend(inner, **options), [Migrated, Erasing])
+    return with_powers_of(inner, ResilientBackend(inner, **options), [Migrated, Erasing, Reindexed])
 
 
 def _once(effort: Effort) -> Effort:
