@@ -22,12 +22,14 @@ from recollect.errors import (
     ArchiveNotFound,
     ConversationNotFound,
     InvalidSetting,
+    KeyUnavailable,
     RevisionConflict,
     StoreDamaged,
     StoreForeign,
 )
+from recollect.keys import MasterKeys
 from recollect.manager import ConversationManager
-from recollect.sealing import KeySealer, PassphraseSealer
+from recollect.sealing import KeySealer, PassphraseSealer, ProviderSealer
 from recollect.testing import FixedClock
 
 DAY = timedelta(days=1)
@@ -261,6 +263,26 @@ async def test_a_sealed_archive_opens_with_its_key_only(kind: str, tmp_path: Pat
         file.write_bytes(head + b"\n" + content)
         await erin.restore(conversation_id)
         assert await everything(erin, conversation_id) == before
+
+
+async def test_an_encrypted_memory_seals_its_archives_with_its_master_key(url: str, tmp_path: Path) -> None:
+    master = MasterKeys(b"k" * 32)
+    async with recollect.open(
+        url, sweep_every=None, encryption=master, archives=tmp_path / "archives"
+    ) as memory:
+        erin = memory.of("erin")
+        record = await erin.get_or_create_conversation("kitchen")
+        await erin.add_message(record.id, "user", "the secret")
+        before = await erin.store.page(record.id, limit=9)
+        archive = await erin.archive(record.id)
+        assert archive.sealed is not None
+        assert archive.sealed["master"] == master.current
+        await erin.restore(record.id)
+        assert await erin.store.page(record.id, limit=9) == before
+        await erin.archive(record.id)
+        other = ArchiveFolder(tmp_path / "archives", sealer=ProviderSealer(MasterKeys(b"x" * 32)))
+        with pytest.raises(KeyUnavailable):
+            await other.of("erin").read(record.id)
 
 
 CHILD = """

@@ -120,6 +120,8 @@ async def test_copies_in_a_cache_and_a_spool_go_too(place: Place, tmp_path: Path
         receipt = await erin.erase()
         assert receipt.remains == ()
         assert await erin.search_history(CONTENT) == []
+        trail = (tmp_path / "audit.log").read_bytes()
+        assert b'"erase"' in trail, "what was done stays known; what was said does not"
         with pytest.raises(ConversationNotFound):
             await erin.messages(conversation_id)
         assert place.found() == {}

@@ -25,6 +25,7 @@ from recollect.contracts import (
     Matches,
     Migrated,
     Position,
+    Reindexed,
     Searchable,
     Watchable,
 )
@@ -39,7 +40,7 @@ T = TypeVar("T")
 DEFAULT_ACTOR = "application"
 """Who acts, where nobody says who."""
 
-BACKEND_POWERS = (Migrated, Erasing, Holds)
+BACKEND_POWERS = (Migrated, Erasing, Holds, Reindexed)
 
 
 class Acting(NamedTuple):
