@@ -46,7 +46,7 @@ async def test_what_is_stored_can_be_found_in_the_files(place: Place, tmp_path: 
     """Else the tests below would prove nothing."""
     async with opened(place, tmp_path) as memory:
         await live(memory.of("erin"))
-        assert set(place.found()) == set(MARKS)
+        assert set(place.found()) >= set(MARKS)
 
 
 async def test_an_owner_is_erased_without_residue(place: Place, tmp_path: Path) -> None:
