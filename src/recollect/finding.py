@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, tzinfo
 
 from recollect.clock import parse_moment
+from recollect.contracts import note
 from recollect.conversations import Channel, Query, Status
 from recollect.intake import Intake
 from recollect.messages import Role, parse_tags
@@ -77,13 +78,15 @@ class Finding:
         """
         filters = parse_filters(role=role, date_from=date_from, date_to=date_to, tag=tag, channel=channel)
         results = parse_limit(max_results, field="max_results")
-        return await self.searcher.search(
+        found = await self.searcher.search(
             parse_question(query),
             filters=filters,
             budget=await self._budget(results, max_tokens),
             explain=explain,
             zone=timezone,
         )
+        await note(self.searcher.store, "search", count=len(found.passages))
+        return found
 
     async def _budget(self, results: int, max_tokens: int | None) -> Budget:
         if max_tokens is None:
@@ -119,9 +122,13 @@ class Finding:
             date_to=None if date_to is None else parse_moment(date_to, field="date_to"),
             limit=self.config.search_limit if limit is None else limit,
         )
-        return await search_conversations(self.searcher, parse_question(query), filters, zone=timezone)
+        found = await search_conversations(self.searcher, parse_question(query), filters, zone=timezone)
+        await note(self.searcher.store, "search", count=len(found))
+        return found
 
     async def similar(self, conversation_id: str, limit: int = 5) -> list[FoundConversation]:
         """Other conversations about the same things, the most alike first."""
         parse_limit(limit, field="limit")
-        return await similar_conversations(self.searcher, conversation_id, limit=limit)
+        found = await similar_conversations(self.searcher, conversation_id, limit=limit)
+        await note(self.searcher.store, "search", conversation_id, count=len(found))
+        return found

@@ -1,6 +1,5 @@
 """ConversationManager: the one door to an owner's conversations. Below: contracts, rules, stores."""
 
-import asyncio
 import logging
 from collections.abc import Collection, Sequence
 from copy import copy
@@ -25,6 +24,7 @@ from recollect.conversations import (
     check_span,
     started,
 )
+from recollect.deadlines import within
 from recollect.dialects import Request, resolve
 from recollect.errors import ConversationNotFound, InvalidInput, StoreError, shown
 from recollect.finding import Finding
@@ -341,8 +341,8 @@ class ConversationManager(Keeping, Finding):
             policy = replace(policy, agent_name=agent_name)
         with noting_freshness() as seen:
             try:
-                async with asyncio.timeout(self.config.context_deadline or None):
-                    context = await self._window_or_again(conversation_id, policy, pending)
+                loading = self._window_or_again(conversation_id, policy, pending)
+                context = await within(self.config.context_deadline or None, loading)
             except ConversationNotFound as error:
                 return Context(report=Report(warnings=(str(error),), nothing_to_send=str(error)))
             except TimeoutError:

@@ -263,14 +263,17 @@ async def _load(counter: TokenCounter) -> None:
         log.warning("messages will not be counted: %s", error)
 
 
-def _archives(folder: str | Path, encryption: "EncryptionChoice | None") -> ArchiveFolder:
-    """The folder of archives: what is sealed in the store is sealed there too, by the same master key."""
-    if encryption is None:
-        return ArchiveFolder(folder)
+def _archives_at(
+    archives: str | Path | ArchiveFolder | None, encryption: "EncryptionChoice | None"
+) -> ArchiveFolder | None:
+    """The folder of archives. What leaves an encrypted store for it is sealed too."""
+    folder = ArchiveFolder(archives) if isinstance(archives, str | Path) else archives
+    if folder is None or encryption is None or folder.sealer is not None:
+        return folder
     from recollect.layers.choices import encryption_of
     from recollect.sealing import ProviderSealer
 
-    return ArchiveFolder(folder, sealer=ProviderSealer(encryption_of(encryption).master))
+    return ArchiveFolder(folder.folder, sealer=ProviderSealer(encryption_of(encryption).master))
 
 
 def _check_blobs(images: Images, *, encrypted: bool) -> None:
@@ -359,7 +362,7 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
         images=images,
         blobs=None if blobs is None else blobs_at(blobs),
         retention=retention,
-        archives=_archives(archives, encryption) if isinstance(archives, str | Path) else archives,
+        archives=_archives_at(archives, encryption),
         redact=redact,
         embedder=installed_encoder() if embedder == "installed" else embedder,
     )

@@ -31,9 +31,11 @@ REINDEX_BATCH = 200
 
 
 class Written(NamedTuple):
-    """A message that was stored, its time set, and its key."""
+    """A message that was stored: its key, its place, and itself with its time."""
 
     key: int
+    at: int
+    sequence: int
     message: Message
 
 
@@ -119,8 +121,8 @@ def backlog(db: apsw.Connection, cursor: Cursor) -> Backlog | None:
     if found:
         tag = tag_of(cursor.owner)
         rows = [
-            (*_row(tag, cursor.conversation, Written(key, _readable(body, at))), body)
-            for key, at, _, body in found
+            (*_row(tag, cursor.conversation, Written(key, at, sequence, _readable(body, at))), body)
+            for key, at, sequence, body in found
         ]
         _, at, sequence, _ = found[-1]
         return Backlog(rows, cursor._replace(at=at, sequence=sequence))
@@ -146,7 +148,8 @@ def _readable(body: str, at: int) -> Message:
 
 def _row(tag: int, conversation: int, written: Written) -> tuple[Any, ...]:
     terms = indexed_terms(written.message)
-    return written.key, conversation, tag, written.message.role, len(terms), " ".join(terms)
+    place = (written.key, conversation, tag, written.at, written.sequence)
+    return (*place, written.message.role, len(terms), " ".join(terms))
 
 
 @cache

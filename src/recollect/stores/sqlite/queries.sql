@@ -248,16 +248,18 @@ RETURNING message_count;
 
 -- name: insert_fresh_terms
 -- The terms of a message that was just stored.
-INSERT INTO fresh_terms (message, conversation, owner, role, length, terms) VALUES (?, ?, ?, ?, ?, ?);
+INSERT INTO fresh_terms (message, conversation, owner, at, sequence, role, length, terms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_indexed
 -- The terms of a message among many.
-INSERT INTO indexed (message, conversation, owner, role, length, terms) VALUES (?, ?, ?, ?, ?, ?);
+INSERT INTO indexed (message, conversation, owner, at, sequence, role, length, terms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: index_fresh_terms
 -- Into the index with all that is fresh; `delete_fresh_terms` follows.
-INSERT INTO indexed (message, conversation, owner, role, length, terms)
-SELECT message, conversation, owner, role, length, terms FROM fresh_terms;
+INSERT INTO indexed (message, conversation, owner, at, sequence, role, length, terms)
+SELECT message, conversation, owner, at, sequence, role, length, terms FROM fresh_terms;
 
 -- name: delete_fresh_terms
 -- They are in the index now.
@@ -285,10 +287,10 @@ LIMIT ?;
 
 -- name: insert_if_not_indexed
 -- The terms of a message, if it is still what was analysed and nobody else was first.
-INSERT INTO indexed (message, conversation, owner, role, length, terms)
-SELECT ?1, ?2, ?3, ?4, ?5, ?6
+INSERT INTO indexed (message, conversation, owner, at, sequence, role, length, terms)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8
 WHERE
-    EXISTS (SELECT 1 FROM messages WHERE pk = ?1 AND conversation = ?2 AND body = ?7)
+    EXISTS (SELECT 1 FROM messages WHERE pk = ?1 AND conversation = ?2 AND sequence = ?5 AND body = ?9)
     AND NOT EXISTS (SELECT 1 FROM indexed WHERE message = ?1)
     AND NOT EXISTS (SELECT 1 FROM fresh_terms WHERE message = ?1);
 
@@ -319,23 +321,22 @@ SELECT message, length, terms FROM fresh_terms WHERE owner = ?;
 SELECT doc FROM term_frequencies WHERE term = ?;
 
 -- name: messages_with
--- The newest messages that have a term.
-SELECT rowid FROM message_terms WHERE message_terms MATCH ? ORDER BY rowid DESC LIMIT ?;
+-- The newest messages that have a term, as one text: rows would take longer to hand over.
+SELECT json_group_array(rowid)
+FROM (SELECT rowid FROM message_terms WHERE message_terms MATCH ? ORDER BY rowid DESC LIMIT ?);
 
 -- name: found_messages
 -- All that is known of these messages, but what they say.
-SELECT i.message, c.id, m.at, m.sequence, i.role, i.length, i.terms
+SELECT i.message, c.id, i.at, i.sequence, i.role, i.length, i.terms
 FROM json_each(?) AS wanted
 CROSS JOIN indexed AS i ON i.message = wanted.value
-CROSS JOIN messages AS m ON m.pk = i.message
 CROSS JOIN conversations AS c ON c.pk = i.conversation;
 
 -- name: found_fresh_messages
 -- The same for those that wait for the index.
-SELECT f.message, c.id, m.at, m.sequence, f.role, f.length, f.terms
+SELECT f.message, c.id, f.at, f.sequence, f.role, f.length, f.terms
 FROM json_each(?) AS wanted
 CROSS JOIN fresh_terms AS f ON f.message = wanted.value
-CROSS JOIN messages AS m ON m.pk = f.message
 CROSS JOIN conversations AS c ON c.pk = f.conversation;
 
 -- name: index_residue

@@ -80,12 +80,14 @@ CREATE INDEX documents_by_conversation ON documents (conversation) WHERE convers
 -- The index for searching. Every message that was analysed has a row in one of two tables: at first in
 -- `fresh_terms`, which is small and cheap to write; then, many at a time, in `indexed`, whose rows the
 -- full-text table holds too. `terms` are the message's terms with spaces between, none where it has none.
--- `owner` is a digest: it stands before each term in the full-text table, so that no two owners share a
+-- What a search tells of a message is here, so that its row in the log is not read. `owner` is a digest: it stands before each term in the full-text table, so that no two owners share a
 -- list of messages, and it needs no table of names.
 CREATE TABLE fresh_terms (
     message INTEGER PRIMARY KEY REFERENCES messages (pk) ON DELETE CASCADE,
     conversation INTEGER NOT NULL,
     owner INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
     role TEXT NOT NULL,
     length INTEGER NOT NULL,
     terms TEXT NOT NULL
@@ -95,6 +97,8 @@ CREATE TABLE indexed (
     message INTEGER PRIMARY KEY REFERENCES messages (pk) ON DELETE CASCADE,
     conversation INTEGER NOT NULL,
     owner INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
     role TEXT NOT NULL,
     length INTEGER NOT NULL,
     terms TEXT NOT NULL

@@ -8,7 +8,6 @@ most, so they are read whole, and of common ones only the newest messages, when 
 import math
 import re
 from collections.abc import Iterable, Sequence
-from heapq import nlargest
 from typing import Any
 
 import apsw
@@ -21,11 +20,12 @@ from recollect.stores.sqlite.connections import PACKAGE
 
 SQL = queries(PACKAGE)
 
-MOST_READ = 6_000
+MOST_READ = 4_000
 """Places of terms that are read for one search, unless more are asked for: some milliseconds."""
 
 _POSSIBLE = re.compile(r"[a-z0-9\u0080-\ud7ff\ue000-\U0010ffff]+").fullmatch
 _EVERYTHING = 2**53
+_decode = msgspec.json.Decoder(list[int]).decode
 
 
 def matches(
@@ -48,6 +48,7 @@ class _Search:
         self._db = db
         self._tag = tag
         self._terms = terms
+        self._words = [f" {term} " if _possible(term) else "\0" for term in terms]
         self._limit = limit
         self._messages, self._total, over = _row(db, "searched_totals", owner, now)
         values = (owner, now)
@@ -88,8 +89,9 @@ class _Search:
     def _indexed_with(self, term: str, most: int) -> list[int]:
         """The newest messages in the index that have the term."""
         values = (f'"{self._tagged(term)}"', most)
-        found: list[Any] = self._db.execute(SQL["messages_with"], values).fetchall()
-        return [key for (key,) in found if key not in self._expired]
+        row: Any = self._db.execute(SQL["messages_with"], values).fetchone()
+        keys = _decode(row[0])
+        return [key for key in keys if key not in self._expired] if self._expired else keys
 
     def _tagged(self, term: str) -> str:
         return f"{self._tag:015x}{term}"
@@ -109,13 +111,15 @@ class _Search:
 
     def _score(self, keys: Iterable[int], weight: float) -> None:
         scores = self._scores
+        if not scores:
+            scores.update(dict.fromkeys(keys, weight))
+            return
         for key in keys:
             scores[key] = scores.get(key, 0.0) + weight
 
     def _found(self) -> list[Match]:
-        """The best of what was scored, the newest of equals first."""
-        best = nlargest(self._limit, [(score, key) for key, score in self._scores.items()])
-        keys = [key for _, key in best]
+        """The best of what was scored; of equals, first what was met first: the newest with rare terms."""
+        keys = sorted(self._scores, key=self._scores.__getitem__, reverse=True)[: self._limit]
         fresh = [key for key in keys if key in self._fresh]
         known = self._read("found_messages", keys if not fresh else [k for k in keys if k not in self._fresh])
         if fresh:
@@ -128,12 +132,13 @@ class _Search:
 
     def _match(self, row: Sequence[Any]) -> Match:
         _, conversation_id, at, sequence, role, length, terms = row
-        words = terms.split(" ")
+        # With two spaces between them no two words share one, so that counting texts counts words.
+        text = f" {terms.replace(' ', '  ')} "
         return Match(
             conversation_id=conversation_id,
             position=Position(at, sequence),
             role=role,
-            counts=tuple([words.count(term) for term in self._terms]),
+            counts=tuple([text.count(word) for word in self._words]),
             length=length,
         )
 

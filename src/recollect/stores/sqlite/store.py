@@ -253,7 +253,7 @@ class SQLiteStore(ConversationStore):
         body = encode_message(entry.message).decode()
         db.execute(SQL["replace_message"], (entry.revision, body, key, *entry.position))
         (place,) = db.execute(SQL["message_key"], (key, *entry.position)).fetchall()
-        self._index(db, key, lambda: [Written(rows.count(place), entry.message)])
+        self._index(db, key, lambda: [Written(rows.count(place), *entry.position, entry.message)])
         db.execute(SQL["touch_conversation"], (to_micros(self.now()), key))
         db.execute(SQL["delete_documents"], (key,))
 
@@ -293,7 +293,8 @@ class SQLiteStore(ConversationStore):
                 db.execute(SQL["insert_message"], (key, rest[0], sequence, message_id, *rest[1:]))
                 if not db.changes():
                     raise MessageConflict(record.id, str(message_id))
-                written.append(Written(db.last_insert_rowid(), given[sequence].message))
+                place = given[sequence].position
+                written.append(Written(db.last_insert_rowid(), *place, given[sequence].message))
             self._index(db, rows.count((key,)), lambda: written)
             db.execute(SQL["skip_sequences"], (max(new, default=0), key))
 
@@ -509,6 +510,7 @@ class _Log:
         self.revision: int = row[rows.REVISION]
         self.new: Sequence[Message] = ()
         self._new_keys: Sequence[int] = ()
+        self._moments: Sequence[int] = ()
         self.known: list[Entry] = []
 
     @property
@@ -532,6 +534,7 @@ class _Log:
         moments = [to_micros(m.timestamp) if m.timestamp else self._stamp_micros for m in messages]
         if not 0 < len(messages) <= LONGEST_TURN or not self._put_together(messages, moments, bodies):
             self.new, moments = self._put_apart(messages, moments, bodies)
+        self._moments = moments
         for message, at in zip(self.new, moments, strict=True):
             if self._last_at is None or at >= self._last_at:
                 self._last_at, self._last_from = at, message.role
@@ -574,9 +577,10 @@ class _Log:
 
     def written(self) -> list[Written]:
         """What was new, for the index."""
+        new = zip(self._new_keys, self._moments, self.new, strict=True)
         return [
-            Written(key, message if message.timestamp else message.with_(timestamp=self._stamp))
-            for key, message in zip(self._new_keys, self.new, strict=True)
+            Written(key, at, sequence, m if m.timestamp else m.with_(timestamp=self._stamp))
+            for sequence, (key, at, m) in enumerate(new, self._first_sequence)
         ]
 
     def move(self) -> rows.Row:
