@@ -161,6 +161,7 @@ async def live(manager: ConversationManager, *, session: str = SESSION) -> str:
         turn.assistant(CONTENT * 400)
     await manager.store.put_document("notes", NOTE, NOTE.encode())
     await manager.store.put_document("summaries", "1", NOTE.encode(), conversation_id=record.id)
+    assert await manager.search_history(CONTENT) != []  # whatever index there is has all of it now
     return record.id
 
 
