@@ -42,12 +42,12 @@ from recollect.lifetimes import (
 from recollect.messages import Message
 from recollect.pictures import Pictures
 from recollect.premises import Premises
-from recollect.search.searching import Searcher
 
 if TYPE_CHECKING:
     from recollect.archives import Archive, OwnerArchives
     from recollect.erasure import Receipt
     from recollect.portability import Manifest
+    from recollect.search.searching import Searcher
 
 log = logging.getLogger("recollect.keeping")
 
@@ -73,7 +73,7 @@ class Keeping:
     intake: Intake
     pictures: Pictures
     premises: Premises
-    searcher: Searcher
+    searcher: "Searcher"
     _ttl: Lifetime
 
     @property

@@ -30,9 +30,6 @@ from recollect.pictures import Images, check_images
 from recollect.premises import Premises
 from recollect.redaction import Redactor
 from recollect.retention import SWEEP_EVERY, sweep_forever
-from recollect.search.encoders import installed_encoder
-from recollect.search.room import SearchRoom
-from recollect.search.searching import Searcher
 from recollect.settings import ConversationConfig
 from recollect.stores.urls import backend_for
 from recollect.tokens import counter_for, default_counter, is_ready, ready
@@ -71,6 +68,8 @@ class Memory:
         holders: Sequence[Holds] = (),
         embedder: Embedder | None = None,
     ) -> None:
+        from recollect.search.room import SearchRoom
+
         check_images(images, has_blobs=blobs is not None)
         self._retention = retention_of(retention)
         if self._retention.archiving is not None and archives is None:
@@ -115,6 +114,8 @@ class Memory:
         return (*around, self.search_room, *self.holders)
 
     def _of(self, premises: Premises) -> ConversationManager:
+        from recollect.search.searching import Searcher
+
         return ConversationManager(
             config=self._config,
             ids=self._ids,
@@ -339,6 +340,7 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     search by words alone.
     """
     from recollect.layers.choosing import layered
+    from recollect.search.encoders import installed_encoder
 
     _check_blobs(images, encrypted=encryption is not None)
     backend = layered(
