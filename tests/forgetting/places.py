@@ -127,6 +127,7 @@ async def opened(place: Place, folder: Path, **options: Any) -> AsyncIterator[re
     """The store with all layers that it gets by itself. Encrypted, pictures stay in the log."""
     if "encryption" not in options:
         options |= {"images": "blobs", "blobs": FolderBlobs(folder / "blobs")}
+    options.setdefault("embedder", None)  # vectors come when they come, and receipts count them
     spools = "127.0.0.1" in place.url
     async with recollect.open(
         place.url,
