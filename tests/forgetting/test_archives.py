@@ -303,6 +303,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["_write", "_sync", "_read"])
 async def test_a_kill_at_any_step_loses_nothing(tmp_path: Path, call: str) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
