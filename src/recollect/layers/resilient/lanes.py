@@ -104,6 +104,8 @@ class Lane:
 
     async def pace(self) -> None:
         """Wait for the turn of a new operation, while the backlog is being taken in."""
+        if not self._draining:
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout(LONGEST_WAIT):
                 while self._draining and self._credit < PACE and not self.drained.is_set():
