@@ -153,9 +153,10 @@ class Searcher:
         """By the vectors; None where there are none."""
         if self.room.embedder is None:
             return None
-        self.room.note(self.owner, self.store)
         vectors = self.room.vectors_of(self.owner)
         near = await vectors.near(self.store, readable(question))
+        if vectors.looked_at_all:
+            self.room.looked_at(self.owner)
         for conversation_id in vectors.take_incomplete():
             self.noted(conversation_id)
         return near
