@@ -1,8 +1,8 @@
 """Vectors in one matrix, compared with a question: numpy and nothing else. Below: nothing. Above: `vectors`.
 
 Similarity is the cosine around the middle of all vectors: what all of somebody's messages have in common says
-nothing about one of them. Every vector is compared, exactly, in one pass: a hundred thousand of 512 numbers take
-about 8 ms, which is as fast as memory is read.
+nothing about one of them. Every vector is compared, exactly, in one pass: a hundred thousand of 512 numbers
+take about 8 ms, which is as fast as memory is read.
 """
 
 from collections.abc import Callable, Sequence

@@ -6,7 +6,7 @@ held in one matrix (`comparing`), which is caught up with the store before every
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from time import monotonic
 from typing import Any
 
@@ -138,6 +138,15 @@ class Near(Struct, frozen=True):
     highest: float
     loaded: dict[str, Loaded]
     compared: Compared
+    neighbour: Callable[[int, float], Neighbour]
+
+    def within(self, conversations: Container[str]) -> Sequence[Neighbour]:
+        rows = [
+            row for key, held in self.loaded.items() if key in conversations for row in held.rows.values()
+        ]
+        rows = [row for row in rows if row < self.compared.rows]
+        similarities = self.compared.similarities(rows)
+        return [self.neighbour(row, similarity) for row, similarity in zip(rows, similarities, strict=True)]
 
     def of(self, messages: Sequence[tuple[str, int]]) -> Sequence[float | None]:
         rows = [self._row(*message) for message in messages]
@@ -229,7 +238,7 @@ class OwnerVectors:
         return seen
 
     async def _glance(self, store: ConversationStore, dirty: set[str]) -> set[str]:
-        """Load what changed among the most recently active, as far back as there is any; returns what was seen."""
+        """Load what changed among the most recently active, page by page; returns what was seen."""
         seen: set[str] = set()
         after = None
         while True:
@@ -317,7 +326,7 @@ class OwnerVectors:
     def _compare(self, vector: Any) -> Near:
         compared = self._matrix.compare(vector, nearest=NEAREST)
         nearest = [self._neighbour(row, similarity) for row, similarity in compared.best]
-        return Near(nearest, compared.lowest, compared.highest, dict(self._loaded), compared)
+        return Near(nearest, compared.lowest, compared.highest, dict(self._loaded), compared, self._neighbour)
 
     def _neighbour(self, row: int, similarity: float) -> Neighbour:
         number, sequence, micros, role, length = self._matrix.meta(row)
