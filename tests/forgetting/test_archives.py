@@ -166,6 +166,7 @@ async def local(tmp_path: Path) -> Any:
         images="blobs",
         blobs=tmp_path / "blobs",
         archives=tmp_path / "archives",
+        embedder=None,
     ) as memory:
         yield memory
 
@@ -240,7 +241,12 @@ SEALERS: dict[str, Callable[[], Sealer]] = {
 async def test_a_sealed_archive_opens_with_its_key_only(kind: str, tmp_path: Path) -> None:
     sealed = ArchiveFolder(tmp_path / "archives", sealer=SEALERS[kind]())
     async with recollect.open(
-        "memory://", sweep_every=None, images="blobs", blobs=tmp_path / "blobs", archives=sealed
+        "memory://",
+        sweep_every=None,
+        images="blobs",
+        blobs=tmp_path / "blobs",
+        archives=sealed,
+        embedder=None,
     ) as memory:
         erin = memory.of("erin")
         conversation_id = await live(erin)
@@ -303,10 +309,12 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["_write", "_sync", "_read"])
 async def test_a_kill_at_any_step_loses_nothing(tmp_path: Path, call: str) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
     places: dict[str, Any] = {
+        "embedder": None,
         "images": "blobs",
         "blobs": tmp_path / "blobs",
         "archives": tmp_path / "archives",

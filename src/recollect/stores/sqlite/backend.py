@@ -24,7 +24,16 @@ from recollect.stores.sqlite.connections import (
     schema_version,
     translated,
 )
-from recollect.stores.sqlite.indexing import Backlog, Cursor, Indexer, Squeeze, backlog, index_backlog
+from recollect.stores.sqlite.indexing import (
+    REINDEX_BATCH,
+    Backlog,
+    Cursor,
+    Indexer,
+    Squeeze,
+    backlog,
+    index_backlog,
+    index_waiting,
+)
 from recollect.stores.sqlite.lanes import Lane, ReadLane, WriteLane
 from recollect.stores.sqlite.rows import Row
 from recollect.stores.sqlite.scrubbing import AT_ONCE_SECONDS, PATIENT_SECONDS, Scrubber
@@ -153,14 +162,20 @@ class SQLiteBackend(Backend):
     async def reindex(self, progress: Progress | None = None) -> int:
         """See `contracts.Reindexed`."""
         total = 0
+        async for done in self._reindexing():
+            total += done
+            if done and progress is not None:
+                progress(total)
+        return total
+
+    async def _reindexing(self) -> AsyncIterator[int]:
+        """How many messages each step has indexed: first those at the end, in order, then those between."""
+        while done := await self.writer.run(partial(index_waiting, most=REINDEX_BATCH)):
+            yield done
         found: Backlog | None = Backlog([], Cursor())
         while found is not None:
-            if found.rows:
-                total += await self.writer.run(partial(index_backlog, rows=found.rows))
-                if progress is not None:
-                    progress(total)
+            yield await self.writer.run(partial(index_backlog, rows=found.rows)) if found.rows else 0
             found = await self.readers.run(partial(backlog, cursor=found.next))
-        return total
 
     async def _squeeze(self, *, seconds: float | None) -> None:
         """Have what was deleted leave the index's pages. What the time is too short for is done later."""
