@@ -1,0 +1,230 @@
+"""Tools that a model may call: registered once, described to every provider, run with checked arguments.
+
+A tool is bound to its owner when it is made, never by an argument: what a model writes into a call cannot
+reach somebody else's conversations. Below: the manager. Above: agents, surfaces.
+"""
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from recollect.dialects import ToolCall, tool_result
+from recollect.errors import InvalidInput, RecollectError, shown
+from recollect.messages import Message
+
+log = logging.getLogger("recollect.tools")
+
+Provider = Literal["anthropic", "openai_chat", "openai_responses", "plain", "mcp"]
+
+Arguments = dict[str, Any]
+Run = Callable[..., Awaitable[str]]
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+class Tool(Struct, frozen=True, kw_only=True):
+    """A tool: what it is called, what it is for, what it takes, and what it does."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    """JSON schema of an object. `required`, `type`, `enum`, `minimum` and `maximum` are checked."""
+    run: Run
+    """Called with the arguments by keyword; answers with text."""
+    timeout: float | None = None
+    """Seconds that it may take. None: what the caller of `dispatch` says."""
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What a call came to: an answer, or words that tell the model what was wrong."""
+
+    text: str
+    is_error: bool = False
+
+
+class ToolRegistry:
+    """Tools by their names."""
+
+    def __init__(self, tools: Sequence[Tool] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        for tool in tools:
+            self.register(tool)
+
+    def register(self, tool: Tool) -> None:
+        """Add a tool. A name is given once."""
+        if not _NAME.fullmatch(tool.name):
+            raise InvalidInput(
+                f"a tool's name is made of up to 64 letters, digits, _ and -; got {shown(tool.name)}",
+                field="name",
+                value=tool.name,
+            )
+        if tool.name in self._tools:
+            raise InvalidInput(f"there is a tool {tool.name} already", field="name", value=tool.name)
+        self._tools[tool.name] = tool
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def definitions(self, provider: Provider) -> list[dict[str, Any]]:
+        """The tools as a provider, or an MCP client, wants them described."""
+        if provider not in _DESCRIBED:
+            raise InvalidInput.not_in("provider", provider, _DESCRIBED)
+        return [_DESCRIBED[provider](tool) for tool in self]
+
+    async def dispatch(
+        self, name: str, arguments: Mapping[str, Any] | str | None = None, *, within: float | None = None
+    ) -> Outcome:
+        """Run a tool with the arguments of a call, an object or its JSON. What goes wrong is the outcome.
+
+        `within`: seconds for a tool that names none itself; None waits as long as it takes.
+        """
+        tool = self._tools.get(name)
+        if tool is None:
+            names = ", ".join(self._tools) or "none"
+            return Outcome(text=f"there is no tool {shown(name)}; there are: {names}", is_error=True)
+        try:
+            given = checked(tool, arguments)
+            return Outcome(text=await _run(tool, given, within if tool.timeout is None else tool.timeout))
+        except RecollectError as error:
+            return Outcome(text=str(error), is_error=True)
+        except Exception:  # the edge: a model is told that the tool failed, the log says how
+            log.exception("tool %s failed", name)
+            return Outcome(text=f"{name} failed", is_error=True)
+
+    async def answer(self, call: ToolCall, dialect: str, *, within: float | None = None) -> Message:
+        """Run what a model called; the result is a message in its dialect."""
+        outcome = await self.dispatch(call.name, call.arguments, within=within)
+        return tool_result(
+            dialect, call_id=call.id, name=call.name, text=outcome.text, is_error=outcome.is_error
+        )
+
+
+async def _run(tool: Tool, given: Arguments, seconds: float | None) -> str:
+    """What the tool answers, if it does in time. One that will not even be cancelled is left behind."""
+    task = asyncio.ensure_future(tool.run(**given))
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+    finally:
+        if not task.done():
+            task.cancel()
+            task.add_done_callback(_let_go)
+    if not task.done():
+        log.warning("tool %s took longer than %g s and was given up", tool.name, seconds)
+        raise RecollectError(f"{tool.name} took longer than {seconds:g} seconds and was given up")
+    if task.cancelled():  # by itself: this is no cancellation of ours
+        raise RecollectError(f"{tool.name} was cancelled")
+    return _as_text(tool, task.result())
+
+
+def _as_text(tool: Tool, answer: object) -> str:
+    if not isinstance(answer, str):
+        raise InvalidInput(f"{tool.name} must answer with text; got {shown(answer)}", value=answer)
+    return answer
+
+
+def _let_go(task: "asyncio.Future[str]") -> None:
+    """Whatever comes of a tool that nobody waits for any more."""
+    if not task.cancelled() and task.exception() is not None:
+        log.warning("a tool that was given up failed later", exc_info=task.exception())
+
+
+def _anthropic(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+
+
+def _openai_chat(tool: Tool) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}
+
+
+def _openai_responses(tool: Tool) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": False,
+    }
+
+
+def _plain(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+
+
+def _mcp(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "inputSchema": tool.parameters}
+
+
+_DESCRIBED: dict[str, Callable[[Tool], dict[str, Any]]] = {
+    "anthropic": _anthropic,
+    "openai_chat": _openai_chat,
+    "openai_responses": _openai_responses,
+    "plain": _plain,
+    "mcp": _mcp,
+}
+
+
+# Arguments
+
+
+def checked(tool: Tool, arguments: Mapping[str, Any] | str | None) -> Arguments:
+    """The arguments as the tool's schema has them, or an error that a model can act on."""
+    given = _as_object(arguments)
+    properties: dict[str, Any] = tool.parameters.get("properties", {})
+    unknown = sorted(set(given) - set(properties))
+    if unknown:
+        raise InvalidInput(f"{tool.name} takes no {', '.join(unknown)}; it takes: {', '.join(properties)}")
+    missing = [name for name in tool.parameters.get("required", ()) if given.get(name) is None]
+    if missing:
+        raise InvalidInput(f"{tool.name} needs {', '.join(missing)}")
+    return {
+        name: _checked_one(name, value, properties[name])
+        for name, value in given.items()
+        if value is not None
+    }
+
+
+def _as_object(arguments: Mapping[str, Any] | str | None) -> Arguments:
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments) if arguments.strip() else {}
+        except (ValueError, RecursionError):
+            raise InvalidInput(f"the arguments are not JSON: {shown(arguments)}") from None
+    if arguments is not None and not isinstance(arguments, Mapping):
+        raise InvalidInput(f"the arguments must be an object; got {shown(arguments)}")
+    return dict(arguments or {})
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
+
+
+def _checked_one(name: str, value: Any, schema: Mapping[str, Any]) -> Any:
+    kind = schema.get("type")
+    if kind == "integer" and isinstance(value, float) and value.is_integer():
+        value = int(value)  # JSON has one kind of number
+    fits = kind is None or (
+        isinstance(value, _TYPES[kind]) and (kind == "boolean") == isinstance(value, bool)
+    )
+    if not fits:
+        raise InvalidInput(f"{name} must be of type {kind}; got {shown(value)}", field=name, value=value)
+    if "enum" in schema and value not in schema["enum"]:
+        raise InvalidInput.not_in(name, value, schema["enum"])
+    low, high = schema.get("minimum", value), schema.get("maximum", value)
+    if kind in ("integer", "number") and not low <= value <= high:
+        raise InvalidInput(f"{name} must lie in {low} to {high}; got {value}", field=name, value=value)
+    return value
