@@ -73,7 +73,7 @@ class ToolRegistry:
     def __contains__(self, name: object) -> bool:
         return name in self._tools
 
-    def definitions(self, provider: Provider) -> list[dict[str, Any]]:
+    def definitions(self, provider: Provider | str) -> list[dict[str, Any]]:
         """The tools as a provider, or an MCP client, wants them described."""
         if provider not in _DESCRIBED:
             raise InvalidInput.not_in("provider", provider, _DESCRIBED)
