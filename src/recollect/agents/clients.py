@@ -6,7 +6,6 @@ looks like a secret taken out, and is not chained to the SDK's error.
 """
 
 import asyncio
-import json
 import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from recollect.errors import (
     AgentRejected,
     AgentUnavailable,
     MissingExtra,
+    RecollectError,
     RequestTooLong,
 )
 from recollect.messages import Message
@@ -88,23 +88,22 @@ async def translated(call: Awaitable[T], *, sdk: str, provider: str, secrets: tu
     """What the call gives. An error of the SDK named `sdk`, or of its transport, becomes one of ours."""
     try:
         return await call
-    except AgentError:
+    except RecollectError:
         raise
-    except errors_of(sdk) as error:
+    except _errors_of(sdk) as error:
         problem = agent_error(error, provider=provider, secrets=secrets)
     # Outside the handler, so that the SDK's error, which holds the request with its key, is not chained.
     raise problem
 
 
-def errors_of(*sdks: str) -> tuple[type[BaseException], ...]:
-    """What SDKs raise: their own errors, their HTTP client's when a stream breaks, and for a broken event."""
+def _errors_of(sdk: str) -> tuple[type[BaseException], ...]:
+    """What an SDK raises: its own errors, its HTTP client's, and a ValueError for what it cannot read."""
     roots = [
         getattr(sys.modules.get(module), name, None)
-        for sdk in (*sdks, "transport")
-        for module, *names in _ROOTS[sdk]
+        for module, *names in (*_ROOTS[sdk], *_ROOTS["transport"])
         for name in names
     ]
-    return (json.JSONDecodeError, *(root for root in roots if isinstance(root, type)))
+    return (ValueError, *(root for root in roots if isinstance(root, type)))
 
 
 _ROOTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
@@ -115,7 +114,6 @@ _ROOTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "transport": (
         ("httpx", "HTTPError", "StreamError"),
         ("httpx2", "HTTPError", "StreamError"),
-        ("urllib3.exceptions", "HTTPError"),
     ),
 }
 """Modules and the roots of their errors. Looked up where they are loaded: what is not cannot have raised."""

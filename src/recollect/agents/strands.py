@@ -5,6 +5,8 @@ stored speaks Anthropic's dialect: words, thinking with its signature, calls and
 one. Thinking that nobody signed (of models that are not Claude) could never be sent back, and is left out.
 """
 
+import asyncio
+import inspect
 import json
 import threading
 from base64 import b64decode, b64encode
@@ -17,7 +19,6 @@ from recollect.agents.clients import (
     agent_error,
     described_or_known,
     error_for_status,
-    errors_of,
     require,
     without_secrets,
 )
@@ -64,28 +65,36 @@ class StrandsAgent:
         """One call of the model's `stream`."""
         model = await self._model.get()
         heard = _Heard(on_text)
-        try:
-            async with aclosing(_events(model, _parameters(ask))) as events:
-                async for event in events:
-                    heard.hear(event)
-        except errors_of("strands", "botocore", "anthropic", "openai") as error:
-            problem = _agent_error(error, self.provider)
-        else:
-            return heard.reply(self.provider)
-        raise problem
+        async with aclosing(_events(model, _parameters(ask), self.provider)) as events:
+            async for event in events:
+                heard.hear(event)
+        return heard.reply(self.provider)
 
     async def close(self) -> None:
-        """Strands' models hold nothing that would have to be closed."""
+        """Let go of the connections of a model that was made here."""
+        client = getattr(self._model.take(), "client", None)
+        if hasattr(client, "close"):
+            closing = await asyncio.to_thread(client.close)
+            if inspect.isawaitable(closing):
+                await closing
 
 
-async def _events(model: Any, parameters: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+async def _events(
+    model: Any, parameters: Mapping[str, Any], provider: str
+) -> AsyncGenerator[dict[str, Any], None]:
     """What the model streams. Whoever leaves early makes it stop: it reads on a thread of its own."""
     left = threading.Event()
     try:
         async for event in model.stream(**parameters, cancel_signal=left):
             yield event
+    except Exception as error:  # noqa: BLE001  the border: models of Strands raise whatever their SDKs do,
+        # and a KeyError where a response is incomplete
+        problem = _agent_error(error, provider)
+    else:
+        return
     finally:
         left.set()
+    raise problem
 
 
 # Out: from Anthropic's form to Converse
@@ -240,7 +249,7 @@ def _whole(block: dict[str, Any]) -> dict[str, Any]:
     """The block; a call's arguments, which came as text, are an object."""
     if block["type"] != "tool_use":
         return block
-    return {**block, "input": json.loads(readable(block["input"]) or "{}")}
+    return {**block, "input": json.loads(readable(block["input"]).strip() or "{}")}
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
