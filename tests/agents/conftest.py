@@ -1,6 +1,7 @@
 """Every provider through its own SDK, against a server of its kind on this machine, streamed and not."""
 
 from collections.abc import AsyncIterator, Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,15 @@ DIALECTS = {kind: kind for kind in KINDS} | {"bedrock": "anthropic"}
 Make = Callable[..., Agent]
 
 
-def bedrock_model(url: str, *, streaming: bool, attempts: int = 1, timeout: float = 20.0) -> Any:
+@cache
+def aws_session() -> Any:
+    """One for all tests: it reads the descriptions of services from disk."""
     import boto3
+
+    return boto3.Session(region_name="us-east-1")
+
+
+def bedrock_model(url: str, *, streaming: bool, attempts: int = 1, timeout: float = 20.0) -> Any:
     from botocore.config import Config
     from strands.models import BedrockModel
 
@@ -30,9 +38,8 @@ def bedrock_model(url: str, *, streaming: bool, attempts: int = 1, timeout: floa
         read_timeout=timeout,
         connect_timeout=timeout,
     )
-    session = boto3.Session(region_name="us-east-1")
     return BedrockModel(
-        boto_session=session,
+        boto_session=aws_session(),
         boto_client_config=patience,
         endpoint_url=url,
         api_key=KEY,
