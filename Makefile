@@ -8,7 +8,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup run test test-fast check bench lock clean
+.PHONY: help setup run test test-fast check bench eval lock clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,6 +39,10 @@ check: setup ## Style, types, layers
 
 bench: setup ## Measure, beside the floor
 	$(BIN)/python -m benchmarks
+
+DATA ?= ../shared/data
+eval: setup ## Score search on labelled conversations in DATA, and write docs/search-quality.md
+	$(BIN)/python -m benchmarks.search_eval --data $(DATA)
 
 lock: ## Renew the locked requirements (needs uv)
 	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --quiet \

@@ -9,6 +9,7 @@ from recollect.chats import ChatHistory
 from recollect.contexts import Context, Report
 from recollect.conversations import Channel, Conversation, Page, Priority, Status
 from recollect.errors import RecollectError
+from recollect.lifetimes import Archiving, RetentionRules
 from recollect.manager import ConversationManager
 from recollect.memory import Memory, open
 from recollect.messages import Message, Role, Turn
@@ -16,6 +17,7 @@ from recollect.settings import ConversationConfig, SlidingWindowConfig
 from recollect.sliding import ConversationMemoryManager
 
 __all__ = [
+    "Archiving",
     "Channel",
     "ChatHistory",
     "Context",
@@ -29,6 +31,7 @@ __all__ = [
     "Priority",
     "RecollectError",
     "Report",
+    "RetentionRules",
     "Role",
     "SlidingWindowConfig",
     "Status",

@@ -409,7 +409,7 @@ def _delete_older(folder: Path, moment: datetime) -> int:
 
 
 def _acquire(path: Path) -> Callable[[], None]:
-    from recollect.stores.json_file.locks import Held, Lock
+    from recollect.stores.locks import Held, Lock
 
     deadline = time.monotonic() + LOCK_SECONDS
     with _explained("the folder of archives cannot be used"):

@@ -30,7 +30,7 @@ The rules that types cannot say:
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -39,7 +39,7 @@ from recollect.clock import from_micros, parse_moment, to_micros
 from recollect.conversations import Changes, Conversation, Page, Query, check_count, started
 from recollect.errors import DocumentConflict, InvalidInput, MessageConflict, StoreDamaged, shown
 from recollect.ids import parse_name, parse_uuid
-from recollect.messages import Message, Role
+from recollect.messages import SEALED, Message, Role
 
 
 class Position(NamedTuple):
@@ -76,6 +76,13 @@ class Entry(Struct, frozen=True, kw_only=True):
     def position(self) -> Position:
         assert self.message.timestamp is not None
         return Position(to_micros(self.message.timestamp), self.sequence)
+
+
+def why_unreadable(entry: Entry) -> str | None:
+    """Why nobody above the store can read this entry; None when it can be read."""
+    if entry.unreadable is None and entry.message.dialect == SEALED:
+        return "it is encrypted, and there is no master key here"
+    return entry.unreadable
 
 
 def set_aside(
@@ -467,6 +474,11 @@ class ConversationStore(Protocol):
         """The store's time: what it stamps messages with and judges expiry by."""
         ...
 
+    @property
+    def degraded(self) -> bool:
+        """Whether an answer given now would come from the last known state; see `recollect.freshness`."""
+        return False
+
     # Whole histories, written once over the rest
 
     async def load(self, conversation_id: str) -> list[dict[str, Any]]:
@@ -474,7 +486,7 @@ class ConversationStore(Protocol):
         if await self.get(conversation_id) is None:
             return []
         entries = await self.page(conversation_id, limit=_EVERYTHING)
-        return [entry.message.to_dict() for entry in entries if entry.unreadable is None]
+        return [entry.message.to_dict() for entry in entries if why_unreadable(entry) is None]
 
     async def save(self, conversation_id: str, history: Sequence[dict[str, Any]]) -> None:
         """Make this the whole history, and the conversation if there is none.
@@ -487,7 +499,7 @@ class ConversationStore(Protocol):
         if record is None:
             record = await self.create(started(conversation_id, now=self.now()))
         found = await self.page(conversation_id, limit=_EVERYTHING)
-        entries = [entry for entry in found if entry.unreadable is None]
+        entries = [entry for entry in found if why_unreadable(entry) is None]
         if _goes_on_from(entries, history):
             new = messages[len(entries) :]
             await self.append(conversation_id, new, expected_revision=record.revision)
@@ -727,6 +739,47 @@ class Searchable(Protocol):
 
         Only conversations that have not expired count, in every number. No term is refused: one that no
         message can have is found nowhere.
+        """
+        ...
+
+
+class Nearby(Struct, frozen=True, kw_only=True):
+    """A message whose vector was compared with another."""
+
+    conversation_id: str
+    position: Position
+    similarity: float
+    """The cosine of the angle between the two: 1 is the same way."""
+
+
+@runtime_checkable
+class Nearest(Protocol):
+    """A store that compares vectors where they lie: those in its documents of the kind `vectors/<model>`."""
+
+    async def nearest(
+        self, model: str, vector: Sequence[float], *, limit: int, around: Sequence[float] | None = None
+    ) -> list[Nearby] | None:
+        """This owner's messages whose vectors point most nearly the same way, every vector compared.
+
+        Only vectors of the same length count, and only conversations that have not expired. With
+        `around`, the angle is that which is seen from there. None when the server cannot compare
+        vectors: then the documents are there to be read.
+        """
+        ...
+
+
+Progress: TypeAlias = Callable[[int], None]
+"""Told how much is done."""
+
+
+@runtime_checkable
+class Reindexed(Protocol):
+    """A backend whose index may lack what was stored without it: earlier, or by another process."""
+
+    async def reindex(self, progress: Progress | None = None) -> int:
+        """Index what is not, in bounded steps, so that others get in between; returns how many messages.
+
+        `progress` is told their number so far after each step.
         """
         ...
 

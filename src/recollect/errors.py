@@ -16,6 +16,8 @@
     │   └── ConversationExists        the conversation id is taken
     ├── StoreError                    the place where the data live
     │   ├── StoreUnavailable          busy, unreachable or full: trying again may help
+    │   │   ├── Overloaded            too much is waiting already: come again later
+    │   │   └── SpoolFull             the store is away, and so is the room to keep what is said meanwhile
     │   ├── StoreDamaged              the file or server holds something that cannot be read
     │   ├── StoreForeign              the file or server belongs to another program, or a newer release
     │   ├── KeyUnavailable            a key is not at hand, or is not the one that data were sealed with
@@ -158,6 +160,14 @@ class StoreError(RecollectError):
 
 class StoreUnavailable(StoreError):
     """The store cannot be used now; trying again may help."""
+
+
+class Overloaded(StoreUnavailable):
+    """Too much is waiting already; trying again later may help."""
+
+
+class SpoolFull(StoreUnavailable):
+    """The store is away, and there is no room left to keep what is said meanwhile."""
 
 
 class StoreDamaged(StoreError):

@@ -15,6 +15,9 @@ from recollect.errors import InvalidId, shown
 
 IdSource = Callable[[], str]
 
+MARK = "recollect~"
+"""What an id begins with that a layer gave to a message which came without one."""
+
 LONGEST_NAME = 1024
 """Characters in an owner, a session id or a message id: room for any key, too few for an attack."""
 

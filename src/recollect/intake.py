@@ -7,10 +7,11 @@ log, an id makes a repeated write harmless, and tokens are counted.
 import asyncio
 import logging
 from collections.abc import Sequence
+from copy import copy
 from datetime import datetime
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from recollect.contracts import TokenCounter
 from recollect.dialects import read
@@ -124,13 +125,18 @@ class Intake:
         return await asyncio.to_thread(self._counted, complete)
 
     def _counted(self, messages: list[Message]) -> list[Message]:
-        counter, name = self._keeper, self._keeper.name
+        name = self._keeper.name
         return [
-            message
-            if name in message.tokens
-            else replace(message, tokens={**message.tokens, name: count(counter, message)})
+            message if name in message.tokens else _with_count(message, name, count(self._keeper, message))
             for message in messages
         ]
+
+
+def _with_count(message: Message, name: str, tokens: int) -> Message:
+    """A copy that was not checked again: of what was checked, only the count is new, and that is ours."""
+    counted = copy(message)
+    force_setattr(counted, "tokens", {**message.tokens, name: tokens})
+    return counted
 
 
 def _is_message(content: Any) -> bool:

@@ -4,6 +4,7 @@ Retention, archives, erasure, export and redaction as calls of `ConversationMana
 and of all that says and reads. Below: lifetimes, archives, erasure, moving. Above: the manager.
 """
 
+import logging
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -22,6 +23,7 @@ from recollect.errors import (
     InvalidInput,
     InvalidSetting,
     MessageNotFound,
+    StoreError,
     shown,
 )
 from recollect.ids import parse_uuid
@@ -40,11 +42,14 @@ from recollect.lifetimes import (
 from recollect.messages import Message
 from recollect.pictures import Pictures
 from recollect.premises import Premises
+from recollect.search.searching import Searcher
 
 if TYPE_CHECKING:
     from recollect.archives import Archive, OwnerArchives
     from recollect.erasure import Receipt
     from recollect.portability import Manifest
+
+log = logging.getLogger("recollect.keeping")
 
 PAGE = 100
 AT_MOST = 10_000
@@ -68,6 +73,7 @@ class Keeping:
     intake: Intake
     pictures: Pictures
     premises: Premises
+    searcher: Searcher
     _ttl: Lifetime
 
     @property
@@ -160,6 +166,15 @@ class Keeping:
             except DocumentConflict:
                 continue
             return
+
+    async def _ruled(self, record: Conversation) -> Conversation:
+        """A new conversation by the owner's rules. A store that fails over them must not keep anybody from
+        speaking: the conversation then has the lifetime that it was made with."""
+        try:
+            return await self._apply(record, await self.retention())
+        except StoreError as error:
+            log.warning("conversation %s does not follow the retention rules yet: %s", record.id, error)
+            return record
 
     async def _apply(self, record: Conversation, rules: RetentionRules) -> Conversation:
         """The record with the lifetime that the rules give it."""
@@ -273,6 +288,8 @@ class Keeping:
             blank = Message(role="system", content=mark, message_id=message_id, tags=(TAG,))
         (counted,) = await self.intake.counted([blank])
         replaced = await self.store.replace(conversation_id, counted)
+        await self.searcher.room.forgets(self.owner, replaced.conversation_id)
+        self.searcher.noted(replaced.conversation_id)
         await self._forget_pictures(replaced.conversation_id, references_in(entry.message))
         if scrub and isinstance(self.premises.backend, Erasing):
             await self.premises.backend.scrub(self.owner)

@@ -21,7 +21,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import force_setattr, replace
 
 from recollect.conversations import DEFAULT_TTL, VALUE_SETS, Conversation, check_span
-from recollect.errors import InvalidInput, StoreDamaged, shown
+from recollect.errors import InvalidInput, InvalidSetting, StoreDamaged, shown
 from recollect.ids import parse_uuid
 from recollect.messages import parse_tags
 
@@ -135,6 +135,25 @@ def spoken_span(span: timedelta) -> str:
             count = seconds / size
             return f"{count:g} {unit}{'' if count == 1 else 's'}"
     return f"{seconds:g} seconds"
+
+
+class Archiving(Struct, frozen=True, kw_only=True):
+    """When conversations are archived and archives deleted, both counted from the last activity.
+
+    A lifetime that ends before `after` wins: what has expired is purged, not archived.
+    """
+
+    after: timedelta
+    delete_after: timedelta | None = None
+    """None keeps archives."""
+
+    def __post_init__(self) -> None:
+        check_span(self.after, field="after")
+        check_span(self.delete_after, field="delete_after")
+        if self.after is None or (self.delete_after is not None and self.delete_after <= self.after):
+            raise InvalidSetting(
+                "an archive must be deleted later than it is made: delete_after > after", field="delete_after"
+            )
 
 
 # The rules as a document

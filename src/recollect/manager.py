@@ -1,5 +1,6 @@
 """ConversationManager: the one door to an owner's conversations. Below: contracts, rules, stores."""
 
+import asyncio
 import logging
 from collections.abc import Collection, Sequence
 from copy import copy
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from recollect.blobs import BlobStore
 from recollect.clock import parse_moment
 from recollect.contexts import Context, Report
-from recollect.contracts import Appended, ConversationStore, Entry, TokenCounter
+from recollect.contracts import Appended, ConversationStore, Entry, TokenCounter, why_unreadable
 from recollect.conversations import (
     DEFAULT_TTL,
     Changes,
@@ -26,6 +27,8 @@ from recollect.conversations import (
 )
 from recollect.dialects import Request, resolve
 from recollect.errors import ConversationNotFound, InvalidInput, StoreError, shown
+from recollect.finding import Finding
+from recollect.freshness import Freshness, noting_freshness
 from recollect.ids import IdSource, new_id, parse_uuid
 from recollect.intake import Intake
 from recollect.keeping import Keeping
@@ -34,6 +37,8 @@ from recollect.messages import ContentType, Message, Role, parse_tags
 from recollect.pictures import Images, Pictures
 from recollect.premises import Premises
 from recollect.redaction import Redactor
+from recollect.search.room import SearchRoom
+from recollect.search.searching import Searcher
 from recollect.settings import ConversationConfig
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.tokens import Estimator, costs_by, ready
@@ -44,7 +49,7 @@ from recollect.windows.shortening import Cost
 log = logging.getLogger("recollect.manager")
 
 
-class ConversationManager(Keeping):
+class ConversationManager(Keeping, Finding):
     """One owner's conversations: start, append, read, change, forget.
 
     Made by `memory.of(owner)`; made directly, without a store, it keeps everything in memory.
@@ -63,15 +68,22 @@ class ConversationManager(Keeping):
         blobs: BlobStore | None = None,
         redact: Redactor | None = None,
         premises: Premises | None = None,
+        searcher: Searcher | None = None,
     ) -> None:
         self.premises = premises or _premises(store, blobs)
         self.store = self.premises.store
+        self.searcher = searcher or Searcher(self.store, SearchRoom(), self.premises.owner)
         self.config = config or ConversationConfig()
         self.pictures = Pictures(images, self.premises.blobs)
         self.intake = Intake(ids=ids, counter=counter, pictures=self.pictures, redact=redact)
         self._ids = ids
         self._ttl = check_span(ttl, field="ttl")
         self._idle_after = check_span(idle_after, field="idle_after")
+
+    @property
+    def degraded(self) -> bool:
+        """Whether answers given now would come from the last known state; see `recollect.freshness`."""
+        return self.store.degraded
 
     def counting_with(self, counter: TokenCounter) -> Self:
         """This manager, with tokens counted by another counter."""
@@ -115,7 +127,7 @@ class ConversationManager(Keeping):
         if self.premises.rules:
             fresh = started(fresh.id, now=now, ttl=self._lifetime(fresh, RetentionRules()).ttl, **metadata)
         record = await self.store.resume(session_id, fresh, active_since=self._active_since(now))
-        return record if record.id != fresh.id else await self._apply(record, await self.retention())
+        return record if record.id != fresh.id else await self._ruled(record)
 
     def _active_since(self, now: datetime) -> datetime | None:
         return None if self._idle_after is None else now - self._idle_after
@@ -203,6 +215,7 @@ class ConversationManager(Keeping):
     async def delete_conversation(self, conversation_id: str) -> None:
         """Remove the conversation with everything in it. What is not there is no error."""
         await self.store.delete(conversation_id)
+        self.searcher.forget(conversation_id)
         await self.pictures.forget(conversation_id)
 
     async def delete_session(self, session_id: str, *, tag: str) -> None:
@@ -250,10 +263,12 @@ class ConversationManager(Keeping):
             raise InvalidInput(f"messages must be a list; got {shown(messages)}", field="messages")
         prepared = await self.intake.stored_form(conversation_id, messages)
         try:
-            return await self.store.append(conversation_id, prepared, expected_revision=expected_revision)
+            stored = await self.store.append(conversation_id, prepared, expected_revision=expected_revision)
         except ConversationNotFound:
             await self.pictures.forget(conversation_id)
             raise
+        self.searcher.noted(conversation_id)
+        return stored
 
     async def append_to_session(
         self,
@@ -295,6 +310,7 @@ class ConversationManager(Keeping):
     async def clear_history(self, conversation_id: str) -> Conversation:
         """Remove the messages; the conversation itself stays."""
         emptied = await self.store.rewrite(conversation_id, ())
+        self.searcher.forget(conversation_id)
         await self.pictures.forget(conversation_id)
         return emptied.conversation
 
@@ -311,8 +327,10 @@ class ConversationManager(Keeping):
         """What a model should see: the latest messages that fit, always a valid request.
 
         With `agent_name`, only that agent's messages and the user's. `pending` messages count as
-        said but not stored. An unknown conversation gives an empty context, and a store that fails
-        twice a degraded one, each with the reason in the report: an agent is never kept waiting.
+        said but not stored. An unknown conversation gives an empty context. While the store is away it
+        is made from the last known state, where there is the resilient layer; a store that fails twice,
+        or is not done within the `context_deadline` of the settings, gives one with `pending` alone.
+        Either is degraded, with the reason in the report: an agent is never kept waiting.
         Where nobody's words are left, by a filter or because nobody spoke, `report.nothing_to_send`
         says why.
         """
@@ -321,17 +339,27 @@ class ConversationManager(Keeping):
             raise InvalidInput(f"policy must be a WindowPolicy; got {shown(policy)}", field="policy")
         if agent_name is not None and self.config.enable_agent_filtering:
             policy = replace(policy, agent_name=agent_name)
+        with noting_freshness() as seen:
+            try:
+                async with asyncio.timeout(self.config.context_deadline or None):
+                    context = await self._window_or_again(conversation_id, policy, pending)
+            except ConversationNotFound as error:
+                return Context(report=Report(warnings=(str(error),), nothing_to_send=str(error)))
+            except TimeoutError:
+                why = f"the store did not answer within {self.config.context_deadline} s"
+                return await self._degraded(conversation_id, policy, pending, why=why)
+            except StoreError as error:
+                return await self._degraded(conversation_id, policy, pending, why=str(error))
+        return _told(context, seen)
+
+    async def _window_or_again(
+        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
+    ) -> Context:
         try:
             return await self._window(conversation_id, policy, pending)
-        except ConversationNotFound as error:
-            return Context(report=Report(warnings=(str(error),), nothing_to_send=str(error)))
         except StoreError as error:
             log.warning("context not loaded, trying once more: %s", error)
-        try:
-            return await self._window(conversation_id, policy, pending)
-        except StoreError as error:
-            log.error("context not loaded: %s", error)  # noqa: TRY400  the store's error says it all
-            return await self._degraded(conversation_id, policy, pending, why=str(error))
+        return await self._window(conversation_id, policy, pending)
 
     async def _window(
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
@@ -347,6 +375,7 @@ class ConversationManager(Keeping):
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message], *, why: str
     ) -> Context:
         """The window over what is being said, which is all that is known now."""
+        log.error("context not loaded: %s", why)
         cost, counter = await self._counting(policy)
         context = window_of_pending(
             conversation_id, policy, cost=cost, counter=counter, pending=pending, now=self.store.now()
@@ -403,11 +432,22 @@ def _premises(store: ConversationStore | None, blobs: BlobStore | None) -> Premi
 
 
 def _readable(entries: Sequence[Entry]) -> "list_[Message]":
+    readable: list_[Message] = []
     for entry in entries:
-        if entry.unreadable is not None:
-            where = (entry.conversation_id, entry.sequence)
-            log.warning("conversation %s: message %d cannot be read: %s", *where, entry.unreadable)
-    return [entry.message for entry in entries if entry.unreadable is None]
+        why = why_unreadable(entry)
+        if why is None:
+            readable.append(entry.message)
+        else:
+            log.warning("conversation %s: message %d: %s", entry.conversation_id, entry.sequence, why)
+    return readable
+
+
+def _told(context: Context, seen: Freshness) -> Context:
+    """The context, with a word on what it was made from."""
+    if not seen.degraded:
+        return context
+    warnings = (*context.report.warnings, *seen.reasons)
+    return replace(context, report=replace(context.report, degraded=True, warnings=warnings))
 
 
 def _costs_nothing(_: Message) -> int:

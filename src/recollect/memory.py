@@ -7,14 +7,14 @@ from copy import copy
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from msgspec.structs import replace
 
 from recollect.archives import ArchiveFolder
 from recollect.blobs import BlobBackend, blobs_at, purge_blobs
 from recollect.clock import Clock, system_clock
-from recollect.contracts import JOURNAL, Backend, Holds, TokenCounter
+from recollect.contracts import JOURNAL, Backend, Embedder, Holds, TokenCounter
 from recollect.conversations import DEFAULT_TTL, Query, check_span
 from recollect.erasure import Receipt, resume
 from recollect.errors import (
@@ -32,12 +32,17 @@ from recollect.pictures import Images, check_images
 from recollect.premises import Premises
 from recollect.redaction import Redactor
 from recollect.retention import SWEEP_EVERY, Archiving, sweep_forever
+from recollect.search.encoders import installed_encoder
+from recollect.search.room import SearchRoom
+from recollect.search.searching import Searcher
 from recollect.settings import ConversationConfig
 from recollect.stores.urls import backend_for
 from recollect.tokens import counter_for, default_counter, is_ready, ready
 
 if TYPE_CHECKING:
     from recollect.layers.choices import AuditChoice, EncryptionChoice
+    from recollect.layers.choosing import CacheChoice, ResilienceChoice
+    from recollect.layers.resilient import Health
 
 log = logging.getLogger("recollect.memory")
 
@@ -68,6 +73,7 @@ class Memory:
         archiving: Archiving | None = None,
         redact: Redactor | None = None,
         holders: Sequence[Holds] = (),
+        embedder: Embedder | None = None,
     ) -> None:
         check_images(images, has_blobs=blobs is not None)
         if archiving is not None and archives is None:
@@ -81,6 +87,7 @@ class Memory:
         self._owner_lifetimes = owner_lifetimes or {}
         self._archiving = archiving
         self._redact = redact
+        self.search_room = SearchRoom(embedder)
         self._images = images
         self._counter = counter or default_counter()
         self._warm = warm
@@ -114,7 +121,7 @@ class Memory:
 
     def _all_holders(self) -> tuple[Holds, ...]:
         around = [each for each in (self.backend, self.archives) if isinstance(each, Holds)]
-        return (*around, *self.holders)
+        return (*around, self.search_room, *self.holders)
 
     def _of(self, premises: Premises) -> ConversationManager:
         return ConversationManager(
@@ -126,6 +133,7 @@ class Memory:
             images=self._images,
             redact=self._redact,
             premises=premises,
+            searcher=Searcher(premises.store, self.search_room, premises.owner),
         )
 
     async def owners(self) -> AsyncIterator[str]:
@@ -162,16 +170,19 @@ class Memory:
             found += [(owner, one) for one in await self.of(owner).expiring(within)]
         return sorted(found, key=lambda pair: pair[1].expires_at)
 
-    async def archive_old(self) -> int:
+    async def archive_old(self, archiving: Archiving | None = None) -> int:
         """Archive what has been silent for long enough, and delete archives that are; returns how many were
-        archived."""
-        if self._archiving is None or self.archives is None:
+        archived. Without a policy, by the one that the memory was opened with."""
+        policy = archiving or self._archiving
+        if policy is None:
             return 0
+        if self.archives is None:
+            raise InvalidSetting("archiving needs a place: archives='some/folder'", field="archives")
         archived = 0
         async for owner in self.owners():
-            archived += await self._archive_old(self.of(owner), self._archiving.after)
-        if self._archiving.delete_after is not None:
-            await self.archives.delete_older(self.backend.of(JOURNAL).now() - self._archiving.delete_after)
+            archived += await self._archive_old(self.of(owner), policy.after)
+        if policy.delete_after is not None:
+            await self.archives.delete_older(self.backend.of(JOURNAL).now() - policy.delete_after)
         return archived
 
     async def _archive_old(self, manager: ConversationManager, after: timedelta) -> int:
@@ -198,6 +209,15 @@ class Memory:
         await self.resume_erasures()
         await self.archive_old()
         return await self.purge_expired()
+
+    async def health(self) -> "Health | None":
+        """How the store is doing: breaker, spool, dead letters. None without the resilient layer."""
+        from recollect.layers.resilient import ResilientBackend
+
+        layer: object = self.backend
+        while layer is not None and not isinstance(layer, ResilientBackend):
+            layer = getattr(layer, "_inner", None)
+        return None if layer is None else await layer.health()
 
     async def start(self) -> Self:
         """Open the store, finish erasures that were cut short, start sweeping, and load what counting needs.
@@ -228,6 +248,7 @@ class Memory:
         try:
             for task in background:
                 await _end(task)
+            await self.search_room.close()
         finally:
             await self.backend.close()
 
@@ -249,6 +270,16 @@ async def _load(counter: TokenCounter) -> None:
         await ready(counter)
     except RecollectError as error:
         log.warning("messages will not be counted: %s", error)
+
+
+def _archives(folder: str | Path, encryption: "EncryptionChoice | None") -> ArchiveFolder:
+    """The folder of archives: what is sealed in the store is sealed there too, by the same master key."""
+    if encryption is None:
+        return ArchiveFolder(folder)
+    from recollect.layers.choices import encryption_of
+    from recollect.sealing import ProviderSealer
+
+    return ArchiveFolder(folder, sealer=ProviderSealer(encryption_of(encryption).master))
 
 
 def _check_blobs(images: Images, *, encrypted: bool) -> None:
@@ -290,6 +321,9 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     redact: Redactor | None = None,
     encryption: "EncryptionChoice | None" = None,
     audit: "AuditChoice | None" = None,
+    resilience: "ResilienceChoice" = "auto",
+    cache: "CacheChoice" = "off",
+    embedder: Embedder | Literal["installed"] | None = "installed",
 ) -> Memory:
     """The memory at a URL; without one, in memory only.
 
@@ -304,17 +338,26 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     `retention`: lifetimes by channel and tag, `owner_lifetimes` by owner, for those who set no rules of
     their own. `archives`: a folder that belongs to this memory alone; `archiving`: when the sweep puts
     conversations there. `redact`: sees every message before it is stored, and gives it back, changed or
-    not, or None to leave it out.
-    `encryption`: where the master key is (`env:NAME`, `file:PATH`, the key itself, a `KeyProvider`), or
-    an `Encryption`: what is kept is sealed, and pictures are not kept as blobs. `audit`: the path of the
-    file, or an `AuditTrail`, in which everything that is done is noted.
+    not, or None to leave it out. `encryption`: where the master key is (`env:NAME`, `file:PATH`, the key
+    itself, a `KeyProvider`), or an `Encryption`: what is kept is sealed, and pictures are not kept as
+    blobs. `audit`: the path of the file, or an `AuditTrail`, in which everything that is done is noted.
+    `resilience`: what happens when the store is away; "auto" keeps turns in a spool for a store behind
+    a network, and is "off" for an embedded one. `cache`: a `Cache` remembers reads.
+    `embedder`: what search by meaning is done with: the encoder of `recollect[semantic]` where it is
+    installed, one of your own, or None for search by words alone.
     """
-    backend = backend_for(url, clock=clock)
-    if encryption is not None or audit is not None:
-        from recollect.layers.choices import protected
+    from recollect.layers.choosing import layered
 
-        _check_blobs(images, encrypted=encryption is not None)
-        backend = protected(backend, encryption=encryption, audit=audit, clock=clock)
+    _check_blobs(images, encrypted=encryption is not None)
+    backend = layered(
+        backend_for(url, clock=clock),
+        url,
+        resilience=resilience,
+        cache=cache,
+        encryption=encryption,
+        audit=audit,
+        clock=clock,
+    )
     return Memory(
         backend,
         config=config,
@@ -328,7 +371,8 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
         blobs=None if blobs is None else blobs_at(blobs),
         retention=retention,
         owner_lifetimes=owner_lifetimes,
-        archives=ArchiveFolder(archives) if isinstance(archives, str | Path) else archives,
+        archives=_archives(archives, encryption) if isinstance(archives, str | Path) else archives,
         archiving=archiving,
         redact=redact,
+        embedder=installed_encoder() if embedder == "installed" else embedder,
     )

@@ -10,10 +10,10 @@ import random
 from datetime import timedelta
 from typing import Protocol
 
-from msgspec import Struct
+from recollect.errors import RecollectError
+from recollect.lifetimes import Archiving
 
-from recollect.conversations import check_span
-from recollect.errors import InvalidSetting, RecollectError
+__all__ = ["SWEEP_EVERY", "Archiving", "sweep_forever", "sweep_once"]
 
 log = logging.getLogger("recollect.retention")
 
@@ -21,25 +21,6 @@ SWEEP_EVERY = timedelta(hours=1)
 """Often enough that nothing lies about for long, seldom enough to cost nothing."""
 JITTER = 0.5
 """How much earlier or later a sweep may come, as a part of its interval."""
-
-
-class Archiving(Struct, frozen=True, kw_only=True):
-    """When conversations are archived and archives deleted, both counted from the last activity.
-
-    A lifetime that ends before `after` wins: what has expired is purged, not archived.
-    """
-
-    after: timedelta
-    delete_after: timedelta | None = None
-    """None keeps archives."""
-
-    def __post_init__(self) -> None:
-        check_span(self.after, field="after")
-        check_span(self.delete_after, field="delete_after")
-        if self.after is None or (self.delete_after is not None and self.delete_after <= self.after):
-            raise InvalidSetting(
-                "an archive must be deleted later than it is made: delete_after > after", field="delete_after"
-            )
 
 
 class Swept(Protocol):

@@ -1,4 +1,4 @@
-"""Settings in small groups: read once, by a surface, and passed down. Below: errors.
+"""Settings in small groups: read once, by a surface, and passed down. Below: errors, lifetimes.
 
 Each group is a frozen value with defaults. A value comes from code, from an environment variable
 or from a YAML file; `Setting` remembers which, and `recollect config` shows it.
@@ -7,6 +7,7 @@ or from a YAML file; `Setting` remembers which, and `recollect config` shows it.
 import os
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -15,7 +16,7 @@ from msgspec.structs import asdict
 
 from recollect.conversations import LONGEST_TTL
 from recollect.errors import InvalidSetting, MissingExtra, shown
-from recollect.lifetimes import RetentionRules, days
+from recollect.lifetimes import Archiving, RetentionRules, days
 
 DEFAULT_URL = "sqlite:///recollect.db"
 """Where the command line keeps conversations when it is told nothing: the embedded store, here."""
@@ -53,7 +54,7 @@ class _Group(Struct, frozen=True, kw_only=True):
         """Every setting of the group: the environment goes before the file, the file before the default."""
         environ = os.environ if environ is None else environ
         return [
-            _read_one(name, default, _parser_for(default), environ, values or {}, source)
+            _read_one(name, default, _parser_for(name, default), environ, values or {}, source)
             for name, default in asdict(cls()).items()
         ]
 
@@ -66,8 +67,10 @@ class ConversationConfig(_Group, frozen=True, kw_only=True):
 
     context_window_size: int = 20
     """Messages in a context: ten exchanges, enough to follow a conversation, cheap to send."""
+    context_deadline: int = 3
+    """Seconds that an agent waits for its context at most; 0 waits as long as it takes."""
     cache_ttl: int = 300
-    """Seconds that a read may be served from a cache."""
+    """Seconds that a read may be served from the cache, where there is one; 0 is no cache."""
     search_limit: int = 50
     """Results of a listing or search, when the caller names no limit."""
     enable_client_association: bool = True
@@ -104,6 +107,8 @@ class RetentionConfig(_Group, frozen=True, kw_only=True):
     """Days of silence after which an archive is deleted; 0 keeps it."""
     archive_folder: str = ""
     """Where archives are kept; empty is nowhere."""
+    archive_key_file: str = ""
+    """A file with the passphrase that archives are sealed with; empty leaves them open."""
 
     @property
     def ttl(self) -> timedelta | None:
@@ -121,6 +126,16 @@ class RetentionConfig(_Group, frozen=True, kw_only=True):
         return RetentionRules(channels=_lifetimes(self.ttl_channels), tags=_lifetimes(self.ttl_tags))
 
     @property
+    def archiving(self) -> Archiving | None:
+        """When conversations are archived, and archives deleted."""
+        if not self.archive_after_days:
+            return None
+        return Archiving(
+            after=timedelta(days=self.archive_after_days),
+            delete_after=days(self.archive_delete_days, field="archive_delete_days"),
+        )
+
+    @property
     def owner_lifetimes(self) -> dict[str, timedelta | None]:
         """The lifetimes by owner."""
         return _lifetimes(self.ttl_owners)
@@ -134,6 +149,8 @@ class StoreConfig(_Group, frozen=True, kw_only=True):
     """Where conversations are kept."""
 
     url: str = DEFAULT_URL
+    blobs_folder: str = ""
+    """Where pictures are kept beside the store; empty is nowhere."""
 
 
 class ProtectionConfig(_Group, frozen=True, kw_only=True):
@@ -158,17 +175,38 @@ class ProtectionConfig(_Group, frozen=True, kw_only=True):
 SECRETS = ("master_key", "audit_key")
 """Settings that are never shown."""
 
+
+class ResilienceConfig(_Group, frozen=True, kw_only=True):
+    """What happens when the store is away, and what is read twice."""
+
+    resilience: str = "auto"
+    """auto: `fallback` for stores behind a network; or fallback, fail_closed, off."""
+    spool_folder: str = ""
+    """Where turns are kept while the store is away; empty is this user's folder for state."""
+    spool_limit_mb: int = 64
+    """Megabytes of turns that are kept at most."""
+    cache: bool = False
+    """Whether reads are remembered. Other processes' changes then show when the store has told of them."""
+
+
+RESILIENCE = ("auto", "fallback", "fail_closed", "off")
+CHOICES = {"resilience": RESILIENCE}
+"""Settings that are one of a few words."""
+
 GROUPS: tuple[type[_Group], ...] = (
     StoreConfig,
     ConversationConfig,
     SlidingWindowConfig,
     RetentionConfig,
     ProtectionConfig,
+    ResilienceConfig,
 )
 
 ENVIRONMENT = {
     "url": "RECOLLECT_URL",
+    "blobs_folder": "RECOLLECT_BLOBS_FOLDER",
     "context_window_size": "CONVERSATION_CONTEXT_WINDOW_SIZE",
+    "context_deadline": "CONVERSATION_CONTEXT_DEADLINE",
     "cache_ttl": "CONVERSATION_CACHE_TTL",
     "search_limit": "CONVERSATION_SEARCH_LIMIT",
     "enable_client_association": "ENABLE_CLIENT_ASSOCIATION",
@@ -190,6 +228,11 @@ ENVIRONMENT = {
     "archive_after_days": "RECOLLECT_ARCHIVE_AFTER_DAYS",
     "archive_delete_days": "RECOLLECT_ARCHIVE_DELETE_DAYS",
     "archive_folder": "RECOLLECT_ARCHIVE_FOLDER",
+    "archive_key_file": "RECOLLECT_ARCHIVE_KEY_FILE",
+    "resilience": "RECOLLECT_RESILIENCE",
+    "spool_folder": "RECOLLECT_SPOOL_FOLDER",
+    "spool_limit_mb": "RECOLLECT_SPOOL_LIMIT_MB",
+    "cache": "RECOLLECT_CACHE",
 }
 """Setting → the environment variable that sets it."""
 
@@ -202,6 +245,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     sliding_window: SlidingWindowConfig = SlidingWindowConfig()
     retention: RetentionConfig = RetentionConfig()
     protection: ProtectionConfig = ProtectionConfig()
+    resilience: ResilienceConfig = ResilienceConfig()
 
     @classmethod
     def load(cls, *, file: Path | None = None, environ: Mapping[str, str] | None = None) -> Self:
@@ -213,6 +257,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             sliding_window=_group(SlidingWindowConfig, found),
             retention=_group(RetentionConfig, found),
             protection=_group(ProtectionConfig, found),
+            resilience=_group(ResilienceConfig, found),
         )
 
 
@@ -283,7 +328,9 @@ def _parsed(parse: Callable[[Any], Any], value: Any, where: str) -> Any:
         raise InvalidSetting(f"{where} {error}; got {shown(value)}", field=where, value=value) from None
 
 
-def _parser_for(default: Any) -> Callable[[Any], Any]:
+def _parser_for(name: str, default: Any) -> Callable[[Any], Any]:
+    if name in CHOICES:
+        return partial(_parse_choice, CHOICES[name])
     if isinstance(default, bool):
         return _parse_bool
     if isinstance(default, dict):
@@ -291,6 +338,15 @@ def _parser_for(default: Any) -> Callable[[Any], Any]:
     if default == "":
         return _parse_optional_text
     return _parse_count if isinstance(default, int) else _parse_text
+
+
+def _parse_choice(allowed: tuple[str, ...], value: Any) -> str:
+    word = str(value).strip().lower()
+    if value is False:  # `off`, as YAML reads it
+        word = "off"
+    if word not in allowed:
+        raise ValueError(f"must be one of {', '.join(allowed)}")
+    return word
 
 
 def _parse_bool(value: Any) -> bool:

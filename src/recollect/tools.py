@@ -9,13 +9,17 @@ import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from datetime import tzinfo
 from typing import Any, Literal
 
 from msgspec import Struct
 
+from recollect.conversations import VALUE_SETS
 from recollect.dialects import ToolCall, tool_result
 from recollect.errors import InvalidInput, RecollectError, shown
+from recollect.manager import ConversationManager
 from recollect.messages import Message
+from recollect.search.questions import first_moment, last_moment, local_zone
 
 log = logging.getLogger("recollect.tools")
 
@@ -228,3 +232,61 @@ def _checked_one(name: str, value: Any, schema: Mapping[str, Any]) -> Any:
     if kind in ("integer", "number") and not low <= value <= high:
         raise InvalidInput(f"{name} must lie in {low} to {high}; got {value}", field=name, value=value)
     return value
+
+
+# The history tool
+
+_HISTORY = """\
+Search everything that was said in earlier conversations with this user. Returns quotations with who said \
+it, when, and in which conversation. Use it when the user refers to something that is not in the present \
+conversation. Leave `query` empty to see the latest messages, for instance of a certain day."""
+
+_HISTORY_PARAMETERS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "query": {
+            "type": "string",
+            "description": "What to look for, as words or as a question. Names and dates in it count.",
+        },
+        "max_results": {"type": "integer", "minimum": 1, "maximum": 20, "description": "Default: 5."},
+        "role": {
+            "type": "string",
+            "enum": ["user", "assistant", "tool"],
+            "description": "Only what the user said, or the assistant, or a tool.",
+        },
+        "date_from": {"type": "string", "description": "Not before this day or moment, ISO 8601."},
+        "date_to": {"type": "string", "description": "Not after this day or moment, ISO 8601."},
+        "tag": {"type": "string", "description": "Only messages or conversations with this tag."},
+        "channel": {"type": "string", "enum": list(VALUE_SETS["channel"])},
+    },
+    "additionalProperties": False,
+}
+
+
+def history_tool(
+    manager: ConversationManager, *, max_tokens: int | None = None, timezone: tzinfo | None = None
+) -> Tool:
+    """`search_history` for one owner: the manager's. Days are those of `timezone`, or of this machine."""
+    zone = local_zone(timezone)
+
+    async def search_history(
+        query: str = "", date_from: str | None = None, date_to: str | None = None, **others: Any
+    ) -> str:
+        snippets = await manager.search_history(
+            query,
+            date_from=first_moment(date_from, field="date_from", zone=zone),
+            date_to=last_moment(date_to, field="date_to", zone=zone),
+            max_tokens=max_tokens,
+            timezone=zone,
+            **others,
+        )
+        return "\n\n".join(snippets) or "Nothing was found."
+
+    return Tool(
+        name="search_history", description=_HISTORY, parameters=_HISTORY_PARAMETERS, run=search_history
+    )
+
+
+def history_tools(manager: ConversationManager, *, timezone: tzinfo | None = None) -> ToolRegistry:
+    """A registry with `search_history` in it, bound to the manager's owner."""
+    return ToolRegistry([history_tool(manager, timezone=timezone)])

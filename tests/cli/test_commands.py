@@ -132,3 +132,26 @@ def test_without_its_extra_the_command_says_what_to_type() -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 1
     assert "pip install 'recollect[cli]'" in result.stderr
+
+
+def test_what_was_said_is_found_and_explained(run: Run, demo: Any) -> None:
+    shown = run("search", "back door", "--words", "--explain").stdout
+    assert "Is the back door locked?" in shown
+    assert "score" in shown
+    found = json.loads(run("search", "leeks", "--words", "--json", "--role", "user", "-n", "1").stdout)
+    assert [passage["owner"] for passage in found] == ["erin"]
+    assert "leeks" in found[0]["text"]
+    assert json.loads(run("search", "", "--words", "--json", "--to", "1999-12-31").stdout) == []
+    assert "Nothing was found" in run("search", "xyzzy", "--words").stdout
+    assert "role must be one of" in run("search", "door", "--words", "--role", "god", code=2).output
+    assert "--from must be a day" in run("search", "door", "--words", "--from", "soon", code=2).output
+
+
+def test_vectors_are_made_anew(run: Run, demo: Any) -> None:
+    assert "6 messages in 1 conversation" in run("reindex").stdout
+    again = json.loads(run("reindex", "--json").stdout)
+    assert (again["messages"], again["removed"]) == (6, 1)
+    missing = json.loads(run("reindex", "--missing", "--json").stdout)
+    assert (missing["messages"], missing["removed"]) == (0, 0)
+    found = json.loads(run("search", "vegetables", "--json", "-n", "2").stdout)
+    assert any("eek" in passage["text"] for passage in found)

@@ -6,6 +6,7 @@ import pytest
 
 from recollect.errors import InvalidSetting
 from recollect.settings import (
+    CHOICES,
     ENVIRONMENT,
     ConversationConfig,
     Settings,
@@ -45,7 +46,11 @@ def test_the_environment_sets_every_documented_variable() -> None:
     )
 
 
-TEXTS = {"RECOLLECT_URL", "RECOLLECT_ARCHIVE_FOLDER"}
+TEXTS = {
+    ENVIRONMENT[one.name]
+    for one in every_setting(environ={})
+    if isinstance(one.value, str) and one.name not in CHOICES
+}
 """Variables that any text will do for."""
 
 

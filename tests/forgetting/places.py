@@ -12,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 import recollect
 from recollect.blobs import FolderBlobs
+from recollect.layers.resilient import Resilience
 from recollect.manager import ConversationManager
 from tests.servers.postgres import Databases
 from tests.servers.redis import client, running
@@ -119,12 +120,15 @@ def _data_folders(admin_url: str, url: str) -> tuple[Path, Path]:
 
 @contextlib.asynccontextmanager
 async def opened(place: Place, folder: Path, **options: Any) -> AsyncIterator[recollect.Memory]:
+    """The store with all layers that it gets by itself. Encrypted, pictures stay in the log."""
+    if "encryption" not in options:
+        options |= {"images": "blobs", "blobs": FolderBlobs(folder / "blobs")}
+    spools = "127.0.0.1" in place.url
     async with recollect.open(
         place.url,
         sweep_every=None,
-        images="blobs",
-        blobs=FolderBlobs(folder / "blobs"),
         archives=folder / "archives",
+        resilience=Resilience(folder=folder / "spool") if spools else "off",
         **options,
     ) as memory:
         yield memory

@@ -9,6 +9,9 @@ import pytest
 
 from recollect.contracts import JOURNAL
 from recollect.erasure import KIND, digest_of
+from recollect.errors import ConversationNotFound
+from recollect.keys import MasterKeys
+from recollect.layers.cached import Cache
 from tests.forgetting.places import (
     ARGUMENTS,
     BLOB,
@@ -86,6 +89,40 @@ async def test_a_conversation_is_erased_without_residue(place: Place, tmp_path: 
         assert receipt.conversation_id == gone
         assert place.found() == {}
         assert [message.content for message in await erin.messages(kept.id)] == ["this stays"]
+
+
+@pytest.mark.parametrize("scope", ["owner", "conversation"])
+async def test_what_is_encrypted_is_erased_without_residue(place: Place, tmp_path: Path, scope: str) -> None:
+    async with opened(place, tmp_path, encryption=MasterKeys(b"k" * 32)) as memory:
+        erin = memory.of("erin")
+        archived = await live(erin)
+        await erin.archive(archived)
+        conversation_id = await live(erin, session="kitchen")
+        if scope == "owner":
+            assert (await erin.erase()).remains == ()
+        else:
+            await erin.store.delete_document("notes", NOTE)
+            await erin.erase(archived)
+            await erin.erase(conversation_id)
+        assert place.found() == {}
+        assert await erin.archives() == []
+        fresh = await erin.get_or_create_conversation("a new beginning")
+        await erin.add_message(fresh.id, "user", "hello again")
+        assert [message.content for message in await erin.messages(fresh.id)] == ["hello again"]
+
+
+async def test_copies_in_a_cache_and_a_spool_go_too(place: Place, tmp_path: Path) -> None:
+    async with opened(place, tmp_path, cache=Cache(), audit=tmp_path / "audit.log") as memory:
+        erin = memory.of("erin")
+        conversation_id = await live(erin)
+        assert len(await erin.messages(conversation_id)) == 5
+        assert await erin.search_history(CONTENT) != []
+        receipt = await erin.erase()
+        assert receipt.remains == ()
+        assert await erin.search_history(CONTENT) == []
+        with pytest.raises(ConversationNotFound):
+            await erin.messages(conversation_id)
+        assert place.found() == {}
 
 
 @pytest.mark.parametrize("place", ["file", "sqlite"], indirect=True)

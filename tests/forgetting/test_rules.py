@@ -228,6 +228,21 @@ class TestOnEveryStore:
             await memory.of("erin").get_conversation(first.conversation.id)
 
 
+async def test_rules_that_cannot_be_read_keep_nobody_from_speaking(caplog: pytest.LogCaptureFixture) -> None:
+    async with recollect.open("memory://", sweep_every=None) as memory:
+        erin = memory.of("erin")
+        await erin.store.put_document("retention", "rules", b"no rules")
+        made = await erin.get_or_create_conversation("kitchen")
+        assert made.ttl == 30 * DAY
+        assert (await erin.add_message(made.id, "user", "hello")).message_count == 1
+        assert "does not follow the retention rules yet" in caplog.text
+        with pytest.raises(StoreDamaged):
+            await erin.apply_retention()
+        await erin.store.delete_document("retention", "rules")
+        await erin.set_retention(RetentionRules(owner=DAY))
+        assert (await erin.get_conversation(made.id)).ttl == DAY
+
+
 @pytest.mark.parametrize(
     ("variable", "value"),
     [

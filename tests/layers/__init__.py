@@ -1,0 +1,1 @@
+"""Layers: stores around stores."""

@@ -16,7 +16,7 @@ from recollect.errors import ConversationNotFound, InvalidId, MessageConflict
 from recollect.ids import new_id
 from recollect.keys import MasterKeys
 from recollect.layers.audited import AuditedBackend, audited, note
-from recollect.layers.choices import protected
+from recollect.layers.choosing import layered
 from recollect.messages import Message
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.testing import FixedClock, StoreContract, store_machine
@@ -39,7 +39,7 @@ class TestAuditedStore(StoreContract):
 def test_random_operations_under_audit_and_encryption_answer_as_the_model_does(tmp_path: Path) -> None:
     def make(clock: FixedClock) -> Backend:
         trail = AuditTrail(tmp_path / "audit.jsonl", sync="never")
-        return protected(InMemoryBackend(clock=clock), encryption=MasterKeys(MASTER), audit=trail)
+        return layered(InMemoryBackend(clock=clock), "memory://", encryption=MasterKeys(MASTER), audit=trail)
 
     run_state_machine_as_test(
         store_machine(make),

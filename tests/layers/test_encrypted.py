@@ -373,6 +373,17 @@ async def test_a_window_goes_on_without_what_is_refused(world: World) -> None:
     assert any("not encrypted" in warning for warning in context.report.warnings)
 
 
+async def test_without_a_key_ciphertext_is_not_taken_for_words(world: World) -> None:
+    from recollect.manager import ConversationManager
+
+    bare = ConversationManager(world.backend.inner.of(world.owner))
+    context = await bare.load_context(world.id)
+    assert context.messages == ()
+    assert any("encrypted" in warning for warning in context.report.warnings)
+    assert await bare.messages(world.id) == []
+    assert await bare.store.load(world.id) == []
+
+
 # Idempotency
 
 

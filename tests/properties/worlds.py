@@ -35,7 +35,7 @@ class World:
         self.memory = self.runner.run(self._open())
 
     async def _open(self) -> recollect.Memory:
-        return await recollect.open(self.url, sweep_every=None)
+        return await recollect.open(self.url, sweep_every=None, embedder=None)
 
     def play(self, play: Play[T]) -> T:
         """Play it for an owner that nobody else has, and clear up afterwards."""

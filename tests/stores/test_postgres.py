@@ -8,10 +8,19 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from recollect.contracts import Backend
 from recollect.stores.postgres import PostgresBackend
-from recollect.testing import FixedClock, StoreContract, store_machine
+from recollect.testing import FixedClock, SearchContract, StoreContract, store_machine
 
 
 class TestPostgresStore(StoreContract):
+    @pytest.fixture
+    async def backend(self, clock: FixedClock, postgres_url: str) -> AsyncIterator[Backend]:
+        backend = PostgresBackend(postgres_url, clock=clock)
+        await backend.open()
+        yield backend
+        await backend.close()
+
+
+class TestPostgresSearch(SearchContract):
     @pytest.fixture
     async def backend(self, clock: FixedClock, postgres_url: str) -> AsyncIterator[Backend]:
         backend = PostgresBackend(postgres_url, clock=clock)

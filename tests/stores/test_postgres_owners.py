@@ -1,6 +1,7 @@
 """Owners in PostgreSQL: what row-level security lets through, whoever asks and however."""
 
 import random
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -18,6 +19,7 @@ from recollect.ids import new_id
 from recollect.messages import Message
 from recollect.stores.postgres import PostgresBackend
 from recollect.stores.postgres.keys import digest_of, key_of
+from recollect.stores.postgres.terms import mark_of
 from tests.servers.postgres import Databases
 
 SECRET = "the spare key is under the blue pot"
@@ -48,7 +50,10 @@ def empty_house(databases: Databases) -> House:
     admin = conninfo_to_dict(databases.admin_url) | {"dbname": database}
     for role in ("ann_login", "gateway", "service", "stranger"):
         databases.role(f"{database}_{role}")
-    return House(url=url, database=database, admin_url=psycopg.conninfo.make_conninfo("", **admin), ids={})
+    admin_url = psycopg.conninfo.make_conninfo("", **admin)
+    with psycopg.connect(admin_url, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION vector")
+    return House(url=url, database=database, admin_url=admin_url, ids={})
 
 
 @pytest.fixture
@@ -219,6 +224,21 @@ ATTACKS: dict[str, list[str]] = {
         "MERGE INTO recollect.conversations AS c USING (VALUES ('bob')) AS v (o) ON c.owner = v.o"
         " WHEN MATCHED THEN UPDATE SET subject = 'mine'",
     ],
+    "searches bob's words": [
+        "SET recollect.owner = 'bob'",
+        "SET recollect.terms = 'spare key blue pot'",
+        *(f"TABLE recollect.messages_{part:02}" for part in range(16)),
+        "SELECT terms FROM recollect.messages",
+        "SELECT * FROM ts_stat('SELECT terms FROM recollect.messages')",
+        "SELECT * FROM recollect.frequencies('bob', 'bob', now(), ARRAY['spare', 'pot'])",
+        "SELECT * FROM recollect.found('bob', 'bob', ARRAY['spare'], ARRAY['spare'], ARRAY[1.0],"
+        " 1, 1, 1, '{{}}', 9)",
+    ],
+    "asks what is near": [
+        "SET recollect.owner = 'bob'",
+        "TABLE recollect.vectors",
+        "SELECT * FROM recollect.nearest('bob', 'bob', now(), 'vectors/x', 1, '[1]', NULL, 9)",
+    ],
     "looks through a view of its own": [
         "CREATE TEMPORARY VIEW mine AS SELECT * FROM recollect.messages",
         "SET recollect.owner = 'bob'",
@@ -285,6 +305,59 @@ async def test_a_service_keeps_documents(house: House) -> None:
         put = await ann.put_document("note", "k", b"new", conversation_id=holder, expected_version=1)
         assert await ann.documents("note", conversation_id=holder) == [put]
     await backend.close()
+
+
+ASKED = [
+    "SET enable_seqscan = off",  # few rows, and the index shall be asked all the same
+    "SET recollect.owner = '{owner}'",
+    "SET recollect.terms = '{word}'",
+    *(f"TABLE recollect.messages_{part:02}" for part in range(16)),
+    "SELECT * FROM recollect.frequencies('{owner}', '{owner}', now(), ARRAY['{word}'])",
+    "SELECT count(*) FROM recollect.messages WHERE terms @@ plainto_tsquery('simple', '{mark}{word}')",
+    "{explain} SELECT * FROM recollect.messages WHERE owner = 'bob' AND terms @@ recollect.sought_by('bob')",
+    "{explain} SELECT * FROM recollect.messages WHERE terms @@ recollect.sought_by('bob')",
+    "{explain} SELECT * FROM recollect.{part} WHERE owner = 'bob'",
+    "{explain} SELECT * FROM recollect.{part}",
+    "SET recollect.terms = 'x'' | ''{mark}{word}'",
+    "{explain} SELECT * FROM recollect.{part}",
+]
+"""If anything leaked, answers would differ for a word that bob has said and one that nobody has."""
+EXPLAIN = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF)"
+
+
+@pytest.mark.parametrize("service", [False, True], ids=["login", "service"])
+@pytest.mark.parametrize("owner", ["ann", "bob"])
+def test_nobody_finds_out_which_words_bob_has_said(
+    house: House, databases: Databases, service: bool, owner: str
+) -> None:
+    """Neither a login nor a service that is held to ann."""
+    role = f"{house.database}_asks_{owner}_{service:d}"
+    databases.role(role)
+    with psycopg.connect(house.url, autocommit=True) as connection:
+        connection.execute("SELECT recollect.admit(%s, 'ann', %s)", (role, service))
+        ((part,),) = connection.execute("SELECT recollect.part_of('bob')").fetchall()
+    seen = []
+    for word in ("spare", "zebra"):
+        given = {"word": word, "owner": owner, "part": part, "mark": mark_of("bob"), "explain": EXPLAIN}
+        with house.connection(role) as connection:
+            seen.append(attack(connection, house, [sql.format(**given) for sql in ASKED]).replace(word, "…"))
+    assert seen[0] == seen[1]
+    assert ("permission denied for table messages_" in seen[0]) is not service
+
+
+@pytest.mark.parametrize(
+    "terms", ["x' | '{bob}spare", "{bob}spare", "' {bob}spare", "\\' | {bob}spare", "!x :* & ("]
+)
+def test_whatever_is_sought_is_sought_among_ones_own_words(house: House, terms: str) -> None:
+    """The index is only ever asked for terms with the mark of the owner in the policy."""
+    with house.connection(f"{house.database}_gateway") as connection, connection.transaction():
+        connection.execute(
+            "SELECT set_config('recollect.terms', %s, true)", (terms.replace("{bob}", mark_of("bob")),)
+        )
+        sought = connection.execute("SELECT recollect.sought_by('ann')::text").fetchall()[0][0]
+    lexemes = re.findall(r"'((?:[^']|'')*)'", sought)
+    assert len(lexemes) == len(terms.split(" "))
+    assert all(lexeme.startswith(mark_of("ann")) for lexeme in lexemes)
 
 
 def test_the_same_questions_show_bob_what_is_his(house: House) -> None:

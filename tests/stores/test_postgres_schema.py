@@ -310,7 +310,7 @@ def test_what_distributing_changes_by_itself_works_on_any_server(databases: Data
     """All of the script but the calls into Citus, which cannot be had here."""
     script = sql_file(PACKAGE, "distribute.sql")
     calls = re.findall(r"create_distributed_table\('recollect\.(\w+)', 'owner'", script)
-    assert calls == ["contacts", "conversations", "messages", "sessions", "documents"]
+    assert calls == ["contacts", "conversations", "messages", "sessions", "documents", "vectors"]
     with psycopg.connect(databases.new()) as connection:
         connection.execute(sql_file(PACKAGE, "schema.sql").encode())
         connection.execute(re.sub(r"SELECT create_distributed_table.*?;", "", script).encode())
@@ -349,7 +349,7 @@ def test_every_key_starts_with_the_owner(fresh: psycopg.Connection[Any]) -> None
 def test_every_query_names_the_owner() -> None:
     """Also where row-level security would do: who reads the query sees whose rows it touches."""
     exempt = {"our_names", "schema_version", "speak_for", "purge_everybody", "owners"}
-    exempt |= {"listen", "attend", "writers", "tables"}
+    exempt |= {"listen", "attend", "writers", "one_moment", "extension", "tables"}
     for name, sql in queries(PACKAGE).items():
         assert name in exempt or "%(owner)s" in sql, name
 

@@ -2,18 +2,25 @@
 
 import typer
 
+from recollect.cli.archive import archive, archives, restore
 from recollect.cli.audit import audit
 from recollect.cli.config import config
 from recollect.cli.context import context
 from recollect.cli.conversations import conversations
 from recollect.cli.copy import copy
 from recollect.cli.demo import demo
+from recollect.cli.doctor import doctor
+from recollect.cli.erase import erase
 from recollect.cli.export import export
 from recollect.cli.import_ import import_
 from recollect.cli.keys import keys
 from recollect.cli.migrate import migrate
 from recollect.cli.postgres import postgres
 from recollect.cli.purge import purge
+from recollect.cli.redact import redact
+from recollect.cli.reindex import reindex
+from recollect.cli.retention import retention
+from recollect.cli.search import search
 from recollect.cli.show import show
 from recollect.cli.stats import stats
 
@@ -25,7 +32,29 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for command in (demo, conversations, show, context, stats, purge, config, copy, export, migrate):
+COMMANDS = (
+    demo,
+    conversations,
+    show,
+    search,
+    reindex,
+    context,
+    stats,
+    purge,
+    retention,
+    archive,
+    restore,
+    archives,
+    redact,
+    erase,
+    config,
+    doctor,
+    copy,
+    export,
+    migrate,
+)
+
+for command in COMMANDS:
     app.command()(command)
 app.command("import")(import_)
 app.add_typer(postgres)

@@ -12,17 +12,25 @@ import typer
 
 from recollect.cli.rendering import counted, errors_console
 from recollect.cli.running import OwnerOption, UrlOption, memory_at, run
-from recollect.errors import StoreUnavailable
+from recollect.errors import InvalidInput, StoreUnavailable
 from recollect.moving import ExportReport
 from recollect.moving import export as export_all
+from recollect.portability import Manifest
 
 
 def export(
     url: UrlOption = None,
     owner: OwnerOption = None,
     output: Annotated[str, typer.Option(help="The file to write; - is standard output.")] = "-",
+    folder: Annotated[
+        str | None,
+        typer.Option(help="With --owner: a new folder for all that is held about them, with a page to read."),
+    ] = None,
 ) -> None:
     """Write conversations as JSON Lines, to be kept or imported elsewhere."""
+    if folder is not None:
+        _print_manifest(run(lambda: _export_folder(url, owner, folder)))
+        return
 
     async def work() -> ExportReport:
         async with memory_at(url) as memory, _opened(output) as file:
@@ -34,6 +42,18 @@ def export(
         f"{counted(report.entries, 'message')}, {counted(report.documents, 'document')}",
         soft_wrap=True,
     )
+
+
+async def _export_folder(url: str | None, owner: str | None, folder: str) -> Manifest:
+    if owner is None:
+        raise InvalidInput("--folder is for one owner: name them with --owner", field="owner")
+    async with memory_at(url) as memory:
+        return await memory.of(owner).export(folder)
+
+
+def _print_manifest(manifest: Manifest) -> None:
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in manifest.counts.items())
+    errors_console().print(f"exported: {counts}", soft_wrap=True)
 
 
 @asynccontextmanager

@@ -4,23 +4,38 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
 
 from recollect.cli.copy import print_report, progress_bar
+from recollect.cli.rendering import console
 from recollect.cli.running import JsonOption, UrlOption, memory_at, print_json, run
 from recollect.errors import StoreUnavailable
 from recollect.moving import CopyReport
 from recollect.moving import import_ as import_all
+from recollect.portability import Manifest, read_manifest
 
 
 def import_(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="An export; - is standard input.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="An export, or the folder of an owner; - is standard input.")
+    ],
     url: UrlOption = None,
+    owner: Annotated[
+        str | None, typer.Option("--owner", "-o", help="Whose a folder becomes; else as it says.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Bring what an export holds into a store, made if need be. May be repeated."""
+    if Path(file).is_dir():
+        manifest = run(lambda: _import_folder(url, owner, file))
+        if as_json:
+            print_json(manifest)
+        else:
+            console().print(f"imported: {', '.join(f'{n:,} {kind}' for kind, n in manifest.counts.items())}")
+        return
 
     async def work() -> CopyReport:
         async with _opened(file) as export, memory_at(url, create=True) as memory:
@@ -34,6 +49,12 @@ def import_(
         print_json(report)
     else:
         print_report(report)
+
+
+async def _import_folder(url: str | None, owner: str | None, folder: str) -> Manifest:
+    name = owner or (await asyncio.to_thread(read_manifest, Path(folder))).owner
+    async with memory_at(url, create=True) as memory:
+        return await memory.of(name).import_(folder)
 
 
 @asynccontextmanager

@@ -12,17 +12,20 @@ import typer
 from rich.markup import escape
 
 import recollect
+from recollect.archives import ArchiveFolder
 from recollect.cli.rendering import errors_console, readable
 from recollect.conversations import Conversation
 from recollect.errors import (
     ConversationNotFound,
     InvalidInput,
+    InvalidSetting,
     NotFound,
     RecollectError,
     StoreError,
     StoreUnavailable,
 )
 from recollect.manager import ConversationManager
+from recollect.sealing import PassphraseSealer
 from recollect.settings import Settings
 from recollect.stores.urls import backend_for
 
@@ -65,31 +68,50 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
 
 
 @asynccontextmanager
-async def memory_at(url: str | None, *, create: bool = False) -> AsyncIterator[recollect.Memory]:
+async def memory_at(
+    url: str | None, *, create: bool = False, by_meaning: bool = True, archives: str | None = None
+) -> AsyncIterator[recollect.Memory]:
     """The memory at this URL, or at the one that the settings name. Reading makes no new file."""
     settings = Settings.load()
     url = url or settings.store.url
     if not create:
         await asyncio.to_thread(_check_exists, url)
+    kept = settings.retention
+    folder = archives or kept.archive_folder
     async with recollect.open(
         url,
         config=settings.conversation,
-        ttl=settings.retention.ttl,
+        ttl=kept.ttl,
+        retention=kept.rules,
+        owner_lifetimes=kept.owner_lifetimes,
+        blobs=settings.store.blobs_folder or None,
+        archives=await asyncio.to_thread(_archives, folder, kept.archive_key_file) if folder else None,
         sweep_every=None,
         warm=False,
-        **_protection(settings),
+        **_layers(settings),
+        embedder="installed" if by_meaning else None,
     ) as memory:
         yield memory
 
 
-def _protection(settings: Settings) -> dict[str, Any]:
-    """The layers that the settings ask for."""
-    config = settings.protection
-    if not (config.master_key or config.master_key_file or config.audit_file):
-        return {}
-    from recollect.layers.choices import encryption_in, trail_in
+def _archives(folder: str, key_file: str) -> ArchiveFolder | str:
+    """The folder of archives; with a key file, what is put there is sealed with the passphrase in it."""
+    if not key_file:
+        return folder
+    try:
+        passphrase = Path(key_file).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSetting(
+            f"the key file {key_file} cannot be read: {error}", field="archive_key_file"
+        ) from None
+    return ArchiveFolder(folder, sealer=PassphraseSealer(passphrase))
 
-    return {"encryption": encryption_in(config), "audit": trail_in(config)}
+
+def _layers(settings: Settings) -> dict[str, Any]:
+    """The layers that the settings ask for; but an operator wants the store itself, and its errors."""
+    from recollect.layers.choosing import layers_in
+
+    return layers_in(settings) | {"resilience": "off", "cache": "off"}
 
 
 def settled_url(url: str | None) -> str:

@@ -16,7 +16,7 @@ from recollect.cli.running import (
     print_json,
     run,
 )
-from recollect.contracts import Entry
+from recollect.contracts import Entry, why_unreadable
 from recollect.conversations import Conversation
 
 
@@ -42,20 +42,19 @@ def show(
     out = console()
     _print_record(out, name, record)
     for entry in entries:
-        out.print(spoken(entry.message) if entry.unreadable is None else _unreadable(entry))
+        out.print(spoken(entry.message) if why_unreadable(entry) is None else _unreadable(entry))
     rest = record.message_count - offset - len(entries)
     if rest > 0:
         out.print(f"[dim]… {rest:,} more; --offset {offset + len(entries)} goes on[/]")
 
 
 def _document(entry: Entry) -> dict[str, Any]:
-    if entry.unreadable is None:
-        return entry.message.to_dict()
-    return {"sequence": entry.sequence, "unreadable": entry.unreadable}
+    why = why_unreadable(entry)
+    return entry.message.to_dict() if why is None else {"sequence": entry.sequence, "unreadable": why}
 
 
 def _unreadable(entry: Entry) -> str:
-    return f"[red]message {entry.sequence} cannot be read: {escape(readable(entry.unreadable or ''))}[/]"
+    return f"[red]message {entry.sequence} cannot be read: {escape(readable(why_unreadable(entry) or ''))}[/]"
 
 
 def _print_record(out: Console, owner: str, record: Conversation) -> None:

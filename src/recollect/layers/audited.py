@@ -174,6 +174,10 @@ class AuditedStore(ConversationStore):
     def now(self) -> datetime:
         return self._inner.now()
 
+    @property
+    def degraded(self) -> bool:
+        return self._inner.degraded
+
     # Records
 
     async def create(self, conversation: Conversation) -> Conversation:

@@ -1,15 +1,13 @@
-"""From what a caller or the settings say to the layers around a store. Below: the layers. Above: memory."""
+"""From what a caller or the settings say to an encryption and a trail. Above: `choosing`."""
 
 import os
 from typing import TypeAlias
 
 from recollect.audit import AuditTrail
 from recollect.clock import Clock, system_clock
-from recollect.contracts import Backend
 from recollect.errors import InvalidSetting, shown
 from recollect.keys import KeyProvider, master_keys_from, parse_key
-from recollect.layers.audited import audited
-from recollect.layers.encrypted import Encryption, encrypted
+from recollect.layers.encrypted import Encryption
 from recollect.settings import ProtectionConfig
 from recollect.stores.urls import backend_for
 
@@ -59,18 +57,3 @@ def trail_in(config: ProtectionConfig) -> AuditTrail | None:
 def audit_key_in(config: ProtectionConfig) -> bytes | None:
     """The key of the audit trail that the settings name."""
     return parse_key(config.audit_key, where="audit_key") if config.audit_key else None
-
-
-def protected(
-    backend: Backend,
-    *,
-    encryption: EncryptionChoice | None = None,
-    audit: AuditChoice | None = None,
-    clock: Clock = system_clock,
-) -> Backend:
-    """The backend with these layers around it: the audit outermost."""
-    if encryption is not None:
-        backend = encrypted(backend, encryption_of(encryption))
-    if audit is not None:
-        backend = audited(backend, trail_of(audit, clock=clock))
-    return backend

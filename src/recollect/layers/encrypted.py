@@ -31,6 +31,7 @@ from recollect.contracts import (
     Document,
     Entry,
     Erasing,
+    Holds,
     LogEnd,
     Migrated,
     Position,
@@ -59,8 +60,8 @@ from recollect.keys import KeyProvider
 from recollect.layers import records, sealing
 from recollect.layers.keyring import KIND, Keyring
 from recollect.layers.powers import with_powers_of
-from recollect.layers.sealing import DataKey, DataKeys, Number, Place, Refused
-from recollect.messages import Message
+from recollect.layers.sealing import DataKey, DataKeys, Number, Opened, Place, Refused
+from recollect.messages import SEALED, Message
 
 T = TypeVar("T")
 log = logging.getLogger("recollect.layers.encrypted")
@@ -69,12 +70,15 @@ ATTEMPTS = 100
 """How often a turn is sealed anew because others wrote to the conversation first. Once is rare."""
 KNOWN_ENDS = 10_000
 """Conversations whose end is remembered, so that a turn need not ask for it."""
+OPENED_LOGS = 256
+"""Conversations of which the last messages are kept open in memory, and no longer than they are in use."""
+OPENED_KEPT = 256
 OPENED_AT_ONCE = 2_000
 """Entries that are opened between two breaths of the event loop; more go to a thread."""
 _LARGEST_LIMIT = 2**53
 
 STORE_POWERS = (Watchable,)
-BACKEND_POWERS = (Migrated, Erasing)
+BACKEND_POWERS = (Migrated, Erasing, Holds)
 
 
 class Encryption(Struct, frozen=True, kw_only=True):
@@ -98,6 +102,7 @@ class EncryptedBackend(Backend):
         keys_in = encryption.keyring or inner
         self.keyring = Keyring(encryption.master, keys_in.of)
         self._ends: OrderedDict[Place, LogEnd] = OrderedDict()
+        self._opened: OrderedDict[Place, dict[int, Opened]] = OrderedDict()
         self._turns: WeakValueDictionary[Place, asyncio.Lock] = WeakValueDictionary()
 
     @property
@@ -129,6 +134,25 @@ class EncryptedBackend(Backend):
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         return await self._inner.purge_expired(now)
+
+    def opened(self, place: Place) -> dict[int, Opened]:
+        """Messages at the end of a log that were opened before, by sequence: windows read them each turn."""
+        known = self._opened.pop(place, {})
+        if len(known) > 2 * OPENED_KEPT:
+            known = {}
+        self._opened[place] = known
+        if len(self._opened) > OPENED_LOGS:
+            self._opened.popitem(last=False)
+        return known
+
+    def forget(self, place: Place) -> None:
+        """Remember nothing of this conversation."""
+        self._opened.pop(place, None)
+        self._ends.pop(place, None)
+
+    def forget_owner(self, owner: str) -> None:
+        for place in [place for place in (*self._opened, *self._ends) if place.owner == owner]:
+            self.forget(place)
 
     # What is known of logs, shared by all stores of this backend
 
@@ -181,6 +205,10 @@ class EncryptedStore(ConversationStore):
     def now(self) -> datetime:
         return self._inner.now()
 
+    @property
+    def degraded(self) -> bool:
+        return self._inner.degraded
+
     # Records
 
     async def create(self, conversation: Conversation) -> Conversation:
@@ -219,7 +247,7 @@ class EncryptedStore(ConversationStore):
         try:
             await self._inner.delete(conversation_id, expected_revision=expected_revision)
         finally:
-            self._backend.know_end(place, None)
+            self._backend.forget(place)
 
     # Sessions
 
@@ -265,14 +293,19 @@ class EncryptedStore(ConversationStore):
         place = self._place(conversation_id)
         turn = _turn(messages)
         async with self._backend.turn(place):
-            return await self._write(place, turn, expected_revision, afresh=True)
+            try:
+                return await self._write(place, turn, expected_revision, afresh=True)
+            finally:
+                self._backend.forget(place)
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
         check_count(limit, field="limit", least=0)
         # One more than asked for: whether the first stands in its order shows beside the one before it.
         more = min(limit + 1, _LARGEST_LIMIT) if limit else 0
         found = await self._inner.tail(conversation_id, limit=more, before=before)
-        opened = await self._open_entries(self._place(conversation_id), found)
+        place = self._place(conversation_id)
+        known = self._backend.opened(place) if limit <= OPENED_KEPT else None
+        opened = await self._open_entries(place, found, known)
         return opened[-limit:] if limit else opened
 
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
@@ -281,7 +314,9 @@ class EncryptedStore(ConversationStore):
         before = 1 if offset and limit else 0
         more = min(limit + before, _LARGEST_LIMIT)
         found = await self._inner.page(conversation_id, limit=more, offset=offset - before)
-        return (await self._open_entries(self._place(conversation_id), found))[before:]
+        place = self._place(conversation_id)
+        known = self._backend.opened(place) if limit <= OPENED_KEPT else None
+        return (await self._open_entries(place, found, known))[before:]
 
     async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
         found = await self._inner.entry(conversation_id, message_id)
@@ -301,11 +336,12 @@ class EncryptedStore(ConversationStore):
         if held is None:
             raise MessageNotFound(place.conversation_id, replaced_id(message))
         keys = await self._backend.keyring.ensured(self._owner)
-        (sealed,) = _sealed(place, keys, turn, [replacing(held, message)], [Number(held.sequence, 0)])
+        kept = replacing(held, message)
+        (sealed,) = _sealed(place, keys, turn, [kept.timestamp], [Number(held.sequence, 0)])
         try:
             entry = await self._inner.replace(conversation_id, sealed, expected_revision=expected_revision)
         finally:
-            self._backend.know_end(place, None)
+            self._backend.forget(place)
         (opened,) = await self._open_entries(place, [entry])
         return opened
 
@@ -317,13 +353,14 @@ class EncryptedStore(ConversationStore):
         keys = await self._backend.keyring.ensured(self._owner, look=True)
         turn = _turn([entry.message for entry in given.values()])
         numbers = [Number(sequence, 0) for sequence in given]
-        messages = await _off_the_loop(len(given), lambda: _sealed(place, keys, turn, turn.messages, numbers))
+        times = [entry.message.timestamp for entry in given.values()]
+        messages = await _off_the_loop(len(given), lambda: _sealed(place, keys, turn, times, numbers))
         pairs = zip(given.values(), messages, strict=True)
         sealed = [replace(entry, message=message) for entry, message in pairs]
         try:
             await self._inner.restore(await self._seal_record(record), sealed)
         finally:
-            self._backend.know_end(place, None)
+            self._backend.forget(place)
 
     # Documents
 
@@ -416,9 +453,9 @@ class EncryptedStore(ConversationStore):
         self._backend.keyring.let_go(self._owner)
         cleared = await self._inner.clear()
         self._backend.keyring.let_go(self._owner)
-        if not self._keys_are_inside:
-            await self._backend.keyring.drop(self._owner)
-        return replace(cleared, documents=cleared.documents - has_key)
+        self._backend.forget_owner(self._owner)
+        await self._backend.keyring.drop(self._owner)
+        return replace(cleared, documents=max(0, cleared.documents - has_key))
 
     # Inside
 
@@ -480,10 +517,13 @@ class EncryptedStore(ConversationStore):
         for _ in range(ATTEMPTS):
             end = await self._end(place, expected_revision)
             stamp = stamp_for(None if afresh else end.last_message_at, now=self.now())
-            timed = [one if one.timestamp else one.with_(timestamp=stamp) for one in turn.messages]
-            numbers = [Number(end.next_sequence, number) for number in range(len(timed))]
-            sealed = _sealed(place, keys, turn, timed, numbers)
-            revision = end.revision if expected_revision is None else expected_revision
+            times = [message.timestamp or stamp for message in turn.messages]
+            # While the store is away nobody can say whether somebody else wrote: a turn is accepted as it is.
+            away = self._inner.degraded and expected_revision is None and not afresh
+            ours = None if away else end.revision
+            numbers = sealing.numbers_for(end.next_sequence, len(times), away=away)
+            sealed = _sealed(place, keys, turn, times, numbers)
+            revision = ours if expected_revision is None else expected_revision
             write = self._inner.rewrite if afresh else self._inner.append
             try:
                 done = await write(place.conversation_id, sealed, expected_revision=revision)
@@ -491,22 +531,36 @@ class EncryptedStore(ConversationStore):
                 self._backend.know_end(place, None)
                 if expected_revision is not None:
                     raise
+            except StoreUnavailable:
+                if ours is None or afresh or expected_revision is not None or not self._inner.degraded:
+                    raise
             except MessageConflict as conflict:
                 if afresh or not await self._is_of_older_key(place, conflict.message_id, keys, turn):
                     raise
             else:
-                await self._written(place, end, keys, done, afresh=afresh)
+                if away:
+                    self._backend.know_end(place, None)
+                else:
+                    await self._written(place, end, keys, done, afresh=afresh)
                 return await self._opened_append(place, done)
         raise StoreUnavailable(f"conversation {place.conversation_id} changes too fast to be written to")
 
     async def _end(self, place: Place, expected_revision: int | None) -> LogEnd:
         end = self._backend.known_end(place)
         if end is None or (expected_revision is not None and end.revision != expected_revision):
-            end = await self._log.log_end(place.conversation_id)
+            end = await self._asked_end(place)
             self._backend.know_end(place, end)
         if end is None:
             raise ConversationNotFound(place.conversation_id)
         return end
+
+    async def _asked_end(self, place: Place) -> LogEnd | None:
+        try:
+            return await self._log.log_end(place.conversation_id)
+        except StoreUnavailable:
+            if not self._inner.degraded:
+                raise
+            return LogEnd(0, 1, None)  # nothing is known of it: it may be sealed for any place in its log
 
     async def _is_of_older_key(self, place: Place, message_id: str, keys: DataKeys, turn: _Turn) -> bool:
         """Whether the id is stored under an older key, whose fingerprint must be used to compare."""
@@ -541,25 +595,31 @@ class EncryptedStore(ConversationStore):
         keys = await self._keys()
         if keys is None:
             return done
-        known = tuple(await self._open_entries(place, done.known)) if done.known else ()
+        known = tuple([(await self._open_entries(place, [entry]))[0] for entry in done.known])
 
         def record() -> Conversation:
             found = done.conversation
             return records.open_record(found, keys, self._owner) if self._seals_records else found
 
         def new() -> tuple[Entry, ...]:
-            return tuple(sealing.open_entry(entry, keys, place)[0] for entry in done.new)
+            return tuple(_opened(done.new, keys, place, {}))
 
         return Appended(conversation=record, new=new, known=known)
 
-    async def _open_entries(self, place: Place, found: Sequence[Entry]) -> list[Entry]:
+    async def _open_entries(
+        self, place: Place, found: Sequence[Entry], known: dict[int, Opened] | None = None
+    ) -> list[Entry]:
         if not found:
             return []
-        sealed_with = {sealing.key_id_of(entry.message) for entry in found}
-        keys = await self._keys(key_id for key_id in sealed_with if key_id is not None)
+        keys = await self._keys()
         if keys is None:
             return [_without_keys(entry) for entry in found]
-        return await _off_the_loop(len(found), lambda: _opened(found, keys, place))
+        opened = {} if known is None else known
+        entries = await _off_the_loop(len(found), lambda: _opened(found, keys, place, opened))
+        if all(entry.unreadable is None for entry in entries):
+            return entries
+        again = await self._keys(sealing.key_ids_of(found))
+        return entries if again is keys or again is None else _opened(found, again, place, opened)
 
     async def _open_document(self, document: Document) -> Document:
         keys = await self._keys([sealing.sealed_by(document.data)])
@@ -579,13 +639,23 @@ def _turn(messages: Sequence[Message]) -> _Turn:
 
 
 def _sealed(
-    place: Place, keys: DataKeys, turn: _Turn, timed: Sequence[Message], numbers: Sequence[Number]
+    place: Place, keys: DataKeys, turn: _Turn, times: Sequence[datetime | None], numbers: Sequence[Number]
 ) -> list[Message]:
     sealed: list[Message] = []
-    for message, body, number in zip(timed, turn.bodies, numbers, strict=True):
-        key = turn.known_by.get(message.message_id or "", keys.current)
-        fingerprint = sealing.fingerprint_of(message, key, place)
-        sealed.append(sealing.seal(message, body, keys.current, fingerprint, place, number))
+    for message, body, timestamp, number in zip(turn.messages, turn.bodies, times, numbers, strict=True):
+        assert timestamp is not None, "a stored message has a time"
+        key = turn.known_by.get(message.message_id or "", keys.current) if turn.known_by else keys.current
+        sealed.append(
+            sealing.seal(
+                message,
+                body,
+                keys.current,
+                timestamp=timestamp,
+                fingerprint=sealing.fingerprint_of(message, key, place),
+                place=place,
+                number=number,
+            )
+        )
     return sealed
 
 
@@ -597,29 +667,63 @@ def resealed(entries: Sequence[Entry], keys: DataKeys, place: Place) -> list[Ent
     again: list[Entry] = []
     for entry in entries:
         try:
-            message, _ = sealing.unseal(entry.message, keys, place)
+            message = sealing.unseal(entry.message, keys, place).message
         except Refused:
             continue
         number = [Number(entry.sequence, 0)]
-        (sealed,) = _sealed(place, keys, _turn([message]), [message], number)
+        (sealed,) = _sealed(place, keys, _turn([message]), [message.timestamp], number)
         again.append(replace(entry, message=sealed))
     return again
 
 
-def _opened(found: Sequence[Entry], keys: DataKeys, place: Place) -> list[Entry]:
-    """The entries as they were given. What is out of order among messages of one moment is refused."""
-    opened: list[Entry] = []
-    before: tuple[int, Number] | None = None
-    for one in found:
-        entry, number = sealing.open_entry(one, keys, place)
-        if number is not None:
-            at = entry.position.micros
-            if before is not None and before[0] == at and number <= before[1]:
-                entry = sealing.refused(one, "it was moved or repeated among messages of the same moment")
-            else:
-                before = at, number
-        opened.append(entry)
-    return opened
+def _opened(found: Sequence[Entry], keys: DataKeys, place: Place, known: dict[int, Opened]) -> list[Entry]:
+    """The entries as they were given. What is out of order among messages of one moment is refused.
+
+    `known` holds what was opened before, by sequence: the same ciphertext in the same place opens alike.
+    """
+    entries: list[Entry] = []
+    before: Opened | None = None
+    for entry in found:
+        try:
+            opened = _known(entry, known) or sealing.unseal(entry.message, keys, place)
+            _check_order(entry, opened, before)
+        except Refused as error:
+            entries.append(entry if entry.unreadable else sealing.refused(entry, str(error)))
+            continue
+        before = known[entry.sequence] = opened
+        entries.append(
+            Entry(
+                conversation_id=entry.conversation_id,
+                sequence=entry.sequence,
+                revision=entry.revision,
+                stored_at=entry.stored_at,
+                message=opened.message,
+            )
+        )
+    return entries
+
+
+def _known(entry: Entry, known: dict[int, Opened]) -> Opened | None:
+    opened = known.get(entry.sequence)
+    if opened is None:
+        return None
+    stored = entry.message
+    same = (
+        opened.sealed == stored.content
+        and opened.timestamp == stored.timestamp
+        and opened.message_id == stored.message_id
+        and opened.message.role == stored.role
+        and stored.dialect == SEALED
+    )
+    # What a caller could change in place is decoded anew each time.
+    return opened if same and type(opened.message.content) is str and not opened.message.extra else None
+
+
+def _check_order(entry: Entry, opened: Opened, before: Opened | None) -> None:
+    if entry.sequence < opened.number.next_sequence:
+        raise Refused("it was moved in the order of its conversation, and is refused")
+    if before is not None and before.at == opened.at and not opened.number.may_follow(before.number):
+        raise Refused("it was moved or repeated among messages of the same moment, and is refused")
 
 
 def _without_keys(entry: Entry) -> Entry:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from recollect.contracts import Document
-from recollect.errors import DocumentConflict, KeyUnavailable, StoreDamaged
+from recollect.errors import DocumentConflict, KeyUnavailable, StoreDamaged, StoreUnavailable
 from recollect.keys import KeyProvider, WrappedKey
 from recollect.layers.sealing import DataKey, DataKeys
 
@@ -94,8 +94,13 @@ class Keyring:
         return held.keys
 
     async def look(self, owner: str) -> Held | None:
-        """What the document says now."""
-        document = await self._store_of(owner).get_document(KIND, _NAME)
+        """What the document says now; what is held, while the store is away."""
+        try:
+            document = await self._store_of(owner).get_document(KIND, _NAME)
+        except StoreUnavailable:
+            if owner in self._held:
+                return self._held[owner]
+            raise
         if document is None:
             self._held.pop(owner, None)
             return None

@@ -19,23 +19,31 @@ import hmac
 import os
 import secrets
 from collections.abc import Sequence
+from datetime import datetime
+from hashlib import blake2b
 from struct import Struct as Packing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET, Struct
 from msgspec.structs import force_setattr
 
 from recollect.clock import to_micros
 from recollect.contracts import Entry, set_aside
-from recollect.errors import StoreDamaged
+from recollect.errors import MissingExtra, StoreDamaged
+from recollect.ids import MARK
 from recollect.keys import KEY_BYTES, NONCE_BYTES, aes_gcm
-from recollect.messages import SEALED, Message, words_of
-from recollect.wire import decode_message, encode_message
+from recollect.messages import ROLES, SEALED, ContentType, Message, words_of
+from recollect.wire import check_json, decode_message, encode_message
 
-if TYPE_CHECKING:
+try:
+    from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+except ImportError:
+    raise MissingExtra("encryption", extra="encryption") from None
 
 _encode = msgspec.json.Encoder().encode
+_base64 = msgspec.json.Decoder(bytes).decode
 _number = Packing(">QI")
 _FINGERPRINT_BYTES = 16
 _MAGIC = b"RS1"
@@ -66,8 +74,6 @@ class DataKey:
     def tags(self) -> "AESSIV":
         """The cipher for what must look the same each time, so that it can be found."""
         if self._tags is None:
-            from cryptography.hazmat.primitives.ciphers.aead import AESSIV
-
             self._tags = AESSIV(_derived(self.secret, b"tags/1") + _derived(self.secret, b"tags/2"))
         return self._tags
 
@@ -111,28 +117,80 @@ class Number(NamedTuple):
     next_sequence: int
     in_turn: int
 
+    def may_follow(self, other: "Number") -> bool:
+        """Whether a message of this number may stand behind one of the same moment with the other."""
+        if self.in_turn < _AWAY and other.in_turn < _AWAY:
+            return self > other
+        # Of what was sealed while the store was away only the order within a turn is known.
+        return self.in_turn >> _INDEX_BITS != other.in_turn >> _INDEX_BITS or self.in_turn > other.in_turn
+
+
+_AWAY = 1 << 31
+_INDEX_BITS = 11
+
+
+def numbers_for(next_sequence: int, count: int, *, away: bool) -> list[Number]:
+    """The numbers of a turn. What is sealed while the store is away will come behind what others store
+    meanwhile: its turn is told by a mark instead."""
+    if not away:
+        return [Number(next_sequence, number) for number in range(count)]
+    turn = _AWAY | secrets.randbits(31 - _INDEX_BITS) << _INDEX_BITS
+    last = (1 << _INDEX_BITS) - 1
+    return [Number(next_sequence, turn | min(number, last)) for number in range(count)]
+
 
 # Messages
 
 
+class _Words(Struct, frozen=True, omit_defaults=True):
+    """What of a message is sealed, with the names and defaults that it has there."""
+
+    content: Any = UNSET
+    content_type: ContentType = "text"
+    agent_name: str | None = None
+    tags: tuple[str, ...] = ()
+    dialect: str = "plain"
+    extra: dict[str, Any] = {}
+    tokens: dict[str, int] = {}
+
+
 def body_of(message: Message) -> bytes:
-    """What is sealed of a message: its stored form without what stays in the open."""
-    bare = message
-    if message.timestamp is not None or message.message_id is not None:
-        bare = message.with_(timestamp=None, message_id=None)
-    body = encode_message(bare)
-    return body[body.index(b",") + 1 :]  # the role comes first, and content or extra always after it
+    """What is sealed of a message: all that does not stay in the open. Refuses what is not JSON."""
+    if type(message.content) is not str or message.extra:
+        check_json([None if message.content is UNSET else message.content, message.extra], field="content")
+    words = _Words(
+        message.content,
+        message.content_type,
+        message.agent_name,
+        message.tags,
+        message.dialect,
+        message.extra,
+        message.tokens,
+    )
+    try:
+        return _encode(words)[1:]
+    except (UnicodeEncodeError, TypeError, RecursionError):
+        # Half of a surrogate pair, or a subclass of text or number: the one encoder knows what to do.
+        body = encode_message(message.with_(timestamp=None, message_id=None))
+        return body[body.index(b",") + 1 :]  # the role comes first, and content or extra always after it
 
 
 def seal(
-    message: Message, body: bytes, key: DataKey, fingerprint: str, place: "Place", at: Number
+    message: Message,
+    body: bytes,
+    key: DataKey,
+    *,
+    timestamp: datetime,
+    fingerprint: str,
+    place: "Place",
+    number: "Number",
 ) -> Message:
-    """The message as it is stored. It must have its time."""
-    plain = _number.pack(*at) + body
+    """The message as it is stored, at this time."""
+    bound_to = place.of(message.role, to_micros(timestamp), message.message_id)
     return Message(
         role=message.role,
-        content=f"{fingerprint}.{key.id}.{_sealed(key, plain, place.of(message))}",
-        timestamp=message.timestamp,
+        content=f"{fingerprint}.{key.id}.{_sealed(key, _number.pack(*number) + body, bound_to)}",
+        timestamp=timestamp,
         message_id=message.message_id,
         dialect=SEALED,
     )
@@ -142,9 +200,11 @@ def fingerprint_of(message: Message, key: DataKey, place: "Place") -> str:
     """What stands for the words of a message where its id may come again; empty without an id."""
     if message.message_id is None:
         return ""
-    said = f"{message.role} {words_of(message)}".encode("utf-8", "surrogatepass")
-    digest = hmac.digest(key.fingerprints, place.named(message.message_id) + said, "sha256")
-    return _text(digest[:_FINGERPRINT_BYTES]).rstrip("=")
+    is_text = type(message.content) is str and not message.extra
+    said = f"{message.role} text {message.content}" if is_text else f"{message.role} json {words_of(message)}"
+    data = place.named(message.message_id) + said.encode("utf-8", "surrogatepass")
+    digest = blake2b(data, key=key.fingerprints, digest_size=_FINGERPRINT_BYTES).digest()
+    return _text(digest).rstrip("=")
 
 
 class Place(NamedTuple):
@@ -153,40 +213,24 @@ class Place(NamedTuple):
     owner: str
     conversation_id: str
 
-    def of(self, message: Message) -> bytes:
-        """What a message is bound to."""
-        assert message.timestamp is not None
-        at = to_micros(message.timestamp)
-        return _encode(("message", self.owner, self.conversation_id, message.role, at, message.message_id))
+    def of(self, role: str, at: int, message_id: str | None) -> bytes:
+        """What a message is bound to. One without an id may get a mark on its way into the store."""
+        given = None if message_id is not None and message_id.startswith(MARK) else message_id
+        return _encode(("message", self.owner, self.conversation_id, role, at, given))
 
     def named(self, message_id: str) -> bytes:
         return _encode(("words", self.owner, self.conversation_id, message_id))
-
-
-def open_entry(entry: Entry, keys: DataKeys, place: Place) -> tuple[Entry, Number | None]:
-    """The entry as it was given, and where it was sealed; set aside, with the reason, if it is refused."""
-    if entry.unreadable is not None:
-        return entry, None
-    try:
-        message, number = unseal(entry.message, keys, place)
-        if entry.sequence < number.next_sequence:
-            raise Refused("it was moved in the order of its conversation, and is refused")  # noqa: TRY301
-    except Refused as error:
-        return refused(entry, str(error)), None
-    opened = Entry(
-        conversation_id=entry.conversation_id,
-        sequence=entry.sequence,
-        revision=entry.revision,
-        stored_at=entry.stored_at,
-        message=message,
-    )
-    return opened, number
 
 
 def refused(entry: Entry, why: str) -> Entry:
     """The entry, set aside."""
     where = {"revision": entry.revision, "stored_at": entry.stored_at}
     return set_aside(entry.conversation_id, entry.position, **where, why=why)  # type: ignore[arg-type]
+
+
+def key_ids_of(entries: Sequence[Entry]) -> set[str]:
+    """The ids of the data keys that these were sealed with."""
+    return {key_id for entry in entries if (key_id := key_id_of(entry.message)) is not None}
 
 
 def key_id_of(message: Message) -> str | None:
@@ -197,24 +241,38 @@ def key_id_of(message: Message) -> str | None:
     return parts[1] if len(parts) == 3 else None
 
 
-def unseal(stored: Message, keys: DataKeys, place: Place) -> tuple[Message, Number]:
+class Opened(NamedTuple):
+    """A message that was sealed: all that was needed to open it, and what came of it."""
+
+    sealed: str
+    timestamp: datetime
+    message_id: str | None
+    message: Message
+    at: int
+    """Microseconds since 1970."""
+    number: Number
+
+
+def unseal(stored: Message, keys: DataKeys, place: Place) -> Opened:
     """The message that was sealed, and where. Raises `Refused`."""
-    key_id = key_id_of(stored)
-    if key_id is None:
+    sealed, timestamp = stored.content, stored.timestamp
+    if stored.dialect != SEALED or type(sealed) is not str or timestamp is None:
         raise Refused("it is not encrypted, as all in this store must be, and is refused")
+    _, _, rest = sealed.partition(".")
+    key_id, _, text = rest.partition(".")
     key = keys.get(key_id)
-    plain = _unsealed(key, stored.content.split(".", 2)[2], place.of(stored))
-    return _message(stored, plain[_number.size :]), Number(*_number.unpack_from(plain))
-
-
-def _message(stored: Message, body: bytes) -> Message:
+    at = to_micros(timestamp)
+    plain = _unsealed(key, text, place.of(stored.role, at, stored.message_id))
     try:
-        message = decode_message(b'{"role":"%b",%b' % (stored.role.encode(), body))
+        message = decode_message(_ROLE[stored.role] + plain[_number.size :])
     except StoreDamaged as error:
         raise Refused(str(error)) from error
-    force_setattr(message, "timestamp", stored.timestamp)
+    force_setattr(message, "timestamp", timestamp)
     force_setattr(message, "message_id", stored.message_id)
-    return message
+    return Opened(sealed, timestamp, stored.message_id, message, at, Number(*_number.unpack_from(plain)))
+
+
+_ROLE = {role: f'{{"role":"{role}",'.encode() for role in ROLES}
 
 
 # Everything else
@@ -260,8 +318,6 @@ def seal_tag(tag: str, key: DataKey, owner: str) -> str:
 
 def open_tag(sealed: str, keys: DataKeys, owner: str) -> str:
     """The tag that was sealed. Raises `Refused`."""
-    from cryptography.exceptions import InvalidTag
-
     key_id, _, rest = sealed.partition(".")
     key = keys.get(key_id)
     try:
@@ -281,15 +337,13 @@ def _text(data: bytes) -> str:
 
 def _unsealed(key: DataKey, text: str, bound_to: bytes) -> bytes:
     try:
-        data = binascii.a2b_base64(text)
-    except ValueError:
+        data = _base64(f'"{text}"')
+    except msgspec.MsgspecError:
         raise _not_here(key) from None
     return _opened(key, data, bound_to)
 
 
 def _opened(key: DataKey, data: bytes, bound_to: bytes) -> bytes:
-    from cryptography.exceptions import InvalidTag
-
     try:
         return key.cipher.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], bound_to)
     except (InvalidTag, ValueError):

@@ -9,6 +9,6 @@
 `folders` writes and reads, `page` renders.
 """
 
-from recollect.portability.folders import Manifest, export_owner, import_owner
+from recollect.portability.folders import Manifest, export_owner, import_owner, read_manifest
 
-__all__ = ["Manifest", "export_owner", "import_owner"]
+__all__ = ["Manifest", "export_owner", "import_owner", "read_manifest"]

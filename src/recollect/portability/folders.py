@@ -186,6 +186,14 @@ def _pictures_in(folder: Path) -> dict[str, bytes]:
 
 def _checked(folder: Path) -> Manifest:
     """The manifest, when every file is what it says."""
+    manifest = read_manifest(folder)
+    for file in manifest.files:
+        _check_file(folder, file)
+    return manifest
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """What a folder says that it holds. Blocks."""
     try:
         manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
     except OSError as error:
@@ -194,8 +202,6 @@ def _checked(folder: Path) -> Manifest:
         raise StoreForeign(f"{folder / MANIFEST} is not the manifest of an export: {error}") from error
     if manifest.recollect != "owner" or manifest.version != VERSION:
         raise StoreForeign(f"{folder} is an export of another version ({manifest.version})")
-    for file in manifest.files:
-        _check_file(folder, file)
     return manifest
 
 

@@ -212,7 +212,7 @@ class Shelf(Struct, kw_only=True):
         expected_revision: int | None = None,
     ) -> Appended:
         log = self._log(conversation_id, now)
-        new, known = _sort_out(log, turn, now=now)
+        new, known = sort_out(log, turn, now=now)
         if new or not turn:
             check_revision(log.record.id, log.record.revision, expected_revision)
         if new:
@@ -230,7 +230,7 @@ class Shelf(Struct, kw_only=True):
         log = self._log(conversation_id, now)
         check_revision(log.record.id, log.record.revision, expected_revision)
         fresh = Log(record=emptied(log.record), next_sequence=log.next_sequence)
-        new, known = _sort_out(fresh, turn, now=now)
+        new, known = sort_out(fresh, turn, now=now)
         self._put(fresh, new, now)
         self.logs[log.record.id] = fresh
         self.forgotten += bool(log.slots or log.documents)
@@ -448,7 +448,7 @@ def _not_there(log: Log | None, conversation_id: str, slots: Sequence[Placing]) 
     return new
 
 
-def _sort_out(log: Log, turn: Sequence[Packed], *, now: datetime) -> tuple[Placed, list[Slot]]:
+def sort_out(log: Log, turn: Sequence[Packed], *, now: datetime) -> tuple[Placed, list[Slot]]:
     """Which of these messages are new, each in the place that it will have, and which are known."""
     stamp = stamp_for(log.record.last_message_at, now=now)
     new: Placed = []
@@ -480,7 +480,7 @@ def _stamped(body: bytes, position: Position) -> bytes:
 def _appended(log: Log, new: Placed, known: Sequence[Slot]) -> Appended:
     return Appended(
         conversation=log.record,
-        new=tuple(_entry(log, slot) for _, slot in new),
+        new=lambda: tuple(_entry(log, slot) for _, slot in new),  # slots never change
         known=tuple(_entry(log, slot) for slot in known),
     )
 

@@ -12,7 +12,7 @@ from itertools import takewhile
 from msgspec import Struct
 
 from recollect.contexts import Context, LeftOut, Reason, Report, TokenUse
-from recollect.contracts import Entry
+from recollect.contracts import Entry, why_unreadable
 from recollect.dialects import meaning_of, only_results
 from recollect.errors import BudgetExceeded
 from recollect.messages import Message
@@ -79,7 +79,7 @@ def build_window(
 def leading_system(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     """The system messages that a conversation opens with. What cannot be read among them is passed over."""
     leading = takewhile(lambda entry: entry.message.role == "system", entries)
-    return tuple([entry for entry in leading if entry.unreadable is None])
+    return tuple([entry for entry in leading if why_unreadable(entry) is None])
 
 
 def draft_window(
@@ -283,7 +283,7 @@ def _check_reach(draft: Draft, *, at_reach: bool) -> list[str]:
 
 def _unreadable(draft: Draft) -> list[str]:
     return [
-        f"message {part.entry.sequence} cannot be read and was left out: {part.entry.unreadable}"
+        f"message {part.entry.sequence} cannot be read and was left out: {why_unreadable(part.entry)}"
         for part in draft.grouping.dropped
         if part.reason == "unreadable"
     ]
@@ -325,7 +325,7 @@ def _line(cost: Cost, entry: Entry, message: Message, reason: Reason) -> LeftOut
         reason=reason,
         role=message.role,
         message_id=message.message_id,
-        tokens=0 if entry.unreadable is not None else cost(message),
+        tokens=0 if why_unreadable(entry) is not None else cost(message),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from recollect.contexts import Reason
-from recollect.contracts import Entry
+from recollect.contracts import Entry, why_unreadable
 from recollect.dialects import only_results, openai_responses, tool_result
 from recollect.messages import Message
 from recollect.windows.matching import Matching, Reading, Slot, first_results, match_results, read
@@ -113,7 +113,7 @@ def tags_of(message: Message) -> tuple[str, ...]:
 def group_log(entries: Iterable[Entry]) -> Grouping:
     """Group entries, given in reading order."""
     given = list(entries)
-    readings = [read(entry) for entry in given if entry.unreadable is None]
+    readings = [read(entry) for entry in given if why_unreadable(entry) is None]
     matching = match_results(readings)
     dropped = [_unmatched(readings[slot.index], slot, reason) for slot, reason in matching.unmatched.items()]
     dropped += [part for reading in readings if reading.result_ids for part in _repeated(reading)]
@@ -130,7 +130,7 @@ def group_log(entries: Iterable[Entry]) -> Grouping:
         elif not first.carries_results:
             dropped.append(_bare(first))
     if len(readings) < len(given):
-        dropped += [_unreadable(entry) for entry in given if entry.unreadable is not None]
+        dropped += [_unreadable(entry) for entry in given if why_unreadable(entry) is not None]
     dropped.sort(key=lambda part: part.entry.position)
     return Grouping(groups=tuple(groups), dropped=tuple(dropped))
 

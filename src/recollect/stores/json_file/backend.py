@@ -22,9 +22,9 @@ from recollect.errors import RecollectError, StoreClosed, StoreDamaged, StoreFor
 from recollect.ids import parse_name
 from recollect.stores.json_file.document import Shelves, read_document, write_document
 from recollect.stores.json_file.files import NotSynced, ReplacedFile
-from recollect.stores.json_file.locks import Held, Lock
 from recollect.stores.json_file.store import JsonFileStore
 from recollect.stores.json_file.writer import Job, Writer
+from recollect.stores.locks import Held, Lock
 from recollect.stores.shelf import Shelf
 from recollect.stores.threads import to_the_end
 

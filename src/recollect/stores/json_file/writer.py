@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar, cast
 
 from recollect.errors import StoreClosed
+from recollect.stores.doors import Door
 from recollect.stores.shelf import Shelf
 
 T = TypeVar("T")
@@ -20,6 +21,10 @@ Commit = Callable[[Sequence["Job"]], None]
 
 LARGEST_BATCH = 1024
 """Jobs that share one write: a bound, so that callers who never pause cannot put it off for ever."""
+
+MOST_JOBS = 4 * LARGEST_BATCH
+"""Jobs that may be in the queue; whoever comes after them waits for a place."""
+WAIT_SECONDS = 30.0
 
 
 class Job:
@@ -48,6 +53,7 @@ class Writer:
     def __init__(self, commit: Commit) -> None:
         self._commit = commit
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._places = Door("the JSON file", places=MOST_JOBS, waiting=MOST_JOBS * 8, deadline=WAIT_SECONDS)
         self._door = threading.Lock()
         self._closed = False
         self._process = os.getpid()
@@ -59,9 +65,13 @@ class Writer:
 
         Cancelled while still in the queue, the work is not done; cancelled later, it is done whole.
         """
-        job = Job(owner, work)
-        self._accept(job)
-        return cast(T, await asyncio.wrap_future(job.future))
+        place = await self._places.enter()
+        try:
+            job = Job(owner, work)
+            self._accept(job)
+            return cast(T, await asyncio.wrap_future(job.future))
+        finally:
+            place.release()
 
     def close(self) -> None:
         """Finish the jobs in the queue, then end the thread. Blocks; call it off the event loop."""

@@ -2,7 +2,8 @@
 
 `connections` reaches the server and translates its errors, `schema` brings the database up to date,
 `backend` ties them together, `store` is one owner's view, `turns` sorts out what is new in a turn,
-`watching` hears of changes, `rows` turns rows into values, `citus` spreads the tables over machines.
+`searching` finds messages by their `terms`, `nearness` by their vectors, `extensions` sees what the server
+has, `watching` hears of changes, `rows` turns rows into values, `citus` spreads the tables over machines.
 The SQL is in `.sql` files. Needs PostgreSQL 15 or later.
 
 Who may see what, once the schema is there: the role that made it, and every role that it admits by

@@ -29,6 +29,7 @@ from recollect.stores.postgres.connections import (
     server_name,
     translated,
 )
+from recollect.stores.postgres.extensions import Abilities, find_abilities
 from recollect.stores.postgres.keys import key_of, name_of
 from recollect.stores.postgres.rows import Row
 from recollect.stores.postgres.schema import prepare, schema_version
@@ -59,6 +60,7 @@ class PostgresBackend(Backend):
         self.clock = clock
         self.server = server_name(self._conninfo or pool_conninfo(pool))
         self.listener = Listener(self._connect_beside, self.server)
+        self.abilities = Abilities()
         self._pool: Pool | None = None
         self._busy = 0
         self._idle = asyncio.Event()
@@ -69,6 +71,7 @@ class PostgresBackend(Backend):
         with translated(self.server):
             async with await self._connect() as connection:
                 await prepare(connection, self.server)
+                self.abilities = await find_abilities(connection, self.server)
             self._pool = self._lent or await self._new_pool()
 
     async def schema_version(self) -> SchemaVersion:

@@ -12,11 +12,12 @@ import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import tuple_row
-from psycopg_pool import AsyncConnectionPool, PoolClosed
+from psycopg_pool import AsyncConnectionPool, PoolClosed, TooManyRequests
 
 from recollect.errors import (
     InvalidMessage,
     InvalidSetting,
+    Overloaded,
     RecollectError,
     StoreClosed,
     StoreDamaged,
@@ -34,6 +35,8 @@ CONNECT_SECONDS = 10
 """How long to wait for a server that does not answer, unless the URL says `connect_timeout`."""
 MAX_CONNECTIONS = 10
 """Connections of one backend. Turns are short; more connections than cores mostly wait for each other."""
+MOST_WAITING = 10_000
+"""Calls that may wait for a free connection; the next one is refused at once."""
 WAIT_SECONDS = 30.0
 """How long a call waits for a free connection."""
 
@@ -71,6 +74,7 @@ def new_pool(conninfo: str, *, max_connections: int) -> Pool:
         min_size=1,
         max_size=max_connections,
         timeout=WAIT_SECONDS,
+        max_waiting=MOST_WAITING,
         kwargs={"autocommit": True},
         name="recollect",
         open=False,
@@ -122,6 +126,8 @@ def translated(server: str) -> Iterator[None]:
         yield
     except PoolClosed as error:
         raise StoreClosed(f"{server} is not open") from error
+    except TooManyRequests as error:
+        raise Overloaded(f"{server}: {MOST_WAITING:,} calls wait for a connection already") from error
     except psycopg.Error as error:
         raise _ours(error, server) from error
 

@@ -8,6 +8,9 @@
 --   `citus.propagate_set_commands` is 'local'. So the store says there for whom it speaks by SET LOCAL. A
 --   gateway that sets the claims of a token has to do the same.
 -- - A policy with a sub-select. The policies name the function directly there.
+--
+-- What is looked for is a setting too: see `recollect.look_for`. A search names a partition of the log, which is
+-- distributed with it.
 
 ALTER TABLE recollect.conversations DROP CONSTRAINT conversations_client;
 
@@ -16,6 +19,14 @@ LANGUAGE plpgsql AS $$
 BEGIN
     SET LOCAL citus.propagate_set_commands = 'local';
     EXECUTE format('SET LOCAL recollect.owner = %L', p_name);
+END
+$$;
+
+CREATE OR REPLACE FUNCTION recollect.look_for(p_terms text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    SET LOCAL citus.propagate_set_commands = 'local';
+    EXECUTE format('SET LOCAL recollect.terms = %L', array_to_string(p_terms, ' '));
 END
 $$;
 
@@ -34,6 +45,14 @@ BEGIN
             'ALTER POLICY operators ON recollect.%I'
             ' USING (current_setting(''recollect.operator'', true) = ''on'')', guarded);
     END LOOP;
+    FOR guarded IN
+        SELECT c.relname FROM pg_policy AS p JOIN pg_class AS c ON c.oid = p.polrelid
+        WHERE c.relnamespace = 'recollect'::regnamespace AND p.polname = 'sought_rows'
+    LOOP
+        EXECUTE format(
+            'ALTER POLICY sought_rows ON recollect.%I USING (owner = recollect.current_owner()'
+            ' AND terms @@ recollect.sought_by(recollect.current_owner()))', guarded);
+    END LOOP;
 END
 $$;
 
@@ -42,3 +61,11 @@ SELECT create_distributed_table('recollect.conversations', 'owner', colocate_wit
 SELECT create_distributed_table('recollect.messages', 'owner', colocate_with => 'recollect.contacts');
 SELECT create_distributed_table('recollect.sessions', 'owner', colocate_with => 'recollect.contacts');
 SELECT create_distributed_table('recollect.documents', 'owner', colocate_with => 'recollect.contacts');
+
+DO $$
+BEGIN
+    IF to_regclass('recollect.vectors') IS NOT NULL THEN
+        PERFORM create_distributed_table('recollect.vectors', 'owner', colocate_with => 'recollect.contacts');
+    END IF;
+END
+$$;

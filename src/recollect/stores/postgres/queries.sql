@@ -14,6 +14,31 @@ WHERE
 -- The number of the last migration.
 SELECT coalesce(max(m.version), 0) FROM recollect.migrations AS m;
 
+-- name: extension
+-- What there is of an extension, whether this role may create it, and whether what we make with it is there.
+SELECT
+    EXISTS (SELECT FROM pg_available_extensions AS a WHERE a.name = %(name)s) AS available,
+    (
+        SELECT quote_ident(n.nspname) FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
+        WHERE e.extname = %(name)s
+    ) AS schema,
+    EXISTS (
+        SELECT FROM pg_available_extension_versions AS v, pg_roles AS r
+        WHERE
+            v.name = %(name)s AND r.rolname = current_user
+            AND (r.rolsuper OR (v.trusted AND has_database_privilege(current_database(), 'CREATE')))
+    ) AS may_create,
+    (
+        SELECT t.relowner::regrole::text FROM pg_class AS t
+        WHERE t.oid = to_regclass('recollect.conversations') AND pg_has_role(t.relowner, 'USAGE')
+    ) AS maker,
+    CASE %(name)s::text
+        WHEN 'pg_trgm' THEN to_regclass('recollect.conversations_by_subject') IS NOT NULL
+        WHEN 'vector' THEN
+            to_regclass('recollect.vectors') IS NOT NULL
+            AND has_table_privilege(to_regclass('recollect.vectors'), 'INSERT')
+    END AS ready;
+
 -- name: speak_for
 -- What follows in this transaction is done in the owner's name.
 SELECT recollect.speak_for(%(name)s);
@@ -32,7 +57,7 @@ SELECT
 FROM recollect.turn(
     %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(expected)s, %(afresh)s, %(known_keys)s::text[],
     %(known_sequences)s::bigint[], %(roles)s::text[], %(times)s::timestamptz[], %(keys)s::text[],
-    %(bodies)b::text[]
+    %(bodies)b::text[], string_to_array(%(vectors)s, ' | '), %(term_counts)s::integer[]
 ) AS done;
 
 -- name: log_end
@@ -42,13 +67,34 @@ FROM recollect.conversations AS c
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
 
 -- name: reseal_messages
--- Another stored form of messages, in their places; those come back that were exchanged.
-UPDATE recollect.messages AS m SET body = said.body
-FROM unnest(%(times)s::timestamptz[], %(sequences)s::bigint[], %(revisions)s::bigint[], %(bodies)s::text[])
-    AS said (at, sequence, revision, body)
-WHERE m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid
-    AND m.at = said.at AND m.sequence = said.sequence AND m.revision = said.revision
-RETURNING m.sequence;
+-- Another stored form of messages, in their places; those come back that were exchanged. What can be found by its
+-- terms waits for them again: the other form may have none. Lock the conversation before, for what is counted.
+WITH old AS (
+    SELECT m.at, m.sequence, m.term_count, said.body
+    FROM unnest(%(times)s::timestamptz[], %(sequences)s::bigint[], %(revisions)s::bigint[], %(bodies)s::text[])
+        AS said (at, sequence, revision, body)
+    JOIN recollect.messages AS m
+        ON m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid
+        AND m.at = said.at AND m.sequence = said.sequence AND m.revision = said.revision
+),
+exchanged AS (
+    UPDATE recollect.messages AS m
+    SET body = old.body, term_count = CASE WHEN old.term_count = 0 THEN 0 END, terms = NULL
+    FROM old
+    WHERE
+        m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.at = old.at AND m.sequence = old.sequence
+    RETURNING m.sequence, old.term_count
+),
+counted AS (
+    UPDATE recollect.conversations AS c
+    SET
+        indexed_count = c.indexed_count - (SELECT count(*) FROM exchanged WHERE exchanged.term_count > 0),
+        term_count = c.term_count - (SELECT coalesce(sum(exchanged.term_count), 0) FROM exchanged)
+    WHERE
+        c.owner = %(owner)s AND c.id = %(id)s::uuid
+        AND EXISTS (SELECT FROM exchanged WHERE exchanged.term_count > 0)
+)
+SELECT exchanged.sequence FROM exchanged;
 
 -- name: known_messages
 -- The messages that hold these ids; one empty row where there are none, no row without the conversation.
@@ -252,19 +298,27 @@ WHERE m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.sequence >=
 
 -- name: restore_messages
 -- Messages in the places that they are given; those come back whose id nobody held.
-INSERT INTO recollect.messages (owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body)
+INSERT INTO recollect.messages (
+    owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body, term_count, terms
+)
 SELECT
-    %(owner)s, %(id)s::uuid, said.at, said.sequence, said.role, said.key, said.revision, said.stored_at, said.body
+    %(owner)s, %(id)s::uuid, said.at, said.sequence, said.role, said.key, said.revision, said.stored_at, said.body,
+    said.term_count, said.terms::tsvector
 FROM unnest(
     %(times)s::timestamptz[], %(sequences)s::bigint[], %(roles)s::text[], %(keys)s::text[],
-    %(revisions)s::bigint[], %(stored)s::timestamptz[], %(bodies)b::text[]
-) AS said (at, sequence, role, key, revision, stored_at, body)
+    %(revisions)s::bigint[], %(stored)s::timestamptz[], %(bodies)b::text[], %(term_counts)s::integer[],
+    string_to_array(%(vectors)s, ' | ')
+) AS said (at, sequence, role, key, revision, stored_at, body, term_count, terms)
 ON CONFLICT (owner, conversation_id, message_key) WHERE message_key IS NOT NULL DO NOTHING
 RETURNING sequence;
 
--- name: skip_sequences
--- New messages come after this one.
-UPDATE recollect.conversations AS c SET next_sequence = greatest(c.next_sequence, %(last)s::bigint + 1)
+-- name: count_restored
+-- New messages come after the last, and what they are found by is counted.
+UPDATE recollect.conversations AS c
+SET
+    next_sequence = greatest(c.next_sequence, %(last)s::bigint + 1),
+    indexed_count = c.indexed_count + %(indexed)s::bigint,
+    term_count = c.term_count + %(all_terms)s::bigint
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid;
 
 -- name: tail
@@ -289,21 +343,104 @@ LEFT JOIN LATERAL (
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
 ORDER BY page.at, page.sequence;
 
+-- name: one_moment
+-- What follows in this transaction sees the database as it is now.
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+
+-- name: frequencies
+-- How often some terms occur, and in how much: see the function.
+SELECT known.messages, known.terms, known.frequencies, known.expired, known.waiting
+FROM recollect.frequencies(%(name)s, %(owner)s, %(now)s, %(terms)s::text[]) AS known;
+
+-- name: found
+-- The messages that hold some of the terms, the best first: see the function.
+SELECT
+    found.conversation_id::text, found.at, found.sequence, found.role, found.term_count, found.score, found.counts
+FROM recollect.found(
+    %(name)s, %(owner)s, %(any)s::text[], %(terms)s::text[], %(weights)s::double precision[],
+    %(average)s::double precision, %(saturation)s::double precision, %(length)s::double precision,
+    %(expired)s::uuid[], %(limit)s
+) AS found;
+
+-- name: waiting_conversations
+-- Conversations with messages that nobody has worked out the terms of, as those that plain SQL wrote.
+SELECT DISTINCT m.conversation_id::text
+FROM recollect.messages AS m
+WHERE m.owner = %(owner)s AND m.term_count IS NULL
+LIMIT %(limit)s;
+
+-- name: lock_conversation
+-- The record is ours until the end of the transaction, as in `recollect.turn`.
+SELECT c.id::text FROM recollect.conversations AS c
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid
+FOR NO KEY UPDATE;
+
+-- name: waiting_messages
+-- The messages of a conversation that nobody has worked out the terms of.
+SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
+FROM recollect.messages AS m
+WHERE m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.term_count IS NULL
+LIMIT %(limit)s;
+
+-- name: index_messages
+-- Keep what the messages of a conversation are found by, and count it.
+WITH indexed AS (
+    UPDATE recollect.messages AS m
+    SET term_count = worked_out.term_count, terms = worked_out.terms::tsvector
+    FROM unnest(
+        %(times)s::timestamptz[], %(sequences)s::bigint[], %(term_counts)s::integer[],
+        string_to_array(%(vectors)s, ' | ')
+    ) AS worked_out (at, sequence, term_count, terms)
+    WHERE
+        m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.at = worked_out.at
+        AND m.sequence = worked_out.sequence AND m.term_count IS NULL
+    RETURNING m.term_count
+)
+UPDATE recollect.conversations AS c
+SET
+    indexed_count = c.indexed_count + (SELECT count(*) FROM indexed WHERE indexed.term_count > 0),
+    term_count = c.term_count + (SELECT coalesce(sum(indexed.term_count), 0) FROM indexed)
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid;
+
+-- name: rolled_documents
+-- Documents with vectors of which there are no rows yet. They stay as they are until the end of the transaction.
+SELECT d.conversation_id::text, d.key, d.data
+FROM recollect.documents AS d
+WHERE d.owner = %(owner)s AND d.kind = %(kind)s AND NOT d.unrolled AND d.conversation_id IS NOT NULL
+LIMIT %(limit)s
+FOR NO KEY UPDATE;
+
+-- name: unroll
+-- The vectors of a document as rows: see the function.
+SELECT recollect.unroll(
+    %(owner)s, %(id)s::uuid, %(kind)s, %(key)s, %(dimension)s, %(micros)s::bigint[], %(sequences)s::bigint[],
+    %(vectors)s::text[]
+);
+
+-- name: nearest
+-- The messages whose vectors point most nearly the same way: see the function.
+SELECT near.conversation_id::text, near.micros, near.sequence, near.similarity
+FROM recollect.nearest(
+    %(name)s, %(owner)s, %(now)s, %(kind)s, %(dimension)s, %(vector)s, %(around)s, %(limit)s
+) AS near;
+
 -- name: replace_message
 -- Other words in the place of a message. No row comes back when the conversation or the message is not there,
--- or the conversation is not at the expected revision.
+-- or the conversation is not at the expected revision. Lock the conversation before: what is counted is what was there.
 WITH moved AS (
     UPDATE recollect.conversations AS c
-    SET revision = c.revision + 1, updated_at = %(now)s
+    SET
+        revision = c.revision + 1,
+        updated_at = %(now)s,
+        indexed_count = c.indexed_count
+            - (coalesce(old.term_count, 0) > 0)::integer + (%(term_count)s::integer > 0)::integer,
+        term_count = c.term_count - coalesce(old.term_count, 0) + %(term_count)s::integer
+    FROM recollect.messages AS old
     WHERE
         c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
         AND (%(expected)s::bigint IS NULL OR c.revision = %(expected)s)
-        AND EXISTS (
-            SELECT FROM recollect.messages AS m
-            WHERE
-                m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid
-                AND m.message_key = %(key)s AND m.sequence = %(sequence)s
-        )
+        AND old.owner = %(owner)s AND old.conversation_id = %(id)s::uuid
+        AND old.message_key = %(key)s AND old.sequence = %(sequence)s
     RETURNING c.owner, c.id, c.revision
 ),
 derived AS (
@@ -312,7 +449,9 @@ derived AS (
     WHERE d.owner = %(owner)s AND d.conversation_id = %(id)s::uuid AND moved.id = d.conversation_id
 )
 UPDATE recollect.messages AS m
-SET role = %(role)s, body = %(body)s, revision = moved.revision
+SET
+    role = %(role)s, body = %(body)s, revision = moved.revision, term_count = %(term_count)s::integer,
+    terms = %(vector)s::text::tsvector
 FROM moved
 WHERE
     m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.message_key = %(key)s

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recollect.clock import parse_moment
@@ -14,6 +15,8 @@ from recollect.contracts import (
     Document,
     Entry,
     LogEnd,
+    Matches,
+    Nearby,
     Position,
     check_data,
     check_expected,
@@ -42,6 +45,9 @@ from recollect.stores.postgres import rows
 from recollect.stores.postgres.connections import Connection, execute_for
 from recollect.stores.postgres.documents import Documents
 from recollect.stores.postgres.keys import key_of
+from recollect.stores.postgres.nearness import Nearness
+from recollect.stores.postgres.searching import Index
+from recollect.stores.postgres.terms import counted_values, index_values
 from recollect.stores.postgres.turns import (
     Sorted,
     ids_in,
@@ -68,7 +74,10 @@ class _Written(NamedTuple):
     state: str
     sequence: int
     stamp: datetime
-    record: Conversation | None
+    row: rows.Row
+
+    def record(self) -> Conversation:
+        return rows.conversation(self.row)
 
 
 class PostgresStore(ConversationStore):
@@ -78,6 +87,7 @@ class PostgresStore(ConversationStore):
         self._backend = backend
         self._name = owner
         self._owner = key_of(owner)
+        self._index = Index(backend, owner, self._owner)
 
     def now(self) -> datetime:
         return self._backend.clock()
@@ -202,14 +212,25 @@ class PostgresStore(ConversationStore):
         while (held := await self.entry(conversation_id, replaced_id(message))) is not None:
             kept = replacing(held, message)
             values = {"key": key_of(replaced_id(message)), "sequence": held.sequence}
-            values |= {"role": kept.role, "body": encode_message(kept).decode()}
-            found = await self._run(("replace_message", named | values))
+            values |= await self._replacement(kept)
+            found = await self._run(("lock_conversation", named), ("replace_message", named | values))
             if found:
                 return replaced(held, kept, revision=found[0][0])
             record = await self._require(conversation_id)
             if expected_revision is not None and record.revision != expected_revision:
                 raise _moved(record, expected_revision)
         raise MessageNotFound(named["id"], replaced_id(message))
+
+    async def _replacement(self, message: Message) -> dict[str, Any]:
+        """A message with its time, as `replace_message` wants it."""
+        body = encode_message(message).decode()
+        (found_by,) = await self._index.of([message], [body], self.now())
+        return {
+            "role": message.role,
+            "body": body,
+            "vector": found_by.vector,
+            "term_count": found_by.term_count,
+        }
 
     async def log_end(self, conversation_id: str) -> LogEnd | None:
         found = await self._run(("log_end", self._named(conversation_id)))
@@ -219,7 +240,7 @@ class PostgresStore(ConversationStore):
         await self._require(conversation_id)
         bodies = {entry.sequence: encode_message(entry.message).decode() for entry in entries}
         values = self._named(conversation_id) | restored_values(entries, bodies)
-        return len(await self._run(("reseal_messages", values)))
+        return len(await self._run(("lock_conversation", values), ("reseal_messages", values)))
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         record, given = restorable(conversation, entries)
@@ -231,13 +252,31 @@ class PostgresStore(ConversationStore):
             new = [entry for sequence, entry in given.items() if sequence in free]
             if not new:
                 return
-            values = named | restored_values(new, bodies) | {"last": max(free)}
+            found_by = await self._index.of(
+                [entry.message for entry in new], [bodies[entry.sequence] for entry in new], named["now"]
+            )
+            values = named | restored_values(new, bodies) | index_values(found_by) | {"last": max(free)}
             found = await execute_for(connection, self._name, ("restore_messages", values))
             stored = {sequence for (sequence,) in found}
             for entry in new:
                 if entry.sequence not in stored:
                     raise MessageConflict(record.id, str(entry.message.message_id))
-            await execute_for(connection, self._name, ("skip_sequences", values))
+            await execute_for(connection, self._name, ("count_restored", values | counted_values(found_by)))
+
+    async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
+        """See `contracts.Searchable`. Common terms are read last: see `terms.COMMON`."""
+        check_count(limit, field="limit", least=0)
+        return await self._index.matches(terms, limit, self.now())
+
+    async def nearest(
+        self, model: str, vector: Sequence[float], *, limit: int, around: Sequence[float] | None = None
+    ) -> list[Nearby] | None:
+        """See `contracts.Nearest`. The server needs pgvector: see `backend.abilities`."""
+        check_count(limit, field="limit", least=0)
+        if not self._backend.abilities.vectors:
+            return None
+        nearness = Nearness(self._backend, self._name, self._owner)
+        return await nearness.nearest(model, vector, around, self._mine() | {"limit": limit})
 
     async def put_document(
         self,
@@ -411,31 +450,37 @@ class PostgresStore(ConversationStore):
         """Store what is new; None when other ids of the turn turn out to be known."""
         now = self.now()
         new = [messages[place] for place in turn.new]
-        values: dict[str, Any] = turn_values(new, [bodies[place] for place in turn.new]) | known_values(turn)
+        new_bodies = [bodies[place] for place in turn.new]
+        values: dict[str, Any] = turn_values(new, new_bodies) | known_values(turn)
+        values |= index_values(await self._index.of(new, new_bodies, now))
         values |= {"name": self._name, "owner": self._owner, "id": conversation_id, "now": now}
         written = await self._write_turn(values | {"expected": expected_revision, "afresh": afresh})
-        if written.record is None:
+        if written.state == "missing":
             raise ConversationNotFound(conversation_id)
         if written.state == "moved":
-            raise _moved(written.record, expected_revision)
+            raise _moved(written.record(), expected_revision)
         if written.state == "known":
             return None
-        entries = stored_entries(
-            conversation_id,
-            new,
-            sequence=written.sequence,
-            revision=written.record.revision,
-            stamp=written.stamp or now,
-            now=now,
-        )
-        known = turn.entries_known(entries)
-        return Appended(conversation=written.record, new=tuple(entries), known=known)
+        entries = partial(_entries_of, conversation_id, new, written, now)
+        if not turn.known:
+            return Appended(conversation=written.record, new=entries)
+        stored = entries()
+        return Appended(conversation=written.record, new=stored, known=turn.entries_known(stored))
 
     async def _write_turn(self, values: dict[str, Any]) -> _Written:
         ((state, sequence, stamp, *record),) = await self._backend.run("write_turn", values)
-        return _Written(
-            state, sequence, stamp, None if state == "missing" else rows.conversation(tuple(record))
-        )
+        return _Written(state, sequence, stamp, tuple(record))
+
+
+def _entries_of(
+    conversation_id: str, messages: Sequence[Message], written: _Written, now: datetime
+) -> tuple[Entry, ...]:
+    """The entries that messages have become."""
+    revision = written.record().revision
+    stamp = written.stamp or now
+    return stored_entries(
+        conversation_id, messages, sequence=written.sequence, revision=revision, stamp=stamp, now=now
+    )
 
 
 def _found(conversation_id: str, found: list[rows.Row]) -> list[Entry]:

@@ -19,6 +19,7 @@ from redis.asyncio import Redis, RedisCluster
 from recollect.errors import (
     InvalidMessage,
     InvalidSetting,
+    Overloaded,
     RecollectError,
     StoreClosed,
     StoreDamaged,
@@ -29,6 +30,9 @@ from recollect.stores.redis.addresses import Client
 from recollect.stores.redis.scripts import Script
 
 Command = Sequence[Any]
+
+MOST_WAITING = 10_000
+"""Commands that may wait in line; the next one is refused at once."""
 Server: TypeAlias = Callable[..., Awaitable[Any]]
 """Sends a command to one server."""
 
@@ -58,6 +62,7 @@ class Connections(ABC):
         self._owned = owned
         self._bounds = bounds
         self._free = asyncio.Semaphore(bounds.commands)
+        self._waiting = 0
         self._closed = False
         self._listeners: set[Any] = set()
 
@@ -81,11 +86,30 @@ class Connections(ABC):
     @contextlib.asynccontextmanager
     async def _exchange(self) -> AsyncIterator[None]:
         """When it is our turn: within the time allowed, and with the driver's errors made ours."""
-        async with self._free:
+        await self._turn_comes()
+        try:
             self._check_open()
             with translated(self.name):
                 async with asyncio.timeout(self._bounds.seconds):
                     yield
+        finally:
+            self._free.release()
+
+    async def _turn_comes(self) -> None:
+        """Wait in line, but not for ever, and not in a line without end."""
+        if not self._free.locked():
+            await self._free.acquire()  # at once
+            return
+        if self._waiting >= MOST_WAITING:
+            raise Overloaded(f"{self.name}: {MOST_WAITING:,} commands wait their turn already")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._bounds.seconds):
+                await self._free.acquire()
+        except TimeoutError:
+            raise Overloaded(f"{self.name}: no turn came within {self._bounds.seconds:g} s") from None
+        finally:
+            self._waiting -= 1
 
     @contextlib.asynccontextmanager
     async def listening(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -258,8 +282,10 @@ def as_mapping(reply: Any) -> dict[str, str]:
     return {_as_text(key): _as_text(value) for key, value in pairs.items()}
 
 
-def parse_info(reply: bytes | str) -> dict[str, str]:
-    """What `INFO` answers."""
+def parse_info(reply: bytes | str | dict[str, Any]) -> dict[str, str]:
+    """What `INFO` answers; a node of a cluster has it taken apart already."""
+    if isinstance(reply, dict):
+        return {name: str(value) for name, value in reply.items()}
     text = reply if isinstance(reply, str) else reply.decode(errors="replace")
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 

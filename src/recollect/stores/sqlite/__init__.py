@@ -13,7 +13,8 @@ __all__ = ["SQLiteBackend", "backend"]
 
 
 def backend(address: Address, clock: Clock) -> SQLiteBackend:
-    """Open `sqlite:///path/to.db`, with `?synchronous=normal` to trade power-cut safety for speed.
+    """Open `sqlite:///path/to.db`, with `?synchronous=normal` to trade power-cut safety for speed, and
+    `?search=off` to write no index.
 
     `sqlite:///memory.db` is relative to the working folder, `sqlite:////var/memory.db` is absolute.
     """
@@ -24,8 +25,12 @@ def backend(address: Address, clock: Clock) -> SQLiteBackend:
         raise _refused(address, "it names no file; for nothing on disk use memory://")
     if "#" in address.url:
         raise _refused(address, "a # in a path is written %23")
-    options = address.take(synchronous=str.lower)
+    options = address.take(synchronous=str.lower, search=_switch)
     return SQLiteBackend(path, clock=clock, **options)  # type: ignore[arg-type]
+
+
+def _switch(text: str) -> bool:
+    return {"on": True, "off": False}[text.lower()]
 
 
 def _refused(address: Address, reason: str) -> InvalidSetting:

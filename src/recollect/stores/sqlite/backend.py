@@ -1,7 +1,9 @@
 """The file as a whole: its threads, its owners, its sweep. Below: `lanes`, `connections`."""
 
 import asyncio
+import math
 import threading
+import time
 from collections.abc import AsyncIterator
 from datetime import datetime
 from functools import partial
@@ -9,7 +11,7 @@ from functools import partial
 import apsw
 
 from recollect.clock import Clock, parse_moment, system_clock, to_micros
-from recollect.contracts import Backend, SchemaVersion
+from recollect.contracts import Backend, Progress, SchemaVersion
 from recollect.errors import InvalidInput, StoreClosed
 from recollect.ids import parse_name
 from recollect.stores.sql_files import queries
@@ -21,10 +23,11 @@ from recollect.stores.sqlite.connections import (
     schema_version,
     translated,
 )
+from recollect.stores.sqlite.indexing import Backlog, Cursor, Indexer, Squeeze, backlog, index_backlog
 from recollect.stores.sqlite.lanes import Lane, ReadLane, WriteLane
 from recollect.stores.sqlite.rows import Row
 from recollect.stores.sqlite.scrubbing import AT_ONCE_SECONDS, PATIENT_SECONDS, Scrubber
-from recollect.stores.sqlite.store import SQLiteStore
+from recollect.stores.sqlite.store import SearchableSQLiteStore, SQLiteStore
 from recollect.stores.threads import to_the_end
 
 SQL = queries(PACKAGE)
@@ -36,9 +39,17 @@ OWNERS_BATCH = 500
 
 class SQLiteBackend(Backend):
     """One file. `synchronous="full"` survives a power cut; `"normal"` survives a kill, and may lose the
-    last moments of acknowledged turns when the power goes."""
+    last moments of acknowledged turns when the power goes. Without `search` no index is written; one that
+    is there still forgets what is deleted, and `reindex` catches up when there is one again."""
 
-    def __init__(self, path: str, *, clock: Clock = system_clock, synchronous: str = "full") -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        clock: Clock = system_clock,
+        synchronous: str = "full",
+        search: bool = True,
+    ) -> None:
         if synchronous not in SYNCHRONOUS:
             raise InvalidInput.not_in("synchronous", synchronous, SYNCHRONOUS)
         self.path = path
@@ -46,6 +57,7 @@ class SQLiteBackend(Backend):
         self._synchronous = synchronous
         self.ends: dict[tuple[str, str], Row] = {}
         """Records as the writing thread left them, by owner and id, so that a turn need not read them."""
+        self.indexer = Indexer() if search else None
         self._opening = threading.Lock()
         self._scrubber = Scrubber(path)
         self.patience = PATIENT_SECONDS
@@ -73,6 +85,8 @@ class SQLiteBackend(Backend):
             others = [connect(self.path, synchronous=self._synchronous) for _ in range(READERS)]
         self._readers = ReadLane(self.path, others, name="reader")
         self._writer = WriteLane(self.path, first, name="writer", forget=self.ends.clear)
+        # A process that was killed may have deleted something and not yet emptied the log of it.
+        self._scrubber.scrub(seconds=0)
 
     async def close(self) -> None:
         lanes = [lane for lane in (self._readers, self._writer) if lane is not None]
@@ -96,7 +110,8 @@ class SQLiteBackend(Backend):
         return await asyncio.to_thread(schema_version, self.path)
 
     def of(self, owner: str) -> SQLiteStore:
-        return SQLiteStore(self, parse_name(owner, field="owner"))
+        kind = SQLiteStore if self.indexer is None else SearchableSQLiteStore
+        return kind(self, parse_name(owner, field="owner"))
 
     async def owners(self) -> AsyncIterator[str]:
         last = ""
@@ -118,12 +133,33 @@ class SQLiteBackend(Backend):
             await self.forgotten()
         return total
 
+    async def reindex(self, progress: Progress | None = None) -> int:
+        """See `contracts.Reindexed`."""
+        total = 0
+        found: Backlog | None = Backlog([], Cursor())
+        while found is not None:
+            if found.rows:
+                total += await self.writer.run(partial(index_backlog, rows=found.rows))
+                if progress is not None:
+                    progress(total)
+            found = await self.readers.run(partial(backlog, cursor=found.next))
+        return total
+
+    async def _squeeze(self, *, seconds: float | None) -> None:
+        """Have what was deleted leave the index's pages. What the time is too short for is done later."""
+        squeeze = Squeeze()
+        end = math.inf if seconds is None else time.monotonic() + seconds
+        while await self.writer.run(squeeze.step) and time.monotonic() < end:
+            pass
+
     async def forgotten(self) -> None:
         """After a deletion: it leaves the log beside the file as well, unless a reader holds that."""
+        await self._squeeze(seconds=AT_ONCE_SECONDS)
         await asyncio.to_thread(self._scrubber.scrub, seconds=AT_ONCE_SECONDS)
 
     async def scrub(self, owner: str) -> tuple[str, ...]:
-        """Empty the log beside the file; see `scrubbing`."""
+        """Write the index anew and empty the log beside the file; see `scrubbing`."""
+        await self._squeeze(seconds=None)
         if await to_the_end(partial(self._scrubber.scrub, seconds=self.patience)):
             return ()
         return (f"{self.path}-wal is held by a reader; it is emptied at the next sweep or deletion",)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 import apsw
 
 from recollect.errors import StoreClosed
+from recollect.stores.doors import Door
 from recollect.stores.sqlite.connections import ours, patience
 
 T = TypeVar("T")
@@ -26,6 +27,10 @@ LARGEST_BATCH = 512
 
 WORTH_SPLITTING = 50e-6
 """Seconds of a commit, for each turn in it, up to which two commits cost less than a loop that waits."""
+
+MOST_JOBS = 4096
+"""Jobs that may be in a lane's queue; whoever comes after them waits for a place, and then is refused."""
+WAIT_SECONDS = 30.0
 
 
 class Job:
@@ -64,6 +69,7 @@ class Lane:
     def __init__(self, path: str, connections: Iterable[apsw.Connection], *, name: str) -> None:
         self._path = path
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._places = Door(path, places=MOST_JOBS, waiting=MOST_JOBS * 8, deadline=WAIT_SECONDS)
         self._door = threading.Lock()
         self._process = os.getpid()
         self._closed = False
@@ -79,9 +85,13 @@ class Lane:
 
         Cancelled while still in the queue, the work is not done; cancelled later, it is done whole.
         """
-        job = Job(work, asyncio.get_running_loop(), is_turn=is_turn)
-        self._accept(job)
-        return cast(T, await job.future)
+        place = await self._places.enter()
+        try:
+            job = Job(work, asyncio.get_running_loop(), is_turn=is_turn)
+            self._accept(job)
+            return cast(T, await job.future)
+        finally:
+            place.release()
 
     def _accept(self, job: Job) -> None:
         if os.getpid() != self._process:

@@ -9,9 +9,10 @@ from recollect.testing.contract.log import LogContract
 from recollect.testing.contract.moving import MovingContract
 from recollect.testing.contract.owners import OwnersContract
 from recollect.testing.contract.records import RecordsContract
+from recollect.testing.contract.search import SearchContract
 from recollect.testing.contract.sessions import SessionsContract
 
-__all__ = ["StoreContract"]
+__all__ = ["SearchContract", "StoreContract"]
 
 
 class StoreContract(

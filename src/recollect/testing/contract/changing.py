@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from recollect.contracts import Backend, Cleared, ConversationStore, Entry
+from recollect.contracts import Backend, Cleared, ConversationStore, Entry, Erasing
 from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound, InvalidInput, MessageNotFound, RevisionConflict
 from recollect.ids import new_id
@@ -150,6 +150,24 @@ class ChangingContract(Contract):
         assert len(await other.page(kept.id, limit=9)) == 1
         assert await other.document_kinds() == ["notes"]
         assert await other.session("kitchen") is not None
+
+    async def test_scrubbing_changes_nothing_that_is_kept(
+        self, backend: Backend, store: ConversationStore
+    ) -> None:
+        """A backend with files, that is: others have nothing to scrub."""
+        record = await store.resume("kitchen", new_conversation(store))
+        gone = await store.create(new_conversation(store))
+        await store.append(record.id, [user("stays", message_id="m1")])
+        await store.append(gone.id, [user("goes")])
+        await store.put_document("notes", "1", b"stays")
+        await store.delete(gone.id)
+        before = await store.page(record.id, limit=9), await store.get_document("notes", "1")
+        if isinstance(backend, Erasing):
+            for _ in range(2):
+                assert await backend.scrub("whoever it is") == ()
+        assert (await store.page(record.id, limit=9), await store.get_document("notes", "1")) == before
+        await store.append(record.id, [assistant("and goes on")])
+        assert len(await store.tail(record.id, limit=9)) == 2
 
 
 def _place(entry: Entry) -> tuple[object, ...]:

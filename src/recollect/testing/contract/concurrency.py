@@ -107,3 +107,21 @@ class ConcurrencyContract(Contract):
             await store.find(Query())
         await backend.open()
         assert await store.get(conversation.id) == conversation
+
+    async def test_closing_while_turns_are_written_keeps_what_was_acknowledged(
+        self, backend: Backend, store: ConversationStore, conversation: Conversation
+    ) -> None:
+        async def write(number: int) -> int:
+            await store.append(conversation.id, [user(number), assistant(number)])
+            return number
+
+        tasks = [asyncio.create_task(write(number)) for number in range(40)]
+        await asyncio.sleep(0)  # let them get under way
+        await asyncio.gather(backend.close(), backend.close())
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(result, int | StoreClosed) for result in results)
+        await backend.open()
+        stored = [entry.message.content for entry in await store.page(conversation.id, limit=1000)]
+        assert stored[::2] == stored[1::2]
+        acknowledged = {result for result in results if isinstance(result, int)}
+        assert acknowledged <= set(stored)

@@ -82,7 +82,8 @@ CREATE TABLE recollect.contacts (
     PRIMARY KEY (owner, id)
 );
 
--- `owner_name` is the owner in full where `owner` is only its digest.
+-- `owner_name` is the owner in full where `owner` is only its digest. `indexed_count` says how many messages can be
+-- found by a term, `term_count` how many terms they have together.
 CREATE TABLE recollect.conversations (
     owner text COLLATE "C" NOT NULL,
     id uuid NOT NULL,
@@ -103,6 +104,8 @@ CREATE TABLE recollect.conversations (
     message_count bigint NOT NULL,
     revision bigint NOT NULL,
     next_sequence bigint NOT NULL DEFAULT 1,
+    indexed_count bigint NOT NULL DEFAULT 0,
+    term_count bigint NOT NULL DEFAULT 0,
     ttl interval,
     expires_at timestamptz,
     created_at timestamptz NOT NULL,
@@ -119,7 +122,7 @@ CREATE TABLE recollect.conversations (
         REFERENCES recollect.contacts (owner, id) ON DELETE SET NULL (client_id)
 );
 
-CREATE INDEX conversations_by_client ON recollect.conversations (owner, client_id);
+CREATE INDEX conversations_by_client ON recollect.conversations (owner, client_id) WHERE client_id IS NOT NULL;
 CREATE INDEX conversations_by_status ON recollect.conversations (owner, status);
 CREATE INDEX conversations_by_priority ON recollect.conversations (owner, priority);
 CREATE INDEX conversations_by_channel ON recollect.conversations (owner, channel);
@@ -130,6 +133,10 @@ CREATE INDEX conversations_by_expiry ON recollect.conversations (expires_at) WHE
 
 -- The log. `at` and `sequence` are the reading order. `body` is the message in its wire form, as text
 -- and not as jsonb, which cannot hold every string that JSON can: NUL, half of a surrogate pair.
+--
+-- `terms` are what the message is found by: each term behind the mark of its owner (see `recollect.mark_of`), with
+-- how often it occurs as its position, and with the weight D, C, B or A for once, twice, three times, more often.
+-- `term_count` is how many there are, repeated ones counted again. Both are NULL until they are worked out.
 CREATE TABLE recollect.messages (
     owner text COLLATE "C" NOT NULL,
     conversation_id uuid NOT NULL,
@@ -140,12 +147,20 @@ CREATE TABLE recollect.messages (
     revision bigint NOT NULL,
     stored_at timestamptz NOT NULL,
     body text NOT NULL,
+    term_count integer,
+    terms tsvector,
     PRIMARY KEY (owner, conversation_id, at, sequence),
     FOREIGN KEY (owner, conversation_id) REFERENCES recollect.conversations (owner, id) ON DELETE CASCADE
 ) PARTITION BY HASH (owner);
 
 CREATE UNIQUE INDEX messages_by_key ON recollect.messages (owner, conversation_id, message_key)
     WHERE message_key IS NOT NULL;
+
+-- New terms wait in a list that every search reads and that is worked in when it is full: small, so that neither the
+-- search nor the turn that fills it takes long.
+CREATE INDEX messages_by_terms ON recollect.messages USING gin (terms)
+    WITH (fastupdate = on, gin_pending_list_limit = 64);
+CREATE INDEX messages_without_terms ON recollect.messages (owner, conversation_id) WHERE term_count IS NULL;
 
 -- `session_name` is the session in full where `session_key` is only its digest.
 CREATE TABLE recollect.sessions (
@@ -180,9 +195,7 @@ CREATE TABLE recollect.documents (
 -- see all rows by two things together: being (or running a function of) the role that made the schema,
 -- and saying so in the setting `recollect.operator`. The setting alone opens nothing.
 --
--- The conditions are sub-selects so that they are worked out once a statement, not once a row. Under them
--- the server uses an index only for operators that are marked as unable to leak. ILIKE is not, so a trigram
--- index would not be searched, and there is none.
+-- The conditions are sub-selects so that they are worked out once a statement, not once a row.
 CREATE FUNCTION recollect.guard(p_table text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -198,7 +211,72 @@ BEGIN
 END
 $$;
 
--- A partition can be named directly, and then its parent's policies do not apply: it has its own.
+-- Under row-level security the server searches an index only for what the policy itself asks, or for operators
+-- that are marked as unable to leak. `@@` is not. So there is a face of the log whose policy is the search: the
+-- partitions. A partition that is named directly has its own policy, not its parent's, and shows those of the
+-- owner's messages that hold one of the terms in the setting `recollect.terms`. Only services may name them.
+--
+-- All that is ever looked up in the index carries the mark of the owner, put there by the policy: what others have
+-- said, and how much of it, makes no difference to what is found nor to how long it takes.
+
+-- What every term of an owner begins with: 48 bits of a digest, so that hardly two share one.
+CREATE FUNCTION recollect.mark_of(p_owner text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN left(encode(sha256(convert_to(p_owner, 'UTF8')), 'base64'), 8);
+END
+$$;
+
+-- A term of an owner as a query, whatever characters it is made of.
+CREATE FUNCTION recollect.sought(p_mark text, p_term text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN '''' || replace(replace(p_mark || p_term, '\', '\\'), '''', '''''') || '''';
+END
+$$;
+
+-- Any of the terms in the setting, as terms of this owner; NULL finds nothing. In groups, because the server walks
+-- down a chain of ORs by recursion.
+CREATE FUNCTION recollect.sought_by(p_owner text) RETURNS tsquery
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    mark text := recollect.mark_of(p_owner);
+BEGIN
+    RETURN (
+        SELECT string_agg(groups.any_of, ' | ')
+        FROM (
+            SELECT '(' || string_agg(recollect.sought(mark, asked.term), ' | ') || ')' AS any_of
+            FROM unnest(string_to_array(nullif(current_setting('recollect.terms', true), ''), ' '))
+                WITH ORDINALITY AS asked (term, place)
+            GROUP BY asked.place / 100
+        ) AS groups
+    )::tsquery;
+END
+$$;
+
+-- Look for messages that hold any of these terms, until the end of the transaction.
+CREATE FUNCTION recollect.look_for(p_terms text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('recollect.terms', array_to_string(p_terms, ' '), true);
+END
+$$;
+
+CREATE FUNCTION recollect.guard_search(p_table text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('ALTER TABLE recollect.%I ENABLE ROW LEVEL SECURITY', p_table);
+    EXECUTE format('ALTER TABLE recollect.%I FORCE ROW LEVEL SECURITY', p_table);
+    EXECUTE format(
+        'CREATE POLICY sought_rows ON recollect.%I FOR SELECT USING ('
+        ' owner = (SELECT recollect.current_owner())'
+        ' AND terms @@ (SELECT recollect.sought_by(recollect.current_owner())))', p_table);
+END
+$$;
+
 DO $$
 DECLARE
     parted text;
@@ -210,11 +288,38 @@ BEGIN
             EXECUTE format(
                 'CREATE TABLE recollect.%I PARTITION OF recollect.%I'
                 ' FOR VALUES WITH (MODULUS 16, REMAINDER %s)', name, parted, part);
-            PERFORM recollect.guard(name);
+            IF parted = 'messages' THEN
+                PERFORM recollect.guard_search(name);
+            ELSE
+                PERFORM recollect.guard(name);
+            END IF;
         END LOOP;
     END LOOP;
     FOREACH name IN ARRAY ARRAY['contacts', 'conversations', 'messages', 'sessions', 'documents'] LOOP
         PERFORM recollect.guard(name);
+    END LOOP;
+END
+$$;
+
+-- The search itself, for a role that row-level security does not bind: a superuser, or one that may bypass it.
+CREATE FUNCTION recollect.unbound_search(p_part text) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF row_security_active('recollect.' || quote_ident(p_part)) THEN
+        RETURN '';
+    END IF;
+    RETURN ' AND m.terms @@ (SELECT recollect.sought_by($1))';
+END
+$$;
+
+-- The partition that holds an owner's messages.
+CREATE FUNCTION recollect.part_of(p_owner text) RETURNS text
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+BEGIN
+    FOR part IN 0..15 LOOP
+        IF satisfies_hash_partition('recollect.messages'::regclass, 16, part, p_owner COLLATE "C") THEN
+            RETURN 'messages_' || lpad(part::text, 2, '0');
+        END IF;
     END LOOP;
 END
 $$;
@@ -231,7 +336,7 @@ BEGIN
 END
 $$;
 
-SELECT recollect.keep_no_samples('messages', ARRAY['body', 'message_key']);
+SELECT recollect.keep_no_samples('messages', ARRAY['body', 'message_key', 'terms']);
 SELECT recollect.keep_no_samples('sessions', ARRAY['session_key', 'session_name']);
 SELECT recollect.keep_no_samples('documents', ARRAY['key', 'data']);
 SELECT recollect.keep_no_samples('contacts', ARRAY['name', 'email', 'phone', 'notes']);
@@ -267,7 +372,27 @@ BEGIN
         EXECUTE format('GRANT SELECT ON recollect.migrations TO %I', p_role);
         EXECUTE format('GRANT EXECUTE ON FUNCTION recollect.owners_after, recollect.purge TO %I', p_role);
     END IF;
-    FOREACH guarded IN ARRAY ARRAY['contacts', 'conversations', 'messages', 'sessions', 'documents'] LOOP
+    FOR guarded IN
+        SELECT c.relname FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
+        WHERE i.inhparent = 'recollect.messages'::regclass AND c.relkind = 'r'
+    LOOP
+        EXECUTE format('DROP POLICY IF EXISTS %I ON recollect.%I', pin, guarded);
+        IF p_service THEN
+            EXECUTE format('GRANT SELECT ON recollect.%I TO %I', guarded, p_role);
+        END IF;
+        -- Restrictive policies come before the others, so the search is in this one too.
+        IF p_owner IS NOT NULL THEN
+            EXECUTE format(
+                'CREATE POLICY %I ON recollect.%I AS RESTRICTIVE FOR SELECT TO %I'
+                ' USING (owner = %L AND terms @@ (SELECT recollect.sought_by(%L)))',
+                pin, guarded, p_role, recollect.key_of(p_owner), recollect.key_of(p_owner));
+        END IF;
+    END LOOP;
+    IF p_service AND to_regclass('recollect.vectors') IS NOT NULL THEN
+        EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON recollect.vectors TO %I', p_role);
+    END IF;
+    FOREACH guarded IN ARRAY ARRAY['contacts', 'conversations', 'messages', 'sessions', 'documents', 'vectors'] LOOP
+        CONTINUE WHEN to_regclass('recollect.' || guarded) IS NULL;
         EXECUTE format('DROP POLICY IF EXISTS %I ON recollect.%I', pin, guarded);
         IF p_owner IS NOT NULL THEN
             EXECUTE format(
@@ -311,10 +436,12 @@ $$;
 --   missing   there is no such conversation
 -- `p_afresh` puts the messages in the place of all there are. Times and keys are NULL as a whole where no
 -- message has one. `p_name` is in whose name (in full, not the key); NULL stays with whom the session speaks for.
+-- `p_terms` and `p_term_counts` are what each message is found by if it was said at `p_now`; NULL is not known yet.
 CREATE FUNCTION recollect.turn(
     p_name text, p_owner text, p_id uuid, p_now timestamptz, p_expected bigint, p_afresh boolean,
     p_known_keys text[], p_known_sequences bigint[],
     p_roles text[], p_times timestamptz[], p_keys text[], p_bodies text[],
+    p_terms text[] DEFAULT NULL, p_term_counts integer[] DEFAULT NULL,
     OUT state text, OUT sequence bigint, OUT stamp timestamptz, OUT conversation recollect.conversations
 )
 LANGUAGE plpgsql AS $$
@@ -323,6 +450,7 @@ DECLARE
     size bigint := cardinality(p_bodies);
     latest_at timestamptz;
     latest_role text;
+    number integer;
 BEGIN
     IF p_name IS NOT NULL THEN
         PERFORM recollect.speak_for(p_name);
@@ -354,6 +482,8 @@ BEGIN
         conversation.last_message_from := NULL;
         conversation.unread_count := 0;
         conversation.message_count := 0;
+        conversation.indexed_count := 0;
+        conversation.term_count := 0;
     ELSIF size = 0 THEN
         RETURN;
     END IF;
@@ -361,14 +491,26 @@ BEGIN
     stamp := p_now;
     IF conversation.last_message_at > p_now AND conversation.last_message_at <= p_now + interval '1 minute' THEN
         stamp := conversation.last_message_at;
+        -- The day is one of the terms. Across midnight they are worked out when somebody searches.
+        IF (stamp AT TIME ZONE 'UTC')::date <> (p_now AT TIME ZONE 'UTC')::date THEN
+            p_terms := NULL;
+            p_term_counts := NULL;
+        END IF;
     END IF;
     INSERT INTO recollect.messages (
-        owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body
+        owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body, term_count, terms
     )
     SELECT
         p_owner, p_id, coalesce(said.at, stamp), conversation.next_sequence + said.place - 1, said.role,
-        said.key, conversation.revision + 1, p_now, said.body
-    FROM unnest(p_roles, p_times, p_keys, p_bodies) WITH ORDINALITY AS said (role, at, key, body, place);
+        said.key, conversation.revision + 1, p_now, said.body, said.term_count, said.terms::tsvector
+    FROM unnest(p_roles, p_times, p_keys, p_bodies, p_term_counts, p_terms)
+        WITH ORDINALITY AS said (role, at, key, body, term_count, terms, place);
+    IF p_term_counts IS NOT NULL THEN
+        FOREACH number IN ARRAY p_term_counts LOOP
+            conversation.indexed_count := conversation.indexed_count + (number > 0)::integer;
+            conversation.term_count := conversation.term_count + number;
+        END LOOP;
+    END IF;
     latest_at := stamp;
     latest_role := p_roles[size];
     IF p_times IS NOT NULL THEN
@@ -387,6 +529,8 @@ BEGIN
         last_message_from = latest_role,
         unread_count = conversation.unread_count + size,
         message_count = conversation.message_count + size,
+        indexed_count = conversation.indexed_count,
+        term_count = conversation.term_count,
         next_sequence = conversation.next_sequence + size,
         revision = conversation.revision + 1,
         updated_at = p_now,
@@ -465,6 +609,93 @@ BEGIN
 END
 $$;
 
+-- Search ---------------------------------------------------------------------------------------
+
+-- What an owner's index knows of some terms: how many messages it has and how many terms they have together, in how
+-- many messages each of the terms occurs, which conversations are over, and whether there are messages that
+-- nobody has worked out the terms of yet. Conversations that are over do not count.
+CREATE FUNCTION recollect.frequencies(
+    p_name text, p_owner text, p_now timestamptz, p_terms text[],
+    OUT messages bigint, OUT terms bigint, OUT frequencies bigint[], OUT expired uuid[], OUT waiting boolean
+)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    part text := recollect.part_of(p_owner);
+    term text;
+    found bigint;
+BEGIN
+    PERFORM recollect.speak_for(p_name);
+    SELECT
+        coalesce(sum(c.indexed_count) FILTER (WHERE c.expires_at IS NULL OR c.expires_at > p_now), 0),
+        coalesce(sum(c.term_count) FILTER (WHERE c.expires_at IS NULL OR c.expires_at > p_now), 0),
+        coalesce(array_agg(c.id) FILTER (WHERE c.expires_at <= p_now), '{}')
+    INTO messages, terms, expired
+    FROM recollect.conversations AS c
+    WHERE c.owner = p_owner;
+    waiting := EXISTS (SELECT FROM recollect.messages AS m WHERE m.owner = p_owner AND m.term_count IS NULL);
+    frequencies := '{}';
+    FOREACH term IN ARRAY p_terms LOOP
+        PERFORM recollect.look_for(ARRAY[term]);
+        EXECUTE format(
+            'SELECT count(*) FROM recollect.%I AS m WHERE m.owner = $1 AND m.conversation_id <> ALL ($2)', part)
+            || recollect.unbound_search(part)
+        INTO found USING p_owner, expired;
+        frequencies := frequencies || found;
+    END LOOP;
+END
+$$;
+
+-- The messages that hold any of the terms in `p_any`, the best first by how rare the terms are that they hold and
+-- how often they hold them for their length (BM25, an occurrence beyond the fourth not counted). `p_weights` are how
+-- rare the terms are, `p_average` is how many terms a message has, `p_saturation` and `p_length` are BM25's k1 and b.
+-- `counts` are exact.
+CREATE FUNCTION recollect.found(
+    p_name text, p_owner text, p_any text[], p_terms text[], p_weights double precision[],
+    p_average double precision, p_saturation double precision, p_length double precision, p_expired uuid[],
+    p_limit bigint
+) RETURNS TABLE (
+    conversation_id uuid, at timestamptz, sequence bigint, role text, term_count integer, score double precision,
+    counts integer[]
+)
+LANGUAGE plpgsql AS $$
+DECLARE
+    part text := recollect.part_of(p_owner);
+    mark text := recollect.mark_of(p_owner);
+    marked text[] := ARRAY(
+        SELECT mark || asked.term FROM unnest(p_terms) WITH ORDINALITY AS asked (term, place) ORDER BY asked.place);
+    sought text[] := ARRAY(
+        SELECT recollect.sought(mark, asked.term)
+        FROM unnest(p_terms) WITH ORDINALITY AS asked (term, place) ORDER BY asked.place);
+BEGIN
+    PERFORM recollect.speak_for(p_name);
+    PERFORM recollect.look_for(p_any);
+    -- `ts_rank` of one term is the weight that stands for how often it occurs, over 1.64493406685.
+    RETURN QUERY EXECUTE format($search$
+        SELECT best.conversation_id, best.at, best.sequence, best.role, best.term_count, best.score, (
+            SELECT array_agg(coalesce(held.positions[1], 0)::integer ORDER BY asked.place)
+            FROM unnest($2) WITH ORDINALITY AS asked (term, place)
+            LEFT JOIN unnest(best.terms) AS held ON held.lexeme = asked.term
+        )
+        FROM (
+            SELECT m.conversation_id, m.at, m.sequence, m.role, m.term_count, m.terms, (
+                SELECT sum(asked.weight * often.n * ($8 + 1) / (often.n + $8 * (1 - $9 + $9 * m.term_count / $5)))
+                FROM unnest($3::tsquery[], $4) AS asked (query, weight)
+                CROSS JOIN LATERAL (
+                    SELECT 6.5797362674 * ts_rank('{0.25, 0.5, 0.75, 1}', m.terms, asked.query) AS n
+                ) AS often
+            ) AS score
+            FROM recollect.%I AS m
+            WHERE m.owner = $1 AND m.conversation_id <> ALL ($6) %s
+            ORDER BY score DESC, m.at DESC, m.sequence DESC, m.conversation_id
+            LIMIT $7
+        ) AS best
+        ORDER BY best.score DESC, best.at DESC, best.sequence DESC, best.conversation_id
+    $search$, part, recollect.unbound_search(part))
+    USING p_owner, marked, sought, p_weights, p_average, p_expired, p_limit, p_saturation, p_length;
+END
+$$;
+
 -- Operators ------------------------------------------------------------------------------------
 
 -- Everybody with a conversation or a document, after a given one, in order of their keys.
@@ -515,7 +746,7 @@ END
 $$;
 
 REVOKE EXECUTE ON FUNCTION recollect.owners_after, recollect.purge, recollect.admit, recollect.guard,
-    recollect.keep_no_samples FROM PUBLIC;
+    recollect.guard_search, recollect.keep_no_samples FROM PUBLIC;
 
 -- The documented face --------------------------------------------------------------------------
 

@@ -27,6 +27,9 @@ CREATE TABLE conversations (
     expires_at INTEGER,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
+    analysed INTEGER NOT NULL DEFAULT 0,
+    searchable INTEGER NOT NULL DEFAULT 0,
+    terms INTEGER NOT NULL DEFAULT 0,
     last_activity INTEGER NOT NULL GENERATED ALWAYS AS (coalesce(last_message_at, created_at)) VIRTUAL,
     UNIQUE (owner, id)
 ) STRICT;
@@ -73,3 +76,63 @@ CREATE TABLE documents (
 -- No conversation is 0 here: two that are NULL would not be the same.
 CREATE UNIQUE INDEX documents_by_key ON documents (owner, ifnull(conversation, 0), kind, key);
 CREATE INDEX documents_by_conversation ON documents (conversation) WHERE conversation IS NOT NULL;
+
+-- The index for searching. Every message that was analysed has a row in one of two tables: at first in
+-- `fresh_terms`, which is small and cheap to write; then, many at a time, in `indexed`, whose rows the
+-- full-text table holds too. `terms` are the message's terms with spaces between, none where it has none.
+-- `owner` is a digest: it stands before each term in the full-text table, so that no two owners share a
+-- list of messages, and it needs no table of names.
+CREATE TABLE fresh_terms (
+    message INTEGER PRIMARY KEY REFERENCES messages (pk) ON DELETE CASCADE,
+    conversation INTEGER NOT NULL,
+    owner INTEGER NOT NULL,
+    role TEXT NOT NULL,
+    length INTEGER NOT NULL,
+    terms TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE indexed (
+    message INTEGER PRIMARY KEY REFERENCES messages (pk) ON DELETE CASCADE,
+    conversation INTEGER NOT NULL,
+    owner INTEGER NOT NULL,
+    role TEXT NOT NULL,
+    length INTEGER NOT NULL,
+    terms TEXT NOT NULL
+) STRICT;
+
+-- Which messages have a term, and nothing else: how often is counted in `indexed`, for the few that are shown.
+CREATE VIRTUAL TABLE message_terms USING fts5 (
+    terms, content = '', columnsize = 0, detail = none, tokenize = 'ascii'
+);
+
+CREATE VIRTUAL TABLE term_frequencies USING fts5vocab (message_terms, row);
+
+-- How many messages were taken out of the full-text table since it was last written anew: until then their
+-- terms are found nowhere, but still in the file. One row.
+CREATE TABLE index_residue (messages INTEGER NOT NULL) STRICT;
+INSERT INTO index_residue (messages) VALUES (0);
+
+CREATE TRIGGER message_is_indexed AFTER INSERT ON indexed BEGIN
+    INSERT INTO message_terms (rowid, terms)
+    SELECT new.message, replace(' ' || new.terms, ' ', printf(' %015x', new.owner)) WHERE new.length > 0;
+    UPDATE conversations
+    SET
+        analysed = analysed + 1, searchable = searchable + (new.length > 0), terms = terms + new.length
+    WHERE pk = new.conversation;
+END;
+
+CREATE TRIGGER message_is_not_indexed AFTER DELETE ON indexed BEGIN
+    INSERT INTO message_terms (message_terms, rowid, terms)
+    SELECT 'delete', old.message, replace(' ' || old.terms, ' ', printf(' %015x', old.owner))
+    WHERE old.length > 0;
+    UPDATE index_residue SET messages = messages + (old.length > 0);
+    UPDATE conversations
+    SET
+        analysed = analysed - 1, searchable = searchable - (old.length > 0), terms = terms - old.length
+    WHERE pk = old.conversation;
+END;
+
+CREATE TRIGGER message_says_something_else AFTER UPDATE OF body ON messages BEGIN
+    DELETE FROM fresh_terms WHERE message = old.pk;
+    DELETE FROM indexed WHERE message = old.pk;
+END;

@@ -1,0 +1,120 @@
+"""What encryption and auditing cost: `python -m benchmarks.encryption`.
+
+On SQLite, in one run and taking turns, so that a busy machine slows all alike: a turn of two messages and a
+window of the last 20 after it, through the manager, as they are, encrypted, audited, and both. Cold is a
+window of which nothing was read before.
+"""
+
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import recollect
+from recollect.ids import new_id
+from recollect.keys import MasterKeys
+from recollect.layers.audited import AuditedBackend
+from recollect.layers.encrypted import EncryptedBackend, Encryption
+from recollect.manager import ConversationManager
+from recollect.messages import Message
+from recollect.windows import WindowPolicy
+
+ROUNDS = 2000
+HISTORY = 200
+WINDOW = WindowPolicy(max_messages=20)
+KINDS = ("plain", "encrypted", "audited", "both")
+
+Work = Callable[[], Awaitable[object]]
+
+
+def turn() -> list[Message]:
+    """About as long as people and assistants talk."""
+    return [
+        Message(
+            role="user",
+            content="Is the kitchen window closed, and how warm is it in there? " * 2,
+            message_id=new_id(),
+        ),
+        Message(
+            role="assistant",
+            content="The kitchen window is closed. It is 21.5 degrees, a little warmer than outside. " * 4,
+            message_id=new_id(),
+        ),
+    ]
+
+
+def memory_of(kind: str, folder: Path) -> recollect.Memory:
+    encryption = Encryption(master=MasterKeys(bytes(range(32))), records=True)
+    return recollect.open(
+        f"sqlite:///{folder}/{kind}.db",
+        sweep_every=None,
+        encryption=encryption if kind in ("encrypted", "both") else None,
+        audit=folder / f"{kind}.jsonl" if kind in ("audited", "both") else None,
+    )
+
+
+async def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        memories = {kind: await memory_of(kind, Path(folder)) for kind in KINDS}
+        handles = {kind: memory.of("erin") for kind, memory in memories.items()}
+        ids = {kind: await filled(handle) for kind, handle in handles.items()}
+        await measure("turn", {kind: _turning(handles[kind], ids[kind]) for kind in KINDS})
+        reading = {kind: _reading(handles[kind], ids[kind]) for kind in KINDS}
+        turning = {kind: _turning(handles[kind], ids[kind]) for kind in KINDS}
+        await measure("window of 20", reading, before=turning)
+        await measure("same, cold", reading, before={kind: _cooling(memories[kind]) for kind in KINDS})
+        for memory in memories.values():
+            await memory.close()
+        for kind in KINDS[:2]:
+            size = sum(file.stat().st_size for file in Path(folder).glob(f"{kind}.db*"))
+            print(f"{kind:<10} {size / 1e6:6.1f} MB")
+
+
+async def filled(handle: ConversationManager) -> str:
+    record = await handle.get_or_create_conversation("benchmark")
+    for _ in range(HISTORY // 2):
+        await handle.append(record.id, turn())
+    return record.id
+
+
+def _turning(handle: ConversationManager, conversation_id: str) -> Work:
+    return lambda: handle.append(conversation_id, turn())
+
+
+def _reading(handle: ConversationManager, conversation_id: str) -> Work:
+    return lambda: handle.load_context(conversation_id, policy=WINDOW)
+
+
+def _cooling(memory: recollect.Memory) -> Work:
+    """As in a process that has just begun: no message has been opened before."""
+
+    async def forget() -> None:
+        backend = memory.backend.inner if isinstance(memory.backend, AuditedBackend) else memory.backend
+        if isinstance(backend, EncryptedBackend):
+            backend.forget_owner("erin")
+
+    return forget
+
+
+async def measure(name: str, works: dict[str, Work], *, before: dict[str, Work] | None = None) -> None:
+    """Each in turn, over and over; the median of each beside that of the plain one."""
+    spent: dict[str, list[float]] = {kind: [] for kind in works}
+    for number in range(ROUNDS):
+        kinds = list(works)
+        for kind in kinds[number % len(kinds) :] + kinds[: number % len(kinds)]:
+            if before is not None:
+                await before[kind]()
+            begun = time.perf_counter()
+            await works[kind]()
+            spent[kind].append(time.perf_counter() - begun)
+    plain = statistics.median(spent["plain"])
+    for kind, times in spent.items():
+        middle, p95 = statistics.median(times), statistics.quantiles(times, n=20)[-1]
+        figures = f"p50 {middle * 1e6:7.0f} µs   p95 {p95 * 1e6:7.0f} µs   {middle / plain:5.2f} x"
+        print(f"{name:<14} {kind:<10} {figures}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

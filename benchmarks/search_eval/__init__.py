@@ -1,0 +1,9 @@
+"""How well search finds what was said: labelled conversations in, figures out. `make eval` runs it.
+
+    labelled    the sets, as owners with conversations and questions
+    asking      every question, through the public door, by each method
+    figures     recall, nDCG and hits, with an interval
+    report      a table and a plot for docs/search-quality.md
+
+The data are read where they are and never copied.
+"""

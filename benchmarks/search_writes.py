@@ -1,0 +1,112 @@
+"""What the index for searching adds to a turn: `python -m benchmarks.search_writes`.
+
+Turns with and without it alternate in short runs. Beside the wall clock stands the processor time of the
+whole process, all threads together: on a busy machine it says more.
+"""
+
+import asyncio
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from benchmarks.measuring import micros, p50, p99
+from recollect.contracts import ConversationStore
+from recollect.conversations import started
+from recollect.ids import new_id
+from recollect.messages import Message
+from recollect.stores.sqlite import SQLiteBackend
+
+RUN = 128
+"""Turns in a row: a whole number of rounds in which fresh terms go into the index."""
+VOCABULARY = 30_000
+
+
+class Texts:
+    """Messages whose words are as rare as in a language: the n-th one n times as rare as the first."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self._chance = random.Random(seed)
+        self._words = [f"w{number:x}" for number in range(VOCABULARY)]
+        self._weights = [1 / (rank + 10) for rank in range(VOCABULARY)]
+
+    def message(self, role: str) -> Message:
+        length = max(3, int(self._chance.lognormvariate(2.7, 0.6)))
+        words = self._chance.choices(self._words, weights=self._weights, k=length)
+        return Message(role=role, content=" ".join(words))  # type: ignore[arg-type]
+
+    def turns(self, count: int) -> list[list[Message]]:
+        return [[self.message("user"), self.message("assistant")] for _ in range(count)]
+
+
+async def writer(store: ConversationStore, turns: list[list[Message]]) -> Callable[[], Awaitable[None]]:
+    """Stores the next turn in one of ten conversations."""
+    ids = [(await store.create(started(new_id(), now=store.now()))).id for _ in range(10)]
+    waiting = iter(turns)
+    number = 0
+
+    async def write() -> None:
+        nonlocal number
+        number += 1
+        await store.append(ids[number % len(ids)], next(waiting))
+
+    return write
+
+
+async def measure(folder: Path, synchronous: str, rounds: int) -> None:
+    backends = {
+        search: SQLiteBackend(
+            str(folder / f"{synchronous}-{search}.db"), synchronous=synchronous, search=search
+        )
+        for search in (False, True)
+    }
+    writes = {}
+    for search, backend in backends.items():
+        await backend.open()
+        writes[search] = await writer(backend.of("bench"), Texts().turns((rounds + 1) * RUN))
+    wall: dict[bool, list[float]] = {False: [], True: []}
+    processor: dict[bool, list[float]] = {False: [], True: []}
+    for number in range(rounds + 1):
+        for search, write in writes.items():
+            begin, begin_processor = time.perf_counter(), time.process_time()
+            times = []
+            for _ in range(RUN):
+                at = time.perf_counter()
+                await write()
+                times.append(time.perf_counter() - at)
+            if number:  # the first round only warms up
+                wall[search] += times
+                processor[search].append((time.process_time() - begin_processor) / RUN)
+            del begin
+    for backend in backends.values():
+        await backend.close()
+    _print(folder, synchronous, wall, processor)
+
+
+def _print(
+    folder: Path, synchronous: str, wall: dict[bool, list[float]], processor: dict[bool, list[float]]
+) -> None:
+    print(f"synchronous={synchronous}")
+    for search in (False, True):
+        used = micros(statistics.median(processor[search]))
+        size = (folder / f"{synchronous}-{search}.db").stat().st_size / 1e6
+        times = f"p50 {micros(p50(wall[search])):>9}  p99 {micros(p99(wall[search])):>9}"
+        print(f"  search {'on ' if search else 'off'}  {times}  processor {used:>9}  file {size:.1f} MB")
+    pairs = zip(processor[True], processor[False], strict=True)
+    means = statistics.fmean(wall[True]) / statistics.fmean(wall[False])
+    print(
+        f"  ratio: wall p50 {p50(wall[True]) / p50(wall[False]):.2f}, wall mean {means:.2f}, "
+        f"processor {statistics.median(on / off for on, off in pairs):.2f}"
+    )
+
+
+async def main(rounds: int = 20) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for synchronous in ("full", "normal"):
+            await measure(Path(folder), synchronous, rounds)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,42 @@
+"""`recollect erase`: an owner, or one conversation, goes from everywhere, for good."""
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from recollect.cli.confirming import YesOption, confirm
+from recollect.cli.rendering import console, readable
+from recollect.cli.running import JsonOption, UrlOption, memory_at, print_json, run
+from recollect.erasure import Receipt
+
+RequiredOwner = Annotated[str, typer.Option("--owner", "-o", help="Whose data it is.")]
+
+
+def erase(
+    owner: RequiredOwner,
+    conversation_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="One conversation; without it, everything.")
+    ] = None,
+    url: UrlOption = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Erase everything that an owner has, or one conversation: rows, copies, pictures, archives, files."""
+    what = f"conversation {conversation_id}" if conversation_id else "everything"
+    confirm(f"Erase {what} of {readable(owner)!r} for good?", yes=yes)
+
+    async def work() -> Receipt:
+        async with memory_at(url) as memory:
+            return await memory.of(owner).erase(conversation_id)
+
+    receipt = run(work)
+    if as_json:
+        print_json(receipt)
+        return
+    out = console()
+    erased = ", ".join(f"{count:,} {kind}" for kind, count in receipt.erased.items()) or "nothing was there"
+    out.print(f"Erased: {erased}", soft_wrap=True)
+    out.print(f"[dim]receipt {receipt.digest}[/]", soft_wrap=True)
+    for remains in receipt.remains:
+        out.print(f"[yellow]! {escape(remains)}[/]", soft_wrap=True)

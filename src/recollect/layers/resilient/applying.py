@@ -1,0 +1,99 @@
+"""What an operation does: to what is known, at once, and to the store, when it is back.
+
+Both are idempotent as far as the store's own rules make them so: turns by the ids of their messages,
+conversations by theirs. Below: `operations`, the store contract.
+"""
+
+from recollect.contracts import Appended, ConversationStore, Document, Place
+from recollect.conversations import Conversation
+from recollect.errors import Conflict, ConversationExists, InvalidInput, NotFound, RecollectError
+from recollect.layers.resilient.known import View
+from recollect.layers.resilient.operations import (
+    Bound,
+    Created,
+    DocumentPut,
+    Operation,
+    Resumed,
+    TurnAdded,
+    Unbound,
+    Updated,
+)
+
+Answer = Appended | Conversation | Document | None
+
+
+def is_refusal(error: RecollectError) -> bool:
+    """Whether the store has looked at the operation and will never take it. A store that fails in any
+    other way may take it later."""
+    return isinstance(error, Conflict | NotFound | InvalidInput)
+
+
+def apply(operation: Operation, view: View) -> None:
+    """Make what is known say what was accepted. For operations that an earlier process accepted."""
+    shelf, now = view.shelf, operation.at
+    match operation.deed:
+        case Created(conversation=conversation):
+            if not view.knows(conversation.id):
+                shelf.create(conversation, now=now)
+                view.ends.add(conversation.id)
+        case Resumed(session_id=session_id, conversation=conversation):
+            if not view.knows(conversation.id):
+                shelf.create(conversation, now=now)
+                view.ends.add(conversation.id)
+            shelf.bind(session_id, conversation.id, now=now)
+        case Bound(session_id=session_id, conversation_id=conversation_id):
+            view.assume(conversation_id, now=now)
+            shelf.bind(session_id, conversation_id, now=now)
+        case Unbound(session_id=session_id):
+            shelf.unbind(session_id)
+        case Updated(conversation_id=conversation_id, changes=changes):
+            view.assume(conversation_id, now=now)
+            shelf.update(conversation_id, changes, now=now)
+        case TurnAdded(conversation_id=conversation_id) as turn:
+            view.assume(conversation_id, now=now)
+            shelf.append(conversation_id, turn.packed(), now=now)
+        case DocumentPut(kind=kind, key=key, data=data):
+            shelf.put_document(Place(kind, key), data, now=now, expected_version=None)
+
+
+async def replay(operation: Operation, store: ConversationStore) -> Answer:
+    """Do to the store what was accepted, and give its answer. Raises what the store says to it."""
+    match operation.deed:
+        case Created(conversation=conversation):
+            return await _create(conversation, store)
+        case Resumed(session_id=session_id, conversation=conversation):
+            return await _resume(session_id, conversation, store)
+        case Bound(session_id=session_id, conversation_id=conversation_id):
+            await store.bind(session_id, conversation_id)
+        case Unbound(session_id=session_id):
+            await store.unbind(session_id)
+        case Updated(conversation_id=conversation_id, changes=changes):
+            return await store.update(conversation_id, changes)
+        case TurnAdded(conversation_id=conversation_id) as turn:
+            return await store.append(
+                conversation_id, turn.messages, expected_revision=turn.expected_revision
+            )
+        case DocumentPut(kind=kind, key=key, data=data):
+            return await store.put_document(kind, key, data)
+    return None
+
+
+async def _resume(session_id: str, conversation: Conversation, store: ConversationStore) -> Conversation:
+    """What was acknowledged is that this session is in this conversation; an older one, which could not
+    be known, stays where it is."""
+    bound = await store.resume(session_id, conversation)
+    if bound.id == conversation.id:
+        return bound
+    created = await _create(conversation, store)
+    await store.bind(session_id, conversation.id)
+    return created
+
+
+async def _create(conversation: Conversation, store: ConversationStore) -> Conversation:
+    try:
+        return await store.create(conversation)
+    except ConversationExists:
+        there = await store.get(conversation.id)
+        if there is None or there.created_at != conversation.created_at:
+            raise
+        return there

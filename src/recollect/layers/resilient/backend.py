@@ -1,0 +1,603 @@
+"""The layer around a backend: who is asked, how often, and what happens when nobody answers.
+
+Above: `store`, one for each owner. Below: `breaker`, `retrying`, `spool`, `known`, `lanes`,
+`replaying`. One event loop: the one that opened it.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast
+
+from msgspec import Struct
+
+from recollect.contracts import Appended, Backend, Document, Erasing, Holds, Migrated
+from recollect.conversations import Conversation
+from recollect.errors import RecollectError, StoreClosed, StoreError, StoreUnavailable
+from recollect.freshness import note_degraded
+from recollect.ids import parse_name
+from recollect.layers.powers import with_powers_of
+from recollect.layers.resilient import letters
+from recollect.layers.resilient.applying import Answer
+from recollect.layers.resilient.breaker import Breaker, State
+from recollect.layers.resilient.known import Known, View
+from recollect.layers.resilient.lanes import Lane
+from recollect.layers.resilient.operations import Deed, Operation, TurnAdded, encode, is_about
+from recollect.layers.resilient.replaying import Replayer
+from recollect.layers.resilient.retrying import Effort, Sleep, is_transient, with_retries
+from recollect.layers.resilient.spool import Ref, Spool
+from recollect.layers.resilient.store import ResilientStore, store_around
+from recollect.telemetry import Telemetry, event, telemetry
+
+log = logging.getLogger("recollect.resilient")
+
+T = TypeVar("T")
+Policy = Literal["fallback", "fail_closed"]
+POLICIES: tuple[Policy, ...] = ("fallback", "fail_closed")
+
+SPOOL_LIMIT = 64 * 1024 * 1024
+"""Bytes: some 50,000 spoken turns, which is hours of a busy house; little beside any disk."""
+ADOPT_EVERY = 30.0
+"""Seconds between looks at whether another process has left something behind."""
+_PROBE_OWNER, _PROBE_ID = "recollect probe", "00000000-0000-7000-8000-000000000000"
+
+
+class Resilience(Struct, frozen=True, kw_only=True):
+    """How the layer behaves. Times are seconds."""
+
+    policy: Policy = "fallback"
+    """`fallback` keeps turns in the spool and answers from what is known; `fail_closed` refuses both."""
+    folder: Path | None = None
+    """Where the spool is; None is a folder of this user and this store."""
+    spool_limit: int = SPOOL_LIMIT
+    attempts: int = 3
+    read_deadline: float = 2.0
+    """For all attempts of a read: an agent waits for it."""
+    write_deadline: float = 5.0
+    """For all attempts of a write, before it goes to the spool."""
+    close_deadline: float = 5.0
+    """For handing the spool to a store that is well, when closing. The rest stays for the next process."""
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """How the layer is doing."""
+
+    store: str
+    breaker: State
+    degraded: bool
+    """Whether anybody's answers are not the store's own now."""
+    reason: str | None
+    spool_operations: int
+    spool_bytes: int
+    spool_oldest_seconds: float
+    dead_letters: int
+    """Operations that the store refused, and that wait for somebody to look at them."""
+
+
+class ResilientBackend(Backend):
+    """A backend that goes on while the one it wraps is away."""
+
+    def __init__(
+        self,
+        inner: Backend,
+        *,
+        folder: Path,
+        resilience: Resilience | None = None,
+        name: str = "store",
+        metrics: Telemetry = telemetry,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+        background: bool = True,
+        sealed: bool = False,
+    ) -> None:
+        self.inner = self._inner = inner
+        self.resilience = resilience or Resilience()
+        self.folder = folder
+        self.name = name
+        self.known = Known()
+        self.lanes: dict[str, Lane] = {}
+        self.breaker = Breaker(clock=clock, moved=self._breaker_moved)
+        self._sleep = sleep
+        self._background = background
+        self.sealed = sealed
+        """Whether messages come sealed to their places: then a turn that insists on a revision is accepted in
+        an outage if that is the last known one, and set aside if somebody else turns out to have written."""
+        self._spool: Spool | None = None
+        self._state: Literal["new", "open", "closed"] = "new"
+        self._inner_open = False
+        self._has_letters = False
+        self._wake = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+        self._read_effort = Effort(
+            attempts=self.resilience.attempts, deadline=self.resilience.read_deadline, longest_pause=0.2
+        )
+        self._write_effort = Effort(
+            attempts=self.resilience.attempts, deadline=self.resilience.write_deadline, first_pause=0.1
+        )
+        self._count(metrics)
+
+    def _count(self, metrics: Telemetry) -> None:
+        store = self.name
+        self.retries = metrics.counter("recollect_retries_total", "Attempts made again", store=store)
+        self.degraded_reads = metrics.counter(
+            "recollect_degraded_reads_total", "Reads answered from the last known state", store=store
+        )
+        self.accepted = metrics.counter(
+            "recollect_spool_accepted_total", "Operations accepted into the spool", store=store
+        )
+        self.replayed = metrics.counter(
+            "recollect_spool_replayed_total", "Spooled operations that the store has now", store=store
+        )
+        self.set_aside = metrics.counter(
+            "recollect_dead_letters_total", "Spooled operations that the store refused", store=store
+        )
+        states = ("closed", "half_open", "open")
+        gauges: dict[str, tuple[str, Callable[[], float]]] = {
+            "breaker_state": ("0 closed, 1 half open, 2 open", lambda: states.index(self.breaker.state)),
+            "spool_operations": ("Operations in the spool", lambda: self.spool_depth),
+            "spool_bytes": ("Bytes that the spool takes", lambda: self.spool_bytes),
+            "spool_oldest_seconds": ("Age of the operation that waits longest", lambda: self.spool_age),
+            "known_bytes": ("Bytes of the last known state", lambda: self.known.size),
+        }
+        for gauge, (description, read) in gauges.items():
+            metrics.gauge(f"recollect_{gauge}", description, read, store=store)
+
+    # A backend
+
+    def of(self, owner: str) -> ResilientStore:
+        return store_around(self, parse_name(owner, field="owner"))
+
+    async def open(self) -> None:
+        if self._state == "open":
+            return
+        try:
+            await self.inner.open()
+            self._inner_open = True
+        except StoreUnavailable as error:
+            if self._fails_closed:
+                raise
+            self.breaker.trip(str(error))
+        self._state = "open"
+        if not self._fails_closed:
+            await self._start_spool()
+        if self._background:
+            self._keeper = asyncio.create_task(self._keep(), name="recollect-resilient")
+
+    async def _start_spool(self) -> None:
+        self._spool = Spool(
+            self.folder, limit=self.resilience.spool_limit, deadline=self.resilience.write_deadline
+        )
+        problem = await asyncio.to_thread(why_not_writable, self.folder)
+        if problem:
+            event(log, logging.WARNING, "spool_unusable", f"the spool cannot be used: {problem}")
+        try:
+            self._has_letters = bool(await asyncio.to_thread(letters.count, self.folder))
+            await self.adopt()
+        except StoreError as error:
+            event(log, logging.ERROR, "spool_not_adopted", f"an earlier spool cannot be read: {error}")
+
+    async def close(self) -> None:
+        if self._state == "closed":
+            return
+        was, self._state = self._state, "closed"
+        await _ended(self._keeper)
+        self._keeper = None
+        if was == "open":
+            await self._hand_over()
+        spool, self._spool = self._spool, None
+        if spool is not None:
+            await spool.close()
+        for lane in self.lanes.values():
+            lane.drained.set()
+        self.lanes.clear()
+        self._inner_open = False
+        await self.inner.close()
+
+    async def _hand_over(self) -> None:
+        """Give the store what it can have now; the rest is safe where it is."""
+        if not self.lanes or not self.reachable:
+            return
+        with suppress(TimeoutError, StoreError):
+            async with asyncio.timeout(self.resilience.close_deadline):
+                await self._replayer().run()
+
+    async def owners(self) -> AsyncIterator[str]:
+        self.check_open()
+        seen: set[str] = set()
+        if self.reachable:
+            async for owner in self.inner.owners():
+                seen.add(owner)
+                yield owner
+        else:
+            if self._fails_closed:
+                raise self._away()
+            self.note_degraded("")
+            seen |= self.known.owners()
+            for owner in sorted(seen):
+                yield owner
+        for owner in sorted(self.lanes.keys() - seen):
+            yield owner
+
+    async def purge_expired(self, now: datetime | None = None) -> int:
+        self.check_open()
+        if not self.reachable:
+            raise self._away()
+        return await self._attempt(lambda: self.inner.purge_expired(now), Effort(attempts=1))
+
+    # State
+
+    @property
+    def _fails_closed(self) -> bool:
+        return self.resilience.policy == "fail_closed"
+
+    @property
+    def reachable(self) -> bool:
+        """Whether the store is asked at all."""
+        return self._inner_open and self.breaker.closed
+
+    @property
+    def why(self) -> str:
+        """Why answers are degraded, in words."""
+        if self.reachable:
+            return f"{self.name} takes in what was said while it was away"
+        return f"{self.name} is away: {self.breaker.reason or 'it was not reached yet'}"
+
+    @property
+    def spool_depth(self) -> int:
+        return sum(lane.depth for lane in self.lanes.values())
+
+    @property
+    def spool_bytes(self) -> int:
+        return 0 if self._spool is None else self._spool.size
+
+    @property
+    def spool_age(self) -> float:
+        """Seconds since the operation that waits longest was accepted; 0 when nothing waits."""
+        oldest = min((lane.oldest for lane in self.lanes.values() if lane.oldest), default=None)
+        if oldest is None:
+            return 0.0
+        return max(0.0, (self.inner.of(_PROBE_OWNER).now() - oldest).total_seconds())
+
+    async def health(self) -> Health:
+        degraded = not self.reachable or bool(self.lanes)
+        return Health(
+            store=self.name,
+            breaker=self.breaker.state,
+            degraded=degraded,
+            reason=self.why if degraded else None,
+            spool_operations=self.spool_depth,
+            spool_bytes=self.spool_bytes,
+            spool_oldest_seconds=self.spool_age,
+            dead_letters=await asyncio.to_thread(letters.count, self.folder),
+        )
+
+    def degraded(self, owner: str) -> bool:
+        return not self.reachable or owner in self.lanes
+
+    def note_degraded(self, owner: str) -> None:
+        self.degraded_reads.add()
+        note_degraded(self.why)
+
+    def check_open(self) -> None:
+        if self._state == "closed":
+            raise StoreClosed
+        if self._state == "new":
+            raise StoreClosed(f"{self.name} is not open")
+
+    def _away(self) -> StoreUnavailable:
+        return StoreUnavailable(self.why)
+
+    def _breaker_moved(self, state: State, reason: str) -> None:
+        level = logging.INFO if state == "half_open" else logging.WARNING
+        sentence = f"{self.name}: the breaker is {state.replace('_', ' ')}"
+        event(log, level, f"breaker_{state}", sentence, store=self.name, reason=reason)
+        self._wake.set()
+
+    # Asking
+
+    async def read(
+        self,
+        owner: str,
+        ask: Callable[[], Awaitable[T]],
+        recall: Callable[[View], T],
+        knows: Callable[[View], bool],
+        *,
+        bounded: bool,
+    ) -> T:
+        """The store's answer; else the best that is known, marked."""
+        self.check_open()
+        lane = self.lanes.get(owner)
+        cause: StoreUnavailable | None = None
+        if self.reachable and (lane is None or not knows(lane.view)):
+            try:
+                return await self._attempt(ask, self._read_effort if bounded else _patient(self._read_effort))
+            except StoreUnavailable as error:
+                if self._fails_closed or not is_transient(error):
+                    raise
+                cause = error
+        if self._fails_closed:
+            raise self._away()
+        lane = self.lanes.get(owner)
+        view = self.known.view(owner) if lane is None else lane.view
+        if not knows(view):
+            raise self._away() from cause
+        self.note_degraded(owner)
+        return recall(view)
+
+    async def write(
+        self, owner: str, ask: Callable[[], Awaitable[T]], accept: Callable[[Lane], Awaitable[T]]
+    ) -> T:
+        """Have the store do it; else accept it, behind everything that was accepted before."""
+        self.check_open()
+        while (lane := self.lanes.get(owner)) is not None:
+            await lane.pace()
+            if self.lanes.get(owner) is lane:
+                return await self._accept_in(lane, accept)
+        if self.reachable:
+            try:
+                return await self._attempt(ask, self._write_effort)
+            except StoreUnavailable as error:
+                if self._fails_closed or not is_transient(error):
+                    raise
+        elif self._fails_closed:
+            raise self._away()
+        self.check_open()
+        lane = self.lanes.get(owner) or self._new_lane(owner)
+        return await self._accept_in(lane, accept)
+
+    async def strict(self, owner: str, ask: Callable[[], Awaitable[T]], *, repeat: bool) -> T:
+        """Have the store do it, and nobody else: what cannot be promised in its absence."""
+        self.check_open()
+        lane = self.lanes.get(owner)
+        if lane is not None and self.reachable:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.resilience.write_deadline):
+                    await lane.drained.wait()
+        if owner in self.lanes or not self.reachable:
+            raise self._away()
+        return await self._attempt(ask, self._write_effort if repeat else _once(self._write_effort))
+
+    async def _attempt(self, ask: Callable[[], Awaitable[T]], effort: Effort) -> T:
+        """Ask as hard as the effort says. What is not answered within its time has failed."""
+        timeout = asyncio.timeout(effort.deadline)
+        try:
+            async with timeout:
+                answer = await with_retries(
+                    ask, effort, sleep=self._sleep, failed=self._attempt_failed, again=self.retries.add
+                )
+        except TimeoutError as error:
+            late = StoreUnavailable(f"{self.name} did not answer within {effort.deadline:g} s")
+            self.breaker.trip(str(late))
+            raise late from error
+        except StoreUnavailable as error:
+            if is_transient(error):
+                self.breaker.trip(str(error))
+            raise
+        except RecollectError:
+            self.breaker.succeeded()
+            raise
+        self.breaker.succeeded()
+        return answer
+
+    def _attempt_failed(self, error: RecollectError) -> None:
+        self.breaker.failed(str(error))
+
+    # Accepting
+
+    def _new_lane(self, owner: str) -> Lane:
+        lane = self.lanes[owner] = Lane(owner, self.known.view(owner).copy())
+        return lane
+
+    async def _accept_in(self, lane: Lane, accept: Callable[[Lane], Awaitable[T]]) -> T:
+        try:
+            with lane.adding():
+                answer = await accept(lane)
+        finally:
+            self._let_go(lane)
+        self._wake.set()
+        return answer
+
+    def _let_go(self, lane: Lane) -> None:
+        """A lane that holds nothing is no lane."""
+        if lane.empty and not lane.replaying.locked() and self.lanes.get(lane.owner) is lane:
+            del self.lanes[lane.owner]
+            lane.drained.set()
+
+    async def accept(self, lane: Lane, deed: Deed, at: datetime, apply: Callable[[], Any]) -> Any:
+        """Put the operation into the spool; once it is durable, what is known says so too."""
+        spool = self._spool
+        if spool is None:
+            raise StoreClosed
+
+        def settled(ref: Ref | None) -> Any:
+            if ref is None:
+                return None
+            ref.at = at
+            lane.add(ref)
+            self.accepted.add()
+            return apply()
+
+        self.note_degraded(lane.owner)
+        return await spool.write(encode(Operation(owner=lane.owner, at=at, deed=deed)), settled)
+
+    # Coming back
+
+    async def recover(self) -> bool:
+        """Probe the store if that is due, and hand over what waits. Whether nothing waits any more."""
+        self.check_open()
+        if not self.reachable and not await self._probe():
+            return False
+        await self.adopt()
+        await self._replayer().run()
+        return not self.lanes
+
+    async def adopt(self) -> int:
+        """Take over what processes that are gone have left; returns how many operations."""
+        if self._spool is None:
+            return 0
+        return await self._replayer().adopt()
+
+    def _replayer(self) -> Replayer:
+        assert self._spool is not None or not self.lanes
+        return Replayer(
+            spool=cast(Spool, self._spool),
+            lanes=self.lanes,
+            view=lambda owner: self.known.view(owner).copy(),
+            ask=self._attempt_replay,
+            store=self.inner.of,
+            set_aside=self._set_aside,
+            stored=self._stored,
+            reachable=lambda: self.reachable,
+        )
+
+    async def _attempt_replay(self, ask: Callable[[], Awaitable[T]]) -> T:
+        return await self._attempt(ask, self._write_effort)
+
+    def _stored(self, operation: Operation, answer: Answer) -> None:
+        self.replayed.add()
+        if isinstance(answer, Document):
+            self.known.document(operation.owner, answer)
+        if isinstance(answer, Conversation):
+            self.known.record(operation.owner, answer)
+        if isinstance(answer, Appended) and isinstance(operation.deed, TurnAdded):
+            turn = operation.deed
+            self.known.appended(operation.owner, turn.conversation_id, turn.messages, answer)
+
+    async def _set_aside(self, operation: Operation, error: RecollectError) -> None:
+        now = self.inner.of(operation.owner).now()
+        await asyncio.to_thread(letters.keep, self.folder, operation, error, now=now)
+        self._has_letters = True
+        self.set_aside.add()
+        event(
+            log,
+            logging.ERROR,
+            "dead_letter",
+            f"the store refused what was accepted while it was away; it is kept in {self.folder}",
+            store=self.name,
+            error=type(error).__name__,
+            conversation_id=operation.conversation_id,
+        )
+
+    async def _probe(self) -> bool:
+        if self.breaker.closed:
+            self.breaker.trip("it was not opened yet")
+        if not self.breaker.begin_probe():
+            return False
+        try:
+            async with asyncio.timeout(self.resilience.write_deadline):
+                if not self._inner_open:
+                    await self.inner.open()
+                    self._inner_open = True
+                await self.inner.of(_PROBE_OWNER).get(_PROBE_ID)
+        except TimeoutError:
+            self.breaker.probe_failed("it does not answer")
+        except StoreError as error:
+            self.breaker.probe_failed(str(error))
+        except BaseException:
+            self.breaker.probe_failed("the probe was broken off")
+            raise
+        else:
+            self.breaker.probe_succeeded()
+        return self.breaker.closed
+
+    async def _keep(self) -> None:
+        """Probe, replay and adopt, until cancelled."""
+        while True:
+            try:
+                await self._keep_once()
+            except Exception:  # the supervisor of a background task: logged, and on with it
+                log.exception("the resilient layer of %s stumbled", self.name)
+                await asyncio.sleep(1)
+
+    async def _keep_once(self) -> None:
+        self._wake.clear()
+        pause = ADOPT_EVERY if self.reachable else self.breaker.seconds_to_probe
+        if not (self.reachable and self.lanes):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause + 0.01):
+                    await self._wake.wait()
+        if not self._fails_closed or not self.reachable:
+            try:
+                await self.recover()
+            except StoreError as error:
+                event(log, logging.WARNING, "replay_stopped", f"replay stopped: {error}", store=self.name)
+                await asyncio.sleep(0.1)
+
+    # Forgetting
+
+    async def forget(self, owner: str, conversation_id: str | None = None) -> int:
+        """Remove every trace of an owner, or of one conversation, that the layer itself keeps: spool, dead
+        letters, last known state. Returns how many spooled operations went unstored."""
+        self.check_open()
+        lane = self.lanes.get(owner)
+        if conversation_id is None:
+            self.known.forget(owner)
+        else:
+            self.known.drop(owner, conversation_id)
+        gone: list[Ref] = []
+        if self._spool is not None and self._spool.size:
+            gone = await self._forget_spooled(lane, owner, conversation_id)
+        if self._has_letters:
+            await asyncio.to_thread(letters.forget, self.folder, owner, conversation_id)
+        return len(gone)
+
+    async def forgets(self, owner: str, conversation_id: str | None) -> dict[str, int]:
+        """The same, and what is held further inside, for whoever erases. See `contracts.Holds`."""
+        counts = {"spooled": await self.forget(owner, conversation_id)}
+        if isinstance(self._inner, Holds):
+            counts |= await self._inner.forgets(owner, conversation_id)
+        return counts
+
+    async def _forget_spooled(self, lane: Lane | None, owner: str, conversation_id: str | None) -> list[Ref]:
+        assert self._spool is not None
+
+        def is_meant(payload: bytes) -> bool:
+            return is_about(payload, owner, conversation_id)
+
+        if lane is None:
+            return await self._spool.forget(is_meant)
+        async with lane.replaying:
+            gone = await self._spool.forget(is_meant)
+            lane.drop(gone)
+            if conversation_id is None:
+                lane.view.shelf.logs.clear()
+                lane.view.shelf.sessions.clear()
+            else:
+                lane.view.shelf.delete(conversation_id)
+        self._let_go(lane)
+        return gone
+
+
+def resilient(inner: Backend, **options: Any) -> ResilientBackend:
+    """The layer around a backend, with the powers of that backend."""
+    return with_powers_of(inner, ResilientBackend(inner, **options), [Migrated, Erasing])
+
+
+def _once(effort: Effort) -> Effort:
+    return Effort(attempts=1, deadline=effort.deadline)
+
+
+def _patient(effort: Effort) -> Effort:
+    return Effort(attempts=effort.attempts)
+
+
+async def _ended(task: "asyncio.Task[None] | None") -> None:
+    if task is None or task.get_loop() is not asyncio.get_running_loop():
+        return
+    task.cancel()
+    await asyncio.wait([task])
+
+
+def why_not_writable(folder: Path) -> str | None:
+    """Why nothing could be written there; None when it could."""
+    nearest = folder
+    while not nearest.exists() and nearest != nearest.parent:
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        return f"{nearest} is not a folder"
+    return None if os.access(nearest, os.W_OK | os.X_OK) else f"{nearest} cannot be written"

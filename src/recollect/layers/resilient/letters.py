@@ -1,0 +1,88 @@
+"""Dead letters: what was accepted and the store refused when it was back. Kept, readable, never dropped.
+
+    <folder>/dead-letters.jsonl
+
+One JSON object a line: when it was set aside, why, whose it is, and the operation as the spool held
+it. An operator reads it, puts right what can be put right, and removes the line. Blocking; `keep`
+and `forget` are run on a thread.
+"""
+
+import contextlib
+import json
+import os
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from recollect.errors import RecollectError
+from recollect.layers.resilient.operations import Operation, encode
+from recollect.layers.resilient.spool.files import PRIVATE_FILE, PRIVATE_FOLDER, translated, write_all
+
+NAME = "dead-letters.jsonl"
+
+
+def keep(folder: Path, operation: Operation, error: RecollectError, *, now: datetime) -> None:
+    """Set the operation aside, durably."""
+    line = msgspec.json.encode(
+        {
+            "set_aside_at": now,
+            "accepted_at": operation.at,
+            "error": type(error).__name__,
+            "reason": str(error),
+            "owner": operation.owner,
+            "conversation_id": operation.conversation_id,
+            "operation": msgspec.Raw(encode(operation)),
+        }
+    )
+    with translated(folder):
+        folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
+        descriptor = os.open(folder / NAME, os.O_CREAT | os.O_APPEND | os.O_WRONLY, PRIVATE_FILE)
+        try:
+            write_all(descriptor, line + b"\n")
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def count(folder: Path) -> int:
+    """How many there are."""
+    with translated(folder):
+        return len(_lines(folder))
+
+
+def forget(folder: Path, owner: str, conversation_id: str | None) -> int:
+    """Remove an owner's letters, or those about one conversation; returns how many went."""
+    with translated(folder):
+        return _forget(folder, owner, conversation_id)
+
+
+def _forget(folder: Path, owner: str, conversation_id: str | None) -> int:
+    lines = _lines(folder)
+    kept = [line for line in lines if not _is_about(line, owner, conversation_id)]
+    if len(kept) < len(lines):
+        fresh = folder / f"{NAME}.unfinished"
+        with contextlib.suppress(FileNotFoundError):
+            fresh.unlink()
+        descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE)
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines(kept)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, folder / NAME)
+    return len(lines) - len(kept)
+
+
+def _lines(folder: Path) -> list[bytes]:
+    try:
+        return (folder / NAME).read_bytes().splitlines(keepends=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _is_about(line: bytes, owner: str, conversation_id: str | None) -> bool:
+    try:
+        letter = json.loads(line)
+    except ValueError:
+        return False
+    return letter.get("owner") == owner and conversation_id in (None, letter.get("conversation_id"))

@@ -1,0 +1,56 @@
+"""A look at a spool from outside: how much waits there, and since when. Changes nothing, needs no lock.
+
+Below: `spool.frames`. Above: the checkup.
+"""
+
+from datetime import datetime
+from pathlib import Path
+
+from msgspec import Struct
+
+from recollect.errors import StoreDamaged
+from recollect.layers.resilient import letters
+from recollect.layers.resilient.operations import decode
+from recollect.layers.resilient.spool.files import SUFFIX, translated
+from recollect.layers.resilient.spool.frames import pending, scan
+
+
+class SpoolState(Struct, frozen=True, kw_only=True):
+    """What lies in a spool's folder."""
+
+    operations: int = 0
+    bytes: int = 0
+    oldest: datetime | None = None
+    damaged: int = 0
+    """Files with parts that could not be read."""
+    dead_letters: int = 0
+
+
+def look(folder: Path) -> SpoolState:
+    """What waits in this folder. Blocks."""
+    with translated(folder):
+        return _look(folder)
+
+
+def _look(folder: Path) -> SpoolState:
+    operations, size, moments = 0, 0, list[datetime]()
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        content = path.read_bytes()
+        waiting = pending(content, scan(content).frames)
+        operations += len(waiting)
+        size += len(content)
+        moments += [at for _, one in waiting[:1] if (at := _accepted_at(content[one.payload])) is not None]
+    return SpoolState(
+        operations=operations,
+        bytes=size,
+        oldest=min(moments, default=None),
+        damaged=len(list(folder.glob("*.damaged"))),
+        dead_letters=letters.count(folder),
+    )
+
+
+def _accepted_at(payload: bytes) -> datetime | None:
+    try:
+        return decode(payload).at
+    except StoreDamaged:
+        return None

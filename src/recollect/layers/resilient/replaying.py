@@ -1,0 +1,153 @@
+"""Handing over: what waits in the spool goes to the store, in order, while new turns keep coming.
+
+Owners are taken in side by side, a few at once. Within an owner everything keeps its order, but for
+turns of different conversations, which may go side by side too. What the store refuses is set aside,
+and the rest goes on; when the store goes away again, what is left waits. Above: `backend`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+
+from recollect.contracts import ConversationStore
+from recollect.errors import RecollectError, StoreError
+from recollect.layers.resilient.applying import Answer, apply, is_refusal, replay
+from recollect.layers.resilient.known import View
+from recollect.layers.resilient.lanes import Lane
+from recollect.layers.resilient.operations import Operation, TurnAdded, decode
+from recollect.layers.resilient.spool import Ref, Spool
+
+BATCH = 64
+"""Operations that are read from the spool at once."""
+AT_ONCE = 4
+"""Owners, and conversations of an owner, that are taken in side by side: most connections are left to
+those who speak now."""
+
+Waiting = tuple[Ref, Operation]
+
+
+class Replayer:
+    """One handing over."""
+
+    def __init__(
+        self,
+        *,
+        spool: Spool,
+        lanes: dict[str, Lane],
+        view: Callable[[str], View],
+        ask: Callable[[Callable[[], Awaitable[Answer]]], Awaitable[Answer]],
+        store: Callable[[str], ConversationStore],
+        set_aside: Callable[[Operation, RecollectError], Awaitable[None]],
+        stored: Callable[[Operation, Answer], None],
+        reachable: Callable[[], bool],
+    ) -> None:
+        self._spool = spool
+        self._lanes = lanes
+        self._view = view
+        self._ask = ask
+        self._store = store
+        self._set_aside = set_aside
+        self._stored = stored
+        self._reachable = reachable
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    # Adopting
+
+    async def adopt(self) -> int:
+        """Put what other processes have left into the lanes, in the order in which it was accepted."""
+        refs = await self._spool.adopt()
+        by_owner: dict[str, list[Waiting]] = {}
+        for start in range(0, len(refs), BATCH):
+            for ref, operation in await self._read(refs[start : start + BATCH]):
+                ref.at = operation.at
+                by_owner.setdefault(operation.owner, []).append((ref, operation))
+        for owner, waiting in by_owner.items():
+            self._add(owner, sorted(waiting, key=_acceptance))
+        return len(refs)
+
+    def _add(self, owner: str, waiting: Sequence[Waiting]) -> None:
+        lane = self._lanes.get(owner)
+        if lane is None:
+            lane = self._lanes[owner] = Lane(owner, self._view(owner))
+        lane.add_earlier([ref for ref, _ in waiting])
+        for _, operation in waiting:
+            with suppress(RecollectError):  # what does not fit is for the store to refuse
+                apply(operation, lane.view)
+
+    async def _read(self, refs: Sequence[Ref]) -> list[Waiting]:
+        payloads = await self._spool.read(refs)
+        return [(ref, decode(payload)) for ref, payload in zip(refs, payloads, strict=True)]
+
+    # Handing over
+
+    async def run(self) -> None:
+        """Until nothing waits, or the store goes away. Raises what a failing store says."""
+        while self._lanes and self._reachable():
+            results = await asyncio.gather(
+                *(self._drain_in_turn(lane) for lane in list(self._lanes.values())), return_exceptions=True
+            )
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+
+    async def _drain_in_turn(self, lane: Lane) -> None:
+        async with self._places, lane.replaying:
+            with lane.draining():
+                await self._drain(lane)
+
+    async def _drain(self, lane: Lane) -> None:
+        while self._lanes.get(lane.owner) is lane:
+            if lane.empty:
+                del self._lanes[lane.owner]
+                lane.drained.set()
+                return
+            refs = lane.first(BATCH)
+            if not refs:
+                await lane.moved()
+                continue
+            await self._hand_over(lane, _leading_run(await self._read(refs)))
+
+    async def _hand_over(self, lane: Lane, run: Sequence[Waiting]) -> None:
+        by_conversation: dict[str | None, list[Waiting]] = {}
+        for one in run:
+            by_conversation.setdefault(one[1].conversation_id, []).append(one)
+        done: list[Ref] = []
+        groups = iter(by_conversation.values())
+        workers = (self._work(lane, groups, done) for _ in range(min(AT_ONCE, len(by_conversation))))
+        results = await asyncio.gather(*workers, return_exceptions=True)
+        await self._spool.mark_done(done)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _work(self, lane: Lane, groups: Iterator[list[Waiting]], done: list[Ref]) -> None:
+        for group in groups:
+            for ref, operation in group:
+                await self._store_one(operation)
+                done.append(ref)
+                lane.stored([ref])
+
+    async def _store_one(self, operation: Operation) -> None:
+        try:
+            answer = await self._ask(lambda: replay(operation, self._store(operation.owner)))
+        except StoreError:
+            raise
+        except RecollectError as error:
+            if not is_refusal(error):
+                raise
+            await self._set_aside(operation, error)
+        else:
+            self._stored(operation, answer)
+
+
+def _leading_run(waiting: Sequence[Waiting]) -> Sequence[Waiting]:
+    """The turns at the front, which may go side by side; or the one operation that is no turn."""
+    for number, (_, operation) in enumerate(waiting):
+        if not isinstance(operation.deed, TurnAdded):
+            return waiting[: max(1, number)]
+    return waiting
+
+
+def _acceptance(waiting: Waiting) -> datetime:
+    return waiting[1].at

@@ -1,0 +1,394 @@
+"""The spool on disk: append-only files, one set for each process, and a lock that says whose they are.
+
+    <folder>/<spool>.lock              held by the process that writes the set
+    <folder>/<spool>-00000001.spool    operations, and marks of those that are in the store by now
+
+A set whose lock is free was left by a process that is gone; the next one adopts it. Everything here
+blocks and belongs to one thread, the one of `writer`. Below: the operating system, `frames`.
+"""
+
+import contextlib
+import errno
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from recollect.errors import RecollectError, SpoolFull, StoreDamaged, StoreUnavailable
+from recollect.ids import new_id
+from recollect.layers.resilient.spool.frames import (
+    DONE,
+    HEADER_BYTES,
+    OPERATION,
+    frame,
+    numbers,
+    payload_of,
+    pending,
+    scan,
+)
+from recollect.stores.locks import Held, Lock
+from recollect.telemetry import event
+
+log = logging.getLogger("recollect.spool")
+
+SUFFIX = ".spool"
+LARGEST_FILE = 8 * 1024 * 1024
+"""Bytes after which a new file is begun. A file is removed when all that it holds is in the store."""
+PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_OPEN = os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0)
+_NEW = _OPEN | os.O_CREAT | os.O_EXCL
+_sync = getattr(os, "fdatasync", os.fsync)
+
+
+class Segment:
+    """One file of a set."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.descriptor: int | None = None
+        self.size = 0
+        self.operations = 0
+        self.waiting: dict[int, Ref] = {}
+        self.sealed = False
+        """Nothing is added to it any more but marks."""
+
+
+class Ref:
+    """Where an accepted operation lies, and, once the layer has said so, when it was accepted."""
+
+    __slots__ = ("at", "length", "number", "offset", "segment")
+
+    def __init__(self, segment: Segment, number: int, offset: int, length: int) -> None:
+        self.segment = segment
+        self.number = number
+        self.offset = offset
+        self.length = length
+        self.at: datetime | None = None
+
+    @property
+    def framed(self) -> int:
+        """How many bytes it takes in the file."""
+        return HEADER_BYTES + self.length
+
+
+class SpoolFiles:
+    """This process's set, and those that it has adopted."""
+
+    def __init__(self, folder: Path, *, limit: int) -> None:
+        self.folder = folder
+        self.limit = limit
+        self.segments: list[Segment] = []
+        self._id = new_id()
+        self._lock: Lock | None = None
+        self._adopted: dict[str, Lock] = {}
+        self._begun = 0
+
+    @property
+    def size(self) -> int:
+        """The bytes that the files hold together, marks and finished operations included."""
+        return sum(segment.size for segment in self.segments)
+
+    # Writing
+
+    def append(self, payloads: Sequence[bytes]) -> list[Ref]:
+        """Keep the operations, durably. All of them, or none and an error."""
+        framed = [frame(OPERATION, payload) for payload in payloads]
+        self._check_room(sum(map(len, framed)))
+        with translated(self.folder):
+            segment = self._current()
+            before = segment.size
+            try:
+                _write(segment, b"".join(framed))
+                _sync(_opened(segment))
+            except OSError:
+                self._take_back(segment, before)
+                raise
+        return _placed(segment, before, framed)
+
+    def _check_room(self, needed: int) -> None:
+        if self.size + needed > self.limit:
+            raise SpoolFull(
+                f"the spool in {self.folder} holds {self.size:,} of {self.limit:,} bytes; nothing more is "
+                "accepted until the store is back, or until the spool may hold more"
+            )
+
+    def _current(self) -> Segment:
+        last = self.segments[-1] if self.segments else None
+        if last is None or last.sealed or last.size >= LARGEST_FILE:
+            last = self._begin()
+        return last
+
+    def _begin(self) -> Segment:
+        self._claim()
+        self._begun += 1
+        segment = Segment(self.folder / f"{self._id}-{self._begun:08d}{SUFFIX}")
+        segment.descriptor = os.open(segment.path, _NEW, PRIVATE_FILE)
+        self.segments.append(segment)
+        _sync_folder(self.folder)
+        return segment
+
+    def _claim(self) -> None:
+        if self._lock is None:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
+            lock = Lock(self.folder / f"{self._id}.lock")
+            lock.acquire()
+            self._lock = lock
+
+    def _take_back(self, segment: Segment, size: int) -> None:
+        """Nobody was told that it is kept. What cannot be cut off is at least not gone on with: after a
+        failed sync nobody knows what the disk holds."""
+        segment.sealed = True
+        with contextlib.suppress(OSError):
+            os.ftruncate(_opened(segment), size)
+        segment.size = size
+        if not segment.operations:
+            self._remove(segment)
+
+    def mark_done(self, refs: Iterable[Ref]) -> None:
+        """Note that these are in the store. Not synced: what is replayed twice is stored once."""
+        by_segment: dict[int, list[Ref]] = {}
+        for ref in refs:
+            by_segment.setdefault(id(ref.segment), []).append(ref)
+        with translated(self.folder):
+            for done in by_segment.values():
+                self._mark(done[0].segment, done)
+
+    def _mark(self, segment: Segment, refs: list[Ref]) -> None:
+        for ref in refs:
+            segment.waiting.pop(ref.number, None)
+        if segment.waiting:
+            _write_mark(segment, frame(DONE, numbers(ref.number for ref in refs)))
+        else:
+            self._remove(segment)
+
+    def _remove(self, segment: Segment) -> None:
+        self.segments.remove(segment)
+        _shut(segment)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(segment.path)
+        name = _set_of(segment.path)
+        if name in self._adopted and not any(_set_of(other.path) == name for other in self.segments):
+            self._adopted.pop(name).release()
+
+    # Reading
+
+    def read(self, refs: Sequence[Ref]) -> list[bytes]:
+        """The operations' payloads, proven once more."""
+        with translated(self.folder):
+            return [self._read(ref) for ref in refs]
+
+    def _read(self, ref: Ref) -> bytes:
+        payload = payload_of(_read(_opened(ref.segment), ref.offset, ref.framed))
+        if payload is None:
+            raise StoreDamaged(f"{ref.segment.path} is damaged at {ref.offset}")
+        return payload
+
+    # Adopting
+
+    def adopt(self) -> list[Ref]:
+        """What processes that are gone have left behind, in the order in which it was accepted."""
+        with translated(self.folder):
+            refs: list[Ref] = []
+            for name in self._others():
+                if self._take_over(name):
+                    refs += self._load_set(name)
+            return refs
+
+    def _load_set(self, name: str) -> list[Ref]:
+        segments = [self._load(path) for path in sorted(self.folder.glob(f"{name}-*{SUFFIX}"))]
+        self.segments[:0] = [segment for segment in segments if segment is not None]
+        refs = [ref for segment in segments if segment is not None for ref in segment.waiting.values()]
+        for segment in segments:
+            if segment is not None and not segment.waiting:
+                self._remove(segment)
+        return refs
+
+    def _others(self) -> list[str]:
+        if not self.folder.is_dir():
+            return []
+        names = {_set_of(path) for path in self.folder.glob(f"*{SUFFIX}")}
+        return sorted(names - {self._id} - self._adopted.keys())
+
+    def _take_over(self, name: str) -> bool:
+        lock = Lock(self.folder / f"{name}.lock")
+        try:
+            lock.acquire()
+        except Held:
+            return False
+        self._adopted[name] = lock
+        for left_over in self.folder.glob(f"{name}-*.unfinished"):
+            left_over.unlink()
+        return True
+
+    def _load(self, path: Path) -> Segment | None:
+        segment = Segment(path)
+        try:
+            segment.descriptor = os.open(path, _OPEN)
+        except FileNotFoundError:
+            return None  # its process was not gone yet, and has finished it
+        content = _read(segment.descriptor, 0, os.fstat(segment.descriptor).st_size)
+        found = scan(content)
+        for start, end in found.damaged:
+            self._set_aside(path, content[start:end])
+        if found.end < len(content):
+            event(
+                log,
+                logging.WARNING,
+                "spool_torn_tail",
+                "a torn tail was cut off",
+                bytes=len(content) - found.end,
+            )
+            os.ftruncate(segment.descriptor, found.end)
+        segment.size, segment.sealed = found.end, True
+        segment.operations = sum(one.kind == OPERATION for one in found.frames)
+        segment.waiting = {
+            number: Ref(segment, number, one.start, one.length)
+            for number, one in pending(content, found.frames)
+        }
+        return segment
+
+    def _set_aside(self, path: Path, content: bytes) -> None:
+        """Keep what cannot be read, for somebody to look at."""
+        aside = path.with_suffix(".damaged")
+        event(log, logging.ERROR, "spool_damaged", f"part of the spool cannot be read; it is kept in {aside}")
+        descriptor = os.open(aside, os.O_CREAT | os.O_APPEND | os.O_WRONLY, PRIVATE_FILE)
+        try:
+            os.write(descriptor, content)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    # Forgetting
+
+    def forget(self, is_meant: Callable[[bytes], bool]) -> list[Ref]:
+        """Remove every trace of the operations that are meant, done or not; returns those that waited."""
+        with translated(self.folder):
+            return [ref for segment in list(self.segments) for ref in self._forget_in(segment, is_meant)]
+
+    def _forget_in(self, segment: Segment, is_meant: Callable[[bytes], bool]) -> list[Ref]:
+        """Write the file anew with what still waits and is not meant, and put it in the old one's place."""
+        waiting = [(ref, self._read(ref)) for ref in segment.waiting.values()]
+        gone = [ref for ref, payload in waiting if is_meant(payload)]
+        kept = [(ref, payload) for ref, payload in waiting if not is_meant(payload)]
+        if not kept:
+            self._remove(segment)
+            return gone
+        fresh = segment.path.with_suffix(".unfinished")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh)
+        descriptor = os.open(fresh, _NEW, PRIVATE_FILE)
+        try:
+            content = b"".join(frame(OPERATION, payload) for _, payload in kept)
+            write_all(descriptor, content)
+            os.fsync(descriptor)
+            os.replace(fresh, segment.path)
+            _sync_folder(self.folder)
+        except OSError:
+            os.close(descriptor)
+            raise
+        _shut(segment)
+        segment.descriptor, segment.size, segment.operations = descriptor, len(content), len(kept)
+        _move_to(segment, [ref for ref, _ in kept])
+        return gone
+
+    def close(self) -> None:
+        """Let go of the files. What they hold is for the next process."""
+        for segment in self.segments:
+            _shut(segment)
+        self.segments.clear()
+        for lock in (*self._adopted.values(), *([self._lock] if self._lock else [])):
+            lock.release()
+        self._adopted.clear()
+        self._lock = None
+
+
+def _placed(segment: Segment, offset: int, framed: Sequence[bytes]) -> list[Ref]:
+    refs = []
+    for one in framed:
+        ref = Ref(segment, segment.operations, offset, len(one) - HEADER_BYTES)
+        segment.waiting[ref.number] = ref
+        segment.operations += 1
+        offset += len(one)
+        refs.append(ref)
+    return refs
+
+
+def _move_to(segment: Segment, refs: Sequence[Ref]) -> None:
+    segment.waiting.clear()
+    offset = 0
+    for number, ref in enumerate(refs):
+        ref.number, ref.offset = number, offset
+        segment.waiting[number] = ref
+        offset += ref.framed
+
+
+def _opened(segment: Segment) -> int:
+    assert segment.descriptor is not None
+    return segment.descriptor
+
+
+def _shut(segment: Segment) -> None:
+    descriptor, segment.descriptor = segment.descriptor, None
+    if descriptor is not None:
+        os.close(descriptor)
+
+
+def _write(segment: Segment, content: bytes) -> None:
+    write_all(_opened(segment), content)
+    segment.size += len(content)
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _write_mark(segment: Segment, mark: bytes) -> None:
+    """Without the mark an operation is replayed once more, which is harmless; half of one is in the way."""
+    try:
+        _write(segment, mark)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(_opened(segment), segment.size)
+
+
+def _read(descriptor: int, offset: int, length: int) -> bytes:
+    os.lseek(descriptor, offset, os.SEEK_SET)
+    parts: list[bytes] = []
+    while length and (part := os.read(descriptor, length)):
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)
+
+
+def _set_of(path: Path) -> str:
+    return path.name.rpartition("-")[0]
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name durable. Windows has no such call and needs none."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def translated(folder: Path) -> Iterator[None]:
+    """Turn the operating system's errors into ours, each naming the folder."""
+    try:
+        yield
+    except OSError as error:
+        raise _ours(error, folder) from error
+
+
+def _ours(error: OSError, folder: Path) -> RecollectError:
+    if error.errno in _FULL:
+        return SpoolFull(f"the spool in {folder} cannot grow: {error.strerror}")
+    return StoreUnavailable(f"the spool in {folder} cannot be used: {error.strerror or error}")

@@ -1,0 +1,536 @@
+"""One owner's store, with an outage in between or not. Above: callers. Below: `backend`, which decides.
+
+Every method says three things: how the store is asked, what is noted of its answer, and what is
+answered or accepted when it cannot be asked.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from recollect.contracts import (
+    Appended,
+    Cleared,
+    ConversationStore,
+    Document,
+    Entry,
+    LogEnd,
+    Nearest,
+    Place,
+    Position,
+    Sealable,
+    Searchable,
+    Watchable,
+    check_data,
+    parse_place,
+)
+from recollect.conversations import Changes, Conversation, Page, Query, check_revision, stamp_for
+from recollect.errors import ConversationExists, ConversationNotFound, StoreUnavailable
+from recollect.ids import parse_name, parse_uuid
+from recollect.layers.powers import with_powers_of
+from recollect.layers.resilient.known import Known, View
+from recollect.layers.resilient.lanes import Lane
+from recollect.layers.resilient.marks import appended, marked, unmarked
+from recollect.layers.resilient.operations import (
+    Bound,
+    Created,
+    Deed,
+    DocumentPut,
+    Resumed,
+    Unbound,
+    Updated,
+    turn_added,
+)
+from recollect.messages import Message
+from recollect.stores.shelf import Packed, pack, sort_out
+
+if TYPE_CHECKING:
+    from recollect.layers.resilient.backend import ResilientBackend
+
+T = TypeVar("T")
+
+STORE_POWERS = (Watchable, Searchable, Nearest)
+LARGE = 1000
+"""Entries or records from which on a read may take as long as it takes."""
+
+
+def store_around(backend: "ResilientBackend", owner: str) -> "ResilientStore":
+    inner = backend.inner.of(owner)
+    kind = SealableResilientStore if isinstance(inner, Sealable) else ResilientStore
+    return with_powers_of(inner, kind(backend, owner, inner), STORE_POWERS)
+
+
+class ResilientStore(ConversationStore):
+    """A store that retries, and that accepts turns and answers from what is known while its own store is
+    away."""
+
+    def __init__(self, backend: "ResilientBackend", owner: str, inner: ConversationStore) -> None:
+        self._backend = backend
+        self._owner = owner
+        self._inner = inner
+
+    def now(self) -> datetime:
+        return self._inner.now()
+
+    @property
+    def degraded(self) -> bool:
+        """Whether an answer given now would come from the last known state, or lack turns that wait."""
+        return self._backend.degraded(self._owner)
+
+    # Records
+
+    async def create(self, conversation: Conversation) -> Conversation:
+        async def accept(lane: Lane) -> Conversation:
+            if lane.view.shelf.get(conversation.id, now=self.now()) is not None:
+                raise ConversationExists(conversation.id)
+            deed = Created(conversation=conversation)
+            await self._accept(lane, deed, lambda s, now: s.create(conversation, now=now))
+            lane.view.ends.add(conversation.id)
+            return conversation
+
+        return await self._write(_create_once(self._inner, conversation), _alone(accept), note=self._note)
+
+    async def get(self, conversation_id: str) -> Conversation | None:
+        return await self._read(
+            lambda: self._inner.get(conversation_id),
+            lambda view: view.shelf.get(conversation_id, now=self.now()),
+            note=self._note,
+            conversation_id=conversation_id,
+        )
+
+    async def update(
+        self, conversation_id: str, changes: Changes, *, expected_revision: int | None = None
+    ) -> Conversation:
+        if expected_revision is not None:
+            return await self._strict(
+                lambda: self._inner.update(conversation_id, changes, expected_revision=expected_revision)
+            )
+
+        async def accept(lane: Lane) -> Conversation:
+            self._require(lane.view, conversation_id)
+            deed = Updated(conversation_id=conversation_id, changes=changes)
+            return await self._accept(lane, deed, lambda s, now: s.update(conversation_id, changes, now=now))
+
+        return await self._write(
+            lambda: self._inner.update(conversation_id, changes), _alone(accept), note=self._note
+        )
+
+    async def find(self, query: Query) -> Page:
+        return await self._read(
+            lambda: self._inner.find(query),
+            lambda view: view.shelf.find(query, now=self.now()),
+            note=lambda page: self._known.records(self._owner, page.conversations),
+            size=query.limit,
+        )
+
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        await self._strict(
+            lambda: self._inner.delete(conversation_id, expected_revision=expected_revision), repeat=True
+        )
+        await self._backend.forget(self._owner, parse_uuid(conversation_id, field="conversation_id"))
+
+    # Sessions
+
+    async def resume(
+        self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
+    ) -> Conversation:
+        async def accept(lane: Lane) -> Conversation:
+            shelf, now = lane.view.shelf, self.now()
+            bound = shelf.active_session(session_id, now=now, active_since=active_since)
+            if bound is not None:
+                self._backend.note_degraded(self._owner)
+                return bound
+            deed = Resumed(session_id=session_id, conversation=fresh)
+            resumed: Conversation = await self._accept(
+                lane, deed, lambda s, now: s.resume(session_id, fresh, now=now, active_since=active_since)
+            )
+            lane.view.ends.add(resumed.id)
+            return resumed
+
+        return await self._write(
+            lambda: self._inner.resume(session_id, fresh, active_since=active_since),
+            _alone(accept),
+            note=lambda record: self._known.session(self._owner, session_id, record),
+        )
+
+    async def session(self, session_id: str) -> Conversation | None:
+        def note(record: Conversation | None) -> None:
+            if record is not None:
+                self._known.session(self._owner, session_id, record)
+
+        return await self._read(
+            lambda: self._inner.session(session_id),
+            lambda view: view.shelf.session(session_id, now=self.now()),
+            note=note,
+            session_id=session_id,
+        )
+
+    async def bind(self, session_id: str, conversation_id: str) -> None:
+        async def accept(lane: Lane) -> None:
+            self._require(lane.view, conversation_id)
+            parse_name(session_id, field="session_id")
+            deed = Bound(session_id=session_id, conversation_id=conversation_id)
+            await self._accept(lane, deed, lambda s, now: s.bind(session_id, conversation_id, now=now))
+
+        await self._write(
+            lambda: self._inner.bind(session_id, conversation_id),
+            _alone(accept),
+            note=lambda _: self._known.bound(self._owner, session_id, conversation_id),
+        )
+
+    async def unbind(self, session_id: str) -> None:
+        async def accept(lane: Lane) -> None:
+            parse_name(session_id, field="session_id")
+            await self._accept(lane, Unbound(session_id=session_id), lambda s, now: s.unbind(session_id))
+
+        await self._write(
+            lambda: self._inner.unbind(session_id),
+            _alone(accept),
+            note=lambda _: self._known.unbound(self._owner, session_id),
+        )
+
+    async def sessions(self, conversation_id: str) -> list[str]:
+        return await self._read(
+            lambda: self._inner.sessions(conversation_id),
+            lambda view: view.shelf.bound_to(conversation_id, now=self.now()),
+            note=_nothing,
+            conversation_id=conversation_id,
+        )
+
+    # The log
+
+    async def append(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended:
+        turn = marked(messages)
+
+        def note(done: Appended) -> None:
+            self._known.appended(self._owner, conversation_id, turn, done)
+
+        def ask() -> Awaitable[Appended]:
+            return self._inner.append(conversation_id, turn, expected_revision=expected_revision)
+
+        if expected_revision is None or self._backend.sealed:
+            done = await self._write(
+                ask,
+                lambda lane: self._accept_turn(lane, conversation_id, turn, expected_revision),
+                note=note,
+            )
+        else:
+            done = await self._strict(ask, repeat=True)
+            note(done)
+        return appended(done, turn)
+
+    async def _accept_turn(
+        self, lane: Lane, conversation_id: str, turn: Sequence[Message], expected_revision: int | None
+    ) -> Appended:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        view, now = lane.view, self.now()
+        log = view.shelf.logs.get(conversation_id)
+        packed = _stamped(turn, stamp_for(None if log is None else log.record.last_message_at, now=now))
+        if expected_revision is not None and conversation_id not in view.ends:
+            raise StoreUnavailable(
+                f"where conversation {conversation_id} ends is not known: {self._backend.why}"
+            )
+        view.assume(conversation_id, now=now)
+        if view.shelf.get(conversation_id, now=now) is None:
+            raise ConversationNotFound(conversation_id)
+        new, _ = sort_out(view.shelf.logs[conversation_id], packed, now=now)
+        if not new:
+            return view.shelf.append(conversation_id, packed, now=now)
+        check_revision(conversation_id, view.shelf.logs[conversation_id].record.revision, expected_revision)
+        deed = turn_added(conversation_id, packed, expected_revision)
+        return await self._accept(lane, deed, lambda s, now: s.append(conversation_id, packed, now=now))
+
+    async def rewrite(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended:
+        # Once: done twice, it could take away what somebody said in between.
+        done = await self._strict(
+            lambda: self._inner.rewrite(conversation_id, messages, expected_revision=expected_revision)
+        )
+        self._known.rewritten(self._owner, conversation_id, done)
+        return done
+
+    async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
+        def note(entries: list[Entry]) -> None:
+            if before is None and len(entries) < LARGE:
+                self._known.tail(self._owner, conversation_id, entries)
+
+        entries = await self._read(
+            lambda: self._inner.tail(conversation_id, limit=limit, before=before),
+            lambda view: view.shelf.tail(conversation_id, now=self.now(), limit=limit, before=before),
+            note=note,
+            conversation_id=conversation_id,
+            size=limit,
+        )
+        return unmarked(entries)
+
+    async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
+        def note(entries: list[Entry]) -> None:
+            if offset == 0 and limit < _HEAD:
+                self._known.head(self._owner, conversation_id, entries)
+
+        entries = await self._read(
+            lambda: self._inner.page(conversation_id, limit=limit, offset=offset),
+            lambda view: view.page(conversation_id, now=self.now(), limit=limit, offset=offset),
+            note=note,
+            conversation_id=conversation_id,
+            size=limit,
+        )
+        return unmarked(entries)
+
+    async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
+        found = await self._read(
+            lambda: self._inner.entry(conversation_id, message_id),
+            lambda view: view.shelf.entry(conversation_id, message_id, now=self.now()),
+            note=_nothing,
+            conversation_id=conversation_id,
+        )
+        return None if found is None else unmarked([found])[0]
+
+    async def replace(
+        self, conversation_id: str, message: Message, *, expected_revision: int | None = None
+    ) -> Entry:
+        replaced = await self._strict(
+            lambda: self._inner.replace(conversation_id, message, expected_revision=expected_revision),
+            repeat=expected_revision is None,
+        )
+        self._known.drop(self._owner, replaced.conversation_id)
+        return replaced
+
+    # Documents. What is derived from a conversation can be derived again: it is not accepted in an outage.
+
+    async def put_document(
+        self,
+        kind: str,
+        key: str,
+        data: bytes,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> Document:
+        place = parse_place(kind, key, conversation_id)
+
+        def ask() -> Awaitable[Document]:
+            return self._inner.put_document(
+                kind, key, data, conversation_id=conversation_id, expected_version=expected_version
+            )
+
+        async def accept(lane: Lane) -> Document:
+            deed = DocumentPut(kind=kind, key=key, data=check_data(data))
+            return await self._accept(
+                lane, deed, lambda s, now: s.put_document(place, data, now=now, expected_version=None)
+            )
+
+        if conversation_id is None and expected_version is None:
+            return await self._write(ask, _alone(accept), note=self._note_document)
+        put = await self._strict(ask, repeat=expected_version is None)
+        self._note_document(put)
+        return put
+
+    def _note_document(self, document: Document | None) -> None:
+        if document is not None and document.conversation_id is None:
+            self._known.document(self._owner, document)
+
+    async def get_document(
+        self, kind: str, key: str, *, conversation_id: str | None = None
+    ) -> Document | None:
+        place = parse_place(kind, key, conversation_id)
+        return await self._backend.read(
+            self._owner,
+            _noted(
+                lambda: self._inner.get_document(kind, key, conversation_id=conversation_id),
+                self._note_document,
+            ),
+            lambda view: view.shelf.documents[place],
+            lambda view: place in view.shelf.documents,
+            bounded=True,
+        )
+
+    async def documents(
+        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
+    ) -> list[Document]:
+        return await self._ask(
+            lambda: self._inner.documents(kind, conversation_id=conversation_id, after=after, limit=limit)
+        )
+
+    async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
+        return await self._ask(lambda: self._inner.document_kinds(conversation_id=conversation_id))
+
+    async def delete_document(
+        self,
+        kind: str,
+        key: str,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> bool:
+        deleted = await self._strict(
+            lambda: self._inner.delete_document(
+                kind, key, conversation_id=conversation_id, expected_version=expected_version
+            )
+        )
+        self._known.drop_document(self._owner, parse_place(kind, key, conversation_id))
+        return deleted
+
+    async def restore_documents(self, documents: Sequence[Document]) -> None:
+        await self._strict(lambda: self._inner.restore_documents(documents), repeat=True)
+        for document in documents:
+            self._known.drop_document(self._owner, Place(document.kind, document.key))
+
+    # Moving and retention
+
+    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+        await self._strict(lambda: self._inner.restore(conversation, entries), repeat=True)
+        self._known.drop(self._owner, conversation.id)
+
+    async def purge_expired(self) -> int:
+        return await self._strict(self._inner.purge_expired, repeat=True)
+
+    async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
+        return await self._ask(lambda: self._inner.expired(by=by, limit=limit))
+
+    async def clear(self) -> Cleared:
+        cleared = await self._strict(self._inner.clear, repeat=True)
+        await self._backend.forget(self._owner)
+        return cleared
+
+    # How it is done
+
+    @property
+    def _known(self) -> Known:
+        return self._backend.known
+
+    def _note(self, record: Conversation | None) -> None:
+        if record is not None:
+            self._known.record(self._owner, record)
+
+    async def _read(
+        self,
+        ask: Callable[[], Awaitable[T]],
+        recall: Callable[[View], T],
+        *,
+        note: Callable[[T], None],
+        conversation_id: str | None = None,
+        session_id: str | None = None,
+        size: int = 1,
+    ) -> T:
+        def knows(view: View) -> bool:
+            if session_id is not None:
+                return session_id in view.shelf.sessions
+            return conversation_id is None or view.knows(parse_uuid(conversation_id, field="conversation_id"))
+
+        return await self._backend.read(
+            self._owner, _noted(ask, note), recall, knows, bounded=isinstance(size, int) and size < LARGE
+        )
+
+    async def _write(
+        self,
+        ask: Callable[[], Awaitable[T]],
+        accept: Callable[[Lane], Awaitable[T]],
+        *,
+        note: Callable[[T], None],
+    ) -> T:
+        return await self._backend.write(self._owner, _noted(ask, note), accept)
+
+    async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Read what only the store can know."""
+        return await self._backend.read(self._owner, ask, _unknown, lambda view: False, bounded=True)
+
+    async def _strict(self, ask: Callable[[], Awaitable[T]], *, repeat: bool = False) -> T:
+        return await self._backend.strict(self._owner, ask, repeat=repeat)
+
+    async def _accept(self, lane: Lane, deed: Deed, apply: Callable[[Any, datetime], T]) -> T:
+        at = self.now()
+        done = await self._backend.accept(lane, deed, at, lambda: apply(lane.view.shelf, at))
+        return cast(T, done)
+
+    def _require(self, view: View, conversation_id: str) -> None:
+        """The conversation has to be known to be changed; whether it is there, only the store can say."""
+        known = parse_uuid(conversation_id, field="conversation_id")
+        if not view.knows(known):
+            raise StoreUnavailable(f"nothing is known of conversation {known} while {self._backend.why}")
+        if view.shelf.get(known, now=self.now()) is None:
+            raise ConversationNotFound(conversation_id)
+
+
+def _unknown(_: View) -> Any:
+    raise StoreUnavailable
+
+
+def _nothing(_: object) -> None:
+    """What is noted of an answer that nobody needs later."""
+
+
+def _noted(ask: Callable[[], Awaitable[T]], note: Callable[[T], None]) -> Callable[[], Awaitable[T]]:
+    """The question, with the store's own answer noted: it is the last known state."""
+
+    async def asked() -> T:
+        answer = await ask()
+        note(answer)
+        return answer
+
+    return asked
+
+
+_HEAD = 16
+"""Entries that count as the front of a log: where a context looks for its system messages."""
+
+
+class SealableResilientStore(ResilientStore):
+    """Around a store on which messages can be sealed to their places."""
+
+    _inner: Any
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        def note(end: LogEnd | None) -> None:
+            if end is not None:
+                self._known.end(self._owner, conversation_id, end)
+
+        return await self._backend.read(
+            self._owner,
+            _noted(lambda: self._inner.log_end(conversation_id), note),
+            lambda view: view.shelf.log_end(conversation_id, now=self.now()),
+            lambda view: parse_uuid(conversation_id, field="conversation_id") in view.ends,
+            bounded=True,
+        )
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        exchanged: int = await self._strict(lambda: self._inner.reseal(conversation_id, entries), repeat=True)
+        self._known.drop(self._owner, parse_uuid(conversation_id, field="conversation_id"))
+        return exchanged
+
+
+def _create_once(
+    inner: ConversationStore, conversation: Conversation
+) -> Callable[[], Awaitable[Conversation]]:
+    """Create; an attempt whose answer was lost must not turn the next one into a conflict."""
+    attempts = 0
+
+    async def create() -> Conversation:
+        nonlocal attempts
+        attempts += 1
+        try:
+            return await inner.create(conversation)
+        except ConversationExists:
+            there = await inner.get(conversation.id) if attempts > 1 else None
+            if there is None or there.created_at != conversation.created_at:
+                raise
+            return there
+
+    return create
+
+
+def _alone(accept: Callable[[Lane], Awaitable[T]]) -> Callable[[Lane], Awaitable[T]]:
+    """One caller at a time from looking to changing."""
+
+    async def accept_alone(lane: Lane) -> T:
+        async with lane.deciding:
+            return await accept(lane)
+
+    return accept_alone
+
+
+def _stamped(turn: Sequence[Message], stamp: datetime) -> list[Packed]:
+    return pack([message if message.timestamp else message.with_(timestamp=stamp) for message in turn])

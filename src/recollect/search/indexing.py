@@ -1,0 +1,277 @@
+"""The background indexer: writes the vectors of what was said, and never delays a turn. Below: vectors.
+
+A turn only leaves a note that its conversation has something new; after a moment of quiet, the indexer works
+through the notes. What has vectors is read from the vectors themselves, so after a crash, or when another
+process wrote, it goes on where the documents end.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from recollect.contracts import ConversationStore, Embedder, Entry
+from recollect.conversations import Conversation
+from recollect.errors import Conflict, NotFound, StoreError
+from recollect.messages import ROLES
+from recollect.search.analysis import indexed_terms
+from recollect.search.catching_up import all_entries, all_records
+from recollect.search.encoders import embedded_text
+from recollect.search.vectors import BLOCK, KIND_PREFIX, Block, blocks_of, kind_of
+
+log = logging.getLogger("recollect.search")
+
+QUIET = 1.0
+"""Seconds after a turn before its vectors are made: nobody searches for what was said a second ago."""
+_MOST_PROGRESS = 1_000
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """How far a conversation's vectors go."""
+
+    begun: int
+    covered: frozenset[int] = frozenset()
+    last: Block | None = None
+    version: int = 0
+    """The version of the document that holds the last block."""
+
+
+class Noted(NamedTuple):
+    """A conversation with something new, or an owner that has not been looked at yet."""
+
+    owner: str
+    conversation_id: str | None
+
+
+class Indexer:
+    """Writes vectors, one conversation after another, when nothing was noted for a moment."""
+
+    def __init__(
+        self, embedder: Embedder, *, written: Callable[[str, str], None], quiet: float = QUIET
+    ) -> None:
+        self.embedder = embedder
+        self._written = written
+        self._quiet = quiet
+        self._notes: dict[Noted, ConversationStore] = {}
+        self._known: set[str] = set()
+        self._progress: OrderedDict[str, Progress] = OrderedDict()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._worker: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def note(self, owner: str, store: ConversationStore, conversation_id: str | None = None) -> None:
+        """Something was said here. Costs next to nothing; an owner's first note brings in all that lacks."""
+        if self._closed:
+            return
+        if owner not in self._known:
+            self._known.add(owner)
+            self._notes[Noted(owner, None)] = store
+        if conversation_id is not None:
+            self._notes[Noted(owner, conversation_id)] = store
+        loop = self._running_loop()
+        if self._notes and self._timer is None and self._worker is None:
+            self._timer = loop.call_later(self._quiet, self._start)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of the caller. What an earlier loop left behind will never come to an end."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._timer, self._worker = loop, None, None
+        return loop
+
+    def _start(self) -> None:
+        self._timer = None
+        if self._worker is None and not self._closed:
+            self._worker = asyncio.get_running_loop().create_task(self._work(), name="recollect-indexer")
+
+    def forget(self, owner: str) -> None:
+        """The owner's data are going: leave them alone, and look at them afresh if there will be new ones."""
+        self._known.discard(owner)
+        self._notes = {noted: store for noted, store in self._notes.items() if noted.owner != owner}
+
+    async def settled(self) -> None:
+        """Wait until everything that was noted has its vectors."""
+        self._running_loop()
+        while self._notes or self._worker is not None:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._start()
+            if self._worker is not None:
+                await asyncio.wait([self._worker])
+
+    async def close(self) -> None:
+        """Stop. What is left is made when the store is used again."""
+        self._closed = True
+        self._running_loop()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.wait([self._worker])
+
+    async def _work(self) -> None:
+        try:
+            while self._notes:
+                noted = next(iter(self._notes))
+                store = self._notes.pop(noted)
+                await self._answer(noted, store)
+        finally:
+            self._worker = None
+
+    async def _answer(self, noted: Noted, store: ConversationStore) -> None:
+        """Do what a note says. A failure is logged and ends nothing: the next note brings it up again."""
+        try:
+            if noted.conversation_id is not None:
+                await self.index(noted.owner, store, noted.conversation_id)
+                return
+            async for record in all_records(store):
+                await self.index(noted.owner, store, record.id)
+        except (StoreError, Conflict) as error:
+            log.warning("vectors not written, next time again: %s", error)
+            self._known.discard(noted.owner)
+        except Exception:  # the edge of a task: whatever an encoder raises must not stop the others
+            log.exception("vectors not written")
+
+    async def index(self, owner: str, store: ConversationStore, conversation_id: str) -> int:
+        """Write the vectors that a conversation lacks; returns how many messages were looked at."""
+        record = await store.get(conversation_id)
+        if record is None or not record.message_count:
+            return 0
+        try:
+            progress = await self._progress_of(store, record)
+            entries = await _missing(store, record, progress.covered)
+            for at in range(0, len(entries), BLOCK):
+                progress = await self._write(store, progress, entries[at : at + BLOCK])
+                self._remember(record.id, progress)
+                self._written(owner, record.id)
+        except (Conflict, NotFound):
+            # Another process writes the same vectors, or the conversation is gone.
+            self._progress.pop(record.id, None)
+            return 0
+        return len(entries)
+
+    async def _progress_of(self, store: ConversationStore, record: Conversation) -> Progress:
+        """From memory while the last block is still the one that was written then."""
+        known = self._progress.get(record.id)
+        if known is not None and known.last is not None and len(known.covered) <= record.message_count:
+            last = await store.get_document(kind_of(self.embedder), known.last.key, conversation_id=record.id)
+            if last is not None and last.version == known.version:
+                return known
+        return await read_progress(store, record, self.embedder)
+
+    def _remember(self, conversation_id: str, progress: Progress) -> None:
+        self._progress[conversation_id] = progress
+        self._progress.move_to_end(conversation_id)
+        if len(self._progress) > _MOST_PROGRESS:
+            self._progress.popitem(last=False)
+
+    async def _write(
+        self, store: ConversationStore, progress: Progress, entries: Sequence[Entry]
+    ) -> Progress:
+        """Store the vectors of some entries: in the last block while it has room, else in a new one."""
+        fresh = await asyncio.to_thread(encoded, entries, self.embedder, begun=progress.begun)
+        last, version = progress.last, progress.version
+        if last is None or last.covered + fresh.covered > BLOCK:
+            last, version = None, 0
+        block = fresh if last is None else _joined(last, fresh)
+        kept = await store.put_document(
+            kind_of(self.embedder),
+            block.key,
+            block.encode(),
+            conversation_id=entries[0].conversation_id,
+            expected_version=version,
+        )
+        covered = progress.covered.union(fresh.sequences, fresh.skipped)
+        return Progress(begun=progress.begun, covered=covered, last=block, version=kept.version)
+
+
+def encoded(entries: Sequence[Entry], embedder: Embedder, *, begun: int) -> Block:
+    """The block of these entries. Takes its time: call it off the event loop."""
+    texts = [embedded_text(entry.message) for entry in entries]
+    spoken = [(entry, text) for entry, text in zip(entries, texts, strict=True) if text]
+    return Block(
+        model=embedder.name,
+        dimension=embedder.dimension,
+        begun=begun,
+        sequences=[entry.sequence for entry, _ in spoken],
+        micros=[entry.position.micros for entry, _ in spoken],
+        roles=[ROLES.index(entry.message.role) for entry, _ in spoken],
+        lengths=[len(indexed_terms(entry.message)) for entry, _ in spoken],
+        skipped=[entry.sequence for entry, text in zip(entries, texts, strict=True) if not text],
+        matrix=_halves(embedder.embed([text for _, text in spoken])) if spoken else b"",
+    )
+
+
+def _halves(rows: Any) -> bytes:
+    import numpy
+
+    return bytes(numpy.ascontiguousarray(rows, numpy.float16).tobytes())
+
+
+def _joined(block: Block, more: Block) -> Block:
+    return replace(
+        block,
+        sequences=[*block.sequences, *more.sequences],
+        micros=[*block.micros, *more.micros],
+        roles=[*block.roles, *more.roles],
+        lengths=[*block.lengths, *more.lengths],
+        skipped=[*block.skipped, *more.skipped],
+        matrix=block.matrix + more.matrix,
+    )
+
+
+async def _missing(store: ConversationStore, record: Conversation, covered: frozenset[int]) -> list[Entry]:
+    """The entries without vectors: mostly the last few, else found by reading all."""
+    wanted = record.message_count - len(covered)
+    if wanted <= 0:
+        return []
+    latest = await store.tail(record.id, limit=wanted)
+    if len(latest) == wanted and covered.isdisjoint(entry.sequence for entry in latest):
+        return latest
+    return [entry async for entry in all_entries(store, record.id) if entry.sequence not in covered]
+
+
+async def read_progress(store: ConversationStore, record: Conversation, embedder: Embedder) -> Progress:
+    """How far the vectors of a conversation go, from the vectors themselves."""
+    blocks = await blocks_of(store, record.id, embedder)
+    if len({block.begun for block in blocks}) > 1:
+        # A message was replaced while somebody wrote: some blocks may be from before.
+        await remove_vectors(store, record.id, only=embedder.name)
+        blocks = []
+    if not blocks:
+        return Progress(begun=record.revision)
+    last = await store.get_document(kind_of(embedder), blocks[-1].key, conversation_id=record.id)
+    return Progress(
+        begun=blocks[-1].begun,
+        covered=frozenset(number for block in blocks for number in (*block.sequences, *block.skipped)),
+        last=blocks[-1],
+        version=0 if last is None else last.version,
+    )
+
+
+async def remove_vectors(
+    store: ConversationStore, conversation_id: str, *, only: str | None = None, all_but: str | None = None
+) -> int:
+    """Remove a conversation's vectors: of every model, of one, or of all but one. Returns how many blocks."""
+    removed = 0
+    for kind in await store.document_kinds(conversation_id=conversation_id):
+        model = kind.removeprefix(KIND_PREFIX)
+        if model in (kind, all_but) or only not in (None, model):
+            continue
+        keys = [key async for key in _keys(store, kind, conversation_id)]
+        for key in keys:
+            removed += await store.delete_document(kind, key, conversation_id=conversation_id)
+    return removed
+
+
+async def _keys(store: ConversationStore, kind: str, conversation_id: str) -> AsyncIterator[str]:
+    after = None
+    while page := await store.documents(kind, conversation_id=conversation_id, after=after):
+        for document in page:
+            yield document.key
+        after = page[-1].key

@@ -1,0 +1,315 @@
+"""The search of one owner: a question in, passages out. Below: everything else in `search`.
+
+Candidates come from the store's own index, or from the portable one, and from the vectors; `ranking` puts
+them in order; the best are read from the log and become passages.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from datetime import datetime, timedelta, tzinfo
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from recollect.clock import from_micros, to_micros
+from recollect.contracts import ConversationStore, Entry, Matches, Position, Searchable
+from recollect.conversations import Conversation, Query
+from recollect.errors import ConversationNotFound
+from recollect.search.catching_up import all_records
+from recollect.search.encoders import readable
+from recollect.search.passages import BESIDE, SOON, Passage, beside, excerpt, passage_of
+from recollect.search.questions import Filters, asked_of, day_asked_for, local_zone, looked_up
+from recollect.search.ranking import WEIGHTS, Asked, Key, Ranked, Ranking, Similarities, Weights, rank
+from recollect.search.room import SearchRoom
+
+log = logging.getLogger("recollect.search")
+
+BY_WORDS = 500
+"""Candidates that the index is asked for."""
+BY_WORDS_FILTERED = 10_000
+"""The same when filters will drop many of them."""
+MOST_READ = 400
+"""Messages that are read from the log in search of enough that pass the filters."""
+WORTHY = 0.05
+"""The share of the best score under which nothing is shown."""
+MOST_BROWSED = 200
+"""Conversations that are looked into when there is nothing to look for but a time."""
+
+WITHOUT_VECTORS = "searched by words alone: pip install 'recollect[semantic]' adds search by meaning"
+NO_VECTORS_YET = "searched by words alone: nothing has vectors yet"
+
+Count = Callable[[str], int]
+
+
+class Findings(Struct, frozen=True, kw_only=True):
+    """What was found, best first."""
+
+    passages: tuple[Passage, ...] = ()
+    by_meaning: bool = False
+    """Whether vectors took part."""
+    note: str | None = None
+    """What the reader should know about how it was searched."""
+
+    def render(self) -> list[str]:
+        """The passages as text that a model can cite."""
+        return [passage.render() for passage in self.passages]
+
+
+class Budget(Struct, frozen=True, kw_only=True):
+    """How much may be found."""
+
+    results: int = 5
+    tokens: int | None = None
+    count: Count = len
+
+
+class Searcher:
+    """One owner's search. Costs nothing to make; what is worth keeping is in the room."""
+
+    def __init__(
+        self, store: ConversationStore, room: SearchRoom, owner: str, *, weights: Weights = WEIGHTS
+    ) -> None:
+        self.store = store
+        self.room = room
+        self.owner = owner
+        self.weights = weights
+
+    def noted(self, conversation_id: str) -> None:
+        """Something was said in the conversation."""
+        self.room.note(self.owner, self.store, conversation_id)
+
+    def forget(self, conversation_id: str) -> None:
+        """The conversation is gone, or was emptied."""
+        self.room.forget(self.owner, conversation_id)
+
+    async def search(
+        self,
+        question: str,
+        *,
+        filters: Filters = Filters(),  # noqa: B008  a frozen value
+        budget: Budget = Budget(),  # noqa: B008
+        explain: bool = False,
+        zone: tzinfo | None = None,
+    ) -> Findings:
+        """The passages that answer the question; the latest when it asks for nothing but a time."""
+        zone, now = local_zone(zone), self.store.now()
+        asked = asked_of(question, now=now, zone=zone)
+        period = day_asked_for(question, now=now, zone=zone)
+        if period is not None:
+            filters = filters.within(period, now=now, zone=zone)
+        if period is not None or not asked.terms:
+            entries = await self._browse(filters, budget.results)
+            passages = [passage_of(e, r, terms=(), zone=zone, now=now) for r, e in entries]
+            return Findings(passages=tuple(_within(passages, budget, ())))
+        ranking, similar = await self.ranking(question, asked, filtered=bool(filters))
+        reading = _Reading(self, ranking, filters, zone=zone, now=now, explain=explain)
+        passages = await reading.passages(budget.results)
+        return Findings(
+            passages=tuple(_within(passages, budget, asked.terms)),
+            by_meaning=similar is not None,
+            note=self._note(similar),
+        )
+
+    def _note(self, similar: Similarities | None) -> str | None:
+        if similar is not None:
+            return None
+        return WITHOUT_VECTORS if self.room.embedder is None else NO_VECTORS_YET
+
+    async def ranking(
+        self, question: str, asked: Asked, *, filtered: bool = False
+    ) -> tuple[Ranking, Similarities | None]:
+        """The messages that come into question, in order."""
+        limit = BY_WORDS_FILTERED if filtered else BY_WORDS
+        matches, similar = await asyncio.gather(
+            self.matches(looked_up(asked), limit=limit), self.similarities(question)
+        )
+        return rank(asked, matches, similar, weights=self.weights), similar
+
+    async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
+        """From the store's own index, or from the portable one."""
+        if isinstance(self.store, Searchable):
+            return await self.store.matches(terms, limit=limit)
+        return await self.room.index_of(self.owner).matches(self.store, terms, limit=limit)
+
+    async def similarities(self, question: str) -> Similarities | None:
+        """By the vectors; None where there are none."""
+        if self.room.embedder is None:
+            return None
+        self.room.note(self.owner, self.store)
+        vectors = self.room.vectors_of(self.owner)
+        near = await vectors.near(self.store, readable(question))
+        for conversation_id in vectors.take_incomplete():
+            self.noted(conversation_id)
+        return near
+
+    # Browsing
+
+    async def _browse(self, filters: Filters, results: int) -> list[tuple[Conversation, Entry]]:
+        """The latest messages that pass the filters."""
+        query = Query(channel=filters.channel, date_from=filters.date_from)
+        records = [record async for record in _first(all_records(self.store, query), MOST_BROWSED)]
+        tails = await asyncio.gather(*(self._latest(record, filters, results) for record in records))
+        found = [(record, entry) for record, tail in zip(records, tails, strict=True) for entry in tail]
+        return sorted(found, key=lambda one: one[1].position, reverse=True)[:results]
+
+    async def _latest(self, record: Conversation, filters: Filters, results: int) -> list[Entry]:
+        before = None if filters.date_to is None else Position(to_micros(filters.date_to) + 1, 0)
+        found: list[Entry] = []
+        try:
+            while len(found) < results:
+                tail = await self.store.tail(record.id, limit=max(20, results), before=before)
+                found += [entry for entry in tail if _passes(filters, record, entry)]
+                if not tail or filters.is_past(tail[0].position):
+                    break
+                before = tail[0].position
+        except ConversationNotFound:
+            return []
+        return sorted(found, key=lambda entry: entry.position)[-results:]
+
+
+class _Reading:
+    """From places in a ranking to passages: reads until there are enough."""
+
+    def __init__(
+        self,
+        searcher: Searcher,
+        ranking: Ranking,
+        filters: Filters,
+        *,
+        zone: tzinfo,
+        now: datetime,
+        explain: bool,
+    ) -> None:
+        self._searcher = searcher
+        self._store = searcher.store
+        self._ranking = ranking
+        self._filters = filters
+        self._zone = zone
+        self._now = now
+        self._explain = explain
+        self._records: dict[str, Conversation | None] = {}
+
+    async def passages(self, results: int) -> list[Passage]:
+        """The best that are there and pass the filters."""
+        places = self._worthy()
+        found: list[Passage] = []
+        read = 0
+        while len(found) < results and read < min(len(places), max(MOST_READ, results)):
+            batch = places[read : read + results - len(found)]
+            read += len(batch)
+            shown = frozenset(one.key for one in places[:read])
+            passages = await asyncio.gather(*(self._passage(one, shown) for one in batch))
+            found += [passage for passage in passages if passage is not None]
+        return found
+
+    def _worthy(self) -> list[Ranked]:
+        """Those that pass the filters as far as these look at places, and are not far behind the best."""
+        ordered = self._ranking.ordered
+        least = WORTHY * ordered[0].score if ordered else 0.0
+        return [
+            one for one in ordered if one.score > least and self._filters.by_place(one.role, one.position)
+        ]
+
+    async def _passage(self, one: Ranked, shown: frozenset[Key]) -> Passage | None:
+        record = await self._record(one.conversation_id)
+        if record is None or not self._filters.by_record(record):
+            return None
+        before, entry, after = await self._around(one)
+        if entry is None or entry.unreadable or not self._filters.by_tags(record, entry.message):
+            return None
+        return passage_of(
+            entry,
+            record,
+            terms=self._ranking.asked.terms,
+            zone=self._zone,
+            now=self._now,
+            score=one.score,
+            parts=self._ranking.parts(one) if self._explain else None,
+            before=before if one.role != "user" and _is_news(before, shown) else None,
+            after=after if one.role == "user" and _is_news(after, shown) else None,
+        )
+
+    async def _record(self, conversation_id: str) -> Conversation | None:
+        if conversation_id not in self._records:
+            self._records[conversation_id] = await self._store.get(conversation_id)
+            if self._records[conversation_id] is None:
+                self._searcher.forget(conversation_id)
+        return self._records[conversation_id]
+
+    async def _around(self, one: Ranked) -> tuple[Entry | None, Entry | None, Entry | None]:
+        """The entry, the one before, and the one after: a reply follows soon, or is none."""
+        try:
+            if one.role == "user":
+                soon = _later(one.position, SOON)
+                entries = await self._store.tail(one.conversation_id, limit=_WITHIN, before=soon)
+                around = beside(entries, one.position)
+                if around[1] is not None:
+                    return around
+            end = Position(one.position.micros, one.position.sequence + 1)
+            return beside(await self._store.tail(one.conversation_id, limit=2, before=end), one.position)
+        except ConversationNotFound:
+            return None, None, None
+
+
+_WITHIN = 8
+"""Entries that are read to find the one after."""
+
+
+def _later(position: Position, span: timedelta) -> Position:
+    try:
+        return Position(to_micros(from_micros(position.micros) + span), 0)
+    except OverflowError:
+        return Position(position.micros, position.sequence + 1)
+
+
+def _is_news(entry: Entry | None, shown: frozenset[Key]) -> bool:
+    """Whether it is not among the results by itself, and not the instructions of a system message."""
+    return (
+        entry is not None
+        and entry.unreadable is None
+        and entry.message.role in ("user", "assistant")
+        and Key(entry.conversation_id, entry.sequence) not in shown
+    )
+
+
+def _passes(filters: Filters, record: Conversation, entry: Entry) -> bool:
+    role = entry.message.role
+    return (
+        role != "system"
+        and filters.by_place(role, entry.position)
+        and filters.by_record(record)
+        and filters.by_tags(record, entry.message)
+    )
+
+
+async def _first(records: AsyncIterator[Conversation], most: int) -> AsyncIterator[Conversation]:
+    taken = 0
+    async for record in records:
+        yield record
+        taken += 1
+        if taken == most:
+            return
+
+
+def _within(passages: Iterable[Passage], budget: Budget, terms: Sequence[str]) -> list[Passage]:
+    """As many passages as the budget of tokens allows; one that is too long is cut."""
+    kept: list[Passage] = []
+    left = budget.tokens
+    for passage in passages:
+        fitted = passage if left is None else _fitted(passage, left, budget.count, terms)
+        if fitted is None:
+            break
+        kept.append(fitted)
+        left = None if left is None else left - budget.count(fitted.render())
+    return kept
+
+
+def _fitted(passage: Passage, tokens: int, count: Count, terms: Sequence[str]) -> Passage | None:
+    """The passage whole, or without its neighbours, or the best part of it; None when not even that fits."""
+    alone = replace(passage, before=None, after=None)
+    shorter = [
+        replace(alone, text=excerpt(alone.text, terms, size=size))
+        for size in (BESIDE * 2, BESIDE, BESIDE // 2)
+    ]
+    return next((one for one in (passage, alone, *shorter) if count(one.render()) <= tokens), None)

@@ -1,0 +1,148 @@
+"""Reading the index for searching: which messages have some terms, and how often. Above: `store`.
+
+The full-text table says which messages have a term; everything else is counted here. So the numbers are
+exact, and nothing of another owner is in them. How many messages are looked at is bounded: rare terms say
+most, so they are read whole, and of common ones only the newest messages, when there are too many.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from heapq import nlargest
+from typing import Any
+
+import apsw
+import msgspec
+
+from recollect.contracts import Match, Matches, Position
+from recollect.search.analysis import LONGEST_TERM
+from recollect.stores.sql_files import queries
+from recollect.stores.sqlite.connections import PACKAGE
+
+SQL = queries(PACKAGE)
+
+MOST_READ = 6_000
+"""Places of terms that are read for one search, unless more are asked for: some milliseconds."""
+
+_POSSIBLE = re.compile(r"[a-z0-9\u0080-\ud7ff\ue000-\U0010ffff]+").fullmatch
+_EVERYTHING = 2**53
+
+
+def matches(
+    db: apsw.Connection, owner: str, tag: int, terms: Sequence[str], *, limit: int, now: int
+) -> Matches:
+    """What the index knows of these terms, as of one moment."""
+    db.execute("BEGIN")
+    try:
+        return _Search(db, owner, tag, terms, limit=limit, now=now).answer()
+    finally:
+        db.execute("COMMIT")
+
+
+class _Search:
+    """One search, inside one snapshot."""
+
+    def __init__(
+        self, db: apsw.Connection, owner: str, tag: int, terms: Sequence[str], *, limit: int, now: int
+    ) -> None:
+        self._db = db
+        self._tag = tag
+        self._terms = terms
+        self._limit = limit
+        self._messages, self._total, over = _row(db, "searched_totals", owner, now)
+        values = (owner, now)
+        self._expired = (
+            {key for (key,) in db.execute(SQL["expired_messages"], values)} if over else set[Any]()
+        )
+        self._fresh = self._fresh_terms()
+        self._scores: dict[int, float] = {}
+
+    def answer(self) -> Matches:
+        frequencies = {term: self._frequency(term) for term in dict.fromkeys(self._terms) if _possible(term)}
+        self._collect(frequencies)
+        return Matches(
+            found=tuple(self._found()),
+            frequencies=tuple(frequencies.get(term, 0) for term in self._terms),
+            messages=self._messages,
+            terms=self._total,
+        )
+
+    def _fresh_terms(self) -> dict[int, list[str]]:
+        """What waits for the index, by message; counted among what is in it."""
+        fresh: dict[int, list[str]] = {}
+        waiting: list[Any] = self._db.execute(SQL["fresh_terms"], (self._tag,)).fetchall()
+        for key, length, terms in waiting:
+            if length and key not in self._expired:
+                fresh[key] = terms.split(" ")
+                self._messages += 1
+                self._total += length
+        return fresh
+
+    def _frequency(self, term: str) -> int:
+        waiting = sum(term in terms for terms in self._fresh.values())
+        if self._expired:
+            return waiting + len(self._indexed_with(term, _EVERYTHING))
+        found = self._db.execute(SQL["term_frequency"], (self._tagged(term),)).fetchone()
+        return waiting + (int(found[0]) if found else 0)
+
+    def _indexed_with(self, term: str, most: int) -> list[int]:
+        """The newest messages in the index that have the term."""
+        values = (f'"{self._tagged(term)}"', most)
+        found: list[Any] = self._db.execute(SQL["messages_with"], values).fetchall()
+        return [key for (key,) in found if key not in self._expired]
+
+    def _tagged(self, term: str) -> str:
+        return f"{self._tag:015x}{term}"
+
+    def _collect(self, frequencies: dict[str, int]) -> None:
+        """Score the messages by the terms that they have, the rare ones counting most."""
+        budget = MOST_READ
+        for term, frequency in sorted(frequencies.items(), key=lambda one: one[1]):
+            if not frequency or not self._limit:
+                continue
+            weight = math.log(1 + (self._messages + 0.5) / (frequency + 0.5))
+            most = _EVERYTHING if self._expired else max(budget, self._limit)
+            keys = self._indexed_with(term, most)
+            self._score(keys, weight)
+            self._score((key for key, terms in self._fresh.items() if term in terms), weight)
+            budget -= len(keys)
+
+    def _score(self, keys: Iterable[int], weight: float) -> None:
+        scores = self._scores
+        for key in keys:
+            scores[key] = scores.get(key, 0.0) + weight
+
+    def _found(self) -> list[Match]:
+        """The best of what was scored, the newest of equals first."""
+        best = nlargest(self._limit, [(score, key) for key, score in self._scores.items()])
+        keys = [key for _, key in best]
+        fresh = [key for key in keys if key in self._fresh]
+        known = self._read("found_messages", keys if not fresh else [k for k in keys if k not in self._fresh])
+        if fresh:
+            known |= self._read("found_fresh_messages", fresh)
+        return [known[key] for key in keys]
+
+    def _read(self, query: str, keys: Sequence[int]) -> dict[int, Match]:
+        found: list[Any] = self._db.execute(SQL[query], (msgspec.json.encode(keys).decode(),)).fetchall()
+        return {row[0]: self._match(row) for row in found}
+
+    def _match(self, row: Sequence[Any]) -> Match:
+        _, conversation_id, at, sequence, role, length, terms = row
+        words = terms.split(" ")
+        return Match(
+            conversation_id=conversation_id,
+            position=Position(at, sequence),
+            role=role,
+            counts=tuple([words.count(term) for term in self._terms]),
+            length=length,
+        )
+
+
+def _possible(term: str) -> bool:
+    """Whether a message can have this term at all. What is not one is not asked for."""
+    return _POSSIBLE(term) is not None and len(term.encode()) <= LONGEST_TERM
+
+
+def _row(db: apsw.Connection, name: str, *values: Any) -> list[int]:
+    (row,) = db.execute(SQL[name], values).fetchall()
+    return [int(value) for value in row]  # type: ignore[arg-type]

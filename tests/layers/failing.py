@@ -1,0 +1,93 @@
+"""A backend that fails when it is told to, around one that does not: before it acts, after, or not at all.
+
+Failing after acting is the nasty kind: the work is done, and the answer is lost.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime
+from typing import Any, Literal
+
+from recollect.contracts import Backend, ConversationStore
+from recollect.errors import StoreUnavailable
+
+Fault = Literal["before", "after", "hang"] | None
+Plan = Callable[[str], Fault]
+"""What happens to the next call of this name."""
+
+METHODS = (
+    "create", "get", "update", "find", "delete", "resume", "session", "bind", "unbind", "sessions",
+    "append", "rewrite", "tail", "page", "restore", "purge_expired",
+    "entry", "replace", "expired", "clear",
+    "log_end", "reseal",
+    "put_document", "get_document", "documents", "document_kinds", "delete_document", "restore_documents",
+    "log_end", "reseal",
+)  # fmt: skip
+
+
+class Failing(Backend):
+    """`plan` decides about every call; `down()` and `up()` are the two plans used most."""
+
+    def __init__(self, inner: Backend) -> None:
+        self.inner = inner
+        self.plan: Plan = lambda name: None
+        self.calls: list[str] = []
+
+    def down(self, fault: Fault = "before") -> None:
+        self.plan = lambda name: fault
+
+    def up(self) -> None:
+        self.plan = lambda name: None
+
+    def faults(self, *faults: Fault) -> None:
+        """What happens to the next calls, one after the other; after those, nothing."""
+        coming = iter(faults)
+        self.plan = lambda name: next(coming, None)
+
+    async def open(self) -> None:
+        await self.go("open", self.inner.open)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+    def of(self, owner: str) -> ConversationStore:
+        return FailingStore(self, self.inner.of(owner))  # type: ignore[abstract]  # they are set below
+
+    async def owners(self) -> AsyncIterator[str]:
+        async for owner in self.inner.owners():
+            yield owner
+
+    async def purge_expired(self, now: datetime | None = None) -> int:
+        return await self.inner.purge_expired(now)
+
+    async def go(self, name: str, call: Callable[[], Any]) -> Any:
+        self.calls.append(name)
+        fault = self.plan(name)
+        if fault == "before":
+            raise StoreUnavailable(f"{name} failed before it began")
+        if fault == "hang":
+            await asyncio.Event().wait()
+        answer = await call()
+        if fault == "after":
+            raise StoreUnavailable(f"the answer of {name} was lost")
+        return answer
+
+
+class FailingStore(ConversationStore):
+    def __init__(self, backend: Failing, inner: ConversationStore) -> None:
+        self._backend = backend
+        self._inner = inner
+
+    def now(self) -> datetime:
+        return self._inner.now()
+
+
+def _method(name: str) -> Any:
+    async def call(self: FailingStore, *args: Any, **kwargs: Any) -> Any:
+        return await self._backend.go(name, lambda: getattr(self._inner, name)(*args, **kwargs))
+
+    return call
+
+
+for _name in METHODS:
+    setattr(FailingStore, _name, _method(_name))

@@ -1,0 +1,101 @@
+"""Which layers a URL gets, where the spool is, and what the settings say about both."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import recollect
+from recollect.errors import InvalidSetting
+from recollect.layers.cached import Cache, CachedBackend
+from recollect.layers.choosing import layers_in, spool_folder, store_name
+from recollect.layers.resilient import Resilience, ResilientBackend
+from recollect.settings import ConversationConfig, ResilienceConfig, Settings, StoreConfig
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["redis://localhost/0", "rediss://localhost", "postgresql://u:p@localhost/db", "postgres://localhost/db"],
+)
+def test_a_store_behind_a_network_is_resilient_by_default(url: str) -> None:
+    assert isinstance(recollect.open(url).backend, ResilientBackend)
+    assert not isinstance(recollect.open(url, resilience="off").backend, ResilientBackend)
+
+
+@pytest.mark.parametrize("url", ["memory://", "sqlite:///memory.db", "file:///memory.json"])
+def test_an_embedded_store_is_so_when_asked(url: str, tmp_path: Path) -> None:
+    assert not isinstance(recollect.open(url).backend, ResilientBackend)
+    wanted = Resilience(folder=tmp_path)
+    assert isinstance(recollect.open(url, resilience=wanted).backend, ResilientBackend)
+
+
+def test_the_cache_is_outside_of_the_spool() -> None:
+    backend = recollect.open("redis://localhost", cache=Cache()).backend
+    assert isinstance(backend, CachedBackend)
+    assert isinstance(backend._inner, ResilientBackend)
+
+
+def test_each_store_has_a_spool_of_its_own_whoever_logs_in(tmp_path: Path) -> None:
+    def folder(url: str) -> Path:
+        return spool_folder(url, tmp_path)
+
+    assert folder("postgresql://a:secret@db/one") == folder("postgresql://b:other@db/one?connect_timeout=3")
+    assert folder("postgresql://a@db/one") != folder("postgresql://a@db/two")
+    assert folder("redis://db/1") != folder("redis://other/1")
+    assert "secret" not in str(folder("postgresql://a:secret@db/one"))
+
+
+def test_the_default_folder_is_this_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert spool_folder("redis://db").is_relative_to(tmp_path / "recollect" / "spool")
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert spool_folder("redis://db").is_relative_to(tmp_path / ".local" / "state" / "recollect")
+
+
+def test_names_hold_no_password() -> None:
+    assert store_name("postgresql://erin:secret@db:5432/one?x=y") == "postgresql://db:5432/one"
+
+
+@pytest.mark.parametrize("wanted", ["on", None, 3])
+def test_what_makes_no_sense_is_refused(wanted: object) -> None:
+    with pytest.raises(InvalidSetting, match="resilience"):
+        recollect.open("redis://db", resilience=wanted)  # type: ignore[arg-type]
+    with pytest.raises(InvalidSetting, match="policy"):
+        recollect.open("redis://db", resilience=Resilience(policy="retry"))  # type: ignore[arg-type]
+    with pytest.raises(InvalidSetting, match="cache"):
+        recollect.open("redis://db", cache=wanted)  # type: ignore[arg-type]
+
+
+def test_settings_from_the_environment() -> None:
+    environ = {
+        "RECOLLECT_URL": "redis://db",
+        "RECOLLECT_RESILIENCE": "fail_closed",
+        "RECOLLECT_SPOOL_FOLDER": "/var/spool/recollect",
+        "RECOLLECT_SPOOL_LIMIT_MB": "7",
+        "RECOLLECT_CACHE": "yes",
+        "CONVERSATION_CACHE_TTL": "60",
+        "CONVERSATION_CONTEXT_DEADLINE": "9",
+    }
+    settings = Settings.load(environ=environ)
+    assert layers_in(settings) == {
+        "resilience": Resilience(
+            policy="fail_closed", folder=Path("/var/spool/recollect"), spool_limit=7 * 1024 * 1024
+        ),
+        "cache": Cache(ttl=timedelta(seconds=60)),
+    }
+    assert settings.conversation.context_deadline == 9
+
+
+def test_settings_by_default() -> None:
+    assert layers_in(Settings()) == {"resilience": "off", "cache": "off"}
+    server = Settings(store=StoreConfig(url="redis://db"))
+    assert layers_in(server) == {"resilience": Resilience(), "cache": "off"}
+    no_ttl = Settings(conversation=ConversationConfig(cache_ttl=0), resilience=ResilienceConfig(cache=True))
+    assert layers_in(no_ttl)["cache"] == "off"
+
+
+def test_a_policy_that_does_not_exist_names_the_setting() -> None:
+    with pytest.raises(InvalidSetting, match="resilience must be one of auto, fallback, fail_closed, off"):
+        layers_in(Settings(resilience=ResilienceConfig(resilience="sometimes")))

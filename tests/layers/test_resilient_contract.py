@@ -1,0 +1,74 @@
+"""The resilient layer is a store: the contract and the state machine, over stores that are well or shaky."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+from hypothesis import settings
+
+from recollect.contracts import Backend
+from recollect.layers.resilient import resilient
+from recollect.stores.in_memory import InMemoryBackend
+from recollect.stores.sqlite import SQLiteBackend
+from recollect.telemetry import Telemetry
+from recollect.testing import FixedClock, StoreContract, store_machine
+from tests.layers.failing import Failing, Fault
+
+
+async def no_sleep(_: float) -> None:
+    """Pauses between attempts, without the pauses."""
+
+
+def around(inner: Backend, folder: Path) -> Backend:
+    return resilient(inner, folder=folder, metrics=Telemetry(), sleep=no_sleep)
+
+
+def fails_twice_of_three() -> Callable[[str], Fault]:
+    """Every call succeeds at the third attempt only. What is attempted once does not fail."""
+    calls = 0
+
+    def plan(name: str) -> Fault:
+        nonlocal calls
+        if name in ("open", "rewrite", "replace", "put_document", "delete_document"):
+            return None
+        calls += 1
+        return None if calls % 3 == 0 else "before"
+
+    return plan
+
+
+class TestAroundMemory(StoreContract):
+    @pytest.fixture
+    async def backend(self, clock: FixedClock, tmp_path: Path) -> AsyncIterator[Backend]:
+        backend = around(InMemoryBackend(clock=clock), tmp_path / "spool")
+        await backend.open()
+        yield backend
+        await backend.close()
+
+
+class TestAroundSqlite(StoreContract):
+    @pytest.fixture
+    async def backend(self, clock: FixedClock, tmp_path: Path) -> AsyncIterator[Backend]:
+        backend = around(SQLiteBackend(str(tmp_path / "memory.db"), clock=clock), tmp_path / "spool")
+        await backend.open()
+        yield backend
+        await backend.close()
+
+
+def _machine_folder() -> Path:
+    return Path(mkdtemp(prefix="recollect-layer-"))
+
+
+def _shaky(clock: FixedClock) -> Backend:
+    failing = Failing(InMemoryBackend(clock=clock))
+    failing.plan = fails_twice_of_three()
+    return around(failing, _machine_folder())
+
+
+TestMachineAroundMemory = store_machine(
+    lambda clock: around(InMemoryBackend(clock=clock), _machine_folder())
+).TestCase
+TestMachineAroundShaky = store_machine(_shaky).TestCase
+TestMachineAroundMemory.settings = settings(max_examples=30, deadline=None)
+TestMachineAroundShaky.settings = settings(max_examples=30, deadline=None)

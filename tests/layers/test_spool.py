@@ -1,0 +1,181 @@
+"""The spool's files: whole frames or none, whatever happens to them, and whoever left them behind."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recollect.errors import SpoolFull, StoreUnavailable
+from recollect.layers.resilient.spool.files import SpoolFiles
+from recollect.layers.resilient.spool.frames import OPERATION, frame, payload_of, scan
+
+payloads = st.lists(st.binary(max_size=40), max_size=6)
+
+
+def found(content: bytes) -> list[bytes]:
+    return [content[one.payload] for one in scan(content).frames]
+
+
+@given(payloads, st.binary(max_size=60))
+def test_a_file_cut_anywhere_gives_the_frames_that_are_whole(given_: list[bytes], tail: bytes) -> None:
+    framed = [frame(OPERATION, payload) for payload in given_]
+    content = b"".join(framed)
+    assert found(content) == given_
+    for cut in range(len(content)):
+        whole = 0
+        while sum(map(len, framed[: whole + 1])) <= cut and whole < len(framed):
+            whole += 1
+        assert found(content[:cut]) == given_[:whole]
+        assert scan(content[:cut]).end == sum(map(len, framed[:whole]))
+
+
+@given(payloads, payloads, st.binary(min_size=1, max_size=60))
+def test_damage_in_the_middle_costs_what_is_damaged(
+    before: list[bytes], after: list[bytes], noise: bytes
+) -> None:
+    first = b"".join(frame(OPERATION, payload) for payload in before)
+    second = b"".join(frame(OPERATION, payload) for payload in after)
+    result = scan(first + noise + second)
+    if after:
+        assert found(first + noise + second) == before + after
+        assert result.damaged == [(len(first), len(first) + len(noise))]
+    else:
+        assert result.end == len(first)
+
+
+@given(st.binary(max_size=40), st.data())
+def test_a_flipped_bit_is_noticed(payload: bytes, data: st.DataObject) -> None:
+    content = bytearray(frame(OPERATION, payload))
+    bit = data.draw(st.integers(0, len(content) * 8 - 1))
+    content[bit // 8] ^= 1 << bit % 8
+    assert payload_of(bytes(content)) is None
+
+
+def test_zeros_after_a_power_cut_are_cut_off(tmp_path: Path) -> None:
+    files = SpoolFiles(tmp_path, limit=10**6)
+    files.append([b"one", b"two"])
+    files.close()
+    (path,) = tmp_path.glob("*.spool")
+    with path.open("ab") as file:
+        file.write(bytes(4096))
+    files = SpoolFiles(tmp_path, limit=10**6)
+    assert files.read(files.adopt()) == [b"one", b"two"]
+    files.close()
+
+
+def test_what_is_done_is_not_adopted_and_a_finished_file_is_removed(tmp_path: Path) -> None:
+    files = SpoolFiles(tmp_path, limit=10**6)
+    refs = files.append([b"0", b"1", b"2", b"3"])
+    files.mark_done([refs[0], refs[2]])
+    files.close()
+    files = SpoolFiles(tmp_path, limit=10**6)
+    refs = files.adopt()
+    assert files.read(refs) == [b"1", b"3"]
+    files.mark_done(refs)
+    assert list(tmp_path.iterdir()) == []
+    files.close()
+
+
+def test_marks_are_not_needed(tmp_path: Path) -> None:
+    """A power cut may take marks away: then an operation is handed over once more."""
+    files = SpoolFiles(tmp_path, limit=10**6)
+    refs = files.append([b"0", b"1"])
+    (path,) = tmp_path.glob("*.spool")
+    size = path.stat().st_size
+    files.mark_done(refs[:1])
+    files.close()
+    os.truncate(path, size)
+    files = SpoolFiles(tmp_path, limit=10**6)
+    assert files.read(files.adopt()) == [b"0", b"1"]
+    files.close()
+
+
+def test_damage_is_set_aside_and_the_rest_is_read(tmp_path: Path) -> None:
+    files = SpoolFiles(tmp_path, limit=10**6)
+    files.append([b"one", b"two", b"three"])
+    files.close()
+    (path,) = tmp_path.glob("*.spool")
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"two", b"TWO"))
+    files = SpoolFiles(tmp_path, limit=10**6)
+    assert files.read(files.adopt()) == [b"one", b"three"]
+    assert b"TWO" in path.with_suffix(".damaged").read_bytes()
+    files.close()
+
+
+def test_a_file_that_is_held_is_not_adopted(tmp_path: Path) -> None:
+    files = SpoolFiles(tmp_path, limit=10**6)
+    files.append([b"mine"])
+    other = SpoolFiles(tmp_path, limit=10**6)
+    assert other.adopt() == []
+    files.close()
+    assert other.read(other.adopt()) == [b"mine"]
+    other.close()
+
+
+def test_only_the_user_can_read_it(tmp_path: Path) -> None:
+    files = SpoolFiles(tmp_path / "made", limit=10**6)
+    files.append([b"mine"])
+    (path,) = (tmp_path / "made").glob("*.spool")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    files.close()
+
+
+@pytest.mark.parametrize("call", ["write", "fdatasync"])
+def test_a_disk_that_is_full_refuses_and_keeps_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    files = SpoolFiles(tmp_path, limit=10**6)
+    files.append([b"one"])
+    real: Callable[..., Any] = os.write
+
+    def full(descriptor: int, *content: Any) -> int:
+        if content:
+            real(descriptor, bytes(content[0])[:5])
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with monkeypatch.context() as patch:
+        if call == "write":
+            patch.setattr(os, "write", full)
+        else:
+            patch.setattr("recollect.layers.resilient.spool.files._sync", full)
+        with pytest.raises(SpoolFull, match="no space left"):
+            files.append([b"two"])
+    assert files.read(files.append([b"three"])) == [b"three"]
+    files.close()
+    files = SpoolFiles(tmp_path, limit=10**6)
+    assert sorted(files.read(files.adopt())) == [b"one", b"three"]
+    files.close()
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_of_ours(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    files = SpoolFiles(blocked / "spool", limit=10**6)
+    with pytest.raises(StoreUnavailable, match="cannot be used") as caught:
+        files.append([b"one"])
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_forgetting_leaves_nothing_of_what_was_meant(tmp_path: Path) -> None:
+    files = SpoolFiles(tmp_path, limit=10**6)
+    refs = files.append([b"keep 1", b"secret 1", b"keep 2", b"secret done"])
+    files.mark_done([refs[3]])
+    gone = files.forget(lambda payload: payload.startswith(b"secret"))
+    assert gone == [refs[1]]
+    assert files.read([refs[0], refs[2]]) == [b"keep 1", b"keep 2"]
+    (path,) = tmp_path.glob("*.spool")
+    assert b"secret" not in path.read_bytes()
+    more = files.append([b"more"])
+    files.mark_done([refs[0]])
+    files.close()
+    files = SpoolFiles(tmp_path, limit=10**6)
+    assert files.read(files.adopt()) == [b"keep 2", b"more"]
+    assert more[0].number == 2
+    files.close()

@@ -1,0 +1,52 @@
+"""Times that a question names."""
+
+from datetime import UTC, date, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recollect.search.dates import dated
+
+NOW = datetime(2026, 3, 11, 12, tzinfo=UTC)  # a Wednesday
+
+
+@pytest.mark.parametrize(
+    ("question", "told", "not_told"),
+    [
+        ("what did I say on 2023-05-08?", date(2023, 5, 8), date(2023, 5, 7)),
+        ("in May 2023", date(2023, 5, 31), date(2022, 5, 31)),
+        ("on 8 May, 2023", date(2023, 5, 9), date(2023, 5, 7)),
+        ("on May 8th, 2023", date(2023, 5, 15), date(2023, 5, 17)),
+        ("camping in june", date(2024, 6, 3), date(2024, 5, 30)),
+        ("the beach in 2023", date(2023, 7, 1), date(2024, 7, 1)),
+        ("what about yesterday", date(2026, 3, 10), date(2026, 3, 11)),
+        ("the day before yesterday", date(2026, 3, 9), date(2026, 3, 10)),
+        ("the weather last Tuesday", date(2026, 3, 10), date(2026, 3, 9)),
+        ("on Wednesday", date(2026, 3, 4), date(2026, 3, 11)),
+        ("last week", date(2026, 3, 4), date(2026, 3, 9)),
+        ("this week", date(2026, 3, 9), date(2026, 3, 8)),
+        ("last month", date(2026, 2, 28), date(2026, 3, 1)),
+        ("last year", date(2025, 1, 1), date(2026, 1, 1)),
+        ("three days ago", date(2026, 3, 8), date(2026, 3, 9)),
+        ("two weeks ago", date(2026, 2, 25), date(2026, 3, 8)),
+        ("a month ago", date(2026, 2, 9), date(2026, 3, 10)),
+    ],
+)
+def test_a_named_time_is_understood(question: str, told: date, not_told: date) -> None:
+    (period,) = dated(question, now=NOW).periods
+    assert period.told_on(told)
+    assert not period.told_on(not_told)
+
+
+@pytest.mark.parametrize("question", ["may I march on?", "31 February 2023 99", "call 2023", "0 days", ""])
+def test_what_names_no_time_is_left_alone(question: str) -> None:
+    for period in dated(question, now=NOW).periods:
+        assert not period.told_on(date(2025, 12, 24))
+
+
+@given(st.text(max_size=200))
+def test_any_question_is_read(question: str) -> None:
+    for period in dated(question, now=NOW).periods:
+        period.told_on(date(1, 1, 1))
+        period.told_on(date(9999, 12, 31))

@@ -1,0 +1,135 @@
+"""What makes one message score above another."""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Struct
+
+from recollect.clock import to_micros
+from recollect.contracts import Match, Matches, Position
+from recollect.messages import Role
+from recollect.search.dates import Period
+from recollect.search.ranking import Asked, Neighbour, Ranking, rank
+
+DAY = to_micros(datetime(2026, 3, 1, tzinfo=UTC))
+
+
+class Vectors(Struct):
+    by_sequence: dict[int, float]
+    nearest: Sequence[Neighbour] = ()
+    lowest: float = 0.0
+    highest: float = 1.0
+
+    def of(self, messages: Sequence[tuple[str, int]]) -> list[float | None]:
+        return [self.by_sequence.get(sequence) for _, sequence in messages]
+
+
+def match(
+    sequence: int,
+    *counts: int,
+    role: Role = "user",
+    length: int = 10,
+    conversation: str = "a",
+    micros: int = DAY,
+) -> Match:
+    return Match(
+        conversation_id=conversation,
+        position=Position(micros, sequence),
+        role=role,
+        counts=counts,
+        length=length,
+    )
+
+
+def ranked(
+    *found: Match, terms: int = 1, periods: tuple[Period, ...] = (), vectors: Vectors | None = None
+) -> Ranking:
+    matches = Matches(found=found, frequencies=(3,) * terms * 2, messages=100, terms=1_000)
+    asked = Asked(terms=tuple(f"t{number}" for number in range(terms)), periods=periods, zone=UTC)
+    return rank(asked, matches, vectors)
+
+
+def order(ranking: Ranking) -> list[int]:
+    return [one.position.sequence for one in ranking.ordered]
+
+
+def test_more_of_the_question_is_better() -> None:
+    assert order(ranked(match(1, 1, 0, 0, 0), match(5, 1, 1, 0, 0), terms=2)) == [5, 1]
+
+
+def test_a_shorter_message_with_the_same_words_is_better() -> None:
+    assert order(ranked(match(1, 1, 0, length=100), match(5, 1, 0, length=5))) == [5, 1]
+
+
+def test_what_a_person_said_is_better_than_a_long_answer() -> None:
+    ranking = ranked(match(1, 1, 0, role="assistant", length=200), match(5, 1, 0, length=200))
+    assert order(ranking) == [5, 1]
+
+
+def test_the_speaker_who_is_named_is_better() -> None:
+    assert order(ranked(match(1, 1, 0), match(5, 1, 1))) == [5, 1]
+
+
+def test_the_time_that_is_named_is_better() -> None:
+    earlier = to_micros(datetime(2026, 2, 1, tzinfo=UTC))
+    (period,) = (Period(first=date(2026, 2, 1), last=date(2026, 2, 1)),)
+    assert order(ranked(match(1, 1, 0), match(5, 1, 0, micros=earlier), periods=(period,))) == [5, 1]
+
+
+def test_nearer_in_meaning_is_better() -> None:
+    assert order(ranked(match(1, 1, 0), match(5, 1, 0), vectors=Vectors({1: 0.2, 5: 0.9}))) == [5, 1]
+
+
+def test_what_shares_no_word_is_found_by_its_meaning() -> None:
+    near = Neighbour("b", Position(DAY, 7), "user", 5, 1.0)
+    ranking = ranked(match(1, 1, 0), vectors=Vectors({1: 0.0, 7: 1.0}, nearest=[near]))
+    assert set(order(ranking)) == {1, 7}
+
+
+def test_a_message_without_a_vector_is_judged_by_its_words() -> None:
+    ranking = ranked(match(1, 1, 0), match(5, 1, 0), vectors=Vectors({1: 0.5}))
+    fresh = next(one for one in ranking.ordered if one.position.sequence == 5)
+    assert fresh.similarity is None
+    assert order(ranking) == [5, 1]
+
+
+def test_a_conversation_that_matches_lifts_its_messages() -> None:
+    lonely = match(1, 1, 0, conversation="lonely")
+    among = [match(number, 1, 0, conversation="about it") for number in (10, 20, 30)]
+    assert order(ranked(lonely, *among))[-1] == 1
+
+
+def test_the_short_message_before_helps() -> None:
+    asked, answer = match(4, 1, 0, length=4), match(5, 0, 1)
+    other = match(9, 0, 1, micros=DAY + 1)
+    assert order(ranked(asked, answer, other)) == [4, 5, 9]
+
+
+def test_what_scores_alike_is_ordered_by_time() -> None:
+    assert order(ranked(match(1, 1, 0), match(5, 1, 0, micros=DAY + 5))) == [5, 1]
+
+
+counts = st.lists(st.tuples(*[st.integers(0, 3)] * 4), min_size=1, max_size=12)
+
+
+@given(counts)
+def test_the_parts_add_up_to_the_score(found: list[tuple[int, ...]]) -> None:
+    ranking = ranked(*(match(at, *each) for at, each in enumerate(found, 1)), terms=2)
+    for one in ranking.ordered:
+        parts = ranking.parts(one)
+        total = sum(
+            (parts.words, parts.meaning, parts.speaker, parts.date, parts.conversation, parts.previous)
+        )
+        assert abs(total - one.score) < 1e-9
+
+
+@given(counts, st.randoms(use_true_random=False))
+def test_the_order_in_which_candidates_come_makes_no_difference(
+    found: list[tuple[int, ...]], chance: st.DataObject
+) -> None:
+    matches = [match(at, *each) for at, each in enumerate(found, 1)]
+    expected = order(ranked(*matches, terms=2))
+    chance.shuffle(matches)  # type: ignore[attr-defined]
+    assert order(ranked(*matches, terms=2)) == expected

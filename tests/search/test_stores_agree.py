@@ -1,0 +1,101 @@
+"""All five stores find the same, in the same order, with the same scores."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recollect
+from recollect.manager import ConversationManager
+from recollect.messages import Message
+from recollect.testing import FixedClock
+from tests.properties.worlds import STORES, url_for
+from tests.search.embedders import WordEncoder
+
+NOW = datetime(2026, 3, 11, 12, tzinfo=UTC)
+SUBJECTS = ("dogs and cats", "the garden", "a trip to Topeka", "Züge und Straßen", "東京の旅行")
+SAID = (
+    "We have a new dog and he barks at the garden fence",
+    "The train to Topeka leaves at nine on Tuesday",
+    "Leeks and potatoes grow in the garden",
+    "Der Zug nach Zürich fährt um neun",
+    "東京に行きました。猫が好きです",
+    "My hound is not a puppy any more",
+    "The weather forecast says rain in May",
+    "Anna: I painted the fence green, Erin helped",
+    "I sold the automobile in Topeka for nine hundred",
+    "ok",
+)
+QUESTIONS = (
+    "dog garden",
+    "where did the train go in Topeka",
+    "what did Anna paint?",
+    "Zug nach Zürich",
+    "東京 猫",
+    "puppy",
+    "weather in May",
+    "nine",
+    "yesterday",
+    "nothing of the kind",
+    "",
+)
+
+
+def ids() -> Iterator[str]:
+    for number in range(1000):
+        yield f"00000000-0000-4000-8000-{number:012d}"
+
+
+async def filled(memory: recollect.Memory, owner: str) -> ConversationManager:
+    manager = memory.of(owner)
+    for number, subject in enumerate(SUBJECTS):
+        conversation = await manager.get_or_create_conversation(f"s{number}")
+        await manager.update_metadata(conversation.id, subject=subject)
+        messages = [
+            Message(
+                role="user" if at % 2 == 0 else "assistant",
+                content=SAID[(number * 3 + at) % len(SAID)] + " again" * (at // 4),
+                timestamp=NOW - timedelta(days=9 - number, minutes=30 - at),
+            )
+            for at in range(8)
+        ]
+        await manager.append(conversation.id, messages[:5])
+        await manager.append(conversation.id, messages[5:])
+    return manager
+
+
+async def answers(url: str, embedder: WordEncoder | None) -> list[Any]:
+    source = ids()
+    async with recollect.open(
+        url, clock=FixedClock(NOW), ids=lambda: next(source), ttl=None, sweep_every=None, embedder=embedder
+    ) as memory:
+        owner = f"agree-{'vectors' if embedder else 'words'}"
+        manager = await filled(memory, owner)
+        if memory.search_room.indexer is not None:
+            await memory.search_room.indexer.settled()
+        found = [await _asked(manager, question) for question in QUESTIONS]
+        for record in (await manager.list(limit=100)).conversations:
+            await manager.delete_conversation(record.id)
+        return found
+
+
+async def _asked(manager: ConversationManager, question: str) -> Any:
+    passages = (await manager.search(question, 8, explain=True, timezone=UTC)).passages
+    places = [(one.conversation_id, one.sequence, round(one.score, 5), one.render()) for one in passages]
+    found = await manager.search_conversations(question, timezone=UTC)
+    return question, places, [(one.id, round(one.score, 5), one.excerpts) for one in found]
+
+
+@pytest.mark.parametrize("store", [store for store in STORES if store != "memory"])
+@pytest.mark.parametrize("encoder", [None, "words-1"], ids=["words", "hybrid"])
+async def test_a_store_finds_what_the_store_in_memory_finds(
+    store: str, encoder: str | None, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = url_for(store, tmp_path, request)
+    expected = await answers("memory://", WordEncoder(encoder) if encoder else None)
+    found = await answers(url, WordEncoder(encoder) if encoder else None)
+    assert sum(len(places) for _, places, _ in expected) > 30
+    for one, other in zip(found, expected, strict=True):
+        assert one == other

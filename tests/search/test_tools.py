@@ -1,0 +1,130 @@
+"""Tools that a model may call."""
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+import recollect
+from recollect.dialects import ToolCall
+from recollect.errors import InvalidInput
+from recollect.manager import ConversationManager
+from recollect.tools import Tool, ToolRegistry, history_tools
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "n": {"type": "integer", "minimum": 1, "maximum": 9},
+        "word": {"type": "string", "enum": ["a", "b"]},
+        "sure": {"type": "boolean"},
+    },
+    "required": ["n"],
+}
+
+
+async def _repeat(n: int, word: str = "a", sure: bool = True) -> str:
+    if not sure:
+        raise RuntimeError("not sure")
+    return word * n
+
+
+REPEAT = Tool(name="repeat", description="Repeat a word.", parameters=SCHEMA, run=_repeat)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "is_error"),
+    [
+        ({"n": 2}, "aa", False),
+        ('{"n": 2, "word": "b"}', "bb", False),
+        ({"n": 2.0}, "aa", False),
+        ({"n": 2, "word": None}, "aa", False),
+        ({}, "needs n", True),
+        ("", "needs n", True),
+        ({"n": "2"}, "must be of type integer", True),
+        ({"n": True}, "must be of type integer", True),
+        ({"n": 10}, "must lie in 1 to 9", True),
+        ({"n": 1, "word": "c"}, "must be one of a, b", True),
+        ({"n": 1, "sure": 1}, "must be of type boolean", True),
+        ({"n": 1, "owner": "sam"}, "takes no owner", True),
+        ("{", "not JSON", True),
+        ("[]", "must be an object", True),
+        ({"n": 1, "sure": False}, "repeat failed", True),
+    ],
+)
+async def test_arguments_are_checked_and_errors_are_results(
+    arguments: Any, text: str, is_error: bool
+) -> None:
+    outcome = await ToolRegistry([REPEAT]).dispatch("repeat", arguments)
+    assert text in outcome.text
+    assert outcome.is_error == is_error
+
+
+async def test_an_unknown_tool_is_a_result() -> None:
+    outcome = await ToolRegistry([REPEAT]).dispatch("delete_everything", {})
+    assert outcome.is_error
+    assert "repeat" in outcome.text
+
+
+def test_a_name_is_given_once_and_fits_every_provider() -> None:
+    registry = ToolRegistry([REPEAT])
+    with pytest.raises(InvalidInput, match="already"):
+        registry.register(REPEAT)
+    with pytest.raises(InvalidInput, match="name"):
+        ToolRegistry([Tool(name="two words", description="", parameters={}, run=_repeat)])
+    with pytest.raises(InvalidInput, match="provider"):
+        registry.definitions("gemini")  # type: ignore[arg-type]
+
+
+def test_definitions_have_the_form_of_each_provider() -> None:
+    registry = ToolRegistry([REPEAT])
+    (anthropic,) = registry.definitions("anthropic")
+    assert anthropic == {"name": "repeat", "description": "Repeat a word.", "input_schema": SCHEMA}
+    (chat,) = registry.definitions("openai_chat")
+    assert chat["function"]["parameters"] == SCHEMA
+    (responses,) = registry.definitions("openai_responses")
+    assert (responses["type"], responses["name"]) == ("function", "repeat")
+    (mcp,) = registry.definitions("mcp")
+    assert mcp["inputSchema"] == SCHEMA
+    assert json.dumps([anthropic, chat, responses, mcp])
+
+
+@pytest.fixture
+async def erin() -> Any:
+    async with recollect.open("memory://", sweep_every=None, embedder=None) as memory:
+        for owner, text in (("erin", "My bicycle is red"), ("sam", "My bicycle is a secret")):
+            manager = memory.of(owner)
+            conversation = await manager.get_or_create_conversation("s")
+            said_at = datetime(2026, 3, 10, 23, 30, tzinfo=UTC)
+            await manager.add_message(conversation.id, "user", text, timestamp=said_at)
+        yield memory.of("erin")
+
+
+async def test_history_is_searched_for_its_owner_only(erin: ConversationManager) -> None:
+    tools = history_tools(erin)
+    outcome = await tools.dispatch("search_history", {"query": "bicycle", "max_results": 9})
+    assert "My bicycle is red" in outcome.text
+    assert "secret" not in outcome.text
+    for name in ("owner", "user_id", "manager"):
+        refused = await tools.dispatch("search_history", {"query": "bicycle", name: "sam"})
+        assert refused.is_error
+    (definition,) = tools.definitions("mcp")
+    assert "owner" not in json.dumps(definition["inputSchema"]["properties"])
+
+
+async def test_days_are_those_of_the_asker(erin: ConversationManager) -> None:
+    tools = history_tools(erin, timezone=timezone(timedelta(hours=1)))
+    found = await tools.dispatch("search_history", {"date_from": "2026-03-11", "date_to": "2026-03-11"})
+    assert "Wednesday 11 March 2026, 00:30" in found.text
+    nothing = await tools.dispatch("search_history", {"date_to": "2026-03-10"})
+    assert nothing.text == "Nothing was found."
+    wrong = await tools.dispatch("search_history", {"date_to": "next week"})
+    assert wrong.is_error
+
+
+@pytest.mark.parametrize("dialect", ["anthropic", "openai_chat", "openai_responses"])
+async def test_a_call_is_answered_in_its_dialect(erin: ConversationManager, dialect: str) -> None:
+    call = ToolCall(id="c1", name="search_history", arguments='{"query": "bicycle"}')
+    message = await history_tools(erin).answer(call, dialect)
+    assert message.dialect == dialect
+    assert "My bicycle is red" in json.dumps(message.to_dict())

@@ -1,0 +1,239 @@
+"""Search by meaning: vectors are written in the background, caught up with, and never mixed."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recollect
+from recollect.errors import StoreUnavailable
+from recollect.manager import ConversationManager
+from recollect.messages import Message
+from recollect.search import encoders
+from recollect.search.encoders import LONGEST_TEXT, UniversalEncoder, embedded_text
+from recollect.search.indexing import remove_vectors
+from recollect.search.room import SearchRoom
+from recollect.search.searching import Searcher
+from recollect.search.vectors import BLOCK, blocks_of, kind_of
+from tests.search.embedders import WordEncoder
+
+
+@pytest.fixture
+async def memory() -> AsyncIterator[recollect.Memory]:
+    async with recollect.open("memory://", sweep_every=None, embedder=WordEncoder()) as memory:
+        yield memory
+
+
+async def settled(memory: recollect.Memory) -> None:
+    assert memory.search_room.indexer is not None
+    await memory.search_room.indexer.settled()
+
+
+async def said(manager: ConversationManager, *texts: str, session: str = "s") -> str:
+    conversation = await manager.get_or_create_conversation(session)
+    await manager.append(conversation.id, [Message(role="user", content=text) for text in texts])
+    return conversation.id
+
+
+async def texts(manager: ConversationManager, query: str, results: int = 1) -> list[str]:
+    return [passage.text for passage in (await manager.search(query, results)).passages]
+
+
+async def test_what_shares_no_word_is_found(memory: recollect.Memory) -> None:
+    erin = memory.of("erin")
+    await said(erin, "We have a new dog", "The tap is leaking", "I sold my car")
+    assert await texts(erin, "puppy") == []
+    await settled(memory)
+    assert await texts(erin, "puppy") == ["We have a new dog"]
+    assert await texts(erin, "automobile") == ["I sold my car"]
+    assert (await erin.search("puppy")).by_meaning
+
+
+async def test_a_turn_leaves_a_note_and_nothing_else(memory: recollect.Memory) -> None:
+    erin = memory.of("erin")
+    embedder = memory.search_room.embedder
+    assert isinstance(embedder, WordEncoder)
+    await said(erin, "We have a new dog")
+    await asyncio.sleep(0)
+    assert embedder.texts == []
+    await settled(memory)
+    assert embedder.texts == ["We have a new dog"]
+
+
+async def test_new_messages_join_the_last_block_and_full_ones_stay(memory: recollect.Memory) -> None:
+    erin = memory.of("erin")
+    for number in range(BLOCK + 3):
+        conversation_id = await said(erin, f"message number {number}", "🎂")
+        await settled(memory)
+    blocks = await blocks_of(erin.store, conversation_id, WordEncoder())
+    assert [block.covered for block in blocks] == [BLOCK, BLOCK, 6]
+    assert sum(len(block.skipped) for block in blocks) == BLOCK + 3
+    assert await texts(erin, "puppy number 7", 1)
+
+
+async def test_what_was_missed_is_made_when_the_store_is_used_again(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/m.db"
+    async with recollect.open(url, sweep_every=None, embedder=WordEncoder()) as memory:
+        await said(memory.of("erin"), "We have a new dog", session="a")
+        await said(memory.of("erin"), "I sold my car", session="b")  # closed before anything was indexed
+    async with recollect.open(url, sweep_every=None, embedder=WordEncoder()) as memory:
+        erin = memory.of("erin")
+        await texts(erin, "puppy")
+        await settled(memory)
+        assert await texts(erin, "puppy") == ["We have a new dog"]
+        assert await texts(erin, "automobile") == ["I sold my car"]
+
+
+async def test_vectors_are_kept_and_not_made_twice(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/m.db"
+    async with recollect.open(url, sweep_every=None, embedder=WordEncoder()) as memory:
+        await said(memory.of("erin"), "We have a new dog")
+        await settled(memory)
+    again = WordEncoder()
+    async with recollect.open(url, sweep_every=None, embedder=again) as memory:
+        assert await texts(memory.of("erin"), "puppy") == ["We have a new dog"]
+        await said(memory.of("erin"), "The tap is leaking")
+        await settled(memory)
+    assert again.texts == ["puppy", "The tap is leaking"]
+
+
+async def test_two_models_never_meet_and_the_old_one_can_go(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/m.db"
+    async with recollect.open(url, sweep_every=None, embedder=WordEncoder("old", 32)) as memory:
+        conversation_id = await said(memory.of("erin"), "We have a new dog", "The tap is leaking")
+        await settled(memory)
+    new = WordEncoder("new", 64)
+    async with recollect.open(url, sweep_every=None, embedder=new) as memory:
+        erin = memory.of("erin")
+        assert not (await erin.search("puppy")).by_meaning
+        await settled(memory)
+        assert await texts(erin, "puppy") == ["We have a new dog"]
+        kinds = await erin.store.document_kinds(conversation_id=conversation_id)
+        assert kinds == ["vectors/new", "vectors/old"]
+        assert await remove_vectors(erin.store, conversation_id, all_but="new") == 1
+        assert await erin.store.document_kinds(conversation_id=conversation_id) == [kind_of(new)]
+
+
+async def test_what_is_emptied_replaced_or_deleted_is_not_found_by_its_meaning(
+    memory: recollect.Memory,
+) -> None:
+    erin = memory.of("erin")
+    conversation = await erin.get_or_create_conversation("s")
+    await erin.add_message(conversation.id, "user", "We have a new dog", message_id="m1")
+    await erin.add_message(conversation.id, "user", "The tap is leaking")
+    await settled(memory)
+    assert await texts(erin, "puppy") == ["We have a new dog"]
+    await erin.store.replace(conversation.id, Message(role="user", content="my car", message_id="m1"))
+    await erin.search("puppy")
+    await settled(memory)
+    assert await texts(erin, "automobile") == ["my car"]
+    assert "We have a new dog" not in str(await erin.search("puppy", 5))
+    await erin.clear_history(conversation.id)
+    assert await texts(erin, "automobile") == []
+
+
+async def test_another_process_writes_and_this_one_sees_it(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/m.db"
+    async with (
+        recollect.open(url, sweep_every=None, embedder=WordEncoder()) as here,
+        recollect.open(url, sweep_every=None, embedder=WordEncoder()) as there,
+    ):
+        await said(here.of("erin"), "The tap is leaking")
+        await settled(here)
+        await texts(here.of("erin"), "puppy")
+        await said(there.of("erin"), "We have a new dog")
+        await settled(there)
+        assert await texts(here.of("erin"), "puppy") == ["We have a new dog"]
+        await said(here.of("erin"), "I sold my car")
+        await settled(here)
+        assert await texts(there.of("erin"), "automobile") == ["I sold my car"]
+
+
+async def test_owners_share_nothing(memory: recollect.Memory) -> None:
+    await said(memory.of("sam"), "We have a new dog")
+    await settled(memory)
+    assert await texts(memory.of("erin"), "puppy") == []
+
+
+async def test_what_is_held_in_memory_is_bounded() -> None:
+    room = SearchRoom(WordEncoder(), most_messages=3, most_vector_bytes=64 * 4 * 3)
+    from recollect.stores.in_memory import InMemoryBackend
+
+    backend = InMemoryBackend()
+    for owner in ("a", "b", "c", "d"):
+        store = backend.of(owner)
+        manager = ConversationManager(store, searcher=Searcher(store, room, owner))
+        await said(manager, "We have a new dog", "The tap is leaking")
+        assert room.indexer is not None
+        await room.indexer.settled()
+        assert await texts(manager, "puppy") == ["We have a new dog"]
+    assert len(room._indexes) <= 2
+    assert len(room._vectors) <= 2
+    await room.close()
+
+
+async def test_a_store_that_fails_is_tried_again(
+    memory: recollect.Memory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    erin = memory.of("erin")
+
+    async def refuse(*_: Any, **__: Any) -> None:
+        raise StoreUnavailable("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("recollect.stores.in_memory.InMemoryStore.put_document", refuse)
+        await said(erin, "We have a new dog")
+        await settled(memory)
+    assert "vectors not written" in caplog.text
+    await texts(erin, "puppy")
+    await settled(memory)
+    assert await texts(erin, "puppy") == ["We have a new dog"]
+
+
+async def test_conversations_are_alike_by_meaning(memory: recollect.Memory) -> None:
+    erin = memory.of("erin")
+    one = await said(erin, "our dog is hungry", session="1")
+    two = await said(erin, "a puppy and a hound", session="2")
+    await said(erin, "the tap leaks", session="3")
+    await settled(memory)
+    assert [each.id for each in await erin.similar(one)][:1] == [two]
+
+
+def test_a_long_message_is_encoded_by_its_beginning() -> None:
+    message = Message(role="user", content="x " * 5_000, extra={"name": "Erin"})
+    text = embedded_text(message)
+    assert text.startswith("Erin: x x")
+    assert len(text) == LONGEST_TEXT
+    assert embedded_text(Message(role="system", content="be kind")) == ""
+    assert embedded_text(Message(role="user", content="\ud800 hello\0")).isprintable()
+
+
+def test_the_encoder_on_board_knows_what_is_alike_in_several_languages() -> None:
+    encoder = UniversalEncoder()
+    rows = encoder.embed(["The dog is hungry", "Der Hund hat Hunger", "The invoice was paid", "", "\0🎂"])
+    assert rows.shape == (5, encoder.dimension)
+    assert abs(float((rows[0] ** 2).sum()) - 1) < 1e-3
+    assert rows[0] @ rows[1] > rows[0] @ rows[2] + 0.2
+
+
+async def test_without_its_package_search_is_by_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoders, "find_spec", lambda _: None)
+    encoders.installed_encoder.cache_clear()
+    try:
+        async with recollect.open("memory://", sweep_every=None) as memory:
+            erin = memory.of("erin")
+            await said(erin, "We have a new dog")
+            assert memory.search_room.embedder is None
+            assert await texts(erin, "dog") == ["We have a new dog"]
+    finally:
+        encoders.installed_encoder.cache_clear()
+
+
+def test_importing_the_package_loads_no_numpy() -> None:
+    import subprocess
+
+    code = "import recollect, sys; assert 'numpy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,147 @@
+"""Overload: queues have an end; whoever waits too long is told so, and nobody else loses anything."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect.contracts import Appended, Backend
+from recollect.conversations import Conversation, started
+from recollect.errors import Overloaded
+from recollect.ids import new_id
+from recollect.layers.resilient.spool import Ref, Spool
+from recollect.layers.resilient.spool import writer as spool_writer
+from recollect.messages import Message
+from recollect.stores.doors import Door
+from recollect.stores.json_file import writer as json_writer
+from recollect.stores.postgres import PostgresBackend
+from recollect.stores.postgres import connections as postgres_connections
+from recollect.stores.redis import connections as redis_connections
+from recollect.stores.sqlite import lanes
+from recollect.stores.urls import backend_for
+
+
+async def conversation(backend: Backend) -> Conversation:
+    store = backend.of("erin")
+    return await store.create(started(new_id(), now=store.now()))
+
+
+def user(content: object) -> Message:
+    return Message(role="user", content=content)
+
+
+async def test_a_door_serves_as_many_as_it_has_places_and_refuses_whoever_waits_too_long() -> None:
+    door = Door("the disk", places=2, waiting=3, deadline=0.01)
+    places = [await door.enter(), await door.enter()]
+    with pytest.raises(Overloaded, match="the disk: no place became free"):
+        await door.enter()
+    for place in places:
+        place.release()
+
+
+async def test_a_door_lets_only_so_many_wait() -> None:
+    door = Door("the disk", places=2, waiting=3, deadline=30.0)
+    places = [await door.enter(), await door.enter()]
+    waiting = [asyncio.create_task(door.enter()) for _ in range(3)]
+    await asyncio.sleep(0)
+    with pytest.raises(Overloaded, match="3 wait already"):
+        await door.enter()
+    for place in places:
+        place.release()
+    for task in waiting:
+        (await task).release()
+
+
+async def test_a_cancelled_caller_leaves_no_place_taken() -> None:
+    door = Door("the disk", places=1, waiting=9, deadline=9.0)
+    place = await door.enter()
+    waiting = asyncio.create_task(door.enter())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    place.release()
+    (await door.enter()).release()
+
+
+@pytest.mark.parametrize("module", [lanes, json_writer], ids=["sqlite", "file"])
+async def test_embedded_stores(module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_JOBS", 4)
+    monkeypatch.setattr(module, "WAIT_SECONDS", 0.05)
+    url = f"sqlite:///{tmp_path}/memory.db" if module is lanes else f"file://{tmp_path}/memory.json"
+    backend = backend_for(url)
+    await backend.open()
+    blocked = threading.Event()
+    writer: Any = getattr(backend, "_writer")  # noqa: B009
+    if module is lanes:
+        holding = asyncio.create_task(writer.run(lambda db: blocked.wait(30)))
+    else:
+        holding = asyncio.create_task(writer.run("erin", lambda shelf: blocked.wait(30)))
+    await asyncio.sleep(0)
+    await _ask_for_too_much(backend, blocked)
+    await holding
+    await backend.close()
+
+
+async def _ask_for_too_much(backend: Backend, blocked: threading.Event) -> None:
+    """Ask for more than there are places: some are refused, and none is half done."""
+    store = backend.of("erin")
+    fresh = [started(new_id(), now=store.now()) for _ in range(40)]
+    tasks = [asyncio.create_task(store.create(one)) for one in fresh]
+    done, _ = await asyncio.wait(tasks, timeout=30, return_when=asyncio.FIRST_EXCEPTION)
+    assert any(isinstance(task.exception(), Overloaded) for task in done)
+    blocked.set()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(result, Conversation | Overloaded) for result in results)
+    for one, result in zip(fresh, results, strict=True):
+        assert (await store.get(one.id) is not None) == isinstance(result, Conversation)
+
+
+async def test_redis(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_connections, "MOST_WAITING", 5)
+    backend = backend_for(f"{redis_url}?max_connections=1")
+    await backend.open()
+    record = await conversation(backend)
+    store = backend.of("erin")
+    results = await asyncio.gather(
+        *(store.append(record.id, [user(number)]) for number in range(30)), return_exceptions=True
+    )
+    assert any(isinstance(result, Overloaded) for result in results)
+    stored = {entry.message.content for entry in await store.page(record.id, limit=99)}
+    assert stored == {number for number, result in enumerate(results) if isinstance(result, Appended)}
+    await backend.close()
+
+
+async def test_postgres(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_connections, "MOST_WAITING", 5)
+    backend = PostgresBackend(postgres_url, max_connections=1)
+    await backend.open()
+    record = await conversation(backend)
+    store = backend.of("erin")
+    results = await asyncio.gather(
+        *(store.append(record.id, [user(number)]) for number in range(30)), return_exceptions=True
+    )
+    assert any(isinstance(result, Overloaded) for result in results)
+    stored = {entry.message.content for entry in await store.page(record.id, limit=99)}
+    assert stored == {number for number, result in enumerate(results) if isinstance(result, Appended)}
+    await store.delete(record.id)
+    await backend.close()
+
+
+async def test_the_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool_writer, "MOST_WAITING", 4)
+    spool = Spool(tmp_path, limit=10**6, deadline=0.02)
+    blocked = threading.Event()
+    holding = asyncio.create_task(spool._call(lambda: blocked.wait(30)))
+    await asyncio.sleep(0)
+    tasks = [asyncio.create_task(spool.write(b"x", lambda ref: ref)) for _ in range(20)]
+    done, _ = await asyncio.wait(tasks, timeout=30, return_when=asyncio.FIRST_EXCEPTION)
+    assert any(isinstance(task.exception(), Overloaded) for task in done)
+    blocked.set()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    await holding
+    kept = [result for result in results if isinstance(result, Ref)]
+    assert 4 <= len(kept) < 20
+    assert await spool.read(kept) == [b"x"] * len(kept)
+    await spool.close()
