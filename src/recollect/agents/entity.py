@@ -150,7 +150,9 @@ class ConversationEntity:
         self._tools = tools
         self._memory = memory if memory is not None else ConversationManager(ttl=None)
         self._may_forget = memory is None and max_history_turns > 0
-        self._policy = WindowPolicy(max_turns=max_history_turns)
+        # What is sent has the question beside its history; what is kept has not.
+        self._sent = WindowPolicy(max_turns=max_history_turns and max_history_turns + 1)
+        self._kept = WindowPolicy(max_turns=max_history_turns)
         self._auto_create = auto_create_conversation_id
         self._owner_of = owner_of
         self._apology = apology
@@ -204,7 +206,7 @@ class ConversationEntity:
         loop = self._loop.instructed(getattr(user_input, "extra_system_prompt", None))
         if conversation_id is None:
             return (await loop.run(question, (), tools)).text
-        specialist = Specialist(loop=loop, tools=tools, policy=self._policy)
+        specialist = Specialist(loop=loop, tools=tools, policy=self._sent)
         return await self._answer_in(manager, conversation_id, specialist, question)
 
     async def _answer_in(
@@ -229,7 +231,7 @@ class ConversationEntity:
         if not self._may_forget:
             return
         current = await manager.get_conversation(record.id)
-        kept = (await manager.load_context(record.id, policy=self._policy)).messages
+        kept = (await manager.load_context(record.id, policy=self._kept)).messages
         if len(kept) < current.message_count:
             try:
                 await manager.store.rewrite(record.id, kept, expected_revision=current.revision)
