@@ -28,7 +28,7 @@ class AnthropicAgent:
 
     `max_tokens` 4096: room for a long answer; the interface wants a number. `max_retries` and
     `timeout` are the SDK's: it comes back after a rate limit by itself. `options` are further
-    parameters of a request (`thinking`, `temperature`, …).
+    parameters of a request (`thinking`, `temperature`, …), sent as they are.
     """
 
     dialect = "anthropic"
@@ -48,7 +48,7 @@ class AnthropicAgent:
     ) -> None:
         require("anthropic", what=f"an agent of {PROVIDER}", extra=EXTRA)
         self.name = name
-        self._fixed = {"model": model, "max_tokens": max_tokens, **(options or {})}
+        self._fixed = {"model": model, "max_tokens": max_tokens, "extra_body": dict(options or {})}
         given = {"api_key": api_key, "base_url": base_url, "timeout": timeout, "max_retries": max_retries}
         self._client: Lazy[Any] = Lazy(lambda: _client(given), given=client)
 

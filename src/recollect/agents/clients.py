@@ -31,7 +31,8 @@ _SECRETS = re.compile(
     r"\b(?:sk|pk|rk|key|api|xox\w|gh[pousr])[-_][\w*.-]{6,}"
     r"|\bAKIA[0-9A-Z]{12,}|\bASIA[0-9A-Z]{12,}|\beyJ[\w-]{8,}\.[\w.-]+"
     r"|(?i:\b(?:bearer|basic)\s+[\w.~+/=*-]{6,})"
-    r"|(?i:\b(?:x-api-key|api[-_ ]?key|authorization|token|secret|password)\b\s*[=:]\s*[^\s,;]{4,})"
+    r"|(?i:\b(?:x-api-key|api[-_ ]?key|authorization|token|secret|password)\b\s*[=:]\s*"
+    r"(?:\w+\s+)?[^\s,;]{4,})"
 )
 _TOO_LONG = re.compile(
     r"context_length_exceeded|prompt is too long|context window|maximum context length|too many tokens"

@@ -19,7 +19,7 @@ class OpenAIChatAgent:
     `base_url` leads to another server (`http://localhost:11434/v1` for Ollama), which gets the
     `api_key` that is given here or none at all, never the one of the environment. With
     `api_version` the server is Azure's. `provider` is what errors call it. `options` are further
-    parameters of a request (`temperature`, `max_completion_tokens`, …).
+    parameters of a request (`temperature`, `max_completion_tokens`, …), sent as they are.
     """
 
     dialect = "openai_chat"
@@ -40,7 +40,7 @@ class OpenAIChatAgent:
     ) -> None:
         self.name = name
         self.provider = provider
-        self._fixed = {"model": model, **(options or {})}
+        self._fixed = {"model": model, "extra_body": dict(options or {})}
         self._client = openai_client(
             given=client,
             api_key=api_key,

@@ -19,7 +19,11 @@ _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
 class OpenAIResponsesAgent:
-    """A model behind the Responses interface as an agent. Parameters as for `OpenAIChatAgent`."""
+    """A model behind the Responses interface as an agent. Parameters as for `OpenAIChatAgent`.
+
+    `reasoning_effort` makes it reason, and asks for that sealed, so that it can be sent back. `store`
+    has the provider keep what was said, too.
+    """
 
     dialect = "openai_responses"
 
@@ -33,6 +37,7 @@ class OpenAIResponsesAgent:
         base_url: str | None = None,
         api_version: str | None = None,
         reasoning_effort: str | None = None,
+        store: bool = False,
         timeout: float = 60.0,
         max_retries: int = 2,
         provider: str = "OpenAI",
@@ -40,7 +45,8 @@ class OpenAIResponsesAgent:
     ) -> None:
         self.name = name
         self.provider = provider
-        self._fixed = {"model": model, "store": False, **_reasoning(reasoning_effort), **(options or {})}
+        self._fixed = {"model": model, "store": store, **_reasoning(reasoning_effort)}
+        self._fixed["extra_body"] = dict(options or {})
         self._client = openai_client(
             given=client,
             api_key=api_key,
