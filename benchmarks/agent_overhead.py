@@ -2,7 +2,9 @@
 
 The provider is a fake one on this machine, through the real SDK. The bare call sends the same request that
 the turn sends: a window of twenty messages, the system prompt, the tools. The turn chooses that window
-from a conversation of a thousand messages, runs the loop, and stores question and answer durably.
+from a conversation of a thousand messages, runs the loop, and stores question and answer durably. Vectors
+for search by meaning are made a second after a turn; here turns follow at once, so the last run, with them,
+shows what they take from turns that do not let them rest.
 """
 
 import asyncio
@@ -11,7 +13,7 @@ import statistics
 import tempfile
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import recollect
 from benchmarks.measuring import RUN, Step, p50, side_by_side
@@ -83,8 +85,13 @@ def bare_call(kind: Kind, client: Any, body: dict[str, Any]) -> Step:
     return call
 
 
-async def measure(kind: Kind, url: str, rounds: int) -> dict[str, list[float]]:
-    async with recollect.open(url, sweep_every=None) as memory, FakeProvider(kind) as provider:
+async def measure(
+    kind: Kind, url: str, rounds: int, embedder: Literal["installed"] | None = None
+) -> dict[str, list[float]]:
+    async with (
+        recollect.open(url, sweep_every=None, embedder=embedder) as memory,
+        FakeProvider(kind) as provider,
+    ):
         provider.will(Says(ANSWER))
         erin = memory.of("erin")
         conversation_id = await filled(erin)
@@ -111,13 +118,10 @@ async def measure(kind: Kind, url: str, rounds: int) -> dict[str, list[float]]:
             await bare()
             await bare()
 
-        steps: dict[str, Step] = {
-            "bare": bare,
-            "turn": turn,
-            "bare, twice": bare_twice,
-            "turn with a search": turn_with_a_search,
-        }
-        times = await side_by_side(steps, rounds=rounds)
+        times = await side_by_side({"bare": bare, "turn": turn}, rounds=rounds)
+        times |= await side_by_side(
+            {"bare, twice": bare_twice, "turn with a search": turn_with_a_search}, rounds=rounds // 2
+        )
         await agent.close()
         return times
 
@@ -149,12 +153,21 @@ def _quiet(seconds: list[float]) -> float:
     return statistics.quantiles(seconds, n=10)[0]
 
 
-async def main(rounds: int = 200) -> None:
+RUNS: tuple[tuple[Kind, str, Literal["installed"] | None], ...] = (
+    ("anthropic", "full", None),
+    ("anthropic", "normal", None),
+    ("openai_chat", "full", None),
+    ("anthropic", "full", "installed"),
+)
+
+
+async def main(rounds: int = 300) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        for kind in ("anthropic", "openai_chat"):
-            for synchronous in ("full", "normal"):
-                url = f"sqlite:///{Path(folder)}/{kind}-{synchronous}.db?synchronous={synchronous}"
-                report(f"{kind}, SQLite synchronous={synchronous}", await measure(kind, url, rounds))  # type: ignore[arg-type]
+        for number, (kind, synchronous, embedder) in enumerate(RUNS):
+            url = f"sqlite:///{Path(folder)}/{number}.db?synchronous={synchronous}"
+            meanwhile = "" if embedder is None else ", vectors of earlier turns made meanwhile"
+            title = f"{kind}, SQLite synchronous={synchronous}{meanwhile}"
+            report(title, await measure(kind, url, rounds, embedder))
 
 
 if __name__ == "__main__":

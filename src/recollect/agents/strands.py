@@ -72,7 +72,7 @@ class StrandsAgent:
 
     async def close(self) -> None:
         """Let go of the connections of a model that was made here."""
-        client = getattr(self._model.take(), "client", None)
+        client: Any = getattr(self._model.take(), "client", None)
         if hasattr(client, "close"):
             closing = await asyncio.to_thread(client.close)
             if inspect.isawaitable(closing):
