@@ -1,10 +1,12 @@
 """The supervisor: who answers, what each sees, what is stored, and what is not."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import recollect
 from recollect.agents import AgenticLoop, ModelRouter, RuleRouter, Specialist, SupervisorAgent, apology_for
 from recollect.agents.views import View
 from recollect.contracts import Ask, OnText, Reply
@@ -258,3 +260,21 @@ async def test_a_budget_counts_the_prompt_and_the_tools(erin: ConversationManage
 
 def test_an_apology_never_says_what_went_wrong_inside() -> None:
     assert "secret" not in apology_for(StoreUnavailable("secret"))
+
+
+async def test_a_store_that_fails_before_the_answer_can_be_kept_is_apologised_for(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    memory = await recollect.open(url, sweep_every=None)
+    agent = Scripted("One.")
+    supervisor = SupervisorAgent(memory.of("erin"), [specialist(agent)])
+    await supervisor.process_query("A?", "s1")
+
+    class Closing(Scripted):
+        async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
+            await memory.close()
+            return await super().reply(ask, on_text=on_text)
+
+    failing = SupervisorAgent(memory.of("erin"), [specialist(Closing("Two."))])
+    assert "something went wrong" in await failing.process_query("B?", "s1")
+    async with recollect.open(url, sweep_every=None) as again:
+        assert [message.content for message in await log_of(again.of("erin"))] == ["A?", "One."]

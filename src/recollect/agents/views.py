@@ -6,10 +6,10 @@
 - `own`: only what it said itself, and what the user said.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
-from recollect.dialects import meaning_of
+from recollect.dialects import meaning_of, without_results
 from recollect.errors import InvalidInput
 from recollect.messages import Message
 
@@ -22,14 +22,20 @@ def check_view(view: str) -> None:
 
 
 def narrated(messages: Sequence[Message], agent_name: str) -> tuple[Message, ...]:
-    """The messages with those of other agents told in words, their calls and results left out."""
-    others = {id(message) for message in messages if _is_anothers(message, agent_name)}
-    theirs = set(_calls_of(message for message in messages if id(message) in others))
+    """The messages with those of other agents told in words, their calls and results left out.
+
+    A result belongs to whoever made the last call of its id: some servers count theirs from one each time.
+    """
     told: list[Message] = []
+    theirs: dict[str, bool] = {}
     for message in messages:
-        if id(message) in others:
+        anothers = _is_anothers(message, agent_name)
+        theirs |= {call.id: anothers for call in meaning_of(message).calls}
+        if anothers:
             told.extend(_told(message))
-        elif not _answers_only(message, theirs):
+        elif message.role in ("user", "tool"):
+            told.extend(_without_results_of(theirs, message))
+        else:
             told.append(message)
     return tuple(told)
 
@@ -38,15 +44,10 @@ def _is_anothers(message: Message, agent_name: str) -> bool:
     return message.role == "assistant" and message.agent_name not in (None, agent_name)
 
 
-def _calls_of(messages: Iterable[Message]) -> Iterable[str]:
-    return (call.id for message in messages for call in meaning_of(message).calls)
-
-
-def _answers_only(message: Message, calls: set[str]) -> bool:
-    if not calls or message.role in ("assistant", "system"):
-        return False
-    results = meaning_of(message).results
-    return bool(results) and all(result.call_id in calls for result in results)
+def _without_results_of(theirs: Mapping[str, bool], message: Message) -> Iterable[Message]:
+    left_out = [result.call_id for result in meaning_of(message).results if theirs.get(result.call_id, False)]
+    rest = without_results(message, left_out) if left_out else message
+    return () if rest is None else (rest,)
 
 
 def _told(message: Message) -> Iterable[Message]:
