@@ -6,9 +6,12 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 WORKERS ?= 2
+KILLS ?= 1000
+OUTAGES ?= 50
+MINUTES ?= 60
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup run test test-fast check bench eval lock clean
+.PHONY: help setup run test test-fast check chaos soak bench eval lock clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +39,13 @@ check: setup ## Style, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+chaos: setup ## Kill processes, servers and connections, and check that nothing is lost (a quarter of an hour)
+	$(BIN)/python -m tests.chaos.kills --kills $(KILLS)
+	$(BIN)/python -m tests.chaos.outages --outages $(OUTAGES)
+
+soak: setup ## An hour at a steady rate: memory, file handles and latency stay flat
+	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --plot soak.svg
 
 bench: setup ## Measure, beside the floor
 	$(BIN)/python -m benchmarks

@@ -10,6 +10,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from itertools import accumulate
 from pathlib import Path
 
 from benchmarks.measuring import micros, p50, p99
@@ -30,11 +31,11 @@ class Texts:
     def __init__(self, seed: int = 1) -> None:
         self._chance = random.Random(seed)
         self._words = [f"w{number:x}" for number in range(VOCABULARY)]
-        self._weights = [1 / (rank + 10) for rank in range(VOCABULARY)]
+        self._weights = list(accumulate(1 / (rank + 10) for rank in range(VOCABULARY)))
 
     def message(self, role: str) -> Message:
         length = max(3, int(self._chance.lognormvariate(2.7, 0.6)))
-        words = self._chance.choices(self._words, weights=self._weights, k=length)
+        words = self._chance.choices(self._words, cum_weights=self._weights, k=length)
         return Message(role=role, content=" ".join(words))  # type: ignore[arg-type]
 
     def turns(self, count: int) -> list[list[Message]]:

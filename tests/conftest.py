@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 SERVERS = {"redis", "postgres"}
-PLAYED_OFTEN = ("tests/properties/", "tests/faces/")
+PLAYED_OFTEN = ("tests/properties/", "tests/faces/", "tests/forgetting/test_isolation")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from recollect.messages import Message
 
@@ -55,7 +56,11 @@ def read_sets(folder: Path) -> list[LabelledSet]:
 
 
 def _all(folder: Path, pattern: str, read: Any) -> list[Person]:
-    return [person for file in sorted(folder.glob(pattern)) for person in read(json.loads(file.read_text()))]
+    return [
+        replace(person, name=f"{file.stem}: {person.name}")
+        for file in sorted(folder.glob(pattern))
+        for person in read(json.loads(file.read_text("utf-8")))
+    ]
 
 
 # LoCoMo: two people, many sessions; each sample is one owner
@@ -95,7 +100,7 @@ def _locomo_message(turn: dict[str, Any], at: int, started: datetime) -> Message
 
 
 def _locomo_question(qa: dict[str, Any], places: dict[str, Spot]) -> Question:
-    named = (name for evidence in qa["evidence"] for name in re.split(r"[;\s]+", evidence))
+    named = (name for evidence in qa.get("evidence", ()) for name in re.split(r"[;\s]+", evidence))
     return Question(
         text=qa["question"],
         category=LOCOMO_CATEGORIES[qa["category"]],

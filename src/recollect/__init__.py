@@ -9,7 +9,7 @@ from recollect.chats import ChatHistory
 from recollect.contexts import Context, Report
 from recollect.conversations import Channel, Conversation, Page, Priority, Status
 from recollect.errors import RecollectError
-from recollect.lifetimes import Archiving, RetentionRules
+from recollect.lifetimes import Archiving, Retention, RetentionRules
 from recollect.manager import ConversationManager
 from recollect.memory import Memory, open
 from recollect.messages import Message, Role, Turn
@@ -31,6 +31,7 @@ __all__ = [
     "Priority",
     "RecollectError",
     "Report",
+    "Retention",
     "RetentionRules",
     "Role",
     "SlidingWindowConfig",

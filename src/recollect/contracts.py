@@ -688,6 +688,21 @@ JOURNAL = "recollect.journal"
 """The owner under whom a memory notes what it must not forget to do. No handle is given out for it."""
 
 
+@runtime_checkable
+class Noted(Protocol):
+    """A store whose use is noted in an audit trail."""
+
+    async def note(self, action: str, conversation_id: str = "", *, count: int = 0) -> None:
+        """Note something that is done above the store: a search, an export, an erasure."""
+        ...
+
+
+async def note(store: ConversationStore, action: str, conversation_id: str = "", *, count: int = 0) -> None:
+    """Note it where there is a trail. Count and ids only: never what was asked or found."""
+    if isinstance(store, Noted):
+        await store.note(action, conversation_id, count=count)
+
+
 class SchemaVersion(Struct, frozen=True, kw_only=True):
     """How many migrations a store has seen, and how many this release has. 0 is a store not yet made."""
 

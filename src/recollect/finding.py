@@ -1,26 +1,29 @@
 """What was said before, found again: the searches of `ConversationManager`, which is made of this and more.
 
-Below: the rules of search. Above: the manager.
+Below: the rules of search, which are imported by whoever searches first. Above: the manager.
 """
 
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING
 
 from recollect.clock import parse_moment
+from recollect.contracts import note
 from recollect.conversations import Channel, Query, Status
 from recollect.intake import Intake
 from recollect.messages import Role, parse_tags
-from recollect.search.conversations import FoundConversation, search_conversations, similar_conversations
-from recollect.search.questions import parse_filters, parse_limit, parse_question
-from recollect.search.searching import Budget, Findings, Searcher
 from recollect.settings import ConversationConfig
 from recollect.tokens import ready
+
+if TYPE_CHECKING:
+    from recollect.search.conversations import FoundConversation
+    from recollect.search.searching import Budget, Findings, Searcher
 
 
 class Finding:
     """One owner's searches."""
 
-    searcher: Searcher
+    searcher: "Searcher"
     intake: Intake
     config: ConversationConfig
 
@@ -70,22 +73,29 @@ class Finding:
         max_tokens: int | None = None,
         explain: bool = False,
         timezone: tzinfo | None = None,
-    ) -> Findings:
+    ) -> "Findings":
         """As `search_history`, as values: passages, their scores and, with `explain`, what those are made of.
 
         `max_tokens` bounds all snippets together. Times are shown in `timezone`, or this machine's.
         """
+        from recollect.search.questions import parse_filters, parse_limit, parse_question
+
         filters = parse_filters(role=role, date_from=date_from, date_to=date_to, tag=tag, channel=channel)
         results = parse_limit(max_results, field="max_results")
-        return await self.searcher.search(
+        found = await self.searcher.search(
             parse_question(query),
             filters=filters,
             budget=await self._budget(results, max_tokens),
             explain=explain,
             zone=timezone,
         )
+        await note(self.searcher.store, "search", count=len(found.passages))
+        return found
 
-    async def _budget(self, results: int, max_tokens: int | None) -> Budget:
+    async def _budget(self, results: int, max_tokens: int | None) -> "Budget":
+        from recollect.search.questions import parse_limit
+        from recollect.search.searching import Budget
+
         if max_tokens is None:
             return Budget(results=results)
         counter = self.intake.counter
@@ -105,12 +115,15 @@ class Finding:
         limit: int | None = None,
         *,
         timezone: tzinfo | None = None,
-    ) -> list[FoundConversation]:
+    ) -> "list[FoundConversation]":
         """Conversations by client name, subject or content; every filter given applies.
 
         By relevance, then the latest first. Without `limit`, as many as the setting `search_limit`
         says: 50. Dates bound the last activity, as in `list`.
         """
+        from recollect.search.conversations import search_conversations
+        from recollect.search.questions import parse_question
+
         filters = Query(
             client_id=client_id,
             status=status,
@@ -119,9 +132,16 @@ class Finding:
             date_to=None if date_to is None else parse_moment(date_to, field="date_to"),
             limit=self.config.search_limit if limit is None else limit,
         )
-        return await search_conversations(self.searcher, parse_question(query), filters, zone=timezone)
+        found = await search_conversations(self.searcher, parse_question(query), filters, zone=timezone)
+        await note(self.searcher.store, "search", count=len(found))
+        return found
 
-    async def similar(self, conversation_id: str, limit: int = 5) -> list[FoundConversation]:
+    async def similar(self, conversation_id: str, limit: int = 5) -> "list[FoundConversation]":
         """Other conversations about the same things, the most alike first."""
+        from recollect.search.conversations import similar_conversations
+        from recollect.search.questions import parse_limit
+
         parse_limit(limit, field="limit")
-        return await similar_conversations(self.searcher, conversation_id, limit=limit)
+        found = await similar_conversations(self.searcher, conversation_id, limit=limit)
+        await note(self.searcher.store, "search", conversation_id, count=len(found))
+        return found

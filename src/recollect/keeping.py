@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from recollect.contracts import ConversationStore, Erasing
+from recollect.contracts import ConversationStore, Erasing, note
 from recollect.conversations import Changes, Conversation, Query, check_span
 from recollect.dialects import references_in
 from recollect.dialects.blanking import MARK, TAG, blanked
@@ -42,12 +42,12 @@ from recollect.lifetimes import (
 from recollect.messages import Message
 from recollect.pictures import Pictures
 from recollect.premises import Premises
-from recollect.search.searching import Searcher
 
 if TYPE_CHECKING:
     from recollect.archives import Archive, OwnerArchives
     from recollect.erasure import Receipt
     from recollect.portability import Manifest
+    from recollect.search.searching import Searcher
 
 log = logging.getLogger("recollect.keeping")
 
@@ -73,7 +73,7 @@ class Keeping:
     intake: Intake
     pictures: Pictures
     premises: Premises
-    searcher: Searcher
+    searcher: "Searcher"
     _ttl: Lifetime
 
     @property
@@ -253,6 +253,7 @@ class Keeping:
         from recollect.erasure import erase
 
         receipt = await erase(self.premises, conversation_id)
+        await note(self.store, "erase", conversation_id or "", count=sum(receipt.erased.values()))
         if conversation_id is not None:
             await self._change_rules(lambda known: known.without([parse_uuid(conversation_id, field="id")]))
         return receipt
@@ -261,7 +262,9 @@ class Keeping:
         """Write everything that is held about this owner into a new folder: for people and for programs."""
         from recollect.portability import export_owner
 
-        return await export_owner(self.premises, Path(folder))
+        manifest = await export_owner(self.premises, Path(folder))
+        await note(self.store, "export", count=sum(manifest.counts.values()))
+        return manifest
 
     async def import_(self, folder: str | Path) -> "Manifest":
         """Bring what such a folder holds into the store, as this owner's."""

@@ -189,3 +189,33 @@ def _check_lifetimes(lifetimes: Mapping[str, Lifetime], field: str) -> None:
         raise InvalidInput(f"{field} must be lifetimes by name; got {shown(lifetimes)}", field=field)
     for name, ttl in lifetimes.items():
         check_span(ttl, field=f"{field}[{shown(name)}]")
+
+
+# For a whole memory
+
+
+class Retention(Struct, frozen=True, kw_only=True):
+    """How long a memory keeps things, where owners have no rules of their own, and when it archives them."""
+
+    rules: RetentionRules = RetentionRules()
+    owners: dict[str, Lifetime] = {}
+    """Lifetimes by owner."""
+    archiving: Archiving | None = None
+
+    def __post_init__(self) -> None:
+        _check_lifetimes(self.owners, "owners")
+
+    def of(self, owner: str) -> RetentionRules:
+        """The rules for one owner."""
+        return replace(self.rules, owner=self.owners[owner]) if owner in self.owners else self.rules
+
+
+def retention_of(given: "Retention | RetentionRules | None") -> Retention:
+    """What a memory was opened with; rules alone are all that it has then."""
+    if given is None or isinstance(given, RetentionRules):
+        return Retention(rules=given or RetentionRules())
+    if not isinstance(given, Retention):
+        raise InvalidSetting(
+            f"retention must be a Retention or RetentionRules; got {shown(given)}", field="retention"
+        )
+    return given

@@ -1,11 +1,10 @@
 """ConversationManager: the one door to an owner's conversations. Below: contracts, rules, stores."""
 
-import asyncio
 import logging
 from collections.abc import Collection, Sequence
 from copy import copy
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
@@ -25,6 +24,7 @@ from recollect.conversations import (
     check_span,
     started,
 )
+from recollect.deadlines import within
 from recollect.dialects import Request, resolve
 from recollect.errors import ConversationNotFound, InvalidInput, StoreError, shown
 from recollect.finding import Finding
@@ -37,14 +37,15 @@ from recollect.messages import ContentType, Message, Role, parse_tags
 from recollect.pictures import Images, Pictures
 from recollect.premises import Premises
 from recollect.redaction import Redactor
-from recollect.search.room import SearchRoom
-from recollect.search.searching import Searcher
 from recollect.settings import ConversationConfig
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.tokens import Estimator, costs_by, ready
 from recollect.turns import TurnInProgress
 from recollect.windows import WindowPolicy, read_window, window_of_pending, write_request
 from recollect.windows.shortening import Cost
+
+if TYPE_CHECKING:
+    from recollect.search.searching import Searcher
 
 log = logging.getLogger("recollect.manager")
 
@@ -68,11 +69,11 @@ class ConversationManager(Keeping, Finding):
         blobs: BlobStore | None = None,
         redact: Redactor | None = None,
         premises: Premises | None = None,
-        searcher: Searcher | None = None,
+        searcher: "Searcher | None" = None,
     ) -> None:
         self.premises = premises or _premises(store, blobs)
         self.store = self.premises.store
-        self.searcher = searcher or Searcher(self.store, SearchRoom(), self.premises.owner)
+        self.searcher = searcher or _searcher(self.premises)
         self.config = config or ConversationConfig()
         self.pictures = Pictures(images, self.premises.blobs)
         self.intake = Intake(ids=ids, counter=counter, pictures=self.pictures, redact=redact)
@@ -341,8 +342,8 @@ class ConversationManager(Keeping, Finding):
             policy = replace(policy, agent_name=agent_name)
         with noting_freshness() as seen:
             try:
-                async with asyncio.timeout(self.config.context_deadline or None):
-                    context = await self._window_or_again(conversation_id, policy, pending)
+                loading = self._window_or_again(conversation_id, policy, pending)
+                context = await within(self.config.context_deadline or None, loading)
             except ConversationNotFound as error:
                 return Context(report=Report(warnings=(str(error),), nothing_to_send=str(error)))
             except TimeoutError:
@@ -421,6 +422,14 @@ class ConversationManager(Keeping, Finding):
         if not isinstance(counter, Estimator):
             return None
         return counter.calibrate(estimated=context.report.tokens.total, reported=usage)
+
+
+def _searcher(premises: Premises) -> "Searcher":
+    """Without a memory: a searcher that shares nothing."""
+    from recollect.search.room import SearchRoom
+    from recollect.search.searching import Searcher
+
+    return Searcher(premises.store, SearchRoom(), premises.owner)
 
 
 def _premises(store: ConversationStore | None, blobs: BlobStore | None) -> Premises:

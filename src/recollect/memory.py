@@ -2,14 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterator, Sequence
 from copy import copy
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
-
-from msgspec.structs import replace
 
 from recollect.archives import ArchiveFolder
 from recollect.blobs import BlobBackend, blobs_at, purge_blobs
@@ -26,15 +24,12 @@ from recollect.errors import (
 )
 from recollect.ids import IdSource, new_id
 from recollect.keeping import Expiring
-from recollect.lifetimes import RetentionRules
+from recollect.lifetimes import Archiving, Retention, RetentionRules, retention_of
 from recollect.manager import ConversationManager
 from recollect.pictures import Images, check_images
 from recollect.premises import Premises
 from recollect.redaction import Redactor
-from recollect.retention import SWEEP_EVERY, Archiving, sweep_forever
-from recollect.search.encoders import installed_encoder
-from recollect.search.room import SearchRoom
-from recollect.search.searching import Searcher
+from recollect.retention import SWEEP_EVERY, sweep_forever
 from recollect.settings import ConversationConfig
 from recollect.stores.urls import backend_for
 from recollect.tokens import counter_for, default_counter, is_ready, ready
@@ -67,25 +62,23 @@ class Memory:
         warm: bool = True,
         images: Images = "placeholder",
         blobs: BlobBackend | None = None,
-        retention: RetentionRules | None = None,
-        owner_lifetimes: Mapping[str, timedelta | None] | None = None,
+        retention: Retention | RetentionRules | None = None,
         archives: ArchiveFolder | None = None,
-        archiving: Archiving | None = None,
         redact: Redactor | None = None,
         holders: Sequence[Holds] = (),
         embedder: Embedder | None = None,
     ) -> None:
+        from recollect.search.room import SearchRoom
+
         check_images(images, has_blobs=blobs is not None)
-        if archiving is not None and archives is None:
+        self._retention = retention_of(retention)
+        if self._retention.archiving is not None and archives is None:
             raise InvalidSetting("archiving needs a place: archives='some/folder'", field="archives")
         self.backend = backend
         self.blobs = blobs
         self.archives = archives
         self.holders = list(holders)
         """What holds copies of what is stored, to be told of erasures: append to it."""
-        self._rules = retention or RetentionRules()
-        self._owner_lifetimes = owner_lifetimes or {}
-        self._archiving = archiving
         self._redact = redact
         self.search_room = SearchRoom(embedder)
         self._images = images
@@ -106,9 +99,6 @@ class Memory:
 
     def premises(self, owner: str) -> Premises:
         """Everywhere that something of this owner can be."""
-        rules = self._rules
-        if owner in self._owner_lifetimes:
-            rules = replace(rules, owner=self._owner_lifetimes[owner])
         return Premises(
             owner=owner,
             store=self.backend.of(owner),
@@ -116,7 +106,7 @@ class Memory:
             blobs=None if self.blobs is None else self.blobs.of(owner),
             archives=None if self.archives is None else self.archives.of(owner),
             holders=self._all_holders(),
-            rules=rules,
+            rules=self._retention.of(owner),
         )
 
     def _all_holders(self) -> tuple[Holds, ...]:
@@ -124,6 +114,8 @@ class Memory:
         return (*around, self.search_room, *self.holders)
 
     def _of(self, premises: Premises) -> ConversationManager:
+        from recollect.search.searching import Searcher
+
         return ConversationManager(
             config=self._config,
             ids=self._ids,
@@ -173,7 +165,7 @@ class Memory:
     async def archive_old(self, archiving: Archiving | None = None) -> int:
         """Archive what has been silent for long enough, and delete archives that are; returns how many were
         archived. Without a policy, by the one that the memory was opened with."""
-        policy = archiving or self._archiving
+        policy = archiving or self._retention.archiving
         if policy is None:
             return 0
         if self.archives is None:
@@ -272,14 +264,17 @@ async def _load(counter: TokenCounter) -> None:
         log.warning("messages will not be counted: %s", error)
 
 
-def _archives(folder: str | Path, encryption: "EncryptionChoice | None") -> ArchiveFolder:
-    """The folder of archives: what is sealed in the store is sealed there too, by the same master key."""
-    if encryption is None:
-        return ArchiveFolder(folder)
+def _archives_at(
+    archives: str | Path | ArchiveFolder | None, encryption: "EncryptionChoice | None"
+) -> ArchiveFolder | None:
+    """The folder of archives. What leaves an encrypted store for it is sealed too."""
+    folder = ArchiveFolder(archives) if isinstance(archives, str | Path) else archives
+    if folder is None or encryption is None or folder.sealer is not None:
+        return folder
     from recollect.layers.choices import encryption_of
     from recollect.sealing import ProviderSealer
 
-    return ArchiveFolder(folder, sealer=ProviderSealer(encryption_of(encryption).master))
+    return ArchiveFolder(folder.folder, sealer=ProviderSealer(encryption_of(encryption).master))
 
 
 def _check_blobs(images: Images, *, encrypted: bool) -> None:
@@ -314,10 +309,8 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     warm: bool = True,
     images: Images = "placeholder",
     blobs: str | Path | BlobBackend | None = None,
-    retention: RetentionRules | None = None,
-    owner_lifetimes: Mapping[str, timedelta | None] | None = None,
+    retention: Retention | RetentionRules | None = None,
     archives: str | Path | ArchiveFolder | None = None,
-    archiving: Archiving | None = None,
     redact: Redactor | None = None,
     encryption: "EncryptionChoice | None" = None,
     audit: "AuditChoice | None" = None,
@@ -328,25 +321,26 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     """The memory at a URL; without one, in memory only.
 
     `ttl`: how long a conversation is kept after its last activity; None keeps it. `idle_after`: a
-    session that was silent for longer starts a fresh conversation; None never does. `sweep_every`:
-    how often expired conversations are removed in the background; None leaves it to you. `model`:
-    whose tokens are counted when a message is stored, once and for all; without it, those of
-    `o200k_base`, or an estimate where tiktoken is not installed. `warm`: whether what counting needs
-    is loaded in the background at once, and not when the first message waits for it. `images`: what
-    is kept of a picture: "placeholder" words in its place, "keep" the picture in the log, "blobs" its
-    bytes beside the log, in `blobs`: a folder that belongs to this memory alone, or a `BlobBackend`.
-    `retention`: lifetimes by channel and tag, `owner_lifetimes` by owner, for those who set no rules of
-    their own. `archives`: a folder that belongs to this memory alone; `archiving`: when the sweep puts
-    conversations there. `redact`: sees every message before it is stored, and gives it back, changed or
-    not, or None to leave it out. `encryption`: where the master key is (`env:NAME`, `file:PATH`, the key
-    itself, a `KeyProvider`), or an `Encryption`: what is kept is sealed, and pictures are not kept as
-    blobs. `audit`: the path of the file, or an `AuditTrail`, in which everything that is done is noted.
-    `resilience`: what happens when the store is away; "auto" keeps turns in a spool for a store behind
-    a network, and is "off" for an embedded one. `cache`: a `Cache` remembers reads.
-    `embedder`: what search by meaning is done with: the encoder of `recollect[semantic]` where it is
-    installed, one of your own, or None for search by words alone.
+    session that was silent for longer starts a fresh conversation; None never does. `sweep_every`: how
+    often expired conversations are removed in the background; None leaves it to you. `model`: whose
+    tokens are counted when a message is stored, once and for all; without it, those of `o200k_base`, or
+    an estimate where tiktoken is not installed. `warm`: whether what counting needs is loaded in the
+    background at once, and not when the first message waits for it. `images`: what is kept of a
+    picture: "placeholder" words in its place, "keep" the picture in the log, "blobs" its bytes beside
+    the log, in `blobs`: a folder that belongs to this memory alone, or a `BlobBackend`. `retention`:
+    lifetimes by channel, tag and owner for those who set no rules of their own, and when the sweep
+    archives. `archives`: a folder for that, which belongs to this memory alone. `redact`: sees every
+    message before it is stored, and gives it back, changed or not, or None to leave it out.
+    `encryption`: where the master key is (`env:NAME`, `file:PATH`, the key itself, a `KeyProvider`), or
+    an `Encryption`: what is kept is sealed, and pictures are not kept as blobs. `audit`: the path of
+    the file, or an `AuditTrail`, in which everything that is done is noted. `resilience`: what happens
+    when the store is away; "auto" keeps turns in a spool for a store behind a network, and is "off" for
+    an embedded one. `cache`: a `Cache` remembers reads. `embedder`: what search by meaning is done
+    with: the encoder of `recollect[semantic]` where it is installed, one of your own, or None for
+    search by words alone.
     """
     from recollect.layers.choosing import layered
+    from recollect.search.encoders import installed_encoder
 
     _check_blobs(images, encrypted=encryption is not None)
     backend = layered(
@@ -370,9 +364,7 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
         images=images,
         blobs=None if blobs is None else blobs_at(blobs),
         retention=retention,
-        owner_lifetimes=owner_lifetimes,
-        archives=_archives(archives, encryption) if isinstance(archives, str | Path) else archives,
-        archiving=archiving,
+        archives=_archives_at(archives, encryption),
         redact=redact,
         embedder=installed_encoder() if embedder == "installed" else embedder,
     )

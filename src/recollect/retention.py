@@ -11,9 +11,6 @@ from datetime import timedelta
 from typing import Protocol
 
 from recollect.errors import RecollectError
-from recollect.lifetimes import Archiving
-
-__all__ = ["SWEEP_EVERY", "Archiving", "sweep_forever", "sweep_once"]
 
 log = logging.getLogger("recollect.retention")
 

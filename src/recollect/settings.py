@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 
 from recollect.conversations import LONGEST_TTL
 from recollect.errors import InvalidSetting, MissingExtra, shown
-from recollect.lifetimes import Archiving, RetentionRules, days
+from recollect.lifetimes import Archiving, Retention, RetentionRules, days
 
 DEFAULT_URL = "sqlite:///recollect.db"
 """Where the command line keeps conversations when it is told nothing: the embedded store, here."""
@@ -121,24 +121,20 @@ class RetentionConfig(_Group, frozen=True, kw_only=True):
         return timedelta(days=self.ttl_days) if self.ttl_days else None
 
     @property
-    def rules(self) -> RetentionRules:
-        """The lifetimes by channel and tag."""
-        return RetentionRules(channels=_lifetimes(self.ttl_channels), tags=_lifetimes(self.ttl_tags))
+    def retention(self) -> Retention:
+        """What a memory is opened with."""
+        rules = RetentionRules(channels=_lifetimes(self.ttl_channels), tags=_lifetimes(self.ttl_tags))
+        return Retention(rules=rules, owners=_lifetimes(self.ttl_owners), archiving=self.archiving)
 
     @property
     def archiving(self) -> Archiving | None:
-        """When conversations are archived, and archives deleted."""
-        if not self.archive_after_days:
+        """When conversations are archived, and archives deleted; never without a folder for them."""
+        if not self.archive_after_days or not self.archive_folder:
             return None
         return Archiving(
             after=timedelta(days=self.archive_after_days),
             delete_after=days(self.archive_delete_days, field="archive_delete_days"),
         )
-
-    @property
-    def owner_lifetimes(self) -> dict[str, timedelta | None]:
-        """The lifetimes by owner."""
-        return _lifetimes(self.ttl_owners)
 
 
 def _lifetimes(values: Mapping[str, int]) -> dict[str, timedelta | None]:

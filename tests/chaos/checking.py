@@ -5,6 +5,7 @@ not acknowledged may be there or not, but never in part, twice, or out of order.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -38,5 +39,5 @@ def judge(acknowledged: set[int], contents: Sequence[int]) -> Verdict:
         lost=len(acknowledged - set(turns)),
         doubled=len(turns) - len(set(turns)),
         torn=sum(contents[i : i + 1] != contents[i + 1 : i + 2] for i in range(0, len(contents), 2)),
-        reordered=sum(first >= second for first, second in zip(turns, turns[1:], strict=False)),
+        reordered=sum(first >= second for first, second in pairwise(turns)),
     )

@@ -161,10 +161,14 @@ def forked(work: Callable[[Callable[[str], None]], None]) -> tuple[list[str], in
     if not child:
         os.close(reading)
         real = os.write
+
+        def tell(line: str) -> None:
+            real(writing, f"{line}\n".encode())
+
         try:
-            work(lambda line: real(writing, f"{line}\n".encode()) and None)
+            work(tell)
         except BaseException as error:  # noqa: BLE001  the parent has to hear of it
-            real(writing, f"error {error!r}\n".encode())
+            tell(f"error {error!r}")
             os._exit(1)
         os._exit(0)
     os.close(writing)
@@ -204,12 +208,35 @@ def every_boundary(kind: str, moment: Moment) -> Iterator[tuple[str, Verdict, bo
             folder.mkdir()
             files = Files(kind, folder)
             files.prepare()
-            killed, seen = files.live(Boundaries(kill_at=number, moment=moment))
+            killed, _ = files.live(Boundaries(kill_at=number, moment=moment))
             verdict = files.check()
             if not killed:
                 return
             yield kind, verdict, killed
             number += 1
+
+
+def first_of_each(kind: str) -> Iterator[tuple[str, Verdict, bool]]:
+    """A kill at the first boundary of each name, at each moment, each in fresh files."""
+    with tempfile.TemporaryDirectory(prefix="recollect-kills-") as place:
+        folders = (Path(place) / str(number) for number in range(10**6))
+
+        def fresh() -> Files:
+            folder = next(folders)
+            folder.mkdir()
+            files = Files(kind, folder)
+            files.prepare()
+            return files
+
+        _, seen = fresh().live(Boundaries())
+        print(f"{kind}: {len(seen)} boundaries in one life: {dict(Counter(seen))}")
+        for name in dict.fromkeys(seen):
+            for moment in MOMENTS:
+                files = fresh()
+                # Somewhat later than the first: there is something to lose by then.
+                at = [number for number, one in enumerate(seen) if one == name][:5][-1]
+                killed, _ = files.live(Boundaries(kill_at=at, moment=moment))
+                yield kind, files.check(), killed
 
 
 def main() -> int:
@@ -219,11 +246,14 @@ def main() -> int:
     parser.add_argument(
         "--every", action="store_true", help="every boundary of one life, instead of random ones"
     )
+    parser.add_argument("--first-of-each", choices=KINDS, help="one boundary of each name, for one kind")
     given = parser.parse_args()
     logging.disable(logging.WARNING)  # every process has its outage
     runs = random_kills(given.kills, random.Random(given.seed))
     if given.every:
         runs = (run for kind in KINDS for moment in MOMENTS for run in every_boundary(kind, moment))
+    if given.first_of_each:
+        runs = first_of_each(given.first_of_each)
     total, kills = Verdict(), Counter[str]()
     for kind, verdict, killed in runs:
         kills[kind] += killed

@@ -33,6 +33,7 @@ OWNERS = ("ann", "bob")
 CONVERSATIONS = 2
 DURING, BETWEEN = 24, 12
 """Turns that are acknowledged in each outage, and after it."""
+PAUSE = 0.01
 PATIENCE = 120.0
 
 
@@ -47,12 +48,13 @@ class Figures(Struct, kw_only=True):
     slowest_turn: float = 0.0
 
     def __str__(self) -> str:
-        verdict = self.verdict
+        one = self.verdict
         return (
-            f"{sum(self.outages.values())} outages {dict(self.outages)}; acknowledged turns {verdict.acknowledged:,}: "
-            f"lost {verdict.lost}, doubled {verdict.doubled}, torn {verdict.torn}, reordered {verdict.reordered}; "
-            f"dead letters {self.set_aside}; contexts {self.contexts:,}, of which degraded "
-            f"{self.degraded_contexts:,}; slowest turn {self.slowest_turn:.2f} s"
+            f"{sum(self.outages.values())} outages {dict(self.outages)}; "
+            f"acknowledged turns {one.acknowledged:,}: lost {one.lost}, doubled {one.doubled}, "
+            f"torn {one.torn}, reordered {one.reordered}; dead letters {self.set_aside}; "
+            f"contexts {self.contexts:,}, of which degraded {self.degraded_contexts:,}; "
+            f"slowest turn {self.slowest_turn:.2f} s"
         )
 
 
@@ -87,7 +89,7 @@ class Speakers:
                 context = await manager.load_context(conversation.id)
                 self.figures.contexts += 1
                 self.figures.degraded_contexts += context.report.degraded
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(PAUSE)
 
     async def go_on_for(self, turns: int) -> None:
         """Until so many more turns were acknowledged."""
@@ -157,7 +159,7 @@ async def _outage(kind: str, server: Server, proxy: Proxy, meanwhile: Callable[[
 async def _until_well(layer: ResilientBackend) -> None:
     """Until the store is asked again, and nothing waits for it."""
     async with asyncio.timeout(PATIENCE):
-        while not layer.reachable or layer.lanes:
+        while not layer.reachable or layer.lanes:  # noqa: ASYNC110  the layer tells nobody that it is well
             await asyncio.sleep(0.01)
 
 

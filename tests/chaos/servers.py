@@ -1,4 +1,4 @@
-"""Real servers that can be killed, frozen and started again on the same data. Linux only: looks into /proc."""
+"""Real servers that can be killed, frozen and started again on the same data. Linux only, for its /proc."""
 
 import os
 import signal

@@ -64,7 +64,8 @@ class Damaged:
 
 @pytest.fixture(params=STORES)
 async def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Damaged]:
-    async with recollect.open(url_for(request.param, tmp_path, request), sweep_every=None) as memory:
+    url = url_for(request.param, tmp_path, request)
+    async with recollect.open(url, sweep_every=None, resilience="off") as memory:
         one = Damaged(memory, request.param)
         await one.fill()
         yield one

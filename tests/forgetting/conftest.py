@@ -38,5 +38,6 @@ async def memory(url: str, clock: FixedClock, tmp_path: Path) -> AsyncIterator[r
         images="blobs",
         blobs=tmp_path / "blobs",
         archives=tmp_path / "archives",
+        embedder=None,  # vectors come when they come, and are counted
     ) as memory:
         yield memory

@@ -22,12 +22,14 @@ from recollect.errors import (
     ArchiveNotFound,
     ConversationNotFound,
     InvalidSetting,
+    KeyUnavailable,
     RevisionConflict,
     StoreDamaged,
     StoreForeign,
 )
+from recollect.keys import MasterKeys
 from recollect.manager import ConversationManager
-from recollect.sealing import KeySealer, PassphraseSealer
+from recollect.sealing import KeySealer, PassphraseSealer, ProviderSealer
 from recollect.testing import FixedClock
 
 DAY = timedelta(days=1)
@@ -164,6 +166,7 @@ async def local(tmp_path: Path) -> Any:
         images="blobs",
         blobs=tmp_path / "blobs",
         archives=tmp_path / "archives",
+        embedder=None,
     ) as memory:
         yield memory
 
@@ -238,7 +241,12 @@ SEALERS: dict[str, Callable[[], Sealer]] = {
 async def test_a_sealed_archive_opens_with_its_key_only(kind: str, tmp_path: Path) -> None:
     sealed = ArchiveFolder(tmp_path / "archives", sealer=SEALERS[kind]())
     async with recollect.open(
-        "memory://", sweep_every=None, images="blobs", blobs=tmp_path / "blobs", archives=sealed
+        "memory://",
+        sweep_every=None,
+        images="blobs",
+        blobs=tmp_path / "blobs",
+        archives=sealed,
+        embedder=None,
     ) as memory:
         erin = memory.of("erin")
         conversation_id = await live(erin)
@@ -263,6 +271,26 @@ async def test_a_sealed_archive_opens_with_its_key_only(kind: str, tmp_path: Pat
         assert await everything(erin, conversation_id) == before
 
 
+async def test_an_encrypted_memory_seals_its_archives_with_its_master_key(url: str, tmp_path: Path) -> None:
+    master = MasterKeys(b"k" * 32)
+    async with recollect.open(
+        url, sweep_every=None, encryption=master, archives=tmp_path / "archives"
+    ) as memory:
+        erin = memory.of("erin")
+        record = await erin.get_or_create_conversation("kitchen")
+        await erin.add_message(record.id, "user", "the secret")
+        before = await erin.store.page(record.id, limit=9)
+        archive = await erin.archive(record.id)
+        assert archive.sealed is not None
+        assert archive.sealed["master"] == master.current
+        await erin.restore(record.id)
+        assert await erin.store.page(record.id, limit=9) == before
+        await erin.archive(record.id)
+        other = ArchiveFolder(tmp_path / "archives", sealer=ProviderSealer(MasterKeys(b"x" * 32)))
+        with pytest.raises(KeyUnavailable):
+            await other.of("erin").read(record.id)
+
+
 CHILD = """
 import asyncio, os, signal, sys
 import recollect
@@ -281,10 +309,12 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["_write", "_sync", "_read"])
 async def test_a_kill_at_any_step_loses_nothing(tmp_path: Path, call: str) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
     places: dict[str, Any] = {
+        "embedder": None,
         "images": "blobs",
         "blobs": tmp_path / "blobs",
         "archives": tmp_path / "archives",

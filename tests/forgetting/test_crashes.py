@@ -42,6 +42,7 @@ def killed_after(step: str, place: Place, folder: Path, scope: str) -> tuple[str
     return conversation_id, archived
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["file", "sqlite"], indirect=True)
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_killed_erasure_of_an_owner_is_finished_on_opening(
@@ -56,6 +57,7 @@ async def test_a_killed_erasure_of_an_owner_is_finished_on_opening(
     assert place.found() == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["file", "sqlite"], indirect=True)
 @pytest.mark.parametrize("step", ["noted", "removed", "scrubbed"])
 async def test_a_killed_erasure_of_a_conversation_is_finished_on_opening(

@@ -71,6 +71,7 @@ async def exported(tmp_path: Path) -> Any:
         images="blobs",
         blobs=tmp_path / "blobs",
         archives=tmp_path / "archives",
+        embedder=None,
     ) as memory:
         await furnish(memory.of("erin <b>"))
         await memory.of("erin <b>").export(tmp_path / "export")

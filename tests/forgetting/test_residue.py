@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from recollect.contracts import JOURNAL
-from recollect.erasure import KIND, digest_of
+from recollect.erasure import KIND, Receipt, digest_of
 from recollect.errors import ConversationNotFound
 from recollect.keys import MasterKeys
 from recollect.layers.cached import Cache
@@ -38,6 +38,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         yield place
 
 
+def stored(receipt: Receipt) -> dict[str, int]:
+    """What was erased, without the indexes in memory: which there are depends on what was installed."""
+    return {kind: count for kind, count in receipt.erased.items() if kind != "indexes"}
+
+
 ON_DISK = [store for store in STORES if store != "memory"]
 
 
@@ -46,7 +51,7 @@ async def test_what_is_stored_can_be_found_in_the_files(place: Place, tmp_path: 
     """Else the tests below would prove nothing."""
     async with opened(place, tmp_path) as memory:
         await live(memory.of("erin"))
-        assert set(place.found()) == set(MARKS)
+        assert set(place.found()) >= set(MARKS)
 
 
 async def test_an_owner_is_erased_without_residue(place: Place, tmp_path: Path) -> None:
@@ -59,7 +64,7 @@ async def test_an_owner_is_erased_without_residue(place: Place, tmp_path: Path) 
         await bob.add_message(kept.id, "user", "mine")
         place.settle()
         receipt = await erin.erase()
-        assert receipt.erased == {
+        assert stored(receipt) == {
             "archives": 1,
             "blobs": 1,
             "conversations": 1,
@@ -85,7 +90,7 @@ async def test_a_conversation_is_erased_without_residue(place: Place, tmp_path: 
         await erin.add_message(kept.id, "user", "this stays")
         await erin.store.delete_document("notes", NOTE)
         receipt = await erin.erase(gone)
-        assert receipt.erased == {"blobs": 1, "conversations": 1, "documents": 1, "messages": 5}
+        assert stored(receipt) == {"blobs": 1, "conversations": 1, "documents": 1, "messages": 5}
         assert receipt.conversation_id == gone
         assert place.found() == {}
         assert [message.content for message in await erin.messages(kept.id)] == ["this stays"]
@@ -120,6 +125,8 @@ async def test_copies_in_a_cache_and_a_spool_go_too(place: Place, tmp_path: Path
         receipt = await erin.erase()
         assert receipt.remains == ()
         assert await erin.search_history(CONTENT) == []
+        trail = (tmp_path / "audit.log").read_bytes()
+        assert b'"erase"' in trail, "what was done stays known; what was said does not"
         with pytest.raises(ConversationNotFound):
             await erin.messages(conversation_id)
         assert place.found() == {}

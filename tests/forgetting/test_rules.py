@@ -195,8 +195,7 @@ class TestOnEveryStore:
             clock=clock,
             sweep_every=None,
             ttl=config.ttl,
-            retention=config.rules,
-            owner_lifetimes=config.owner_lifetimes,
+            retention=config.retention,
         ) as memory:
             kiosk, erin = memory.of("kiosk"), memory.of("erin")
             assert (await kiosk.get_or_create_conversation("a", channel="text")).ttl == 2 * DAY
@@ -259,4 +258,4 @@ def test_settings_that_are_no_rules_name_their_variable(variable: str, value: st
 
 def test_settings_take_mappings_from_a_file() -> None:
     config = RetentionConfig.from_mapping({"ttl_channels": {"voice": 7}, "ttl_tags": {"legal": 0}})
-    assert config.rules == RetentionRules(channels={"voice": 7 * DAY}, tags={"legal": None})
+    assert config.retention.rules == RetentionRules(channels={"voice": 7 * DAY}, tags={"legal": None})

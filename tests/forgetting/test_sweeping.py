@@ -14,8 +14,9 @@ from recollect.contracts import ConversationStore
 from recollect.conversations import started
 from recollect.errors import ConversationNotFound, StoreUnavailable
 from recollect.ids import new_id
+from recollect.lifetimes import Archiving, Retention
 from recollect.messages import Message
-from recollect.retention import JITTER, Archiving, pause, sweep_forever, sweep_once
+from recollect.retention import JITTER, pause, sweep_forever, sweep_once
 from recollect.testing import FixedClock
 
 TTL = timedelta(hours=1)
@@ -129,9 +130,9 @@ def test_sweeps_are_uneven() -> None:
 
 
 async def test_the_sweep_archives_and_deletes_by_age(url: str, clock: FixedClock, tmp_path: Path) -> None:
-    policy = Archiving(after=timedelta(days=10), delete_after=timedelta(days=40))
+    policy = Retention(archiving=Archiving(after=timedelta(days=10), delete_after=timedelta(days=40)))
     async with recollect.open(
-        url, clock=clock, sweep_every=None, ttl=None, archives=tmp_path / "archives", archiving=policy
+        url, clock=clock, sweep_every=None, ttl=None, archives=tmp_path / "archives", retention=policy
     ) as memory:
         erin = memory.of("erin")
         old = await erin.get_or_create_conversation("old")

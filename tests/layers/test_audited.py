@@ -10,12 +10,12 @@ from hypothesis.stateful import run_state_machine_as_test
 
 import recollect
 from recollect.audit import AuditTrail, Event, check_trail, read_trail
-from recollect.contracts import Backend, Migrated, Watchable
+from recollect.contracts import Backend, Migrated, Watchable, note
 from recollect.conversations import Changes, Query, started
 from recollect.errors import ConversationNotFound, InvalidId, MessageConflict
 from recollect.ids import new_id
 from recollect.keys import MasterKeys
-from recollect.layers.audited import AuditedBackend, audited, note
+from recollect.layers.audited import AuditedBackend, audited
 from recollect.layers.choosing import layered
 from recollect.messages import Message
 from recollect.stores.in_memory import InMemoryBackend
@@ -158,12 +158,34 @@ async def test_a_memory_acts_for_somebody_and_its_trail_outlives_what_was_erased
         await erin.load_context(record.id)
         await memory.acting_as("erin").of("erin").store.clear()
         events = await noted(path)
-    assert {event.actor for event in events} == {"the kitchen", "erin"}
+    assert {event.actor for event in events} >= {"the kitchen", "erin"}
     assert [event.action for event in events if event.actor == "erin"] == ["erase"]
     assert any(event.action == "read" and event.count == 1 for event in events)
     text = await asyncio.to_thread(path.read_bytes)
     assert b"4711" not in text
     assert record.id.encode() in text
+    assert (await asyncio.to_thread(check_trail, path)).is_sound
+
+
+async def test_searches_exports_and_erasures_are_noted_without_what_they_were_about(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    async with recollect.open(f"sqlite:///{tmp_path}/memory.db", audit=path, embedder=None) as memory:
+        erin = memory.acting_as("erin").of("erin")
+        record = await erin.get_or_create_conversation("kitchen")
+        await erin.add_message(record.id, "user", "the oven is at 200 degrees")
+        assert len(await erin.search_history("oven")) == 1
+        await erin.search_conversations("oven")
+        await erin.export(tmp_path / "mine")
+        await erin.erase(record.id)
+        await erin.erase()
+        events = await noted(path)
+    found = [(event.action, event.owner, event.count) for event in events if event.actor == "erin"]
+    assert ("search", "erin", 1) in found
+    assert [one[0] for one in found].count("search") == 2
+    assert ("export", "erin") in {one[:2] for one in found}
+    assert next(event.conversation for event in events if event.action == "erase") == record.id
+    text = await asyncio.to_thread(path.read_bytes)
+    assert b"oven" not in text
     assert (await asyncio.to_thread(check_trail, path)).is_sound
 
 

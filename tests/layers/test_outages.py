@@ -3,6 +3,7 @@
 import asyncio
 import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -173,6 +174,33 @@ async def test_a_store_that_hangs_is_given_up_on(world: World) -> None:
     world.seconds.now += 60
     assert await layer.recover()
     assert await said(world.memory.of("erin"), record.id) == ["before", "during"]
+    await layer.close()
+
+
+async def test_a_driver_that_takes_its_time_to_be_cancelled_does_not_hold_anybody_up(world: World) -> None:
+    layer = world.make(read_deadline=0.01, write_deadline=0.01)
+    await layer.open()
+    store = layer.of("erin")
+    record = await new(store)
+    ended = asyncio.Event()
+    real = world.failing.go
+
+    async def stubborn(name: str, call: Any) -> Any:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await ended.wait()  # as if the server were asked to cancel, and did not answer
+            raise
+
+    world.failing.go = stubborn  # type: ignore[method-assign]
+    async with asyncio.timeout(30):
+        await store.append(record.id, [user("during")])
+        assert await said(store, record.id) == ["during"]
+    world.failing.go = real  # type: ignore[method-assign]
+    ended.set()
+    world.seconds.now += 60
+    assert await layer.recover()
+    assert await said(world.memory.of("erin"), record.id) == ["during"]
     await layer.close()
 
 

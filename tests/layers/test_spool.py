@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recollect.errors import SpoolFull, StoreUnavailable
+from recollect.layers.resilient.spool import Spool
 from recollect.layers.resilient.spool.files import SpoolFiles
 from recollect.layers.resilient.spool.frames import OPERATION, frame, payload_of, scan
 
@@ -179,3 +180,25 @@ def test_forgetting_leaves_nothing_of_what_was_meant(tmp_path: Path) -> None:
     assert files.read(files.adopt()) == [b"keep 2", b"more"]
     assert more[0].number == 2
     files.close()
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "broken"), RuntimeError("a bug")])
+async def test_whatever_fails_in_the_thread_reaches_the_caller_as_one_of_our_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    spool = Spool(tmp_path, limit=10**6, deadline=1.0)
+    kept = await spool.write(b"one", lambda ref: ref)
+    with monkeypatch.context() as patch:
+        patch.setattr("recollect.layers.resilient.spool.files._sync", fail)
+        with pytest.raises(StoreUnavailable) as caught:
+            await spool.write(b"two", lambda ref: ref)
+        assert caught.value.__cause__ is error
+        patch.setattr("recollect.layers.resilient.spool.files._read", fail)
+        with pytest.raises(StoreUnavailable) as caught:
+            await spool.read([kept])
+        assert caught.value.__cause__ is error
+    assert await spool.read([kept, await spool.write(b"three", lambda ref: ref)]) == [b"one", b"three"]
+    await spool.close()

@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 
 import recollect
+from recollect.ids import new_id
 from recollect.manager import ConversationManager
 from recollect.messages import Message
+from recollect.search import searching
 from recollect.testing import FixedClock
 from tests.properties.worlds import STORES, url_for
 from tests.search.embedders import WordEncoder
+from tests.servers.postgres import Databases
+from tests.stores.test_postgres_extensions import with_vector
 
 NOW = datetime(2026, 3, 11, 12, tzinfo=UTC)
 SUBJECTS = ("dogs and cats", "the garden", "a trip to Topeka", "Züge und Straßen", "東京の旅行")
@@ -99,3 +103,28 @@ async def test_a_store_finds_what_the_store_in_memory_finds(
     assert sum(len(places) for _, places, _ in expected) > 30
     for one, other in zip(found, expected, strict=True):
         assert one == other
+
+
+@pytest.fixture(scope="module")
+def vector_url(databases: Databases) -> str:
+    return with_vector(databases)
+
+
+async def test_a_server_with_vectors_is_asked_in_a_long_history(
+    vector_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "SERVED", 10)
+    encoder = WordEncoder()
+    async with recollect.open(vector_url, sweep_every=None, embedder=encoder) as memory:
+        erin = memory.of(f"served-{new_id()}")
+        conversation = await erin.get_or_create_conversation("s")
+        said = ["We have a new dog", *(f"Something else, number {number}" for number in range(20))]
+        await erin.append(conversation.id, [Message(role="assistant", content=text) for text in said])
+        assert memory.search_room.indexer is not None
+        await memory.search_room.indexer.settled()
+        found = await erin.search("puppy", 5)
+        assert found.by_meaning
+        assert "We have a new dog" in [passage.text for passage in found.passages]
+        assert memory.search_room._vectors == {}
+        assert not (await erin.search("puppy", 5, role="user")).passages
+        await erin.delete_conversation(conversation.id)

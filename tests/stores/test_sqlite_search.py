@@ -1,13 +1,29 @@
 """Search in SQLite is search; and what is its own: the tables, catching up, leaving no trace."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import apsw
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from recollect.contracts import Backend
+from recollect.contracts import Backend, ConversationStore, Reindexed, Searchable
+from recollect.conversations import started
+from recollect.errors import InvalidSetting, RecollectError
+from recollect.ids import new_id
+from recollect.messages import Message
+from recollect.search.analysis import terms_of
 from recollect.stores.sqlite import SQLiteBackend
+from recollect.stores.sqlite.indexing import REINDEX_BATCH, WAITING_MOST, index_waiting
+from recollect.stores.urls import backend_for
 from recollect.testing import FixedClock, SearchContract
+from recollect.testing.contract.search import check, counted, entries_of, searched
+
+HOUR = timedelta(hours=1)
 
 
 class TestSQLiteSearch(SearchContract):
@@ -17,3 +33,273 @@ class TestSQLiteSearch(SearchContract):
         await backend.open()
         yield backend
         await backend.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "memory.db"
+
+
+async def opened(path: Path, **options: Any) -> SQLiteBackend:
+    backend = SQLiteBackend(str(path), synchronous="normal", **options)
+    await backend.open()
+    return backend
+
+
+def user(content: str, **fields: Any) -> Message:
+    return Message(role="user", content=content, **fields)
+
+
+async def said(store: ConversationStore, *contents: str, **fields: Any) -> str:
+    record = await store.create(started(new_id(), now=store.now(), **fields))
+    for content in contents:
+        await store.append(record.id, [user(content)])
+    return record.id
+
+
+async def sound(backend: SQLiteBackend) -> None:
+    """The full-text table agrees with itself, and everything that is indexed is in it."""
+
+    def work(db: apsw.Connection) -> tuple[int, int]:
+        db.execute("INSERT INTO message_terms (message_terms) VALUES ('integrity-check')")
+        kept: Any = db.execute("SELECT DISTINCT owner, terms FROM indexed WHERE length > 0").fetchall()
+        terms = {f"{owner:015x}{term}" for owner, text in kept for term in text.split(" ")}
+        found: Any = db.execute("SELECT count(*) FROM term_frequencies").get
+        return len(terms), int(found)
+
+    kept, found = await backend.writer.run(work)
+    assert kept == found
+
+
+async def test_many_turns_are_found_before_and_after_they_go_into_the_index(path: Path) -> None:
+    backend = await opened(path)
+    erin = backend.of("erin")
+    for number in range(WAITING_MOST + 10):
+        await said(erin, f"door {number} word{number % 7}")
+        if number % 9 == 0:
+            await check(erin, "door", "word3", str(number))
+    await check(erin, "door", "word3")
+    await sound(backend)
+    await backend.close()
+
+
+async def test_what_waited_when_a_process_ended_is_found_and_goes_in_later(path: Path) -> None:
+    backend = await opened(path)
+    await said(backend.of("erin"), "the door", "the window")
+    await backend.close()
+    backend = await opened(path)
+    assert (await check(backend.of("erin"), "door", "window")).frequencies == (1, 1)
+    await said(backend.of("erin"), "the lamp")
+    await check(backend.of("erin"), "door", "window", "lamp")
+    assert await backend.writer.run(lambda db: db.execute("SELECT count(*) FROM indexed").get) == 3
+    await backend.close()
+
+
+class TestOnAndOff:
+    async def test_without_an_index_a_store_does_not_say_that_it_searches(self, path: Path) -> None:
+        backend = await opened(path, search=False)
+        assert not isinstance(backend.of("erin"), Searchable)
+        assert isinstance(backend, Reindexed)
+        await backend.close()
+
+    def test_the_url_says_which(self, path: Path) -> None:
+        for option, searchable in (("", True), ("?search=on", True), ("?search=OFF", False)):
+            backend = backend_for(f"sqlite:///{path}{option}")
+            assert isinstance(backend.of("erin"), Searchable) is searchable
+        with pytest.raises(InvalidSetting, match="search"):
+            backend_for(f"sqlite:///{path}?search=maybe")
+
+    async def test_what_was_written_without_it_is_indexed_in_the_background_when_it_is_on(
+        self, path: Path
+    ) -> None:
+        plain = await opened(path, search=False)
+        for owner in ("erin", "sam"):
+            for number in range(5):
+                store = plain.of(owner)
+                record = await store.create(started(new_id(), now=store.now()))
+                turn = [user(f"door {number} {place}") for place in range(REINDEX_BATCH // 4)]
+                await store.append(record.id, turn)
+        await plain.close()
+        backend = await opened(path)
+        async with asyncio.timeout(30):
+            while (await searched(backend.of("sam"), "door")).messages < 5 * (REINDEX_BATCH // 4):
+                pass
+        for owner in ("erin", "sam"):
+            await check(backend.of(owner), "door", "3")
+        await sound(backend)
+        await backend.close()
+
+    async def test_what_another_process_writes_without_it_is_caught_up_with(self, path: Path) -> None:
+        backend, plain = await opened(path), await opened(path, search=False)
+        erin = backend.of("erin")
+        kept = await said(erin, "the door", "the lamp")
+        other = plain.of("erin")
+        await other.append(kept, [user("a window", message_id="m1")])
+        gone = await said(other, "door and chair")
+        assert (await check(erin, "door", "window", "chair")).frequencies == (2, 1, 1)
+        told: list[int] = []
+        assert await backend.reindex(told.append) == told[-1] > 1
+        assert (await check(erin, "door", "window", "chair")).frequencies == (2, 1, 1)
+        await other.replace(kept, user("another thing", message_id="m1"))
+        await other.delete(gone)
+        assert (await searched(erin, "door", "window", "chair")).frequencies == (1, 0, 0)
+        assert await backend.reindex() == 1
+        await check(erin, "door", "window", "thing")
+        assert await backend.reindex() == 0
+        await sound(backend)
+        await plain.close()
+        await backend.close()
+
+    async def test_catching_up_with_much_leaves_others_their_turns(self, path: Path) -> None:
+        plain = await opened(path, search=False)
+        store = plain.of("erin")
+        record = await store.create(started(new_id(), now=store.now()))
+        for _ in range(4):
+            await store.append(record.id, [user("door and window") for _ in range(REINDEX_BATCH)])
+        backend = await opened(path)
+        steps: list[int] = []
+        done, _ = await asyncio.gather(backend.reindex(steps.append), said(backend.of("sam"), *["lamp"] * 5))
+        assert steps == sorted(steps)
+        assert max((b - a for a, b in zip([0, *steps], steps, strict=False)), default=0) <= REINDEX_BATCH
+        await backend.reindex()
+        assert done <= 4 * REINDEX_BATCH
+        await check(backend.of("erin"), "door")
+        await plain.close()
+        await backend.close()
+
+    async def test_what_cannot_be_read_is_passed_over(self, path: Path) -> None:
+        plain = await opened(path, search=False)
+        await said(plain.of("erin"), "the door", "the window")
+        await plain.writer.run(
+            lambda db: db.execute("UPDATE messages SET body = '{' WHERE body LIKE '%door%'").fetchall()
+        )
+        await plain.close()
+        backend = await opened(path)
+        await backend.reindex()
+        assert (await searched(backend.of("erin"), "door", "window")).frequencies == (0, 1)
+        assert await backend.reindex() == 0
+        await backend.close()
+
+
+class TestNoTrace:
+    @pytest.mark.parametrize("how", ["delete", "rewrite", "replace", "clear", "purge"])
+    async def test_words_that_were_deleted_leave_the_files(self, path: Path, how: str) -> None:
+        clock = FixedClock()
+        backend = await opened(path, clock=clock)
+        erin = backend.of("erin")
+        kept = await said(erin, *(f"lampshade{number} beside" for number in range(WAITING_MOST)), ttl=None)
+        record = await erin.create(started(new_id(), now=clock(), ttl=HOUR))
+        for number in range(WAITING_MOST * 2):
+            await erin.append(record.id, [user(f"quuxword{number} wibblewobble", message_id=f"m{number}")])
+        assert b"wibblewobbl" in raw(path)
+        match how:
+            case "delete":
+                await erin.delete(record.id)
+            case "rewrite":
+                await erin.rewrite(record.id, [])
+            case "replace":
+                for number in range(WAITING_MOST * 2):
+                    await erin.replace(record.id, user("[gone]", message_id=f"m{number}"))
+            case "clear":
+                await erin.clear()
+            case _:
+                clock.advance(HOUR)
+                assert await erin.purge_expired() == 1
+        await backend.scrub("erin")
+        left = raw(path)
+        assert b"wibblewobbl" not in left
+        assert b"quuxword" not in left
+        if how != "clear":
+            assert b"lampshad" in left
+            assert (await searched(erin, "lampshade3")).found[0].conversation_id == kept
+        await sound(backend)
+        await backend.close()
+
+
+def raw(path: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in path.parent.iterdir())
+
+
+words = st.sampled_from(
+    ["door", "window", "running", "Straße", "门窗户", "the", "café", "2024", "", "x" * 99]
+)
+texts = st.lists(words, max_size=6).map(" ".join)
+messages = st.builds(
+    Message,
+    role=st.sampled_from(["user", "assistant", "system", "tool"]),
+    content=texts,
+    message_id=st.none() | st.sampled_from(["m1", "m2", "m3"]),
+)
+turns = st.lists(messages, max_size=4)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("say"), st.integers(0, 2), turns),
+        st.tuples(st.just("rewrite"), st.integers(0, 2), turns),
+        st.tuples(st.just("replace"), st.integers(0, 2), messages),
+        st.tuples(st.just("delete"), st.integers(0, 2), st.none()),
+        st.tuples(st.just("move"), st.integers(0, 2), st.integers(0, 3)),
+        st.tuples(st.just("wait"), st.integers(0, 2), st.none()),
+        st.tuples(st.just("purge"), st.integers(0, 2), st.none()),
+        st.tuples(st.just("index"), st.integers(0, 2), st.none()),
+        st.tuples(st.just("catch up"), st.integers(0, 2), st.none()),
+    ),
+    max_size=16,
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(played=steps, asked=st.lists(texts, max_size=3), limit=st.integers(0, 5))
+async def test_after_any_history_the_numbers_are_those_of_the_log(
+    tmp_path: Path, played: Sequence[tuple[str, int, Any]], asked: list[str], limit: int
+) -> None:
+    clock = FixedClock()
+    backend = SQLiteBackend(str(tmp_path / f"{new_id()}.db"), clock=clock, synchronous="normal")
+    await backend.open()
+    ids = [new_id() for _ in range(3)]
+    for owner in ("ann", "bob"):
+        for place, conversation_id in enumerate(ids):
+            await backend.of(owner).create(
+                started(conversation_id, now=clock(), ttl=(None, HOUR, HOUR * 3)[place])
+            )
+    for what, which, value in played:
+        try:
+            await _play(backend, clock, what, ids[which], value)
+        except RecollectError:
+            continue  # refused, and so nothing has happened
+    terms = [term for text in asked for term in terms_of(text)]
+    for owner in ("ann", "bob"):
+        await check(backend.of(owner), *terms)
+        best = await searched(backend.of(owner), *terms, limit=limit)
+        everything = counted(await entries_of(backend.of(owner)), terms).found
+        assert len(best.found) == min(limit, len(everything))
+        assert set(best.found) <= set(everything)
+    await sound(backend)
+    await backend.close()
+
+
+async def _play(
+    backend: SQLiteBackend, clock: FixedClock, what: str, conversation_id: str, value: Any
+) -> None:
+    store = backend.of("ann")
+    match what:
+        case "say":
+            await store.append(conversation_id, value)
+        case "rewrite":
+            await store.rewrite(conversation_id, value)
+        case "replace":
+            await store.replace(conversation_id, value)
+        case "delete":
+            await store.delete(conversation_id)
+        case "move":
+            record = await store.get(conversation_id)
+            if record is not None:
+                entries = await store.page(conversation_id, limit=100)
+                await backend.of("bob").restore(record, entries[value:])
+        case "wait":
+            clock.advance(HOUR)
+        case "purge":
+            await store.purge_expired()
+        case "index":
+            await backend.writer.run(lambda db: index_waiting(db, 3))
+        case _:
+            await backend.reindex()

@@ -8,21 +8,36 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from recollect.cli.rendering import console, counted, errors_console
-from recollect.cli.running import JsonOption, memory_at, print_json, run
+from recollect.cli.running import JsonOption, memory_at, print_json, require_master_key, run
 from recollect.moving import CopyReport, count
 from recollect.moving import copy as copy_all
 from recollect.moving.bringing import Progress as Told
+from recollect.settings import Settings
 
 
 def copy(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The store to read.")],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The store to write; made if need be.")],
+    encrypt: Annotated[
+        bool, typer.Option("--encrypt", help="The source is plain: encrypt it with the master key.")
+    ] = False,
+    decrypt: Annotated[
+        bool, typer.Option("--decrypt", help="The source is encrypted: write it down in plain.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy everything from one store into another, and prove the copy. May be repeated."""
+    """Copy everything from one store into another, and prove the copy. May be repeated.
+
+    With a master key set, both are taken to be encrypted.
+    """
 
     async def work() -> CopyReport:
-        async with memory_at(source) as giver, memory_at(target, create=True) as taker:
+        if encrypt or decrypt:
+            require_master_key(Settings.load())
+        async with (
+            memory_at(source, plain=encrypt) as giver,
+            memory_at(target, create=True, plain=decrypt) as taker,
+        ):
             if as_json:
                 return await copy_all(giver.backend, taker.backend)
             with progress_bar("copying", total=await count(giver.backend)) as tell:

@@ -5,8 +5,15 @@ from typing import Annotated
 import typer
 
 from recollect.cli.rendering import console, counted
-from recollect.cli.running import JsonOption, OwnerOption, UrlOption, print_json, run, settled_url
-from recollect.errors import InvalidSetting
+from recollect.cli.running import (
+    JsonOption,
+    OwnerOption,
+    UrlOption,
+    print_json,
+    require_master_key,
+    run,
+    settled_url,
+)
 from recollect.settings import Settings
 
 keys = typer.Typer(name="keys", help="The keys that a store is encrypted with.", no_args_is_help=True)
@@ -45,12 +52,10 @@ def rotate(
     from recollect.stores.urls import backend_for
 
     async def work() -> Rotation:
-        encryption = encryption_in(Settings.load().protection)
-        if encryption is None:
-            raise InvalidSetting(
-                "there is no master key: set RECOLLECT_MASTER_KEY or RECOLLECT_MASTER_KEY_FILE",
-                field="RECOLLECT_MASTER_KEY",
-            )
+        settings = Settings.load()
+        require_master_key(settings)
+        encryption = encryption_in(settings.protection)
+        assert encryption is not None
         backend = encrypted(backend_for(settled_url(url)), encryption)
         await backend.open()
         try:

@@ -1,4 +1,4 @@
-"""`recollect reindex`: make the vectors anew, or those that are missing, and remove another model's."""
+"""`recollect reindex`: bring the index of words up to date, and make the vectors anew."""
 
 from typing import Annotated
 
@@ -8,19 +8,23 @@ from rich.progress import Progress
 
 from recollect.cli.rendering import console, counted, errors_console
 from recollect.cli.running import JsonOption, OwnerOption, UrlOption, managers, memory_at, print_json, run
-from recollect.errors import MissingExtra
+from recollect.contracts import Reindexed
 from recollect.manager import ConversationManager
 from recollect.memory import Memory
 from recollect.search.catching_up import all_records
 from recollect.search.indexing import Indexer, remove_vectors
+from recollect.search.searching import WITHOUT_VECTORS
 
 
-class Reindexed(Struct, kw_only=True):
+class Done(Struct, kw_only=True):
     """What was done."""
 
-    model: str
+    words: int = 0
+    """Messages that the store's own index lacked."""
+    model: str | None = None
     conversations: int = 0
     messages: int = 0
+    """Messages that were encoded, or found to have no words."""
     removed: int = 0
     """Blocks of vectors that went: this model's old ones, and those of other models."""
 
@@ -31,18 +35,27 @@ def reindex(
     missing: Annotated[bool, typer.Option("--missing", help="Keep what is there; add what lacks.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make the vectors for search by meaning anew, and remove those of other models."""
+    """Bring the search index up to date: words where they lack, vectors anew; other models' vectors go."""
 
-    async def work() -> Reindexed:
+    async def work() -> Done:
+        done = Done()
         async with memory_at(url) as memory:
-            indexer = memory.search_room.indexer
-            if indexer is None:
-                raise MissingExtra("search by meaning", extra="semantic")
-            return await _reindex(memory, indexer, owner, missing=missing)
+            with Progress(console=errors_console(), transient=True) as progress:
+                await _reindex_words(memory, done, progress)
+                if memory.search_room.indexer is not None:
+                    await _reindex_vectors(
+                        memory, memory.search_room.indexer, done, progress, owner, missing=missing
+                    )
+        return done
 
     done = run(work)
     if as_json:
         print_json(done)
+        return
+    if done.words:
+        console().print(f"{counted(done.words, 'message')} indexed by words")
+    if done.model is None:
+        console().print(f"[dim]{WITHOUT_VECTORS}[/]")
         return
     where = counted(done.conversations, "conversation")
     console().print(f"{counted(done.messages, 'message')} in {where}, by {done.model}")
@@ -50,22 +63,29 @@ def reindex(
         console().print(f"[dim]{counted(done.removed, 'block')} of vectors removed[/]")
 
 
-async def _reindex(memory: Memory, indexer: Indexer, owner: str | None, *, missing: bool) -> Reindexed:
-    done = Reindexed(model=indexer.embedder.name)
+async def _reindex_words(memory: Memory, done: Done, progress: Progress) -> None:
+    if isinstance(memory.backend, Reindexed):
+        bar = progress.add_task("words", total=None)
+        done.words = await memory.backend.reindex(lambda number: progress.update(bar, completed=number))
+        progress.remove_task(bar)
+
+
+async def _reindex_vectors(
+    memory: Memory, indexer: Indexer, done: Done, progress: Progress, owner: str | None, *, missing: bool
+) -> None:
+    done.model = indexer.embedder.name
     everybody = [one async for one in managers(memory, owner)]
     total = sum([record.message_count for _, m in everybody async for record in all_records(m.store)])
-    with Progress(console=errors_console(), transient=True) as progress:
-        bar = progress.add_task("vectors", total=total)
-        for name, manager in everybody:
-            async for record in all_records(manager.store):
-                await _reindex_one(indexer, done, name, manager, record.id, missing=missing)
-                progress.advance(bar, record.message_count)
-    return done
+    bar = progress.add_task("vectors", total=total)
+    for name, manager in everybody:
+        async for record in all_records(manager.store):
+            await _reindex_one(indexer, done, name, manager, record.id, missing=missing)
+            progress.advance(bar, record.message_count)
 
 
 async def _reindex_one(
     indexer: Indexer,
-    done: Reindexed,
+    done: Done,
     owner: str,
     manager: ConversationManager,
     conversation_id: str,

@@ -69,9 +69,17 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
 
 @asynccontextmanager
 async def memory_at(
-    url: str | None, *, create: bool = False, by_meaning: bool = True, archives: str | None = None
+    url: str | None,
+    *,
+    create: bool = False,
+    by_meaning: bool = True,
+    archives: str | None = None,
+    plain: bool = False,
 ) -> AsyncIterator[recollect.Memory]:
-    """The memory at this URL, or at the one that the settings name. Reading makes no new file."""
+    """The memory at this URL, or at the one that the settings name. Reading makes no new file.
+
+    `plain`: as it is stored, also where the settings have a master key.
+    """
     settings = Settings.load()
     url = url or settings.store.url
     if not create:
@@ -82,13 +90,12 @@ async def memory_at(
         url,
         config=settings.conversation,
         ttl=kept.ttl,
-        retention=kept.rules,
-        owner_lifetimes=kept.owner_lifetimes,
+        retention=kept.retention,
         blobs=settings.store.blobs_folder or None,
         archives=await asyncio.to_thread(_archives, folder, kept.archive_key_file) if folder else None,
         sweep_every=None,
         warm=False,
-        **_layers(settings),
+        **_layers(settings) | ({"encryption": None} if plain else {}),
         embedder="installed" if by_meaning else None,
     ) as memory:
         yield memory
@@ -112,6 +119,15 @@ def _layers(settings: Settings) -> dict[str, Any]:
     from recollect.layers.choosing import layers_in
 
     return layers_in(settings) | {"resilience": "off", "cache": "off"}
+
+
+def require_master_key(settings: Settings) -> None:
+    """Refuse to go on without one."""
+    if not (settings.protection.master_key or settings.protection.master_key_file):
+        raise InvalidSetting(
+            "there is no master key: set RECOLLECT_MASTER_KEY or RECOLLECT_MASTER_KEY_FILE",
+            field="RECOLLECT_MASTER_KEY",
+        )
 
 
 def settled_url(url: str | None) -> str:

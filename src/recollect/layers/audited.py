@@ -9,7 +9,7 @@ No content reaches the trail: not words, not subjects, not tags, not the text of
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from recollect.audit import AuditTrail, Event, Outcome
 from recollect.contracts import (
@@ -25,6 +25,7 @@ from recollect.contracts import (
     Matches,
     Migrated,
     Position,
+    Reindexed,
     Searchable,
     Watchable,
 )
@@ -39,7 +40,7 @@ T = TypeVar("T")
 DEFAULT_ACTOR = "application"
 """Who acts, where nobody says who."""
 
-BACKEND_POWERS = (Migrated, Erasing, Holds)
+BACKEND_POWERS = (Migrated, Erasing, Holds, Reindexed)
 
 
 class Acting(NamedTuple):
@@ -165,11 +166,8 @@ class AuditedStore(ConversationStore):
         self._inner = inner
         self._notes = notes
 
-    async def note(
-        self, action: str, conversation_id: str = "", *, outcome: Outcome = "done", count: int = 0
-    ) -> None:
-        """Note something that is done above the store: a search, an export, an erasure."""
-        await self._notes.add(action, conversation_id, outcome=outcome, count=count)
+    async def note(self, action: str, conversation_id: str = "", *, count: int = 0) -> None:
+        await self._notes.add(action, conversation_id, count=count)
 
     def now(self) -> datetime:
         return self._inner.now()
@@ -351,19 +349,11 @@ class _Searched(AuditedStore):
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
         assert isinstance(self._inner, Searchable)
         doing = self._inner.matches(terms, limit=limit)
-        return await self._notes.of("search", doing, count=lambda found: len(found.found))
+        return await self._notes.of("match", doing, count=lambda found: len(found.found))
 
 
 class _WatchedAndSearched(_Watched, _Searched):
     pass
-
-
-async def note(
-    store: Any, action: str, conversation_id: str = "", *, outcome: Outcome = "done", count: int = 0
-) -> None:
-    """Note something that is done above the store, where there is a trail."""
-    if isinstance(store, AuditedStore):
-        await store.note(action, conversation_id, outcome=outcome, count=count)
 
 
 def _is_there(found: object) -> bool:

@@ -36,6 +36,7 @@ from recollect.contracts import (
     Migrated,
     Nearest,
     Position,
+    Reindexed,
     Searchable,
     Watchable,
 )
@@ -334,7 +335,7 @@ class CachedBackend(Backend):
 
 def cached(inner: Backend, cache: Cache | None = None, **options: Any) -> CachedBackend:
     """The layer around a backend, with the powers of that backend."""
-    return with_powers_of(inner, CachedBackend(inner, cache, **options), [Migrated, Erasing])
+    return with_powers_of(inner, CachedBackend(inner, cache, **options), [Migrated, Erasing, Reindexed])
 
 
 class CachedStore(ConversationStore):

@@ -1,24 +1,29 @@
 """From what a caller or the settings say to an encryption and a trail. Above: `choosing`."""
 
 import os
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, Union
 
 from recollect.audit import AuditTrail
 from recollect.clock import Clock, system_clock
 from recollect.errors import InvalidSetting, shown
 from recollect.keys import KeyProvider, master_keys_from, parse_key
-from recollect.layers.encrypted import Encryption
 from recollect.settings import ProtectionConfig
 from recollect.stores.urls import backend_for
 
-EncryptionChoice: TypeAlias = Encryption | KeyProvider | str
+if TYPE_CHECKING:
+    # Imported where it is used: whoever only audits needs no ciphers.
+    from recollect.layers.encrypted import Encryption
+
+EncryptionChoice: TypeAlias = Union["Encryption", KeyProvider, str]
 """An `Encryption`, a `KeyProvider`, or where the master key is: `env:NAME`, `file:PATH`, or its text."""
 AuditChoice: TypeAlias = AuditTrail | str | os.PathLike[str]
 """A trail, or the path of one."""
 
 
-def encryption_of(choice: EncryptionChoice) -> Encryption:
+def encryption_of(choice: EncryptionChoice) -> "Encryption":
     """The encryption that a caller chose."""
+    from recollect.layers.encrypted import Encryption
+
     if isinstance(choice, Encryption):
         return choice
     if isinstance(choice, str):
@@ -36,13 +41,15 @@ def trail_of(choice: AuditChoice, *, clock: Clock = system_clock) -> AuditTrail:
     return choice if isinstance(choice, AuditTrail) else AuditTrail(choice, clock=clock)
 
 
-def encryption_in(config: ProtectionConfig) -> Encryption | None:
+def encryption_in(config: ProtectionConfig) -> "Encryption | None":
     """The encryption that the settings name; None when they name no master key."""
     if config.master_key and config.master_key_file:
         raise InvalidSetting("only one of master_key and master_key_file can be set", field="master_key")
     source = config.master_key or (f"file:{config.master_key_file}" if config.master_key_file else "")
     if not source:
         return None
+    from recollect.layers.encrypted import Encryption
+
     keyring = backend_for(config.keyring_url) if config.keyring_url else None
     return Encryption(master=master_keys_from(source), records=config.encrypt_records, keyring=keyring)
 

@@ -513,37 +513,53 @@ class EncryptedStore(ConversationStore):
     async def _write(
         self, place: Place, turn: _Turn, expected_revision: int | None, *, afresh: bool
     ) -> Appended:
+        """Store the turn where the log ends; when somebody else was first, look again and seal it anew."""
         keys = await self._backend.keyring.ensured(self._owner)
         for _ in range(ATTEMPTS):
             end = await self._end(place, expected_revision)
-            stamp = stamp_for(None if afresh else end.last_message_at, now=self.now())
-            times = [message.timestamp or stamp for message in turn.messages]
             # While the store is away nobody can say whether somebody else wrote: a turn is accepted as it is.
             away = self._inner.degraded and expected_revision is None and not afresh
-            ours = None if away else end.revision
-            numbers = sealing.numbers_for(end.next_sequence, len(times), away=away)
-            sealed = _sealed(place, keys, turn, times, numbers)
-            revision = ours if expected_revision is None else expected_revision
-            write = self._inner.rewrite if afresh else self._inner.append
             try:
-                done = await write(place.conversation_id, sealed, expected_revision=revision)
+                done = await self._store(place, turn, keys, end, expected_revision, away=away, afresh=afresh)
             except RevisionConflict:
                 self._backend.know_end(place, None)
                 if expected_revision is not None:
                     raise
             except StoreUnavailable:
-                if ours is None or afresh or expected_revision is not None or not self._inner.degraded:
+                went_away = self._inner.degraded and not away
+                if not went_away or afresh or expected_revision is not None:
                     raise
             except MessageConflict as conflict:
                 if afresh or not await self._is_of_older_key(place, conflict.message_id, keys, turn):
                     raise
             else:
-                if away:
-                    self._backend.know_end(place, None)
-                else:
-                    await self._written(place, end, keys, done, afresh=afresh)
                 return await self._opened_append(place, done)
         raise StoreUnavailable(f"conversation {place.conversation_id} changes too fast to be written to")
+
+    async def _store(
+        self,
+        place: Place,
+        turn: _Turn,
+        keys: DataKeys,
+        end: LogEnd,
+        expected_revision: int | None,
+        *,
+        away: bool,
+        afresh: bool,
+    ) -> Appended:
+        """Seal the turn for the end of the log, and store it if that is still the end."""
+        stamp = stamp_for(None if afresh else end.last_message_at, now=self.now())
+        times = [message.timestamp or stamp for message in turn.messages]
+        numbers = sealing.numbers_for(end.next_sequence, len(times), away=away)
+        sealed = _sealed(place, keys, turn, times, numbers)
+        revision = end.revision if expected_revision is None and not away else expected_revision
+        write = self._inner.rewrite if afresh else self._inner.append
+        done = await write(place.conversation_id, sealed, expected_revision=revision)
+        if away:
+            self._backend.know_end(place, None)
+        else:
+            await self._written(place, end, keys, done, afresh=afresh)
+        return done
 
     async def _end(self, place: Place, expected_revision: int | None) -> LogEnd:
         end = self._backend.known_end(place)

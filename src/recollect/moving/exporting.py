@@ -9,7 +9,7 @@ from typing import BinaryIO, Protocol, runtime_checkable
 from msgspec import Struct
 
 from recollect.clock import system_clock
-from recollect.contracts import JOURNAL, Backend, ConversationStore
+from recollect.contracts import JOURNAL, Backend, ConversationStore, note
 from recollect.conversations import Conversation
 from recollect.errors import ConversationNotFound, InvalidInput, StoreUnavailable
 from recollect.ids import parse_name
@@ -85,6 +85,7 @@ async def _export_store(owner: str, store: ConversationStore, writer: "_Writer")
     async for records in pages_of(store):
         for record in records:
             await _export(owner, store, record, writer)
+    await note(store, "export", count=writer.lines - before)
     return writer.lines > before
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-LARGE = 20_000
+LARGE = 50_000
 """Vectors from which on there is a first pass."""
 DIRECTIONS = 96
 """How many directions the first pass looks along."""
@@ -115,7 +115,7 @@ class VectorMatrix:
 
     def _compare_twice(self, asked: Any, nearest: int) -> Compared:
         self._look_along()
-        rough = self._coarse[: self.count] @ (asked @ self._directions)
+        rough = self._np.vecdot(self._coarse[: self.count], asked @ self._directions)
         closer = self._top(rough, CLOSER)
         exact = self._cosines(asked)
         cosines = exact(closer)
@@ -130,8 +130,10 @@ class VectorMatrix:
 
     def _cosines(self, asked: Any) -> Callable[[Any], Any]:
         """The cosines of rows with a vector that was seen from the middle as it is now."""
-        held, lengths, offset = self._rows, self._lengths, float(asked @ self._middle)
-        return lambda rows: (held[rows] @ asked - offset) / lengths[rows]
+        # Row by row, on one thread: a product of the whole would wait for others on a busy machine.
+        dot, held, lengths = self._np.vecdot, self._rows, self._lengths
+        offset = float(asked @ self._middle)
+        return lambda rows: (dot(held[rows], asked) - offset) / lengths[rows]
 
     def _top(self, similarities: Any, most: int) -> Any:
         """The rows of the highest, without those that are gone."""

@@ -151,10 +151,12 @@ class Span(Struct, frozen=True):
 def spans_of(text: str, terms: Sequence[str]) -> Iterator[Span]:
     """Where the terms occur in the text."""
     wanted = set(terms)
+    known: dict[str, str | None] = {}
     for word in _WORD.finditer(text):
-        for term in wanted.intersection(terms_of(word[0])):
+        if word[0] not in known:
+            known[word[0]] = next((term for term in terms_of(word[0]) if term in wanted), None)
+        if term := known[word[0]]:
             yield Span(word.start(), word.end(), term)
-            break
 
 
 def excerpt(text: str, terms: Sequence[str], *, size: int) -> str:

@@ -15,7 +15,7 @@ alone. `docs/search-quality.md` has the measurements behind every number here.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import tzinfo
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -52,11 +52,8 @@ class Weights(Struct, frozen=True, kw_only=True):
 WEIGHTS = Weights()
 
 
-class Key(NamedTuple):
-    """Which message of the owner."""
-
-    conversation_id: str
-    sequence: int
+Key: TypeAlias = tuple[str, int]
+"""Which message of the owner: its conversation and its sequence."""
 
 
 class Neighbour(NamedTuple):
@@ -78,7 +75,7 @@ class Similarities(Protocol):
     def lowest(self) -> float: ...
     @property
     def highest(self) -> float: ...
-    def of(self, messages: Sequence[tuple[str, int]]) -> Sequence[float | None]:
+    def of(self, messages: Sequence[Key]) -> Sequence[float | None]:
         """The similarities of messages, by conversation and sequence; None for one that has no vector yet."""
         ...
 
@@ -131,7 +128,7 @@ class Ranked(Struct, kw_only=True):
 
     @property
     def key(self) -> Key:
-        return Key(self.conversation_id, self.position.sequence)
+        return (self.conversation_id, self.position.sequence)
 
 
 class Ranking(Struct, frozen=True, kw_only=True):
@@ -184,7 +181,7 @@ def _candidates(asked: Asked, matches: Matches, similar: Similarities | None) ->
     score = Scorer(matches, len(asked.terms))
     found: dict[Key, Ranked] = {}
     for match in matches.found:
-        found[Key(match.conversation_id, match.position.sequence)] = Ranked(
+        found[(match.conversation_id, match.position.sequence)] = Ranked(
             conversation_id=match.conversation_id,
             position=match.position,
             role=match.role,
@@ -193,7 +190,7 @@ def _candidates(asked: Asked, matches: Matches, similar: Similarities | None) ->
             bm25=score(match),
         )
     for near in similar.nearest if similar else ():
-        key = Key(near.conversation_id, near.position.sequence)
+        key = (near.conversation_id, near.position.sequence)
         if key not in found:
             found[key] = Ranked(
                 conversation_id=near.conversation_id,
@@ -233,7 +230,7 @@ def _weigh(
     candidates = list(candidates)
     best = max((one.bm25 for one in candidates), default=0.0) or 1.0
     if similar is not None:
-        known = similar.of([(one.conversation_id, one.position.sequence) for one in candidates])
+        known = similar.of([one.key for one in candidates])
         for one, similarity in zip(candidates, known, strict=True):
             one.similarity = similarity
     for one in candidates:
@@ -288,7 +285,7 @@ def _priors(candidates: Iterable[Ranked], weights: Weights) -> Mapping[str, floa
 
 def _previous(one: Ranked, candidates: Mapping[Key, Ranked], weights: Weights) -> float:
     """What the message before adds: much when it is short, as a question that this one answers."""
-    before = candidates.get(Key(one.conversation_id, one.position.sequence - 1))
+    before = candidates.get((one.conversation_id, one.position.sequence - 1))
     if before is None:
         return 0.0
     brevity = weights.brief_previous / (weights.brief_previous + before.length)

@@ -5,7 +5,6 @@ them in order; the best are read from the log and become passages.
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import datetime, timedelta, tzinfo
 
@@ -13,22 +12,35 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from recollect.clock import from_micros, to_micros
-from recollect.contracts import ConversationStore, Entry, Matches, Position, Searchable
+from recollect.contracts import ConversationStore, Entry, Matches, Nearby, Nearest, Position, Searchable
 from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound
 from recollect.search.catching_up import all_records
 from recollect.search.encoders import readable
 from recollect.search.passages import BESIDE, SOON, Passage, beside, excerpt, passage_of
 from recollect.search.questions import Filters, asked_of, day_asked_for, local_zone, looked_up
-from recollect.search.ranking import WEIGHTS, Asked, Key, Ranked, Ranking, Similarities, Weights, rank
+from recollect.search.ranking import (
+    WEIGHTS,
+    Asked,
+    Key,
+    Neighbour,
+    Ranked,
+    Ranking,
+    Similarities,
+    Weights,
+    rank,
+)
 from recollect.search.room import SearchRoom
-
-log = logging.getLogger("recollect.search")
+from recollect.search.vectors import NEAREST
 
 BY_WORDS = 500
 """Candidates that the index is asked for."""
 BY_WORDS_FILTERED = 10_000
 """The same when filters will drop many of them."""
+SERVED = 100_000
+"""Messages from which on a store that compares vectors itself is asked to."""
+TYPICAL = 20
+"""Terms of a message of which the length is not known."""
 MOST_READ = 400
 """Messages that are read from the log in search of enough that pass the filters."""
 WORTHY = 0.05
@@ -121,9 +133,14 @@ class Searcher:
     ) -> tuple[Ranking, Similarities | None]:
         """The messages that come into question, in order."""
         limit = BY_WORDS_FILTERED if filtered else BY_WORDS
-        matches, similar = await asyncio.gather(
-            self.matches(looked_up(asked), limit=limit), self.similarities(question)
-        )
+        if self.room.embedder is not None and isinstance(self.store, Nearest):
+            matches = await self.matches(looked_up(asked), limit=limit)
+            similar = await self._served(question) if matches.messages > SERVED else None
+            similar = similar or await self.similarities(question)
+        else:
+            matches, similar = await asyncio.gather(
+                self.matches(looked_up(asked), limit=limit), self.similarities(question)
+            )
         return rank(asked, matches, similar, weights=self.weights), similar
 
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
@@ -142,6 +159,16 @@ class Searcher:
         for conversation_id in vectors.take_incomplete():
             self.noted(conversation_id)
         return near
+
+    async def _served(self, question: str) -> Similarities | None:
+        """By the store, where the vectors lie; None where it cannot compare them."""
+        embedder, store = self.room.embedder, self.store
+        assert embedder is not None, "asked for with an encoder only"
+        assert isinstance(store, Nearest), "asked for of such a store only"
+        self.room.note(self.owner, store)
+        rows = await asyncio.to_thread(embedder.embed, [readable(question)])
+        found = await store.nearest(embedder.name, rows[0].tolist(), limit=BY_WORDS)
+        return Served(found) if found else None
 
     # Browsing
 
@@ -166,6 +193,23 @@ class Searcher:
         except ConversationNotFound:
             return []
         return sorted(found, key=lambda entry: entry.position)[-results:]
+
+
+class Served:
+    """What a store that compares vectors itself says: the nearest; all others are as far as the last."""
+
+    def __init__(self, found: Sequence[Nearby]) -> None:
+        self.lowest = min(one.similarity for one in found)
+        self.highest = max(one.similarity for one in found)
+        self._known = {(one.conversation_id, one.position.sequence): one.similarity for one in found}
+        # Who speaks and how much is not said: the entry is looked at before it is shown.
+        self.nearest = [
+            Neighbour(one.conversation_id, one.position, "user", TYPICAL, one.similarity)
+            for one in found[:NEAREST]
+        ]
+
+    def of(self, messages: Sequence[Key]) -> Sequence[float | None]:
+        return [self._known.get(key, self.lowest) for key in messages]
 
 
 class _Reading:
@@ -216,7 +260,7 @@ class _Reading:
         if record is None or not self._filters.by_record(record):
             return None
         before, entry, after = await self._around(one)
-        if entry is None or entry.unreadable or not self._filters.by_tags(record, entry.message):
+        if entry is None or entry.unreadable or not _passes(self._filters, record, entry):
             return None
         return passage_of(
             entry,
@@ -269,7 +313,7 @@ def _is_news(entry: Entry | None, shown: frozenset[Key]) -> bool:
         entry is not None
         and entry.unreadable is None
         and entry.message.role in ("user", "assistant")
-        and Key(entry.conversation_id, entry.sequence) not in shown
+        and (entry.conversation_id, entry.sequence) not in shown
     )
 
 

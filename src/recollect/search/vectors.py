@@ -27,6 +27,8 @@ NEAREST = 100
 
 _KEY_DIGITS = 16
 _PAGE = 100
+_GLANCE = 10
+"""Records that are looked at before every question: the most recently active."""
 _THOROUGH_AFTER = 60.0
 """Seconds after which all records are looked at again, not only the most recently active."""
 _RETRY_AFTER = 5.0
@@ -202,7 +204,7 @@ class OwnerVectors:
         seen: set[str] = set()
         after = None
         while True:
-            page = await store.find(Query(limit=_PAGE, after=after))
+            page = await store.find(Query(limit=_PAGE if thorough or after else _GLANCE, after=after))
             seen.update(record.id for record in page.conversations)
             changed = [record for record in page.conversations if self._is_stale(record, dirty)]
             for record in changed:

@@ -16,8 +16,9 @@ from typing import Any, Literal, TypeVar, cast
 
 from msgspec import Struct
 
-from recollect.contracts import Appended, Backend, Document, Erasing, Holds, Migrated
+from recollect.contracts import Appended, Backend, Document, Erasing, Holds, Migrated, Reindexed
 from recollect.conversations import Conversation
+from recollect.deadlines import within
 from recollect.errors import RecollectError, StoreClosed, StoreError, StoreUnavailable
 from recollect.freshness import note_degraded
 from recollect.ids import parse_name
@@ -111,6 +112,8 @@ class ResilientBackend(Backend):
         self._state: Literal["new", "open", "closed"] = "new"
         self._inner_open = False
         self._has_letters = False
+        self._left: set[asyncio.Task[Any]] = set()
+        """Calls that were given up on, and that have not ended yet."""
         self._wake = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._read_effort = Effort(
@@ -196,6 +199,8 @@ class ResilientBackend(Backend):
             lane.drained.set()
         self.lanes.clear()
         self._inner_open = False
+        if self._left:
+            await asyncio.wait(set(self._left), timeout=self.resilience.close_deadline)
         await self.inner.close()
 
     async def _hand_over(self) -> None:
@@ -364,12 +369,11 @@ class ResilientBackend(Backend):
 
     async def _attempt(self, ask: Callable[[], Awaitable[T]], effort: Effort) -> T:
         """Ask as hard as the effort says. What is not answered within its time has failed."""
-        timeout = asyncio.timeout(effort.deadline)
+        trying = with_retries(
+            ask, effort, sleep=self._sleep, failed=self._attempt_failed, again=self.retries.add
+        )
         try:
-            async with timeout:
-                answer = await with_retries(
-                    ask, effort, sleep=self._sleep, failed=self._attempt_failed, again=self.retries.add
-                )
+            answer = await within(effort.deadline, trying, left=self._left)
         except TimeoutError as error:
             late = StoreUnavailable(f"{self.name} did not answer within {effort.deadline:g} s")
             self.breaker.trip(str(late))
@@ -489,11 +493,7 @@ class ResilientBackend(Backend):
         if not self.breaker.begin_probe():
             return False
         try:
-            async with asyncio.timeout(self.resilience.write_deadline):
-                if not self._inner_open:
-                    await self.inner.open()
-                    self._inner_open = True
-                await self.inner.of(_PROBE_OWNER).get(_PROBE_ID)
+            await within(self.resilience.write_deadline, self._ask_for_life(), left=self._left)
         except TimeoutError:
             self.breaker.probe_failed("it does not answer")
         except StoreError as error:
@@ -504,6 +504,12 @@ class ResilientBackend(Backend):
         else:
             self.breaker.probe_succeeded()
         return self.breaker.closed
+
+    async def _ask_for_life(self) -> None:
+        if not self._inner_open:
+            await self.inner.open()
+            self._inner_open = True
+        await self.inner.of(_PROBE_OWNER).get(_PROBE_ID)
 
     async def _keep(self) -> None:
         """Probe, replay and adopt, until cancelled."""
@@ -575,7 +581,7 @@ class ResilientBackend(Backend):
 
 def resilient(inner: Backend, **options: Any) -> ResilientBackend:
     """The layer around a backend, with the powers of that backend."""
-    return with_powers_of(inner, ResilientBackend(inner, **options), [Migrated, Erasing])
+    return with_powers_of(inner, ResilientBackend(inner, **options), [Migrated, Erasing, Reindexed])
 
 
 def _once(effort: Effort) -> Effort:

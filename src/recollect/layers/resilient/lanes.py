@@ -8,7 +8,7 @@ loop; no step of it waits between looking and deciding.
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import islice
 
@@ -18,6 +18,9 @@ from recollect.layers.resilient.spool import Ref
 PACE = 2
 """While the store takes the backlog in, one new operation is accepted for so many that were taken in: new
 turns keep flowing, and the backlog shrinks however fast they come."""
+
+LONGEST_WAIT = 0.25
+"""Seconds that a new operation waits for its turn at most: a store that stalls again holds nobody up."""
 
 
 class Lane:
@@ -101,8 +104,12 @@ class Lane:
 
     async def pace(self) -> None:
         """Wait for the turn of a new operation, while the backlog is being taken in."""
-        while self._draining and self._credit < PACE and not self.drained.is_set():
-            await self.moved()
+        if not self._draining:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST_WAIT):
+                while self._draining and self._credit < PACE and not self.drained.is_set():
+                    await self.moved()
         self._credit = max(0, self._credit - PACE)
 
     async def moved(self) -> None:

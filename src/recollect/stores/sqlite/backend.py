@@ -1,6 +1,7 @@
 """The file as a whole: its threads, its owners, its sweep. Below: `lanes`, `connections`."""
 
 import asyncio
+import logging
 import math
 import threading
 import time
@@ -12,7 +13,7 @@ import apsw
 
 from recollect.clock import Clock, parse_moment, system_clock, to_micros
 from recollect.contracts import Backend, Progress, SchemaVersion
-from recollect.errors import InvalidInput, StoreClosed
+from recollect.errors import InvalidInput, RecollectError, StoreClosed
 from recollect.ids import parse_name
 from recollect.stores.sql_files import queries
 from recollect.stores.sqlite.connections import (
@@ -23,7 +24,16 @@ from recollect.stores.sqlite.connections import (
     schema_version,
     translated,
 )
-from recollect.stores.sqlite.indexing import Backlog, Cursor, Indexer, Squeeze, backlog, index_backlog
+from recollect.stores.sqlite.indexing import (
+    REINDEX_BATCH,
+    Backlog,
+    Cursor,
+    Indexer,
+    Squeeze,
+    backlog,
+    index_backlog,
+    index_waiting,
+)
 from recollect.stores.sqlite.lanes import Lane, ReadLane, WriteLane
 from recollect.stores.sqlite.rows import Row
 from recollect.stores.sqlite.scrubbing import AT_ONCE_SECONDS, PATIENT_SECONDS, Scrubber
@@ -31,6 +41,7 @@ from recollect.stores.sqlite.store import SearchableSQLiteStore, SQLiteStore
 from recollect.stores.threads import to_the_end
 
 SQL = queries(PACKAGE)
+log = logging.getLogger("recollect.stores.sqlite")
 READERS = 4
 """Reading threads. Reads are short; more threads than this only wait for each other's interpreter."""
 PURGE_BATCH = 100
@@ -58,6 +69,7 @@ class SQLiteBackend(Backend):
         self.ends: dict[tuple[str, str], Row] = {}
         """Records as the writing thread left them, by owner and id, so that a turn need not read them."""
         self.indexer = Indexer() if search else None
+        self._catching_up: asyncio.Task[None] | None = None
         self._opening = threading.Lock()
         self._scrubber = Scrubber(path)
         self.patience = PATIENT_SECONDS
@@ -73,6 +85,8 @@ class SQLiteBackend(Backend):
         except asyncio.CancelledError:
             await self.close()
             raise
+        if self.indexer is not None:
+            self._catching_up = asyncio.create_task(self._catch_up())
 
     def _open_once(self) -> None:
         with self._opening:
@@ -88,7 +102,19 @@ class SQLiteBackend(Backend):
         # A process that was killed may have deleted something and not yet emptied the log of it.
         self._scrubber.scrub(seconds=0)
 
+    async def _catch_up(self) -> None:
+        """Index what was written without an index, by an earlier process or by others."""
+        try:
+            if done := await self.reindex():
+                log.info("%s: %d messages that were not in the index are now", self.path, done)
+        except RecollectError as error:
+            log.warning("%s: the index lacks messages, and will be tried again: %s", self.path, error)
+
     async def close(self) -> None:
+        catching_up, self._catching_up = self._catching_up, None
+        if catching_up is not None:
+            catching_up.cancel()
+            await asyncio.wait([catching_up])
         lanes = [lane for lane in (self._readers, self._writer) if lane is not None]
         self._writer = self._readers = None
         if lanes:
@@ -136,14 +162,20 @@ class SQLiteBackend(Backend):
     async def reindex(self, progress: Progress | None = None) -> int:
         """See `contracts.Reindexed`."""
         total = 0
+        async for done in self._reindexing():
+            total += done
+            if done and progress is not None:
+                progress(total)
+        return total
+
+    async def _reindexing(self) -> AsyncIterator[int]:
+        """How many messages each step has indexed: first those at the end, in order, then those between."""
+        while done := await self.writer.run(partial(index_waiting, most=REINDEX_BATCH)):
+            yield done
         found: Backlog | None = Backlog([], Cursor())
         while found is not None:
-            if found.rows:
-                total += await self.writer.run(partial(index_backlog, rows=found.rows))
-                if progress is not None:
-                    progress(total)
+            yield await self.writer.run(partial(index_backlog, rows=found.rows)) if found.rows else 0
             found = await self.readers.run(partial(backlog, cursor=found.next))
-        return total
 
     async def _squeeze(self, *, seconds: float | None) -> None:
         """Have what was deleted leave the index's pages. What the time is too short for is done later."""

@@ -1,20 +1,22 @@
-"""Writing the index for searching, in the transaction that stores the messages. Below: `search.analysis`.
+"""Writing the index for searching. Below: `search.analysis`. Above: `store`, `searching`.
 
-A turn's terms go into a small table first, which costs little; every `FRESH_MOST` messages all that is
-there goes into the full-text index, which takes many at a time for not much more than one. Searching reads
-both. What leaves the log leaves the index by foreign keys and triggers, whoever deletes it. Above: `store`.
+A message is findable as soon as it is stored: what comes after the last message in the index waits to be
+analysed, and a search reads it from the log. Each time `WAITING_MOST` messages have come, they go into the
+index together, in the transaction of the turn that makes up the number: FTS5 takes many for not much more
+than one. What leaves the log leaves the index by foreign keys and triggers, whoever deletes it.
 """
 
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 import apsw
+from msgspec.structs import force_setattr
 
 from recollect.clock import from_micros
 from recollect.errors import StoreDamaged
-from recollect.messages import Message
+from recollect.messages import SEALED, Role
 from recollect.search.analysis import indexed_terms
 from recollect.stores.sql_files import queries
 from recollect.stores.sqlite.connections import PACKAGE
@@ -22,21 +24,17 @@ from recollect.wire import decode_message
 
 SQL = queries(PACKAGE)
 
-FRESH_MOST = 64
+WAITING_MOST = 64
 """Messages that wait for the index. More make writing cheaper, and searching dearer."""
+INDEXED_AT_ONCE = 500
+"""Messages that are taken into memory to be indexed."""
 MERGED_PAGES = 64
 """Pages of the index that one step writes anew: some milliseconds."""
 REINDEX_BATCH = 200
 """Messages that are analysed in one go, so that turns get in between."""
 
 
-class Written(NamedTuple):
-    """A message that was stored, its time set, and its key."""
-
-    key: int
-    message: Message
-
-
+@lru_cache(maxsize=1024)
 def tag_of(owner: str) -> int:
     """What stands for an owner in the index: 60 bits of a digest."""
     return int.from_bytes(sha256(owner.encode()).digest()[:8]) >> 4
@@ -46,24 +44,32 @@ class Indexer:
     """Fills the index on the writing thread. It counts what waits by itself; others may write as well."""
 
     def __init__(self) -> None:
-        self._fresh = FRESH_MOST  # unknown yet: the first turn clears away what an earlier process left
+        self._waiting = WAITING_MOST  # unknown yet: the first turn takes in what an earlier process left
 
-    def add(self, db: apsw.Connection, tag: int, conversation: int, written: Sequence[Written]) -> None:
-        """Analyse what was stored in a conversation."""
-        rows = [_row(tag, conversation, one) for one in written]
-        if len(rows) > FRESH_MOST:
-            db.executemany(SQL["insert_indexed"], rows)
-            return
-        db.execute(_insert_fresh(len(rows)), [value for row in rows for value in row])
-        self._fresh += len(rows)
-        if self._fresh >= FRESH_MOST:
-            self.flush(db)
+    def wrote(self, db: apsw.Connection, count: int) -> None:
+        """So many messages were stored: once in a while, all that wait are indexed."""
+        self._waiting += count
+        if self._waiting >= WAITING_MOST:
+            self._waiting = 0
+            while index_waiting(db, INDEXED_AT_ONCE) == INDEXED_AT_ONCE:
+                pass
 
-    def flush(self, db: apsw.Connection) -> None:
-        """Into the index with all that waits."""
-        db.execute(SQL["index_fresh_terms"])
-        db.execute(SQL["delete_fresh_terms"])
-        self._fresh = 0
+    def replaced(self, db: apsw.Connection, row: tuple[Any, ...]) -> None:
+        """A message in the midst of the others says something else; the trigger has taken it out."""
+        self._waiting = WAITING_MOST
+        self.wrote(db, 0)  # first those that wait, for rows are added in order
+        index_backlog(db, [row])
+
+
+def index_waiting(db: apsw.Connection, most: int) -> int:
+    """Index the oldest messages that wait; returns how many there were."""
+    found: list[Any] = db.execute(SQL["waiting_messages"], (most,)).fetchall()
+    rows = [
+        row_of(tag_of(owner), conversation, key, at, sequence, body)
+        for key, conversation, owner, at, sequence, body in found
+    ]
+    db.executemany(SQL["insert_indexed"], rows)
+    return len(rows)
 
 
 class Squeeze:
@@ -113,14 +119,17 @@ class Backlog(NamedTuple):
 
 
 def backlog(db: apsw.Connection, cursor: Cursor) -> Backlog | None:
-    """The next messages that nobody analysed; None after the last conversation. Bounded; reads only."""
+    """The next messages that nobody analysed; None after the last conversation. Bounded; reads only.
+
+    For those in the midst of others: the ones at the end wait, and are indexed in order, before.
+    """
     values = (cursor.conversation, cursor.at, cursor.sequence, REINDEX_BATCH)
     found: list[Any] = db.execute(SQL["not_indexed_messages"], values).fetchall()
     if found:
         tag = tag_of(cursor.owner)
         rows = [
-            (*_row(tag, cursor.conversation, Written(key, _readable(body, at))), body)
-            for key, at, _, body in found
+            (*row_of(tag, cursor.conversation, key, at, sequence, body), body)
+            for key, at, sequence, body in found
         ]
         _, at, sequence, _ = found[-1]
         return Backlog(rows, cursor._replace(at=at, sequence=sequence))
@@ -135,23 +144,20 @@ def index_backlog(db: apsw.Connection, rows: Sequence[tuple[Any, ...]]) -> int:
     return len(rows) if db.total_changes() > before else 0
 
 
-def _readable(body: str, at: int) -> Message:
-    """The message with its time. One that cannot be read has no terms, as one of the system has none."""
+def row_of(tag: int, conversation: int, key: int, at: int, sequence: int, body: str) -> tuple[Any, ...]:
+    """A message as the index keeps it."""
+    role, terms = analysed(body, at)
+    return key, conversation, tag, at, sequence, role, len(terms), " ".join(terms)
+
+
+def analysed(body: str, at: int) -> tuple[Role, list[str]]:
+    """Who speaks, and the terms. A message that cannot be read, or that is sealed, has none."""
     try:
         message = decode_message(body)
     except StoreDamaged:
-        return Message(role="system", content="")
-    return message if message.timestamp else message.with_(timestamp=from_micros(at))
-
-
-def _row(tag: int, conversation: int, written: Written) -> tuple[Any, ...]:
-    terms = indexed_terms(written.message)
-    return written.key, conversation, tag, written.message.role, len(terms), " ".join(terms)
-
-
-@cache
-def _insert_fresh(count: int) -> str:
-    """The statement that stores the terms of so many messages."""
-    one = SQL["insert_fresh_terms"]
-    values = one[one.index("(?") :]
-    return one + f", {values}" * (count - 1)
+        return "system", []
+    if message.dialect == SEALED:
+        return message.role, []
+    if message.timestamp is None:
+        force_setattr(message, "timestamp", from_micros(at))
+    return message.role, indexed_terms(message)

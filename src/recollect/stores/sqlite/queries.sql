@@ -246,30 +246,35 @@ RETURNING message_count;
 
 -- Searching
 
--- name: insert_fresh_terms
--- The terms of a message that was just stored.
-INSERT INTO fresh_terms (message, conversation, owner, role, length, terms) VALUES (?, ?, ?, ?, ?, ?);
-
 -- name: insert_indexed
--- The terms of a message among many.
-INSERT INTO indexed (message, conversation, owner, role, length, terms) VALUES (?, ?, ?, ?, ?, ?);
+-- The terms of a message.
+INSERT INTO indexed (message, conversation, owner, at, sequence, role, length, terms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: index_fresh_terms
--- Into the index with all that is fresh; `delete_fresh_terms` follows.
-INSERT INTO indexed (message, conversation, owner, role, length, terms)
-SELECT message, conversation, owner, role, length, terms FROM fresh_terms;
+-- name: waiting_messages
+-- The oldest messages that wait for the index.
+SELECT m.pk, m.conversation, c.owner, m.at, m.sequence, m.body
+FROM messages AS m
+JOIN conversations AS c ON c.pk = m.conversation
+WHERE m.pk > (SELECT coalesce(max(message), 0) FROM indexed)
+ORDER BY m.pk
+LIMIT ?;
 
--- name: delete_fresh_terms
--- They are in the index now.
-DELETE FROM fresh_terms;
-
--- name: count_fresh_terms
--- How many messages wait for the index.
-SELECT count(*) FROM fresh_terms;
+-- name: waiting_for_owner
+-- What of an owner is among the newest messages that wait for the index.
+SELECT m.pk, c.id, m.at, m.sequence, m.body
+FROM (
+    SELECT pk, conversation, at, sequence, body FROM messages
+    WHERE pk > (SELECT coalesce(max(message), 0) FROM indexed)
+    ORDER BY pk DESC
+    LIMIT ?3
+) AS m
+CROSS JOIN conversations AS c ON c.pk = m.conversation
+WHERE c.owner = ?1 AND (c.expires_at IS NULL OR c.expires_at > ?2);
 
 -- name: not_indexed_conversations
 -- Where there may be messages that nobody analysed: written while there was no index, or by somebody who
--- keeps none. The counts in a record tell; what is fresh is not counted yet.
+-- keeps none. The counts in a record tell.
 SELECT pk, owner FROM conversations WHERE analysed < message_count AND pk > ? ORDER BY pk LIMIT 1;
 
 -- name: not_indexed_messages
@@ -279,18 +284,16 @@ FROM messages AS m
 WHERE
     m.conversation = ? AND (m.at, m.sequence) > (?, ?)
     AND NOT EXISTS (SELECT 1 FROM indexed AS i WHERE i.message = m.pk)
-    AND NOT EXISTS (SELECT 1 FROM fresh_terms AS f WHERE f.message = m.pk)
 ORDER BY m.at, m.sequence
 LIMIT ?;
 
 -- name: insert_if_not_indexed
 -- The terms of a message, if it is still what was analysed and nobody else was first.
-INSERT INTO indexed (message, conversation, owner, role, length, terms)
-SELECT ?1, ?2, ?3, ?4, ?5, ?6
+INSERT INTO indexed (message, conversation, owner, at, sequence, role, length, terms)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8
 WHERE
-    EXISTS (SELECT 1 FROM messages WHERE pk = ?1 AND conversation = ?2 AND body = ?7)
-    AND NOT EXISTS (SELECT 1 FROM indexed WHERE message = ?1)
-    AND NOT EXISTS (SELECT 1 FROM fresh_terms WHERE message = ?1);
+    EXISTS (SELECT 1 FROM messages WHERE pk = ?1 AND conversation = ?2 AND sequence = ?5 AND body = ?9)
+    AND NOT EXISTS (SELECT 1 FROM indexed WHERE message = ?1);
 
 -- name: message_key
 -- Where in the table a message is.
@@ -310,33 +313,21 @@ WHERE owner = ?1;
 SELECT m.pk FROM conversations AS c JOIN messages AS m ON m.conversation = c.pk
 WHERE c.owner = ? AND c.expires_at <= ?;
 
--- name: fresh_terms
--- What of an owner waits for the index.
-SELECT message, length, terms FROM fresh_terms WHERE owner = ?;
-
 -- name: term_frequency
 -- How many messages have a term.
 SELECT doc FROM term_frequencies WHERE term = ?;
 
 -- name: messages_with
--- The newest messages that have a term.
-SELECT rowid FROM message_terms WHERE message_terms MATCH ? ORDER BY rowid DESC LIMIT ?;
+-- The newest messages that have a term, as one text: rows would take longer to hand over.
+SELECT json_group_array(rowid)
+FROM (SELECT rowid FROM message_terms WHERE message_terms MATCH ? ORDER BY rowid DESC LIMIT ?);
 
 -- name: found_messages
 -- All that is known of these messages, but what they say.
-SELECT i.message, c.id, m.at, m.sequence, i.role, i.length, i.terms
+SELECT i.message, c.id, i.at, i.sequence, i.role, i.length, i.terms
 FROM json_each(?) AS wanted
 CROSS JOIN indexed AS i ON i.message = wanted.value
-CROSS JOIN messages AS m ON m.pk = i.message
 CROSS JOIN conversations AS c ON c.pk = i.conversation;
-
--- name: found_fresh_messages
--- The same for those that wait for the index.
-SELECT f.message, c.id, m.at, m.sequence, f.role, f.length, f.terms
-FROM json_each(?) AS wanted
-CROSS JOIN fresh_terms AS f ON f.message = wanted.value
-CROSS JOIN messages AS m ON m.pk = f.message
-CROSS JOIN conversations AS c ON c.pk = f.conversation;
 
 -- name: index_residue
 -- How many messages' terms are still in the file though they are in no answer.

@@ -77,24 +77,17 @@ CREATE TABLE documents (
 CREATE UNIQUE INDEX documents_by_key ON documents (owner, ifnull(conversation, 0), kind, key);
 CREATE INDEX documents_by_conversation ON documents (conversation) WHERE conversation IS NOT NULL;
 
--- The index for searching. Every message that was analysed has a row in one of two tables: at first in
--- `fresh_terms`, which is small and cheap to write; then, many at a time, in `indexed`, whose rows the
--- full-text table holds too. `terms` are the message's terms with spaces between, none where it has none.
--- `owner` is a digest: it stands before each term in the full-text table, so that no two owners share a
--- list of messages, and it needs no table of names.
-CREATE TABLE fresh_terms (
-    message INTEGER PRIMARY KEY REFERENCES messages (pk) ON DELETE CASCADE,
-    conversation INTEGER NOT NULL,
-    owner INTEGER NOT NULL,
-    role TEXT NOT NULL,
-    length INTEGER NOT NULL,
-    terms TEXT NOT NULL
-) STRICT;
-
+-- The index for searching: a row for each message that was analysed. `terms` are its terms with spaces between,
+-- none where it has none. Rows are added in the order of their keys, so that what comes after the last one waits
+-- to be analysed; a search reads both. What a search tells of a message is here, so that its row in the log is
+-- not read. `owner` is a digest: it stands before each term in the full-text table, so that no two owners share
+-- a list of messages, and it needs no table of names.
 CREATE TABLE indexed (
     message INTEGER PRIMARY KEY REFERENCES messages (pk) ON DELETE CASCADE,
     conversation INTEGER NOT NULL,
     owner INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
     role TEXT NOT NULL,
     length INTEGER NOT NULL,
     terms TEXT NOT NULL
@@ -133,6 +126,5 @@ CREATE TRIGGER message_is_not_indexed AFTER DELETE ON indexed BEGIN
 END;
 
 CREATE TRIGGER message_says_something_else AFTER UPDATE OF body ON messages BEGIN
-    DELETE FROM fresh_terms WHERE message = old.pk;
     DELETE FROM indexed WHERE message = old.pk;
 END;

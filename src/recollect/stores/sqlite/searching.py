@@ -8,7 +8,6 @@ most, so they are read whole, and of common ones only the newest messages, when 
 import math
 import re
 from collections.abc import Iterable, Sequence
-from heapq import nlargest
 from typing import Any
 
 import apsw
@@ -18,14 +17,19 @@ from recollect.contracts import Match, Matches, Position
 from recollect.search.analysis import LONGEST_TERM
 from recollect.stores.sql_files import queries
 from recollect.stores.sqlite.connections import PACKAGE
+from recollect.stores.sqlite.indexing import analysed
 
 SQL = queries(PACKAGE)
 
-MOST_READ = 6_000
+MOST_READ = 4_000
 """Places of terms that are read for one search, unless more are asked for: some milliseconds."""
+
+MOST_WAITING = 512
+"""Messages that are analysed for one search. Only what was written without an index can be more."""
 
 _POSSIBLE = re.compile(r"[a-z0-9\u0080-\ud7ff\ue000-\U0010ffff]+").fullmatch
 _EVERYTHING = 2**53
+_decode = msgspec.json.Decoder(list[int]).decode
 
 
 def matches(
@@ -48,13 +52,14 @@ class _Search:
         self._db = db
         self._tag = tag
         self._terms = terms
+        self._words = [f" {term} " if _possible(term) else "\0" for term in terms]
         self._limit = limit
         self._messages, self._total, over = _row(db, "searched_totals", owner, now)
         values = (owner, now)
         self._expired = (
             {key for (key,) in db.execute(SQL["expired_messages"], values)} if over else set[Any]()
         )
-        self._fresh = self._fresh_terms()
+        self._waiting = self._read_waiting(owner, now)
         self._scores: dict[int, float] = {}
 
     def answer(self) -> Matches:
@@ -67,29 +72,37 @@ class _Search:
             terms=self._total,
         )
 
-    def _fresh_terms(self) -> dict[int, list[str]]:
-        """What waits for the index, by message; counted among what is in it."""
-        fresh: dict[int, list[str]] = {}
-        waiting: list[Any] = self._db.execute(SQL["fresh_terms"], (self._tag,)).fetchall()
-        for key, length, terms in waiting:
-            if length and key not in self._expired:
-                fresh[key] = terms.split(" ")
+    def _read_waiting(self, owner: str, now: int) -> dict[int, Match]:
+        """What waits for the index; counted among what is in it."""
+        waiting: dict[int, Match] = {}
+        found: list[Any] = self._db.execute(SQL["waiting_for_owner"], (owner, now, MOST_WAITING)).fetchall()
+        for key, conversation_id, at, sequence, body in found:
+            role, terms = analysed(body, at)
+            if terms:
+                row = (key, conversation_id, at, sequence, role, len(terms), " ".join(terms))
+                waiting[key] = self._match(row)
                 self._messages += 1
-                self._total += length
-        return fresh
+                self._total += len(terms)
+        return waiting
 
     def _frequency(self, term: str) -> int:
-        waiting = sum(term in terms for terms in self._fresh.values())
+        waiting = len(self._waiting_with(term))
         if self._expired:
             return waiting + len(self._indexed_with(term, _EVERYTHING))
         found = self._db.execute(SQL["term_frequency"], (self._tagged(term),)).fetchone()
         return waiting + (int(found[0]) if found else 0)
 
+    def _waiting_with(self, term: str) -> list[int]:
+        """The messages that have the term among those that wait."""
+        place = self._terms.index(term)
+        return [key for key, match in self._waiting.items() if match.counts[place]]
+
     def _indexed_with(self, term: str, most: int) -> list[int]:
         """The newest messages in the index that have the term."""
         values = (f'"{self._tagged(term)}"', most)
-        found: list[Any] = self._db.execute(SQL["messages_with"], values).fetchall()
-        return [key for (key,) in found if key not in self._expired]
+        row: Any = self._db.execute(SQL["messages_with"], values).fetchone()
+        keys = _decode(row[0])
+        return [key for key in keys if key not in self._expired] if self._expired else keys
 
     def _tagged(self, term: str) -> str:
         return f"{self._tag:015x}{term}"
@@ -104,36 +117,34 @@ class _Search:
             most = _EVERYTHING if self._expired else max(budget, self._limit)
             keys = self._indexed_with(term, most)
             self._score(keys, weight)
-            self._score((key for key, terms in self._fresh.items() if term in terms), weight)
+            self._score(self._waiting_with(term), weight)
             budget -= len(keys)
 
     def _score(self, keys: Iterable[int], weight: float) -> None:
         scores = self._scores
+        if not scores:
+            scores.update(dict.fromkeys(keys, weight))
+            return
         for key in keys:
             scores[key] = scores.get(key, 0.0) + weight
 
     def _found(self) -> list[Match]:
-        """The best of what was scored, the newest of equals first."""
-        best = nlargest(self._limit, [(score, key) for key, score in self._scores.items()])
-        keys = [key for _, key in best]
-        fresh = [key for key in keys if key in self._fresh]
-        known = self._read("found_messages", keys if not fresh else [k for k in keys if k not in self._fresh])
-        if fresh:
-            known |= self._read("found_fresh_messages", fresh)
+        """The best of what was scored; of equals, first what was met first: the newest with rare terms."""
+        keys = sorted(self._scores, key=self._scores.__getitem__, reverse=True)[: self._limit]
+        text = msgspec.json.encode([key for key in keys if key not in self._waiting]).decode()
+        found: list[Any] = self._db.execute(SQL["found_messages"], (text,)).fetchall()
+        known = self._waiting | {row[0]: self._match(row) for row in found}
         return [known[key] for key in keys]
-
-    def _read(self, query: str, keys: Sequence[int]) -> dict[int, Match]:
-        found: list[Any] = self._db.execute(SQL[query], (msgspec.json.encode(keys).decode(),)).fetchall()
-        return {row[0]: self._match(row) for row in found}
 
     def _match(self, row: Sequence[Any]) -> Match:
         _, conversation_id, at, sequence, role, length, terms = row
-        words = terms.split(" ")
+        # With two spaces between them no two words share one, so that counting texts counts words.
+        text = f" {terms.replace(' ', '  ')} "
         return Match(
             conversation_id=conversation_id,
             position=Position(at, sequence),
             role=role,
-            counts=tuple([words.count(term) for term in self._terms]),
+            counts=tuple([text.count(word) for word in self._words]),
             length=length,
         )
 

@@ -1,6 +1,6 @@
 """One owner's view of the file. Decides nothing itself: the rules are in `conversations`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -50,7 +50,7 @@ from recollect.stores.sql_files import queries
 from recollect.stores.sqlite import rows
 from recollect.stores.sqlite.connections import PACKAGE
 from recollect.stores.sqlite.documents import Documents
-from recollect.stores.sqlite.indexing import Written, tag_of
+from recollect.stores.sqlite.indexing import row_of, tag_of
 from recollect.stores.sqlite.searching import matches
 from recollect.wire import decode_message, encode_message
 
@@ -187,7 +187,7 @@ class SQLiteStore(ConversationStore):
             if log.new or not messages:
                 check_revision(conversation_id, log.revision, expected_revision)
             if log.new:
-                self._index(db, log.key, log.written)
+                self._wrote(db, len(log.new))
                 return self._moved(log)
             return Appended(conversation=log.record, new=(), known=tuple(log.known))
 
@@ -204,7 +204,7 @@ class SQLiteStore(ConversationStore):
             check_revision(conversation_id, log.revision, expected_revision)
             log.clear()
             log.put(messages, bodies)
-            self._index(db, log.key, log.written)
+            self._wrote(db, len(log.new))
             return self._moved(log)
 
         rewritten = await self._backend.writer.run(work)
@@ -252,8 +252,10 @@ class SQLiteStore(ConversationStore):
     def _put_in_place(self, db: apsw.Connection, key: int, entry: Entry) -> None:
         body = encode_message(entry.message).decode()
         db.execute(SQL["replace_message"], (entry.revision, body, key, *entry.position))
-        (place,) = db.execute(SQL["message_key"], (key, *entry.position)).fetchall()
-        self._index(db, key, lambda: [Written(rows.count(place), entry.message)])
+        if self._backend.indexer is not None:
+            (place,) = db.execute(SQL["message_key"], (key, *entry.position)).fetchall()
+            row = row_of(self._tag, key, rows.count(place), *entry.position, body)
+            self._backend.indexer.replaced(db, (*row, body))
         db.execute(SQL["touch_conversation"], (to_micros(self.now()), key))
         db.execute(SQL["delete_documents"], (key,))
 
@@ -288,13 +290,11 @@ class SQLiteStore(ConversationStore):
             values = rows.conversation_values(self._owner, record)
             ((key, next_sequence),) = db.execute(SQL["restore_conversation"], values).fetchall()
             new = _not_there(db, key, next_sequence, placed)
-            written: list[Written] = []
             for sequence, (message_id, *rest) in new.items():
                 db.execute(SQL["insert_message"], (key, rest[0], sequence, message_id, *rest[1:]))
                 if not db.changes():
                     raise MessageConflict(record.id, str(message_id))
-                written.append(Written(db.last_insert_rowid(), given[sequence].message))
-            self._index(db, rows.count((key,)), lambda: written)
+            self._wrote(db, len(new))
             db.execute(SQL["skip_sequences"], (max(new, default=0), key))
 
         await self._backend.writer.run(work)
@@ -403,10 +403,10 @@ class SQLiteStore(ConversationStore):
         gone = db.execute(SQL["clear_owner"], (self._owner, CLEAR_BATCH)).fetchall()
         return [rows.count(row) for row in gone]
 
-    def _index(self, db: apsw.Connection, key: int, written: Callable[[], Sequence[Written]]) -> None:
-        """Have what was stored found, where there is an index."""
-        if self._backend.indexer is not None and (messages := written()):
-            self._backend.indexer.add(db, self._tag, key, messages)
+    def _wrote(self, db: apsw.Connection, count: int) -> None:
+        """So many messages were stored: tell whoever indexes them."""
+        if self._backend.indexer is not None:
+            self._backend.indexer.wrote(db, count)
 
     async def _entries(self, conversation_id: str, sql: str, values: tuple[int, ...]) -> list[Entry]:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
@@ -508,12 +508,7 @@ class _Log:
         self._first_sequence: int = row[rows.NEXT_SEQUENCE]
         self.revision: int = row[rows.REVISION]
         self.new: Sequence[Message] = ()
-        self._new_keys: Sequence[int] = ()
         self.known: list[Entry] = []
-
-    @property
-    def key(self) -> int:
-        return int(self._row[rows.KEY])
 
     @property
     def is_over(self) -> bool:
@@ -550,8 +545,6 @@ class _Log:
         except apsw.ConstraintError:
             return False  # an id is known: the statement has left nothing behind
         self.new = messages
-        last = self._db.last_insert_rowid()
-        self._new_keys = range(last - len(messages) + 1, last + 1)
         return True
 
     def _put_apart(
@@ -559,25 +552,15 @@ class _Log:
     ) -> tuple[list[Message], list[int]]:
         """One by one; those that were new, and their moments."""
         new: list[tuple[Message, int]] = []
-        keys: list[int] = []
         for message, at, body in zip(messages, moments, bodies, strict=True):
             place = self._row[0], at, self._first_sequence + len(new)
             values = (*place, message.message_id, self.revision + 1, self._now_micros, body)
             self._db.execute(SQL["insert_message"], values)
             if self._db.changes():
                 new.append((message, at))
-                keys.append(self._db.last_insert_rowid())
             else:
                 self.known.append(self._stored(decode_message(body)))
-        self._new_keys = keys
         return [message for message, _ in new], [at for _, at in new]
-
-    def written(self) -> list[Written]:
-        """What was new, for the index."""
-        return [
-            Written(key, message if message.timestamp else message.with_(timestamp=self._stamp))
-            for key, message in zip(self._new_keys, self.new, strict=True)
-        ]
 
     def move(self) -> rows.Row:
         """Bring the record up to date with what was put; its row then."""

@@ -71,11 +71,8 @@ class _Call(_Job):
     def run(self) -> None:
         try:
             self.result = self.work()
-        except RecollectError as error:
-            self.error = error
-        except Exception as error:  # noqa: BLE001  whatever it was belongs to whoever waits, as one of our errors
-            self.error = StoreUnavailable(f"the spool failed: {error!r}")
-            self.error.__cause__ = error
+        except Exception as error:  # noqa: BLE001  whatever it was belongs to whoever waits
+            self.error = _ours(error)
 
     def answer(self) -> tuple[Any, RecollectError | None]:
         return self.result, self.error
@@ -214,15 +211,23 @@ class Spool:
     def _keep(self, jobs: list[_Append]) -> None:
         try:
             refs = self._files.append([job.payload for job in jobs])
-        except RecollectError as error:
+        except Exception as error:  # noqa: BLE001  whatever it was belongs to those who wait
             if len(jobs) == 1:
-                jobs[0].error = error
+                jobs[0].error = _ours(error)
                 return
             for job in jobs:  # one that is too large must not keep the others out
                 self._keep([job])
         else:
             for job, ref in zip(jobs, refs, strict=True):
                 job.ref = ref
+
+
+def _ours(error: Exception) -> RecollectError:
+    if isinstance(error, RecollectError):
+        return error
+    ours = StoreUnavailable(f"the spool failed: {error!r}")
+    ours.__cause__ = error
+    return ours
 
 
 def _settle(jobs: Sequence[_Job]) -> None:

@@ -1,0 +1,43 @@
+"""Deadlines that hold, also for work that takes its time to be cancelled. Below: the standard library.
+
+A driver that is cancelled may first try to cancel its query on a server that does not answer, which
+takes as long as it takes. `within` does not wait for that: the work is told to end, and left to it.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_left: "set[asyncio.Task[Any]]" = set()
+"""Work that was left to end by itself. The event loop alone would forget it."""
+
+
+async def within(
+    seconds: float | None, work: Coroutine[Any, Any, T], *, left: "set[asyncio.Task[Any]] | None" = None
+) -> T:
+    """What the work gives. Raises `TimeoutError` on time; what is left of the work is put into `left`."""
+    if seconds is None:
+        return await work
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+    except asyncio.CancelledError:
+        _leave(task, _left if left is None else left)
+        raise
+    if not done:
+        _leave(task, _left if left is None else left)
+        raise TimeoutError
+    return task.result()
+
+
+def _leave(task: "asyncio.Task[Any]", left: "set[asyncio.Task[Any]]") -> None:
+    def ended(task: "asyncio.Task[Any]") -> None:
+        left.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen, so that nobody complains that it was not
+
+    task.cancel()
+    left.add(task)
+    task.add_done_callback(ended)

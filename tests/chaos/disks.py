@@ -1,0 +1,126 @@
+"""A disk that is full, a folder that cannot be written: `python -m tests.chaos.disks KIND full|read-only`.
+
+Full is a limit on the size of files, which the kernel enforces with the same kind of error. Read-only is
+a folder that belongs to somebody else; where this runs as root it becomes nobody first, because root may
+write everywhere.
+"""
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from recollect.errors import ConversationNotFound, StoreError, StoreUnavailable
+from recollect.messages import Message
+from tests.chaos.boundaries import Boundaries
+from tests.chaos.checking import Verdict
+from tests.chaos.kills import Files, backend_of, forked
+
+NOBODY = 65534
+ROOM = 256 * 1024
+"""Bytes that a file may have: some turns fit, many do not."""
+
+
+class Squeezed(Files):
+    """Files on a disk in trouble."""
+
+    def fill(self) -> list[str]:
+        """Store turns until the disk refuses; then read, and close, which still must work."""
+
+        def work(tell: Callable[[str], None]) -> None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, ROOM))
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            asyncio.run(self._fill(tell))
+
+        return self._noted(work)
+
+    async def _fill(self, tell: Callable[[str], None]) -> None:
+        backend = backend_of(self.kind, self.folder, away=self.kind == "spool")
+        await backend.open()
+        store = backend.of("erin")
+        conversation = self.conversations[0]
+        refused = 0
+        for number in range(2000):
+            content = {"content": number, "extra": {"padding": "x" * 2000}}
+            turn = [Message(role=role, **content) for role in ("user", "assistant")]  # type: ignore[arg-type]
+            try:
+                await store.append(conversation, turn)
+            except StoreUnavailable as error:
+                tell(f"refused {type(error).__name__}")
+                refused += 1
+                if refused == 3:
+                    break
+            else:
+                tell(f"stored {conversation} {number}")
+        await store.tail(conversation, limit=3)
+        await backend.close()
+
+    def lock_out(self) -> list[str]:
+        """Open and store as somebody who may not write here."""
+
+        def work(tell: Callable[[str], None]) -> None:
+            if os.geteuid() == 0:
+                with tempfile.TemporaryDirectory() as elsewhere:  # nobody may not even import later
+                    asyncio.run(Squeezed(self.kind, Path(elsewhere))._locked_out(lambda line: None))
+                os.setgid(NOBODY)
+                os.setuid(NOBODY)
+            asyncio.run(self._locked_out(tell))
+
+        for path in [self.folder, *self.folder.rglob("*")]:
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        try:
+            return self._noted(work)
+        finally:
+            for path in [self.folder, *self.folder.rglob("*")]:
+                path.chmod(0o755 if path.is_dir() else 0o644)
+
+    async def _locked_out(self, tell: Callable[[str], None]) -> None:
+        try:
+            backend = backend_of(self.kind, self.folder, away=self.kind == "spool")
+            await backend.open()
+            turn = [Message(role="user", content=9), Message(role="assistant", content=9)]
+            await backend.of("erin").append(self.conversations[0], turn)
+        except (StoreError, ConversationNotFound) as error:
+            tell(f"refused {type(error).__name__}")
+        else:
+            tell("stored")
+
+    def _noted(self, work: Callable[[Callable[[str], None]], None]) -> list[str]:
+        lines, status = forked(work)
+        assert status == 0, lines
+        for line in lines:
+            what, *rest = line.split()
+            if what == "stored":
+                self.acknowledged[rest[0]].add(int(rest[1]))
+        return [line for line in lines if line.startswith("refused")]
+
+
+def main(kind: str, trouble: str) -> int:
+    logging.disable(logging.ERROR)
+    with tempfile.TemporaryDirectory(prefix="recollect-disks-") as place:
+        Path(place).chmod(0o755)
+        files = Squeezed(kind, Path(place))
+        files.prepare()
+        if trouble == "full":
+            refused = files.fill()
+            assert len(refused) == 3, "it filled up, and stayed usable"
+        else:
+            files.live(Boundaries())
+            refused = files.lock_out()
+            assert refused
+        verdict: Verdict = files.check()
+    print(f"{kind}, {trouble}: {refused}")
+    print(
+        f"acknowledged turns checked {verdict.acknowledged}; lost {verdict.lost}, doubled {verdict.doubled}, "
+        f"torn {verdict.torn}, reordered {verdict.reordered}"
+    )
+    return 0 if verdict.is_clean and verdict.acknowledged else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,73 @@
+"""Outages of real servers while people go on speaking. The short run; `make chaos` plays the long one."""
+
+import random
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from recollect.conversations import started
+from recollect.ids import new_id
+from recollect.messages import Message
+from tests.chaos.checking import judge
+from tests.chaos.outages import KINDS, run
+from tests.chaos.servers import SERVERS, Server
+from tests.layers.conftest import World
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    server = SERVERS[request.param]()
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+class EachOnce(random.Random):
+    """Instead of chance, one of each kind in turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._coming = iter(KINDS)
+
+    def choice(self, seq: object) -> str:  # type: ignore[override]
+        return next(self._coming)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("server", sorted(SERVERS), indirect=True)
+async def test_one_outage_of_each_kind_loses_nothing(server: Server, tmp_path: Path) -> None:
+    figures = await run(server, tmp_path, outages=len(KINDS), source=EachOnce())
+    assert sorted(figures.outages) == sorted(KINDS)
+    assert figures.verdict.is_clean, str(figures)
+    assert figures.verdict.acknowledged > 200
+    assert figures.degraded_contexts
+    assert not figures.set_aside
+
+
+@pytest.mark.parametrize("back", [timedelta(seconds=30), timedelta(hours=2)])
+async def test_a_clock_that_jumps_loses_nothing_and_small_jumps_reorder_nothing(
+    world: World, back: timedelta
+) -> None:
+    """Forth by hours, back by seconds: in order. Back by hours: what is said then has an earlier time, as
+    everywhere, and reads in that order; it is there, once and whole."""
+    store = world.layer.of("erin")
+    record = await store.create(started(new_id(), now=store.now(), ttl=None))
+    source = random.Random(7)
+    for number in range(60):
+        world.clock.advance(source.choice([timedelta(hours=3), -back, timedelta(seconds=1)]))
+        if number % 15 == 5:
+            world.failing.down()
+        if number % 15 == 12:
+            assert await world.back()
+        turn = [Message(role="user", content=number), Message(role="assistant", content=number)]
+        await store.append(record.id, turn)
+    assert await world.back()
+    entries = await world.memory.of("erin").page(record.id, limit=999)
+    verdict = judge(set(range(60)), [entry.message.content for entry in entries])
+    assert (verdict.lost, verdict.doubled, verdict.torn) == (0, 0, 0)
+    if back < timedelta(minutes=1):
+        assert not verdict.reordered

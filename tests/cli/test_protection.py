@@ -1,0 +1,113 @@
+"""Keys and the audit trail, as an operator meets them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from recollect.keys import master_keys_from
+from tests.cli.conftest import Run
+
+DEMO = "sqlite:///recollect-demo.db"
+SEALED = "sqlite:///sealed.db"
+
+
+@pytest.fixture
+def key(run: Run, monkeypatch: pytest.MonkeyPatch) -> str:
+    key = run("keys", "generate").stdout.strip()
+    run("demo")
+    monkeypatch.setenv("RECOLLECT_MASTER_KEY", key)
+    return key
+
+
+def test_a_generated_key_is_a_key_and_each_is_another(run: Run) -> None:
+    first, second = (run("keys", "generate").stdout.strip() for _ in range(2))
+    assert master_keys_from(first).current != master_keys_from(second).current
+
+
+def test_a_store_is_encrypted_by_copying_it_and_read_with_the_key_alone(
+    run: Run, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("copy", DEMO, SEALED, "--encrypt")
+    (listed,) = json.loads(run("conversations", "--json", "--url", SEALED).stdout)
+    shown = json.loads(run("show", listed["id"], "--json", "--url", SEALED).stdout)
+    texts = [message["content"] for message in shown["messages"] if isinstance(message["content"], str)]
+    assert texts
+    raw = (tmp_path / "sealed.db").read_bytes()
+    assert not [text for text in texts if text.encode() in raw]
+    assert b"recollect/sealed" in raw
+    # The plain store is refused while the key is set; the sealed one says nothing without it.
+    plain = run("show", listed["id"], "--url", DEMO).stdout
+    assert "not encrypted" in plain
+    assert texts[0] not in plain
+    run("copy", SEALED, "sqlite:///opened.db", "--decrypt")
+    monkeypatch.delenv("RECOLLECT_MASTER_KEY")
+    assert "there is no master key here" in run("show", listed["id"], "--url", SEALED).stdout
+    assert texts[0] in run("show", listed["id"], "--json", "--url", "sqlite:///opened.db").stdout
+
+
+def test_a_master_key_is_replaced(run: Run, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("copy", DEMO, SEALED, "--encrypt")
+    new = run("keys", "generate").stdout.strip()
+    monkeypatch.setenv("RECOLLECT_MASTER_KEY", new)
+    (listed,) = json.loads(run("conversations", "--json", "--url", SEALED).stdout)
+    failed = run("show", listed["id"], "--url", SEALED, code=4)
+    assert master_keys_from(key).current in failed.stderr
+    monkeypatch.setenv("RECOLLECT_MASTER_KEY", f"{new} {key}")
+    assert "1 wrapped by the new master key" in run("keys", "rotate", "--url", SEALED).stdout
+    monkeypatch.setenv("RECOLLECT_MASTER_KEY", new)
+    run("show", listed["id"], "--url", SEALED)
+    done = json.loads(run("keys", "rotate", "--deep", "--json", "--url", SEALED).stdout)
+    assert (done["rewrapped"], done["waiting"]) == (0, 1)
+    assert done["messages"] > 0
+    run("show", listed["id"], "--url", SEALED)
+
+
+def test_without_a_master_key_nothing_is_rotated_or_encrypted(run: Run) -> None:
+    run("demo")
+    assert "RECOLLECT_MASTER_KEY" in run("keys", "rotate", code=2).stderr
+    assert "RECOLLECT_MASTER_KEY" in run("copy", DEMO, SEALED, "--encrypt", code=2).stderr
+
+
+def test_secrets_are_not_shown(run: Run, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOLLECT_AUDIT_KEY", key)
+    monkeypatch.setenv("RECOLLECT_KEYRING_URL", "postgresql://erin:hidden@localhost/keys")
+    for shown in (run("config").stdout, run("config", "--json").stdout):
+        assert key not in shown
+        assert "hidden" not in shown
+        assert "***" in shown
+
+
+def test_what_commands_do_is_noted_and_shown(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("demo")
+    monkeypatch.setenv("RECOLLECT_AUDIT_FILE", "audit.jsonl")
+    (listed,) = json.loads(run("conversations", "--json").stdout)
+    run("show", listed["id"])
+    run("show", "01952f3e-0000-7000-8000-000000000000", code=3)
+    events = json.loads(run("audit", "show", "--json").stdout)
+    assert {event["action"] for event in events} >= {"list", "look", "read"}
+    denied = json.loads(run("audit", "show", "--outcome", "denied", "--json").stdout)
+    assert {event["outcome"] for event in denied} == {"denied"}
+    reads = run("audit", "export", "--action", "read", "--owner", listed["owner"]).stdout.splitlines()
+    assert [json.loads(line)["conversation"] for line in reads] == [listed["id"]]
+    assert run("audit", "export", "--owner", "nobody").stdout == ""
+    assert "denied" in run("audit", "show").stdout
+
+
+def test_a_trail_is_verified(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("demo")
+    monkeypatch.setenv("RECOLLECT_AUDIT_FILE", "audit.jsonl")
+    run("conversations")
+    sound = run("audit", "verify").stdout
+    known = sound.split("The last is ")[1].strip()
+    run("conversations")
+    run("audit", "verify", "--known", known)
+    run("audit", "verify", "--known", "not a line", code=2)
+    path = tmp_path / "audit.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"action":"list"', b'"action":"look"', 1))
+    assert "was altered" in run("audit", "verify", code=1).stdout
+    assert json.loads(run("audit", "verify", "--json", code=1).stdout)["problems"]
+    monkeypatch.delenv("RECOLLECT_AUDIT_FILE")
+    assert "RECOLLECT_AUDIT_FILE" in run("audit", "verify", code=2).stderr

@@ -1,0 +1,66 @@
+"""Searching what is encrypted: in this process, over opened messages. The store's own index holds nothing."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import recollect
+from recollect.contracts import Searchable
+from recollect.ids import new_id
+from recollect.keys import MasterKeys
+from recollect.layers.encrypted import EncryptedBackend, Encryption
+from recollect.manager import ConversationManager
+from tests.layers.worlds import MASTER
+from tests.properties.worlds import STORES, url_for
+
+SAID = (
+    ("kitchen", "where did I put the spare keys?", "The spare keys are in the blue drawer."),
+    ("garden", "when were the roses watered?", "The roses were watered on Monday."),
+)
+
+
+@pytest.fixture(params=STORES)
+async def erin(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ConversationManager]:
+    async with recollect.open(
+        url_for(request.param, tmp_path, request),
+        encryption=Encryption(master=MasterKeys(MASTER), records=True),
+        resilience="off",
+        embedder=None,
+        sweep_every=None,
+    ) as memory:
+        owner = f"owner-{new_id()}"
+        manager = memory.of(owner)
+        for session, question, answer in SAID:
+            record = await manager.get_or_create_conversation(session)
+            await manager.update_metadata(record.id, subject=f"about the {session}", tags=[session])
+            await manager.add_message(record.id, "user", question)
+            await manager.add_message(record.id, "assistant", answer)
+        yield manager
+        assert isinstance(memory.backend, EncryptedBackend)
+        inner = memory.backend.inner.of(owner)
+        if isinstance(inner, Searchable):
+            found = await inner.matches(["key", "drawer", "rose"], limit=9)
+            assert (found.found, found.messages, found.terms) == ((), 0, 0)
+        await manager.store.clear()
+
+
+async def test_words_are_found_and_cited(erin: ConversationManager) -> None:
+    (first, *_) = await erin.search_history("spare keys drawer")
+    assert "blue drawer" in first
+    assert await erin.search_history("submarine") == []
+
+
+async def test_what_is_said_later_is_found_too(erin: ConversationManager) -> None:
+    assert await erin.search_history("submarine") == []
+    record = await erin.get_or_create_conversation("bath")
+    await erin.add_message(record.id, "user", "the toy submarine is in the bath")
+    assert "submarine" in (await erin.search_history("submarine"))[0]
+
+
+async def test_conversations_are_found_by_content_subject_and_tag(erin: ConversationManager) -> None:
+    (found,) = await erin.search_conversations("roses")
+    assert found.subject == "about the garden"
+    (found,) = await erin.search_conversations("kitchen", tags=["kitchen"])
+    assert found.subject == "about the kitchen"
+    assert await erin.search_conversations("roses", tags=["kitchen"]) == []

@@ -1,0 +1,56 @@
+"""Erasing while the store is away: what waits in the spool goes at once, the rest when the store is back."""
+
+from pathlib import Path
+
+import pytest
+
+from recollect.contracts import JOURNAL, Erasing, Holds
+from recollect.erasure import KIND
+from recollect.errors import StoreError
+from recollect.memory import Memory
+from tests.layers.conftest import World
+
+
+def found_in(folder: Path, text: bytes) -> list[str]:
+    return [path.name for path in folder.rglob("*") if path.is_file() and text in path.read_bytes()]
+
+
+async def test_an_erasure_in_an_outage_empties_the_spool_and_is_finished_afterwards(world: World) -> None:
+    memory = Memory(world.layer, sweep_every=None, warm=False)
+    erin, bob = memory.of("erin"), memory.of("bob")
+    old = await erin.get_or_create_conversation("kitchen")
+    await erin.add_message(old.id, "user", "said before")
+    theirs = await bob.get_or_create_conversation("kitchen")
+    world.failing.down()
+    await erin.add_message(old.id, "user", "the secret")
+    await bob.add_message(theirs.id, "user", "somebody else's")
+    assert found_in(world.folder, b"the secret")
+    with pytest.raises(StoreError):
+        await erin.erase()
+    assert found_in(world.folder, b"the secret") == []
+    assert found_in(world.folder, b"somebody else's") != []
+    assert await world.back()
+    await memory.sweep()
+    assert await world.memory.of("erin").get(old.id) is None
+    assert await world.memory.of(JOURNAL).documents(KIND) == []
+    assert [one.content for one in await bob.messages(theirs.id)] == ["somebody else's"]
+
+
+async def test_the_layer_says_what_it_forgot(world: World) -> None:
+    memory = Memory(world.layer, sweep_every=None, warm=False)
+    erin = memory.of("erin")
+    one = await erin.get_or_create_conversation("kitchen")
+    other = await erin.get_or_create_conversation("phone")
+    world.failing.down()
+    await erin.add_message(one.id, "user", "the secret")
+    await erin.add_message(other.id, "user", "this stays")
+    assert isinstance(world.layer, Holds)
+    assert await world.layer.forgets("erin", one.id) == {"spooled": 1}
+    assert found_in(world.folder, b"the secret") == []
+    assert await world.layer.forgets("nobody", None) == {"spooled": 0}
+    assert await world.back()
+    assert [message.content for message in await erin.messages(other.id)] == ["this stays"]
+
+
+async def test_only_a_store_with_files_is_scrubbed_through_its_layers(world: World) -> None:
+    assert not isinstance(world.layer, Erasing), "what is in memory has no files"
