@@ -18,7 +18,7 @@ from recollect.errors import (
 )
 from recollect.manager import ConversationManager
 from recollect.messages import Message
-from recollect.testing.providers import Called, Fails, FakeProvider, Refuses, Says, Silence
+from recollect.testing.providers import Called, Fails, FakeProvider, Garbage, Refuses, Says, Silence
 from recollect.testing.providers.provider import Kind
 from recollect.testing.validity import problems
 from tests.agents.conftest import DIALECTS, KEY, Make
@@ -310,6 +310,27 @@ async def test_a_provider_that_is_not_there_is_an_error(
     agent: Agent, provider: FakeProvider, on_text: OnText | None
 ) -> None:
     await provider.__aexit__(None, None, None)
+    with pytest.raises(AgentUnavailable):
+        await AgenticLoop(agent).run("Hello?", on_text=on_text)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        Garbage("<html>Please log in to this network.</html>"),
+        Garbage("{}", "application/json"),
+        Garbage('{"choices": null, "content": 5, "output": "x"}', "application/json"),
+        Garbage("[]", "application/json"),
+        Garbage("{", "application/json"),
+        Garbage("data: {}\n\n", "text/event-stream"),
+        Garbage("data: {\n\n", "text/event-stream"),
+    ],
+    ids=["page", "empty", "odd", "list", "broken", "empty event", "broken event"],
+)
+async def test_what_is_no_reply_is_an_error(
+    agent: Agent, provider: FakeProvider, on_text: OnText | None, garbage: Garbage
+) -> None:
+    provider.will(garbage)
     with pytest.raises(AgentUnavailable):
         await AgenticLoop(agent).run("Hello?", on_text=on_text)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from recollect.agents.clients import Lazy, described_or_known, require, translated
-from recollect.agents.replies import BROKE_OFF, refused, usage_of, whole_reply
+from recollect.agents.replies import BROKE_OFF, list_in, refused, usage_of, whole_reply
 from recollect.contracts import Ask, OnText, Reply, Stop
 from recollect.dialects import write
 from recollect.errors import AgentUnavailable
@@ -110,9 +110,10 @@ async def _streamed(client: Any, parameters: dict[str, Any], on_text: OnText) ->
 
 
 def _reply(response: Any) -> Reply:
+    content = list_in(response, "content", PROVIDER)
     reason = response.stop_reason
     if reason == "refusal":
-        raise refused(PROVIDER, "".join(getattr(block, "text", "") for block in response.content))
+        raise refused(PROVIDER, "".join(getattr(block, "text", "") for block in content))
     if reason is None:
         raise AgentUnavailable(f"{PROVIDER}: {BROKE_OFF}")
     return whole_reply(

@@ -5,7 +5,7 @@ from typing import Any
 
 from recollect.agents.clients import translated
 from recollect.agents.openai_clients import openai_client, secrets_of
-from recollect.agents.replies import BROKE_OFF, refused, usage_of, whole_reply
+from recollect.agents.replies import BROKE_OFF, list_in, refused, usage_of, whole_reply
 from recollect.contracts import Ask, OnText, Reply, Stop
 from recollect.dialects import write
 from recollect.errors import AgentUnavailable
@@ -54,11 +54,17 @@ class OpenAIChatAgent:
         """One completion, streamed where somebody listens."""
         client = await self._client.get()
         parameters = self._fixed | _parameters(ask)
-        call = _whole(client, parameters) if on_text is None else _streamed(client, parameters, on_text)
+        call = self._whole(client, parameters) if on_text is None else _streamed(client, parameters, on_text)
         message, reason, usage = await translated(
             call, sdk="openai", provider=self.provider, secrets=secrets_of(client)
         )
         return self._reply(message, reason, usage)
+
+    async def _whole(self, client: Any, parameters: dict[str, Any]) -> tuple[Any, str | None, Any]:
+        response = await client.chat.completions.create(**parameters)
+        for choice in list_in(response, "choices", self.provider)[:1]:
+            return choice.message, choice.finish_reason, response.usage
+        return None, None, response.usage
 
     def _reply(self, message: Any, reason: str | None, usage: Any) -> Reply:
         if reason is None or message is None:
@@ -89,13 +95,6 @@ def _parameters(ask: Ask) -> dict[str, Any]:
     return parameters
 
 
-async def _whole(client: Any, parameters: dict[str, Any]) -> tuple[Any, str | None, Any]:
-    response = await client.chat.completions.create(**parameters)
-    if not response.choices:
-        return None, None, response.usage
-    return response.choices[0].message, response.choices[0].finish_reason, response.usage
-
-
 async def _streamed(
     client: Any, parameters: dict[str, Any], on_text: OnText
 ) -> tuple[dict[str, Any], str | None, Any]:
@@ -105,7 +104,7 @@ async def _streamed(
     async with await client.chat.completions.create(**parameters, **options) as stream:
         async for chunk in stream:
             usage = chunk.usage or usage
-            for choice in chunk.choices[:1]:
+            for choice in (chunk.choices or ())[:1]:
                 reason = choice.finish_reason or reason
                 grow(message, choice.delta.model_dump(exclude_unset=True))
                 if choice.delta.content:

@@ -10,7 +10,7 @@ from typing import Any
 
 from recollect.agents.clients import error_for_status, translated, without_secrets
 from recollect.agents.openai_clients import openai_client, secrets_of
-from recollect.agents.replies import BROKE_OFF, refused, usage_of, whole_reply
+from recollect.agents.replies import BROKE_OFF, list_in, refused, usage_of, whole_reply
 from recollect.contracts import Ask, OnText, Reply, Stop
 from recollect.dialects import write
 from recollect.errors import AgentError, AgentUnavailable
@@ -65,16 +65,17 @@ class OpenAIResponsesAgent:
         return self._reply(response)
 
     def _reply(self, response: Any) -> Reply:
+        output = [] if response is None else list_in(response, "output", self.provider)
         if response is None or response.status in ("in_progress", "queued", "cancelled"):
             raise AgentUnavailable(f"{self.provider}: {BROKE_OFF}")
         if response.status == "failed":
             raise _failure(self.provider, response.error)
-        refusals = [part.refusal for item in response.output for part in _refusals(item)]
+        refusals = [part.refusal for item in output for part in _refusals(item)]
         if refusals or _why_incomplete(response) == "content_filter":
             raise refused(self.provider, " ".join(refusals))
         stop: Stop = "length" if response.status == "incomplete" else "end"
         return whole_reply(
-            list(response.output),
+            output,
             dialect=self.dialect,
             provider=self.provider,
             stop=stop,
@@ -128,7 +129,7 @@ async def _streamed(client: Any, parameters: dict[str, Any], on_text: OnText) ->
 
 
 def _refusals(item: Any) -> list[Any]:
-    content = getattr(item, "content", None) if item.type == "message" else None
+    content = getattr(item, "content", None) if getattr(item, "type", None) == "message" else None
     return [part for part in content or () if part.type == "refusal"]
 
 

@@ -63,6 +63,14 @@ def readable(arguments: str) -> str:
     return arguments if is_object else json.dumps({UNREADABLE: arguments})
 
 
+def list_in(response: Any, field: str, provider: str) -> list[Any]:
+    """The list that a reply has in this field. What has none is no reply: SDKs hand on any page as text."""
+    found = getattr(response, field, None)
+    if not isinstance(found, list):
+        raise AgentUnavailable(f"{provider}: what came back is no reply")
+    return found
+
+
 def refused(provider: str, words: str | None = None) -> AgentRefused:
     """The model would not answer; its own words for it, if it had some."""
     said = (words or "").strip()
@@ -73,5 +81,11 @@ def usage_of(usage: Any, *inputs: str, output: str) -> Usage | None:
     """The counts in these fields of a provider's usage; None where it reports none."""
     if usage is None:
         return None
-    counts = [getattr(usage, field, None) or 0 for field in inputs]
-    return Usage(input_tokens=sum(counts), output_tokens=getattr(usage, output, None) or 0)
+    return Usage(
+        input_tokens=sum(_count_in(usage, field) for field in inputs), output_tokens=_count_in(usage, output)
+    )
+
+
+def _count_in(usage: Any, field: str) -> int:
+    count = getattr(usage, field, None)
+    return count if isinstance(count, int) else 0

@@ -9,6 +9,6 @@ it breaks one; `provider.requests` has them all. Below: `http`, one module for e
 """
 
 from recollect.testing.providers.provider import FakeProvider
-from recollect.testing.providers.script import Called, Fails, Refuses, Says, Silence
+from recollect.testing.providers.script import Called, Fails, Garbage, Refuses, Says, Silence
 
-__all__ = ["Called", "Fails", "FakeProvider", "Refuses", "Says", "Silence"]
+__all__ = ["Called", "Fails", "FakeProvider", "Garbage", "Refuses", "Says", "Silence"]

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 from recollect.testing.providers import bedrock, claude, openai_chat, openai_responses
 from recollect.testing.providers.http import HttpServer, Request, Response
-from recollect.testing.providers.script import Act, Fails, Says, Silence
+from recollect.testing.providers.script import Act, Fails, Garbage, Says, Silence
 from recollect.testing.providers.speaking import Speaker
 
 Kind = Literal["anthropic", "openai_chat", "openai_responses", "bedrock"]
@@ -72,6 +72,8 @@ class FakeProvider:
     async def _perform(self, act: Act, request: Request) -> Response:
         if isinstance(act, Silence):
             await asyncio.Event().wait()
+        if isinstance(act, Garbage):
+            return Response(headers={"content-type": act.content_type}, body=act.body.encode())
         if isinstance(act, Fails) and not act.inside:
             return self._speaker.failure(act)
         streams = self._speaker.wants_stream(request)

@@ -48,4 +48,11 @@ class Silence(Struct, frozen=True):
     """The provider takes the request and never answers."""
 
 
-Act = Says | Refuses | Fails | Silence
+class Garbage(Struct, frozen=True):
+    """What comes back is no reply: a portal's page, a proxy's notice, an empty object."""
+
+    body: str
+    content_type: str = "text/html"
+
+
+Act = Says | Refuses | Fails | Silence | Garbage
