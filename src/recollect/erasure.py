@@ -25,7 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from recollect.blobs import owner_key
-from recollect.contracts import JOURNAL, Backend, ConversationStore, Document, Erasing
+from recollect.contracts import JOURNAL, Backend, ConversationStore, Document, Erasing, note
 from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound, RecollectError, StoreDamaged
 from recollect.ids import parse_uuid
@@ -146,7 +146,10 @@ class _Erasing:
         ):
             await step()
             self._told(name)
-        return self._receipt()
+        receipt = self._receipt()
+        erased = sum(receipt.erased.values())
+        await note(self._premises.store, "erase", self._intent.conversation_id or "", count=erased)
+        return receipt
 
     async def _forget_held(self) -> None:
         for holder in self._premises.holders:

@@ -75,10 +75,12 @@ async def memory_at(
     by_meaning: bool = True,
     archives: str | None = None,
     plain: bool = False,
+    spools: bool = False,
 ) -> AsyncIterator[recollect.Memory]:
     """The memory at this URL, or at the one that the settings name. Reading makes no new file.
 
-    `plain`: as it is stored, also where the settings have a master key.
+    `plain`: as it is stored, also where the settings have a master key. `spools`: with what processes that
+    are gone had accepted while the store was away.
     """
     settings = Settings.load()
     url = url or settings.store.url
@@ -95,7 +97,7 @@ async def memory_at(
         archives=await asyncio.to_thread(_archives, folder, kept.archive_key_file) if folder else None,
         sweep_every=None,
         warm=False,
-        **_layers(settings) | ({"encryption": None} if plain else {}),
+        **_layers(settings, url, spools=spools) | ({"encryption": None} if plain else {}),
         embedder="installed" if by_meaning else None,
     ) as memory:
         yield memory
@@ -114,11 +116,12 @@ def _archives(folder: str, key_file: str) -> ArchiveFolder | str:
     return ArchiveFolder(folder, sealer=PassphraseSealer(passphrase))
 
 
-def _layers(settings: Settings) -> dict[str, Any]:
+def _layers(settings: Settings, url: str, *, spools: bool) -> dict[str, Any]:
     """The layers that the settings ask for; but an operator wants the store itself, and its errors."""
-    from recollect.layers.choosing import layers_in
+    from recollect.layers.choosing import layers_in, resilience_in
 
-    return layers_in(settings) | {"resilience": "off", "cache": "off"}
+    resilience = resilience_in(settings.resilience, url) if spools else "off"
+    return layers_in(settings) | {"resilience": resilience, "cache": "off"}
 
 
 def require_master_key(settings: Settings) -> None:

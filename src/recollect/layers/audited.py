@@ -321,7 +321,7 @@ class AuditedStore(ConversationStore):
         return await self._notes.of("list", self._inner.expired(by=by, limit=limit), count=len)
 
     async def clear(self) -> Cleared:
-        return await self._notes.of("erase", self._inner.clear(), count=lambda gone: gone.messages)
+        return await self._notes.of("clear", self._inner.clear(), count=lambda gone: gone.messages)
 
 
 class _Watched(AuditedStore):
