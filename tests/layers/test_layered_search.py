@@ -9,8 +9,9 @@ import pytest
 import recollect
 from recollect.contracts import Searchable
 from recollect.keys import MasterKeys
-from recollect.layers.choosing import Cache, Resilience
+from recollect.layers.cached import Cache
 from recollect.layers.encrypted import Encryption
+from recollect.layers.resilient import Resilience
 from recollect.manager import ConversationManager
 from tests.layers.worlds import MASTER
 from tests.search.embedders import WordEncoder
