@@ -270,7 +270,9 @@ class _Reading:
 
     def _worthy(self, ranking: Ranking) -> list[Ranked]:
         """Those that may pass the filters and are not far behind the best of them."""
-        places = [one for one in ranking.ordered if self.admission.may_pass(one)]
+        places = ranking.ordered
+        if self.admission.filters:
+            places = [one for one in places if self.admission.may_pass(one)]
         least = WORTHY * places[0].score if places else 0.0
         return [one for one in places if one.score > least]
 
