@@ -1,9 +1,9 @@
 """The encryption layer is a store, over every store: it passes the same contract and the same machine.
 
-All of the contract is run over two stores, one of them in SQL. Over the others, those parts in which the layer
-seals or opens something, or relies on what the store inside does with revisions and places: the log, changes
-to it, documents, moving, several writers at once. Sessions, listings and lifetimes it hands on as they are, and
-every store passes those parts by itself. The machine plays all operations over all stores.
+All of the contract is run over two stores, one of them in SQL. Over the others, those parts in which the
+layer seals or opens something, or relies on what the store inside does with revisions and places: the log,
+changes to it, documents, moving, several writers at once. Sessions, listings and lifetimes it hands on as
+they are, and every store passes those parts by itself. The machine plays all operations over all stores.
 """
 
 from collections.abc import AsyncIterator
@@ -24,7 +24,6 @@ from recollect.testing.contract.log import LogContract
 from recollect.testing.contract.moving import MovingContract
 from tests.layers.worlds import inner_for, opened, sealed_backend
 from tests.properties.worlds import STORES, url_for
-
 
 WHOLE = ("memory", "sqlite")
 
