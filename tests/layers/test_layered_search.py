@@ -9,26 +9,29 @@ import pytest
 import recollect
 from recollect.contracts import Searchable
 from recollect.keys import MasterKeys
-from recollect.layers.choosing import Cache, Resilience
+from recollect.layers.cached import Cache
 from recollect.layers.encrypted import Encryption
+from recollect.layers.resilient import Resilience
 from recollect.manager import ConversationManager
 from tests.layers.worlds import MASTER
 from tests.search.embedders import WordEncoder
 
-LAYERS: dict[str, dict[str, Any]] = {
-    "encrypted": {"encryption": Encryption(master=MasterKeys(MASTER), records=True)},
-    "cached": {"cache": Cache()},
-    "resilient": {"resilience": Resilience()},
-    "audited": {"audit": "audit.jsonl"},
-}
-LAYERS["all of them"] = {name: value for layer in LAYERS.values() for name, value in layer.items()}
+LAYERS = ("encryption", "cache", "resilience", "audit")
 
 
-@pytest.fixture(params=LAYERS)
+def layers(chosen: str, folder: Path) -> dict[str, Any]:
+    known = {
+        "encryption": Encryption(master=MasterKeys(MASTER), records=True),
+        "cache": Cache(),
+        "resilience": Resilience(folder=folder),
+        "audit": folder / "audit.jsonl",
+    }
+    return known if chosen == "all" else {chosen: known[chosen]}
+
+
+@pytest.fixture(params=[*LAYERS, "all"])
 async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[recollect.Memory]:
-    options = {"resilience": "off"} | LAYERS[request.param]
-    if "audit" in options:
-        options["audit"] = tmp_path / options["audit"]
+    options = layers(request.param, tmp_path)
     url = f"sqlite:///{tmp_path}/m.db"
     async with recollect.open(url, sweep_every=None, embedder=WordEncoder(), **options) as memory:
         yield memory
@@ -79,7 +82,7 @@ async def test_what_is_said_later_is_found_and_what_is_gone_is_not(
 async def test_an_index_in_the_store_is_used_where_words_may_stand_in_it(
     memory: recollect.Memory, erin: ConversationManager, request: pytest.FixtureRequest
 ) -> None:
-    sealed = "encrypted" in request.node.name or "all" in request.node.name
+    sealed = request.node.callspec.params["memory"] in ("encryption", "all")
     assert isinstance(erin.store, Searchable) != sealed
     assert bool(memory.search_room._indexes) is False
     await texts(erin, "dog")

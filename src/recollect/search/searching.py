@@ -152,7 +152,8 @@ class Searcher:
                 self.matches(looked_up(asked), limit=limit), self.similarities(question)
             )
         ranked = partial(rank, asked, matches, similar, weights=self.weights, among=among)
-        return await asyncio.to_thread(ranked) if len(matches.found) > WORTH_A_THREAD else ranked()
+        many = among is not None or len(matches.found) > WORTH_A_THREAD
+        return await asyncio.to_thread(ranked) if many else ranked()
 
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
         """From the store's own index, or from the portable one."""
