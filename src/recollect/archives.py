@@ -16,7 +16,7 @@ import io
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -94,12 +94,16 @@ class ArchiveFolder:
     def of(self, owner: str) -> "OwnerArchives":
         return OwnerArchives(self.folder, owner, self.sealer)
 
-    async def forgets(self, owner: str, conversation_id: str | None) -> Mapping[str, int]:
+    async def forgets(
+        self, owner: str, conversation_id: str | None, *, until: datetime | None = None
+    ) -> Mapping[str, int]:
         """Remove the archives of an owner, or of one conversation, for good."""
         archives = self.of(owner)
         async with archives.locked():
             if conversation_id is not None:
                 return {"archives": await archives.delete(conversation_id)}
+            if until is not None:
+                return {"archives": await archives.delete_made(until)}
             return {"archives": await asyncio.to_thread(_remove_folder, archives.folder)}
 
     async def owners(self) -> "list_[str | None]":
@@ -174,6 +178,23 @@ class OwnerArchives:
     async def delete(self, conversation_id: str) -> int:
         """Remove an archive, and what a killed process left of one; returns how many there were."""
         return await asyncio.to_thread(_delete, self.file(conversation_id))
+
+    async def delete_made(self, until: datetime) -> int:
+        """Remove archives of conversations that were there at a moment; returns how many there were."""
+        gone = 0
+        for one in await self.list():
+            if one.archived_at <= until or await self._made_at(one) <= until:
+                gone += await self.delete(one.conversation_id)
+        return gone
+
+    async def _made_at(self, archive: Archive) -> datetime:
+        """When the conversation was made. What cannot be read counts as older than all that is asked for."""
+        try:
+            _, content = await self.read(archive.conversation_id)
+            lines, _ = await asyncio.to_thread(unpacked, content)
+            return msgspec.json.decode(lines.split(b"\n", 2)[1], type=_Owned).conversation.created_at
+        except (IndexError, msgspec.MsgspecError, KeyUnavailable, StoreDamaged, StoreForeign):
+            return datetime.min.replace(tzinfo=UTC)
 
     @contextlib.asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
@@ -326,8 +347,13 @@ def _owner_in(lines: bytes) -> str | None:
         return None
 
 
+class _Made(Struct):
+    created_at: datetime
+
+
 class _Owned(Struct):
     owner: str
+    conversation: _Made
 
 
 # Files

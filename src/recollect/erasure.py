@@ -152,8 +152,11 @@ class _Erasing:
         return receipt
 
     async def _forget_held(self) -> None:
+        intent = self._intent
+        # What a resumed erasure finds of the whole owner may have been made since it began.
+        until = intent.started_at if self._again and intent.conversation_id is None else None
         for holder in self._premises.holders:
-            self._count(await holder.forgets(self._intent.owner, self._intent.conversation_id))
+            self._count(await holder.forgets(intent.owner, intent.conversation_id, until=until))
 
     async def _remove(self) -> None:
         store, intent = self._premises.store, self._intent

@@ -17,7 +17,8 @@ import pytest
 import recollect
 from recollect import archives as archiving
 from recollect.archives import ArchiveFolder, OwnerArchives, Sealer
-from recollect.contracts import ConversationStore
+from recollect.contracts import JOURNAL, ConversationStore
+from recollect.erasure import KIND, Intent
 from recollect.errors import (
     ArchiveNotFound,
     ConversationNotFound,
@@ -85,6 +86,23 @@ async def test_what_cannot_be_read_is_not_archived_and_so_not_lost(
 
 def _break_the_second(bodies: Bodies) -> None:
     bodies[sorted(bodies)[1]] = b'{"role":"nobody"}'
+
+
+async def test_a_resumed_erasure_leaves_archives_of_what_was_made_since(
+    memory: recollect.Memory, clock: FixedClock
+) -> None:
+    erin = memory.of("erin")
+    archived, moved = await live(erin), await live(erin, session="hall")
+    await erin.archive(archived)
+    intent = Intent(owner="erin", conversation_id=None, started_at=clock())
+    await memory.backend.of(JOURNAL).put_document(KIND, intent.key, msgspec.json.encode(intent))
+    clock.advance(DAY)
+    fresh = await live(erin, session="phone")
+    await erin.archive(moved)
+    made = await erin.archive(fresh)
+    (receipt,) = await memory.resume_erasures()
+    assert receipt.erased["archives"] == 2
+    assert await erin.archives() == [made]
 
 
 async def test_everybody_with_archives_is_known_by_name(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def erase(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Erase everything that an owner has, or one conversation: rows, copies, pictures, archives, files."""
+    """Erase all that an owner has, or one conversation: rows, copies, pictures, archives, spools, files."""
     what = f"conversation {conversation_id}" if conversation_id else "everything"
     confirm(f"Erase {what} of {readable(owner)!r} for good?", yes=yes)
 

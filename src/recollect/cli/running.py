@@ -1,6 +1,7 @@
 """What the commands share: options, opening the store, errors and exit codes."""
 
 import asyncio
+import getpass
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -85,7 +86,7 @@ async def memory_at(
     settings = Settings.load()
     url = url or settings.store.url
     if not create:
-        await asyncio.to_thread(_check_exists, url)
+        await asyncio.to_thread(check_exists, url)
     kept = settings.retention
     folder = archives or kept.archive_folder
     async with recollect.open(
@@ -100,7 +101,15 @@ async def memory_at(
         **_layers(settings, url, spools=spools) | ({"encryption": None} if plain else {}),
         embedder="installed" if by_meaning else None,
     ) as memory:
-        yield memory
+        yield memory.acting_as(_operator(), source="command line")
+
+
+def _operator() -> str:
+    """Who types, for the audit trail: the name of their account."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # an account without a name, as in some containers
+        return "operator"
 
 
 def _archives(folder: str, key_file: str) -> ArchiveFolder | str:
@@ -138,7 +147,8 @@ def settled_url(url: str | None) -> str:
     return url or Settings.load().store.url
 
 
-def _check_exists(url: str) -> None:
+def check_exists(url: str) -> None:
+    """Refuse a store in a file that is not there: a wrong name must not become an empty store."""
     file = getattr(backend_for(url), "path", None)
     if file is not None and not Path(file).exists():
         raise StoreUnavailable(

@@ -73,10 +73,13 @@ class Sealable(Protocol):
 class Holds(Protocol):
     """Something beside the store that holds copies of what is in it: a cache, a spool, an archive."""
 
-    async def forgets(self, owner: str, conversation_id: str | None) -> Mapping[str, int]:
+    async def forgets(
+        self, owner: str, conversation_id: str | None, *, until: datetime | None = None
+    ) -> Mapping[str, int]:
         """Remove what it holds of this conversation, or of everything that the owner has, for good.
 
-        Returns how much that was, by kind. Holding nothing is no error.
+        With `until`, what was made after that moment and is nowhere else must stay. Returns how much went,
+        by kind. Holding nothing is no error.
         """
         ...
 
