@@ -1,4 +1,4 @@
-"""What a store is, and what a token counter is, stated once. Below: values. Above: who writes or uses one.
+"""What a store is, a token counter, an agent, stated once. Below: values. Above: who writes or uses one.
 
 A `Backend` is opened from a URL and owns connections, schema and sweeping. It hands out one
 `ConversationStore` per owner, and nothing on that store takes an owner, so nothing can forget to.
@@ -30,7 +30,7 @@ The rules that types cannot say:
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -829,4 +829,73 @@ class TokenCounter(Protocol):
 
     def count_text(self, text: str) -> int:
         """How many tokens the text is. Any text has a count; loading at the first one may take a moment."""
+        ...
+
+
+Stop = Literal["end", "tools", "length", "pause"]
+"""Why an agent stopped: it has answered, it waits for tools, it ran out of room, or it wants to go on."""
+
+OnText = Callable[[str], None]
+"""Told each piece of an answer as it arrives. Called on the event loop, so it must not wait."""
+
+
+class Ask(Struct, frozen=True, kw_only=True):
+    """What an agent is asked: a valid window with the question at its end, or a tool loop under way."""
+
+    messages: tuple[Message, ...]
+    """Oldest first, in any dialect: an agent writes them in its own."""
+    system: str = ""
+    """The system prompt, which is not in the log."""
+    tools: tuple[dict[str, Any], ...] = ()
+    """What it may call, described in its dialect: `ToolRegistry.definitions`."""
+    may_call: bool = True
+    """Whether it may call a tool now. Where it may not, the tools are still described."""
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """Tokens as the provider counted them: all that went in, cached or not, and all that came out."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+        )
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """One reply: words, calls of tools, or both, exactly as they were given."""
+
+    messages: tuple[Message, ...]
+    """In the agent's dialect. Calls wait for their results: the loop fetches them and asks again."""
+    stop: Stop = "end"
+    usage: Usage | None = None
+
+
+class Agent(Protocol):
+    """Whoever replies: a model behind a provider, or something built in. One question, one reply.
+
+    It keeps nothing between two questions. What goes wrong is an `AgentError`: a provider's own
+    errors never come through, and no error or log says a secret. An answer that broke off, or was
+    refused, is an error too: a `Reply` is whole.
+    """
+
+    @property
+    def name(self) -> str:
+        """The `agent_name` of what it says."""
+        ...
+
+    @property
+    def dialect(self) -> str:
+        """The dialect of its replies."""
+        ...
+
+    async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
+        """The reply. With `on_text` it is streamed: the words of the reply, piece by piece, go there too."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what it opened itself. Closing twice is fine."""
         ...

@@ -11,7 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 import recollect
 from recollect.audit import AuditTrail, Event, check_trail, read_trail
-from recollect.contracts import JOURNAL, Backend, Migrated, Watchable, note
+from recollect.contracts import JOURNAL, Backend, Migrated, Nearest, Searchable, Watchable, note
 from recollect.conversations import Changes, Query, started
 from recollect.erasure import KIND, Intent
 from recollect.errors import ConversationNotFound, InvalidId, MessageConflict
@@ -216,4 +216,5 @@ async def test_powers_are_handed_on(
     inner = inner_for(store, tmp_path, request, clock)
     backend = audited(inner, AuditTrail(tmp_path / "audit.jsonl"))
     assert isinstance(backend, Migrated) == isinstance(inner, Migrated)
-    assert isinstance(backend.of("erin"), Watchable) == isinstance(inner.of("erin"), Watchable)
+    for power in (Watchable, Searchable, Nearest):
+        assert isinstance(backend.of("erin"), power) == isinstance(inner.of("erin"), power)

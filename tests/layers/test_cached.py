@@ -23,6 +23,7 @@ from recollect.telemetry import Telemetry
 from recollect.testing import FixedClock, StoreContract, store_machine
 from tests.layers.conftest import Seconds
 from tests.layers.failing import Failing, FailingStore
+from tests.layers.worlds import inner_for
 
 
 class TestAroundMemory(StoreContract):
@@ -47,6 +48,17 @@ class TestAroundWatchedMemory(StoreContract):
     @pytest.fixture
     async def backend(self, clock: FixedClock) -> AsyncIterator[Backend]:
         backend = cached(Told(InMemoryBackend(clock=clock)), metrics=Telemetry())
+        await backend.open()
+        yield backend
+        await backend.close()
+
+
+class TestAroundServersThatTell(StoreContract):
+    @pytest.fixture(params=["redis", "postgres"])
+    async def backend(
+        self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
+    ) -> AsyncIterator[Backend]:
+        backend = cached(inner_for(request.param, tmp_path, request, clock), metrics=Telemetry())
         await backend.open()
         yield backend
         await backend.close()

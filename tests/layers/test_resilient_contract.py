@@ -14,6 +14,7 @@ from recollect.stores.sqlite import SQLiteBackend
 from recollect.telemetry import Telemetry
 from recollect.testing import FixedClock, StoreContract, store_machine
 from tests.layers.failing import Failing, Fault
+from tests.layers.worlds import inner_for
 
 
 async def no_sleep(_: float) -> None:
@@ -51,6 +52,17 @@ class TestAroundSqlite(StoreContract):
     @pytest.fixture
     async def backend(self, clock: FixedClock, tmp_path: Path) -> AsyncIterator[Backend]:
         backend = around(SQLiteBackend(str(tmp_path / "memory.db"), clock=clock), tmp_path / "spool")
+        await backend.open()
+        yield backend
+        await backend.close()
+
+
+class TestAroundTheOthers(StoreContract):
+    @pytest.fixture(params=["file", "redis", "postgres"])
+    async def backend(
+        self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
+    ) -> AsyncIterator[Backend]:
+        backend = around(inner_for(request.param, tmp_path, request, clock), tmp_path / "spool")
         await backend.open()
         yield backend
         await backend.close()

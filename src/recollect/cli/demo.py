@@ -48,13 +48,14 @@ TURNS: tuple[tuple[dict[str, Any], ...], ...] = (
 """A sample of our own: a question by voice, a tool call, and a follow-up by text."""
 
 FOLLOW_UP = "How many potatoes did you say?"
+LOOKED_FOR = "which door was open"
 
 
 def demo(url: UrlOption = None, as_json: JsonOption = False) -> None:
-    """Store a conversation, restart, and show the context a model would get."""
+    """Store a conversation, restart, show the context a model would get, and find what was said."""
     place = url or DEMO_URL
 
-    async def work() -> tuple[Conversation, list[Appended], Context]:
+    async def work() -> tuple[Conversation, list[Appended], Context, list[str]]:
         stored = await _store(place)
         # The store is closed now, as after the end of a process; everything below is read back.
         async with memory_at(place, create=True) as memory:
@@ -62,13 +63,17 @@ def demo(url: UrlOption = None, as_json: JsonOption = False) -> None:
             conversation = await erin.get_or_create_conversation(SESSION)
             turn = erin.turn(conversation.id)
             turn.user(FOLLOW_UP)
-            return conversation, stored, await turn.load_context()
+            found = await erin.search_history(LOOKED_FOR, max_results=1)
+            return conversation, stored, await turn.load_context(), found
 
-    conversation, stored, context = run(work)
+    conversation, stored, context, found = run(work)
     if as_json:
-        print_json({"url": place, "conversation": conversation.to_dict(), "context": list(context)})
+        seen = {"context": list(context), "found": found}
+        print_json({"url": place, "conversation": conversation.to_dict(), **seen})
     else:
         _print(place, conversation, stored, context)
+        _print_found(found)
+        _print_next(place, conversation)
 
 
 async def _store(url: str) -> list[Appended]:
@@ -102,11 +107,23 @@ def _print(url: str, conversation: Conversation, stored: list[Appended], context
     out.print(Rule("what a model would get for the next question", align="left", style="dim"))
     for message in context.messages:
         out.print(spoken(message))
+
+
+def _print_found(found: list[str]) -> None:
+    out = console()
+    out.print(Rule(f"what was said before: {LOOKED_FOR}", align="left", style="dim"))
+    for snippet in found:
+        out.print(snippet, markup=False)
+
+
+def _print_next(url: str, conversation: Conversation) -> None:
+    out = console()
     out.print(Rule("look around", align="left", style="dim"))
     for command in (
         "conversations",
         f"show {conversation.id}",
         f"context {conversation.id} --budget 200 --explain",
+        f'search "{LOOKED_FOR}" --explain',
         "stats",
     ):
         out.print(f"  {_invocation()} {command} --url {url}", soft_wrap=True, markup=False)

@@ -69,6 +69,11 @@ class SearchRoom:
         if self.indexer is not None:
             self.indexer.note(owner, store, conversation_id)
 
+    def looked_at(self, owner: str) -> None:
+        """All that lacks vectors is noted by whoever searches: the indexer need not look for it."""
+        if self.indexer is not None:
+            self.indexer.knows(owner)
+
     def forget(self, owner: str, conversation_id: str) -> None:
         """A conversation is gone, or was emptied."""
         self._written(owner, conversation_id)
