@@ -14,10 +14,12 @@ from msgspec.structs import replace
 from recollect.clock import from_micros, to_micros
 from recollect.contracts import ConversationStore, Entry, Matches, Nearby, Nearest, Position, Searchable
 from recollect.conversations import Conversation, Query
-from recollect.errors import ConversationNotFound
+from recollect.errors import ConversationNotFound, StoreUnavailable
+from recollect.freshness import noting_freshness
 from recollect.search.catching_up import all_records
 from recollect.search.encoders import readable
 from recollect.search.passages import BESIDE, SOON, Passage, beside, excerpt, passage_of
+from recollect.search.portable import matches_in_known
 from recollect.search.questions import Filters, asked_of, day_asked_for, local_zone, looked_up
 from recollect.search.ranking import (
     WEIGHTS,
@@ -49,6 +51,7 @@ MOST_BROWSED = 200
 """Conversations that are looked into when there is nothing to look for but a time."""
 
 WITHOUT_VECTORS = "searched by words alone: pip install 'recollect[semantic]' adds search by meaning"
+IN_WHAT_IS_KNOWN = "searched in what is known while the store is away"
 NO_VECTORS_YET = "searched by words alone: nothing has vectors yet"
 
 Count = Callable[[str], int]
@@ -62,6 +65,8 @@ class Findings(Struct, frozen=True, kw_only=True):
     """Whether vectors took part."""
     note: str | None = None
     """What the reader should know about how it was searched."""
+    degraded: bool = False
+    """Whether the store was away, so that only what is known meanwhile was searched."""
 
     def render(self) -> list[str]:
         """The passages as text that a model can cite."""
@@ -105,6 +110,16 @@ class Searcher:
         zone: tzinfo | None = None,
     ) -> Findings:
         """The passages that answer the question; the latest when it asks for nothing but a time."""
+        with noting_freshness() as seen:
+            findings = await self._search(question, filters, budget, explain=explain, zone=zone)
+        if not seen.degraded:
+            return findings
+        note = "; ".join([IN_WHAT_IS_KNOWN, *seen.reasons])
+        return replace(findings, degraded=True, note=note)
+
+    async def _search(
+        self, question: str, filters: Filters, budget: Budget, *, explain: bool, zone: tzinfo | None
+    ) -> Findings:
         zone, now = local_zone(zone), self.store.now()
         asked = asked_of(question, now=now, zone=zone)
         period = day_asked_for(question, now=now, zone=zone)
@@ -144,18 +159,29 @@ class Searcher:
         return rank(asked, matches, similar, weights=self.weights), similar
 
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
-        """From the store's own index, or from the portable one."""
-        if isinstance(self.store, Searchable):
-            return await self.store.matches(terms, limit=limit)
-        return await self.room.index_of(self.owner).matches(self.store, terms, limit=limit)
+        """From the store's own index, or from the portable one; in what is known while the store is away."""
+        try:
+            if isinstance(self.store, Searchable):
+                return await self.store.matches(terms, limit=limit)
+            if not self.store.degraded:
+                return await self.room.index_of(self.owner).matches(self.store, terms, limit=limit)
+        except StoreUnavailable:
+            if not self.store.degraded:
+                raise
+        return await matches_in_known(self.store, terms, limit=limit)
 
     async def similarities(self, question: str) -> Similarities | None:
-        """By the vectors; None where there are none."""
-        if self.room.embedder is None:
+        """By the vectors; None where there are none, and while the store is away that has them."""
+        if self.room.embedder is None or self.store.degraded:
             return None
         self.room.note(self.owner, self.store)
         vectors = self.room.vectors_of(self.owner)
-        near = await vectors.near(self.store, readable(question))
+        try:
+            near = await vectors.near(self.store, readable(question))
+        except StoreUnavailable:
+            if not self.store.degraded:
+                raise
+            return None
         for conversation_id in vectors.take_incomplete():
             self.noted(conversation_id)
         return near
@@ -167,7 +193,12 @@ class Searcher:
         assert isinstance(store, Nearest), "asked for of such a store only"
         self.room.note(self.owner, store)
         rows = await asyncio.to_thread(embedder.embed, [readable(question)])
-        found = await store.nearest(embedder.name, rows[0].tolist(), limit=BY_WORDS)
+        try:
+            found = await store.nearest(embedder.name, rows[0].tolist(), limit=BY_WORDS)
+        except StoreUnavailable:
+            if not store.degraded:
+                raise
+            return None
         return Served(found) if found else None
 
     # Browsing

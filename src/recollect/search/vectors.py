@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from recollect.contracts import ConversationStore, Document, Embedder, Position
 from recollect.conversations import Conversation, Query
-from recollect.errors import ConversationNotFound, StoreDamaged
+from recollect.errors import ConversationNotFound, StoreDamaged, StoreError
+from recollect.freshness import noting_freshness
 from recollect.messages import ROLES
 from recollect.search.comparing import Compared, VectorMatrix
 from recollect.search.ranking import Neighbour
@@ -199,8 +200,23 @@ class OwnerVectors:
     # Catching up
 
     async def _catch_up(self, store: ConversationStore) -> None:
-        thorough = monotonic() - self._thorough > _THOROUGH_AFTER or not self._loaded
         dirty, self._dirty = self._dirty, set()
+        try:
+            with noting_freshness() as freshness:
+                seen = await self._load_news(store, dirty)
+        except StoreError:
+            self._dirty |= dirty
+            raise
+        # What is not known while the store is away is not gone.
+        if seen is not None and not freshness.degraded:
+            self._forget_all_but(seen)
+        if self._matrix.gone > max(_MANY_GONE, self._matrix.count // 4):
+            self._clear()
+            await self._catch_up(store)
+
+    async def _load_news(self, store: ConversationStore, dirty: set[str]) -> set[str] | None:
+        """Load what changed. Returns all conversations that there are, when all were looked at."""
+        thorough = monotonic() - self._thorough > _THOROUGH_AFTER or not self._loaded
         seen: set[str] = set()
         after = None
         while True:
@@ -213,11 +229,7 @@ class OwnerVectors:
             if after is None or not (thorough or changed):
                 break
         await self._load_left_over(store, dirty - seen)
-        if thorough and after is None:
-            self._forget_all_but(seen)
-        if self._matrix.gone > max(_MANY_GONE, self._matrix.count // 4):
-            self._clear()
-            await self._catch_up(store)
+        return seen if thorough and after is None else None
 
     def _is_stale(self, record: Conversation, dirty: set[str]) -> bool:
         held = self._loaded.get(record.id)

@@ -32,7 +32,7 @@ from recollect.layers.resilient.operations import Deed, Operation, TurnAdded, en
 from recollect.layers.resilient.replaying import Replayer
 from recollect.layers.resilient.retrying import Effort, Sleep, is_transient, with_retries
 from recollect.layers.resilient.spool import Ref, Spool
-from recollect.layers.resilient.store import ResilientStore, store_around
+from recollect.layers.resilient.store import LARGE, ResilientStore, store_around
 from recollect.telemetry import Telemetry, event, telemetry
 
 log = logging.getLogger("recollect.resilient")
@@ -43,6 +43,8 @@ POLICIES: tuple[Policy, ...] = ("fallback", "fail_closed")
 
 SPOOL_LIMIT = 64 * 1024 * 1024
 """Bytes: some 50,000 spoken turns, which is hours of a busy house; little beside any disk."""
+LONG_READ = 60.0
+"""Seconds for a read of thousands of entries: nobody waits for it in a conversation."""
 ADOPT_EVERY = 30.0
 """Seconds between looks at whether another process has left something behind."""
 _PROBE_OWNER, _PROBE_ID = "recollect probe", "00000000-0000-7000-8000-000000000000"
@@ -59,6 +61,8 @@ class Resilience(Struct, frozen=True, kw_only=True):
     attempts: int = 3
     read_deadline: float = 2.0
     """For all attempts of a read: an agent waits for it."""
+    search_deadline: float = 5.0
+    """For all attempts of a search, which looks at more than a read does."""
     write_deadline: float = 5.0
     """For all attempts of a write, before it goes to the spool."""
     close_deadline: float = 5.0
@@ -118,6 +122,10 @@ class ResilientBackend(Backend):
         self._keeper: asyncio.Task[None] | None = None
         self._read_effort = Effort(
             attempts=self.resilience.attempts, deadline=self.resilience.read_deadline, longest_pause=0.2
+        )
+        self._long_effort = Effort(attempts=self.resilience.attempts, deadline=LONG_READ)
+        self.search_effort = Effort(
+            attempts=self.resilience.attempts, deadline=self.resilience.search_deadline, longest_pause=0.2
         )
         self._write_effort = Effort(
             attempts=self.resilience.attempts, deadline=self.resilience.write_deadline, first_pause=0.1
@@ -312,7 +320,7 @@ class ResilientBackend(Backend):
         recall: Callable[[View], T],
         knows: Callable[[View], bool],
         *,
-        bounded: bool,
+        effort: Effort | None = None,
     ) -> T:
         """The store's answer; else the best that is known, marked."""
         self.check_open()
@@ -320,7 +328,7 @@ class ResilientBackend(Backend):
         cause: StoreUnavailable | None = None
         if self.reachable and (lane is None or not knows(lane.view)):
             try:
-                return await self._attempt(ask, self._read_effort if bounded else _patient(self._read_effort))
+                return await self._attempt(ask, effort or self._read_effort)
             except StoreUnavailable as error:
                 if self._fails_closed or not is_transient(error):
                     raise
@@ -333,6 +341,10 @@ class ResilientBackend(Backend):
             raise self._away() from cause
         self.note_degraded(owner)
         return recall(view)
+
+    def effort_for(self, size: object) -> Effort:
+        """How hard to try for so many entries or records."""
+        return self._read_effort if isinstance(size, int) and size < LARGE else self._long_effort
 
     async def write(
         self, owner: str, ask: Callable[[], Awaitable[T]], accept: Callable[[Lane], Awaitable[T]]
@@ -586,10 +598,6 @@ def resilient(inner: Backend, **options: Any) -> ResilientBackend:
 
 def _once(effort: Effort) -> Effort:
     return Effort(attempts=1, deadline=effort.deadline)
-
-
-def _patient(effort: Effort) -> Effort:
-    return Effort(attempts=effort.attempts)
 
 
 async def _ended(task: "asyncio.Task[None] | None") -> None:
