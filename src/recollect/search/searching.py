@@ -5,7 +5,9 @@ them in order; the best are read from the log and become passages.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta, tzinfo
 
 from msgspec import Struct
@@ -14,10 +16,10 @@ from msgspec.structs import replace
 from recollect.clock import from_micros, to_micros
 from recollect.contracts import ConversationStore, Entry, Matches, Nearby, Nearest, Position, Searchable
 from recollect.conversations import Conversation, Query
-from recollect.errors import ConversationNotFound, StoreUnavailable
+from recollect.errors import ConversationNotFound, EncoderFailed, StoreUnavailable
 from recollect.freshness import noting_freshness
 from recollect.search.catching_up import all_records
-from recollect.search.encoders import readable
+from recollect.search.encoders import encoded, readable
 from recollect.search.passages import BESIDE, SOON, Passage, beside, excerpt, passage_of
 from recollect.search.portable import matches_in_known
 from recollect.search.questions import Filters, asked_of, day_asked_for, local_zone, looked_up
@@ -34,6 +36,8 @@ from recollect.search.ranking import (
 )
 from recollect.search.room import SearchRoom
 from recollect.search.vectors import NEAREST
+
+log = logging.getLogger("recollect.search")
 
 BY_WORDS = 500
 """Candidates that the index is asked for."""
@@ -141,6 +145,8 @@ class Searcher:
     def _note(self, similar: Similarities | None) -> str | None:
         if similar is not None:
             return None
+        if self.room.encoder_trouble is not None:
+            return f"searched by words alone: {self.room.encoder_trouble}"
         return WITHOUT_VECTORS if self.room.embedder is None else NO_VECTORS_YET
 
     async def ranking(
@@ -176,15 +182,12 @@ class Searcher:
             return None
         self.room.note(self.owner, self.store)
         vectors = self.room.vectors_of(self.owner)
-        try:
+        with self._words_will_do():
             near = await vectors.near(self.store, readable(question))
-        except StoreUnavailable:
-            if not self.store.degraded:
-                raise
-            return None
-        for conversation_id in vectors.take_incomplete():
-            self.noted(conversation_id)
-        return near
+            for conversation_id in vectors.take_incomplete():
+                self.noted(conversation_id)
+            return near
+        return None
 
     async def _served(self, question: str) -> Similarities | None:
         """By the store, where the vectors lie; None where it cannot compare them."""
@@ -192,14 +195,24 @@ class Searcher:
         assert embedder is not None, "asked for with an encoder only"
         assert isinstance(store, Nearest), "asked for of such a store only"
         self.room.note(self.owner, store)
-        rows = await asyncio.to_thread(embedder.embed, [readable(question)])
+        with self._words_will_do():
+            row = await encoded(embedder, readable(question))
+            found = await store.nearest(embedder.name, row.tolist(), limit=BY_WORDS)
+            return Served(found) if found else None
+        return None
+
+    @contextmanager
+    def _words_will_do(self) -> Iterator[None]:
+        """Ends the block early when vectors cannot be had now: the encoder failed, or the store is away."""
+        self.room.encoder_trouble = None
         try:
-            found = await store.nearest(embedder.name, rows[0].tolist(), limit=BY_WORDS)
+            yield
+        except EncoderFailed as error:
+            log.warning("searched by words alone: %s", error)
+            self.room.encoder_trouble = str(error)
         except StoreUnavailable:
-            if not store.degraded:
+            if not self.store.degraded:
                 raise
-            return None
-        return Served(found) if found else None
 
     # Browsing
 

@@ -19,6 +19,7 @@ from recollect.errors import ConversationNotFound, StoreDamaged, StoreError
 from recollect.freshness import noting_freshness
 from recollect.messages import ROLES
 from recollect.search.comparing import Compared, VectorMatrix
+from recollect.search.encoders import encoded
 from recollect.search.ranking import Neighbour
 
 BLOCK = 32
@@ -183,11 +184,10 @@ class OwnerVectors:
         """How near everything is to the text, after catching up; None when there are no vectors."""
         async with self._lock:
             # Encoding takes as long as looking for what is new: both at once.
-            encoding = asyncio.to_thread(self._embedder.embed, [text])
-            rows, _ = await asyncio.gather(encoding, self._catch_up(store))
+            row, _ = await asyncio.gather(encoded(self._embedder, text), self._catch_up(store))
             if not self._matrix.alive:
                 return None
-            return await asyncio.to_thread(self._compare, rows[0])
+            return await asyncio.to_thread(self._compare, row)
 
     async def alike(self, store: ConversationStore, conversation_id: str) -> dict[str, float]:
         """For every conversation, how near its middle is to this one's, from 0 to 1."""

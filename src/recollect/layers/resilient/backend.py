@@ -116,6 +116,8 @@ class ResilientBackend(Backend):
         self._state: Literal["new", "open", "closed"] = "new"
         self._inner_open = False
         self._has_letters = False
+        self._cause: StoreUnavailable | None = None
+        """The last error of a store that is away: the cause of what is refused meanwhile."""
         self._left: set[asyncio.Task[Any]] = set()
         """Calls that were given up on, and that have not ended yet."""
         self._wake = asyncio.Event()
@@ -172,7 +174,7 @@ class ResilientBackend(Backend):
         except StoreUnavailable as error:
             if self._fails_closed:
                 raise
-            self.breaker.trip(str(error))
+            self._trip(error)
         self._state = "open"
         if not self._fails_closed:
             await self._start_spool()
@@ -303,9 +305,13 @@ class ResilientBackend(Backend):
             raise StoreClosed(f"{self.name} is not open")
 
     def _away(self) -> StoreUnavailable:
-        return StoreUnavailable(self.why)
+        away = StoreUnavailable(self.why)
+        away.__cause__ = self._cause
+        return away
 
     def _breaker_moved(self, state: State, reason: str) -> None:
+        if state == "closed":
+            self._cause = None
         level = logging.INFO if state == "half_open" else logging.WARNING
         sentence = f"{self.name}: the breaker is {state.replace('_', ' ')}"
         event(log, level, f"breaker_{state}", sentence, store=self.name, reason=reason)
@@ -338,7 +344,7 @@ class ResilientBackend(Backend):
         lane = self.lanes.get(owner)
         view = self.known.view(owner) if lane is None else lane.view
         if not knows(view):
-            raise self._away() from cause
+            raise self._away() from cause or self._cause
         self.note_degraded(owner)
         return recall(view)
 
@@ -388,17 +394,22 @@ class ResilientBackend(Backend):
             answer = await within(effort.deadline, trying, left=self._left)
         except TimeoutError as error:
             late = StoreUnavailable(f"{self.name} did not answer within {effort.deadline:g} s")
-            self.breaker.trip(str(late))
+            self._trip(late)
             raise late from error
         except StoreUnavailable as error:
             if is_transient(error):
-                self.breaker.trip(str(error))
+                self._trip(error)
             raise
         except RecollectError:
             self.breaker.succeeded()
             raise
         self.breaker.succeeded()
         return answer
+
+    def _trip(self, error: StoreUnavailable) -> None:
+        self.breaker.trip(str(error))
+        if not self.breaker.closed:
+            self._cause = error
 
     def _attempt_failed(self, error: RecollectError) -> None:
         self.breaker.failed(str(error))
