@@ -11,12 +11,26 @@ from recollect.contracts import Backend, Migrated, Searchable, Watchable
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.stores.urls import backend_for
 from recollect.testing import FixedClock, StoreContract, store_machine
+from recollect.testing.contract.changing import ChangingContract
+from recollect.testing.contract.log import LogContract
+from recollect.testing.contract.moving import MovingContract
 from tests.layers.worlds import inner_for, opened, sealed_backend
 from tests.properties.worlds import STORES, url_for
 
 
 class TestEncryptedStore(StoreContract):
-    @pytest.fixture(params=STORES)
+    @pytest.fixture(params=["memory", "sqlite"])
+    async def backend(
+        self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
+    ) -> AsyncIterator[Backend]:
+        async with opened(sealed_backend(inner_for(request.param, tmp_path, request, clock))) as backend:
+            yield backend
+
+
+class TestEncryptedStoreElsewhere(LogContract, ChangingContract, MovingContract):
+    """What is sealed to its place, where places are given by other stores. The machine below plays the rest."""
+
+    @pytest.fixture(params=["file", "redis", "postgres"])
     async def backend(
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
     ) -> AsyncIterator[Backend]:
