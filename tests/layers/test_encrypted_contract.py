@@ -28,7 +28,7 @@ class TestEncryptedStore(StoreContract):
 
 
 class TestEncryptedStoreElsewhere(LogContract, ChangingContract, MovingContract):
-    """What is sealed to its place, where places are given by other stores. The machine below plays the rest."""
+    """What is sealed to its place, where other stores give the places. The machine below plays the rest."""
 
     @pytest.fixture(params=["file", "redis", "postgres"])
     async def backend(
