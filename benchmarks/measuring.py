@@ -11,13 +11,20 @@ RUN = 25
 """Steps of one kind in a row: short enough that noise hits all alike, long enough that each runs warm."""
 
 
-async def side_by_side(steps: dict[str, Step], *, rounds: int) -> dict[str, list[float]]:
-    """Seconds of each step, taken in short runs that alternate. The first of a run only warms up."""
+async def side_by_side(
+    steps: dict[str, Step], *, rounds: int, between: Step | None = None
+) -> dict[str, list[float]]:
+    """Seconds of each step, taken in short runs that alternate. The first of a run only warms up.
+
+    `between` happens before each step and is not measured: what would happen in the quiet after one.
+    """
     times: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(max(1, rounds // RUN)):
         for name, step in steps.items():
             await step()
             for _ in range(RUN):
+                if between is not None:
+                    await between()
                 begin = time.perf_counter()
                 await step()
                 times[name].append(time.perf_counter() - begin)

@@ -16,7 +16,7 @@ import io
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -31,6 +31,7 @@ from recollect.errors import (
     ArchiveNotFound,
     ConversationNotFound,
     InvalidSetting,
+    KeyUnavailable,
     RevisionConflict,
     StoreDamaged,
     StoreForeign,
@@ -93,13 +94,35 @@ class ArchiveFolder:
     def of(self, owner: str) -> "OwnerArchives":
         return OwnerArchives(self.folder, owner, self.sealer)
 
-    async def forgets(self, owner: str, conversation_id: str | None) -> Mapping[str, int]:
+    async def forgets(
+        self, owner: str, conversation_id: str | None, *, until: datetime | None = None
+    ) -> Mapping[str, int]:
         """Remove the archives of an owner, or of one conversation, for good."""
         archives = self.of(owner)
         async with archives.locked():
             if conversation_id is not None:
                 return {"archives": await archives.delete(conversation_id)}
+            if until is not None:
+                return {"archives": await archives.delete_made(until)}
             return {"archives": await asyncio.to_thread(_remove_folder, archives.folder)}
+
+    async def owners(self) -> "list_[str | None]":
+        """Everybody who has archives, also those who have nothing else any more. For operators.
+
+        A name is only inside a file: None stands for somebody whose files cannot be read here.
+        """
+        return [await self._name_of(key) for key in await asyncio.to_thread(_owner_keys, self.folder)]
+
+    async def _name_of(self, key: str) -> str | None:
+        archives = OwnerArchives(self.folder, key, self.sealer, key=key)
+        for one in await archives.list():
+            with contextlib.suppress(ArchiveNotFound, KeyUnavailable, StoreDamaged, StoreForeign):
+                _, content = await archives.read(one.conversation_id)
+                lines, _ = await asyncio.to_thread(unpacked, content)
+                name = _owner_in(lines)
+                if name is not None and owner_key(name) == key:
+                    return name
+        return None
 
     async def delete_older(self, moment: datetime) -> int:
         """Remove archives of conversations that were last active before a moment; returns how many."""
@@ -109,9 +132,9 @@ class ArchiveFolder:
 class OwnerArchives:
     """One owner's archives. All work on files is done off the event loop."""
 
-    def __init__(self, folder: Path, owner: str, sealer: Sealer | None) -> None:
+    def __init__(self, folder: Path, owner: str, sealer: Sealer | None, *, key: str = "") -> None:
         self.owner = owner
-        self.key = owner_key(owner)
+        self.key = key or owner_key(owner)
         self.folder = folder / self.key
         self._lock_file = folder / f".{self.key}.lock"
         self._sealer = sealer
@@ -156,6 +179,23 @@ class OwnerArchives:
         """Remove an archive, and what a killed process left of one; returns how many there were."""
         return await asyncio.to_thread(_delete, self.file(conversation_id))
 
+    async def delete_made(self, until: datetime) -> int:
+        """Remove archives of conversations that were there at a moment; returns how many there were."""
+        gone = 0
+        for one in await self.list():
+            if one.archived_at <= until or await self._made_at(one) <= until:
+                gone += await self.delete(one.conversation_id)
+        return gone
+
+    async def _made_at(self, archive: Archive) -> datetime:
+        """When the conversation was made. What cannot be read counts as older than all that is asked for."""
+        try:
+            _, content = await self.read(archive.conversation_id)
+            lines, _ = await asyncio.to_thread(unpacked, content)
+            return msgspec.json.decode(lines.split(b"\n", 2)[1], type=_Owned).conversation.created_at
+        except (IndexError, msgspec.MsgspecError, KeyUnavailable, StoreDamaged, StoreForeign):
+            return datetime.min.replace(tzinfo=UTC)
+
     @contextlib.asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
         """Nobody else on this machine archives, restores or erases for this owner meanwhile."""
@@ -183,7 +223,8 @@ async def archive(
 ) -> Archive:
     """Move a conversation out of the store. Done twice, it is done once.
 
-    Raises `RevisionConflict` when somebody writes to it meanwhile: it then stays where it is.
+    Raises `RevisionConflict` when somebody writes to it meanwhile, and `StoreDamaged` when not all of it
+    can be read, which an archive would lose: it then stays where it is.
     """
     async with archives.locked():
         record = await store.get(conversation_id)
@@ -241,6 +282,11 @@ async def _packed(
 
     lines = io.BytesIO()
     report = await export_one(store, record, lines, owner=archives.owner)
+    if report.unreadable:
+        raise StoreDamaged(
+            f"conversation {record.id} is not archived: {report.unreadable} of its {report.entries} messages "
+            "cannot be read here, and an archive would lose them"
+        )
     pictures = {} if blobs is None else await _pictures(blobs, record.id)
     content = await asyncio.to_thread(pack, lines.getvalue(), pictures)
     made = Archive(
@@ -293,7 +339,29 @@ def unpacked(content: bytes) -> tuple[bytes, dict[str, bytes]]:
     return lines, {name.removeprefix("blobs/"): data for name, data in members.items()}
 
 
+def _owner_in(lines: bytes) -> str | None:
+    """Whose conversation it is, as its second line says; the first says what the file is."""
+    try:
+        return msgspec.json.decode(lines.split(b"\n", 2)[1], type=_Owned).owner
+    except (IndexError, msgspec.MsgspecError):
+        return None
+
+
+class _Made(Struct):
+    created_at: datetime
+
+
+class _Owned(Struct):
+    owner: str
+    conversation: _Made
+
+
 # Files
+
+
+def _owner_keys(folder: Path) -> list[str]:
+    with _explained("the archives cannot be listed"):
+        return sorted(one.name for one in folder.iterdir() if one.is_dir()) if folder.is_dir() else []
 
 
 def _write(file: Path, data: bytes) -> None:

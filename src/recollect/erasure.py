@@ -25,7 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from recollect.blobs import owner_key
-from recollect.contracts import JOURNAL, Backend, ConversationStore, Document, Erasing
+from recollect.contracts import JOURNAL, Backend, ConversationStore, Document, Erasing, note
 from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound, RecollectError, StoreDamaged
 from recollect.ids import parse_uuid
@@ -146,11 +146,17 @@ class _Erasing:
         ):
             await step()
             self._told(name)
-        return self._receipt()
+        receipt = self._receipt()
+        erased = sum(receipt.erased.values())
+        await note(self._premises.store, "erase", self._intent.conversation_id or "", count=erased)
+        return receipt
 
     async def _forget_held(self) -> None:
+        intent = self._intent
+        # What a resumed erasure finds of the whole owner may have been made since it began.
+        until = intent.started_at if self._again and intent.conversation_id is None else None
         for holder in self._premises.holders:
-            self._count(await holder.forgets(self._intent.owner, self._intent.conversation_id))
+            self._count(await holder.forgets(intent.owner, intent.conversation_id, until=until))
 
     async def _remove(self) -> None:
         store, intent = self._premises.store, self._intent

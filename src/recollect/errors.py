@@ -26,6 +26,13 @@
     ├── WindowError                   no valid window can be made
     │   ├── BudgetExceeded            what must be in the request does not fit its budget
     │   └── NothingToSend             nobody's words are in the window: there is nothing to answer
+    ├── AgentError                    whoever was to answer did not
+    │   ├── AgentUnavailable          not reached, failed inside, or broke off: trying again may help
+    │   │   └── AgentRateLimited      asked too often; says when to come back, where that is known
+    │   ├── AgentRejected             the provider does not take the request: its key, model or form
+    │   │   └── RequestTooLong        the request is longer than the model takes
+    │   ├── AgentRefused              the model would not answer, or its answer was withheld
+    │   └── TooManySteps              tools were called again and again, and no answer came
     └── MissingExtra (ImportError)    an optional package is not installed; says what to type
 
 A class's docstring is its default message. Errors carry their data as attributes, so that a
@@ -207,6 +214,60 @@ class NothingToSend(WindowError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"there is nothing to send: {reason}")
         self.reason = reason
+
+
+class AgentError(RecollectError):
+    """The agent did not answer."""
+
+    def __init__(
+        self, message: str | None = None, *, status: int | None = None, request_id: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.request_id = request_id
+
+
+class AgentUnavailable(AgentError):
+    """The agent cannot answer now; trying again may help."""
+
+
+class AgentRateLimited(AgentUnavailable):
+    """The agent was asked too often."""
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        retry_after: float | None = None,
+        status: int | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message, status=status, request_id=request_id)
+        self.retry_after = retry_after
+
+
+class AgentRejected(AgentError):
+    """The provider does not take the request."""
+
+
+class RequestTooLong(AgentRejected):
+    """The request is longer than the model takes."""
+
+
+class AgentRefused(AgentError):
+    """The model would not answer."""
+
+    def __init__(self, message: str | None = None, *, words: str = "") -> None:
+        super().__init__(message)
+        self.words = words
+
+
+class TooManySteps(AgentError):
+    """Tools were called again and again, and no answer came."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__(f"no answer after {steps} steps, only calls of tools")
+        self.steps = steps
 
 
 class MissingExtra(RecollectError, ImportError):

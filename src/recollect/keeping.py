@@ -253,7 +253,6 @@ class Keeping:
         from recollect.erasure import erase
 
         receipt = await erase(self.premises, conversation_id)
-        await note(self.store, "erase", conversation_id or "", count=sum(receipt.erased.values()))
         if conversation_id is not None:
             await self._change_rules(lambda known: known.without([parse_uuid(conversation_id, field="id")]))
         return receipt

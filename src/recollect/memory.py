@@ -21,6 +21,7 @@ from recollect.errors import (
     InvalidSetting,
     RecollectError,
     RevisionConflict,
+    StoreDamaged,
 )
 from recollect.ids import IdSource, new_id
 from recollect.keeping import Expiring
@@ -188,6 +189,8 @@ class Memory:
                     archived += 1
                 except (RevisionConflict, ConversationNotFound):
                     continue  # somebody wrote to it, or was first: it is not old, or it is done
+                except StoreDamaged as error:
+                    log.warning("%s", error)  # it stays where it is; the others are archived
             cursor = page.next
             if cursor is None:
                 return archived

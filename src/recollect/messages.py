@@ -167,10 +167,12 @@ def words_of(message: Message) -> str:
 
 
 def _check_tokens(tokens: object) -> None:
-    if type(tokens) is dict and all(
-        type(name) is str and type(count) is int for name, count in tokens.items()
-    ):
-        return
+    if type(tokens) is dict:
+        for name, count in tokens.items():
+            if type(name) is not str or type(count) is not int:
+                break
+        else:
+            return
     raise InvalidMessage(f"tokens must be counts by name of the counter; got {shown(tokens)}", field="tokens")
 
 

@@ -159,4 +159,14 @@ def _with_message(entry: Entry, message: Message) -> Entry:
 
 
 def _is_text(message: Message) -> bool:
-    return isinstance(message.content, str) and not message.extra
+    """Whether it is words alone, in which no picture can be: most messages, and what models say in blocks."""
+    content = message.content
+    if message.extra:
+        return False
+    return isinstance(content, str) or (isinstance(content, list) and all(map(_is_text_block, content)))
+
+
+def _is_text_block(block: object) -> bool:
+    if not isinstance(block, dict) or block.get("type") != "text":
+        return False
+    return all(value is None or isinstance(value, str) for value in block.values())

@@ -4,6 +4,7 @@ A tool is bound to its owner when it is made, never by an argument: what a model
 reach somebody else's conversations. Below: the manager. Above: agents, surfaces.
 """
 
+import asyncio
 import json
 import logging
 import re
@@ -22,7 +23,7 @@ from recollect.search.questions import first_moment, last_moment, local_zone
 
 log = logging.getLogger("recollect.tools")
 
-Provider = Literal["anthropic", "openai_chat", "openai_responses", "mcp"]
+Provider = Literal["anthropic", "openai_chat", "openai_responses", "plain", "mcp"]
 
 Arguments = dict[str, Any]
 Run = Callable[..., Awaitable[str]]
@@ -39,6 +40,8 @@ class Tool(Struct, frozen=True, kw_only=True):
     """JSON schema of an object. `required`, `type`, `enum`, `minimum` and `maximum` are checked."""
     run: Run
     """Called with the arguments by keyword; answers with text."""
+    timeout: float | None = None
+    """Seconds that it may take. None: what the caller of `dispatch` says."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -74,32 +77,67 @@ class ToolRegistry:
     def __contains__(self, name: object) -> bool:
         return name in self._tools
 
-    def definitions(self, provider: Provider) -> list[dict[str, Any]]:
+    def definitions(self, provider: Provider | str) -> list[dict[str, Any]]:
         """The tools as a provider, or an MCP client, wants them described."""
         if provider not in _DESCRIBED:
             raise InvalidInput.not_in("provider", provider, _DESCRIBED)
         return [_DESCRIBED[provider](tool) for tool in self]
 
-    async def dispatch(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> Outcome:
-        """Run a tool with the arguments of a call, an object or its JSON. What goes wrong is the outcome."""
+    async def dispatch(
+        self, name: str, arguments: Mapping[str, Any] | str | None = None, *, within: float | None = None
+    ) -> Outcome:
+        """Run a tool with the arguments of a call, an object or its JSON. What goes wrong is the outcome.
+
+        `within`: seconds for a tool that names none itself; None waits as long as it takes.
+        """
         tool = self._tools.get(name)
         if tool is None:
             names = ", ".join(self._tools) or "none"
             return Outcome(text=f"there is no tool {shown(name)}; there are: {names}", is_error=True)
         try:
-            return Outcome(text=await tool.run(**checked(tool, arguments)))
+            given = checked(tool, arguments)
+            return Outcome(text=await _run(tool, given, within if tool.timeout is None else tool.timeout))
         except RecollectError as error:
             return Outcome(text=str(error), is_error=True)
         except Exception:  # the edge: a model is told that the tool failed, the log says how
             log.exception("tool %s failed", name)
             return Outcome(text=f"{name} failed", is_error=True)
 
-    async def answer(self, call: ToolCall, dialect: str) -> Message:
+    async def answer(self, call: ToolCall, dialect: str, *, within: float | None = None) -> Message:
         """Run what a model called; the result is a message in its dialect."""
-        outcome = await self.dispatch(call.name, call.arguments)
+        outcome = await self.dispatch(call.name, call.arguments, within=within)
         return tool_result(
             dialect, call_id=call.id, name=call.name, text=outcome.text, is_error=outcome.is_error
         )
+
+
+async def _run(tool: Tool, given: Arguments, seconds: float | None) -> str:
+    """What the tool answers, if it does in time. One that will not even be cancelled is left behind."""
+    task = asyncio.ensure_future(tool.run(**given))
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+    finally:
+        if not task.done():
+            task.cancel()
+            task.add_done_callback(_let_go)
+    if not task.done():
+        log.warning("tool %s took longer than %g s and was given up", tool.name, seconds)
+        raise RecollectError(f"{tool.name} took longer than {seconds:g} seconds and was given up")
+    if task.cancelled():  # by itself: this is no cancellation of ours
+        raise RecollectError(f"{tool.name} was cancelled")
+    return _as_text(tool, task.result())
+
+
+def _as_text(tool: Tool, answer: object) -> str:
+    if not isinstance(answer, str):
+        raise InvalidInput(f"{tool.name} must answer with text; got {shown(answer)}", value=answer)
+    return answer
+
+
+def _let_go(task: "asyncio.Future[str]") -> None:
+    """Whatever comes of a tool that nobody waits for any more."""
+    if not task.cancelled() and task.exception() is not None:
+        log.warning("a tool that was given up failed later", exc_info=task.exception())
 
 
 def _anthropic(tool: Tool) -> dict[str, Any]:
@@ -121,6 +159,10 @@ def _openai_responses(tool: Tool) -> dict[str, Any]:
     }
 
 
+def _plain(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+
+
 def _mcp(tool: Tool) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "inputSchema": tool.parameters}
 
@@ -129,6 +171,7 @@ _DESCRIBED: dict[str, Callable[[Tool], dict[str, Any]]] = {
     "anthropic": _anthropic,
     "openai_chat": _openai_chat,
     "openai_responses": _openai_responses,
+    "plain": _plain,
     "mcp": _mcp,
 }
 

@@ -46,9 +46,8 @@ def test_archives_go_out_and_come_back(run: Run, demo: str, tmp_path: Path) -> N
     folder = str(tmp_path / "archives")
     assert "6 messages" in run("archive", demo, "--folder", folder).stdout
     run("show", demo, code=3)
-    run("retention", "--owner", "erin", "--days", "1")
     (listed,) = json.loads(run("archives", "--folder", folder, "--json").stdout)
-    assert listed["archive"]["conversation_id"] == demo
+    assert (listed["owner_name"], listed["archive"]["conversation_id"]) == ("erin", demo)
     assert demo[:8] in run("archives", "--folder", folder, "--owner", "erin").stdout
     run("restore", demo, "--folder", folder, "--owner", "sam", code=3)
     run("restore", demo, "--folder", folder)
@@ -69,6 +68,7 @@ def test_a_sealed_archive_needs_its_key_file(
     run("archive", demo)
     monkeypatch.delenv("RECOLLECT_ARCHIVE_KEY_FILE")
     run("restore", demo, "--owner", "erin", code=4)
+    assert "name the owner with --owner" in run("archives").stderr
     monkeypatch.setenv("RECOLLECT_ARCHIVE_KEY_FILE", str(tmp_path / "missing"))
     run("restore", demo, "--owner", "erin", code=2)
     monkeypatch.setenv("RECOLLECT_ARCHIVE_KEY_FILE", str(tmp_path / "key"))
@@ -95,6 +95,14 @@ def test_erasing_asks_first_and_gives_a_receipt(run: Run, demo: str, tmp_path: P
     for file in tmp_path.glob("recollect-demo.db*"):
         assert b"potatoes" not in file.read_bytes()
     run("erase", code=2)
+
+
+def test_erasing_reaches_archives_in_a_folder_that_is_named(run: Run, demo: str, tmp_path: Path) -> None:
+    folder = str(tmp_path / "archives")
+    run("archive", demo, "--folder", folder)
+    receipt = json.loads(run("erase", "--owner", "erin", "--folder", folder, "--yes", "--json").stdout)
+    assert receipt["erased"]["archives"] == 1
+    assert "No archives" in run("archives", "--folder", folder).stdout
 
 
 def test_an_owner_goes_into_a_folder_and_back(run: Run, demo: str, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Keys and the audit trail, as an operator meets them."""
 
+import getpass
 import json
 from pathlib import Path
 
@@ -69,6 +70,16 @@ def test_without_a_master_key_nothing_is_rotated_or_encrypted(run: Run) -> None:
     assert "RECOLLECT_MASTER_KEY" in run("copy", DEMO, SEALED, "--encrypt", code=2).stderr
 
 
+def test_a_store_that_is_not_there_is_not_made_by_rotating(run: Run, key: str, tmp_path: Path) -> None:
+    run("keys", "rotate", "--url", "sqlite:///missing.db", code=4)
+    assert not (tmp_path / "missing.db").exists()
+
+
+def test_the_demo_is_encrypted_where_the_settings_say_so(run: Run, key: str, tmp_path: Path) -> None:
+    run("demo", "--url", SEALED)
+    assert b"potatoes" not in (tmp_path / "sealed.db").read_bytes()
+
+
 def test_secrets_are_not_shown(run: Run, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECOLLECT_AUDIT_KEY", key)
     monkeypatch.setenv("RECOLLECT_KEYRING_URL", "postgresql://erin:hidden@localhost/keys")
@@ -88,6 +99,8 @@ def test_what_commands_do_is_noted_and_shown(
     run("show", "01952f3e-0000-7000-8000-000000000000", code=3)
     events = json.loads(run("audit", "show", "--json").stdout)
     assert {event["action"] for event in events} >= {"list", "look", "read"}
+    (reading,) = [event for event in events if event["action"] == "read"]
+    assert (reading["actor"], reading["source"]) == (getpass.getuser(), "command line")
     denied = json.loads(run("audit", "show", "--outcome", "denied", "--json").stdout)
     assert {event["outcome"] for event in denied} == {"denied"}
     reads = run("audit", "export", "--action", "read", "--owner", listed["owner"]).stdout.splitlines()

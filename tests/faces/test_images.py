@@ -319,3 +319,15 @@ def test_the_last_turn_comes_back_exactly_and_older_ones_in_words(world: World, 
         assert not any(base64_of(number) in log for number in range(6))
 
     world.play(play)
+
+
+async def test_a_picture_inside_a_text_block_is_found(memory: recollect.Memory) -> None:
+    """Words in blocks are passed over, but not what a block of words carries along."""
+    erin = memory.of("erin")
+    conversation = await erin.get_or_create_conversation("s")
+    source = {"type": "base64", "media_type": "image/png", "data": "aGVsbG8="}
+    block = {"type": "text", "text": "see", "shown": {"type": "image", "source": source}}
+    await erin.add_message(conversation.id, "user", [block, {"type": "text", "text": "there"}])
+    (stored,) = await erin.messages(conversation.id)
+    assert "aGVsbG8=" not in str(stored.content)
+    assert stored.content[1] == {"type": "text", "text": "there"}

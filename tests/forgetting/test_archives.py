@@ -17,7 +17,8 @@ import pytest
 import recollect
 from recollect import archives as archiving
 from recollect.archives import ArchiveFolder, OwnerArchives, Sealer
-from recollect.contracts import ConversationStore
+from recollect.contracts import JOURNAL, ConversationStore
+from recollect.erasure import KIND, Intent
 from recollect.errors import (
     ArchiveNotFound,
     ConversationNotFound,
@@ -28,9 +29,12 @@ from recollect.errors import (
     StoreForeign,
 )
 from recollect.keys import MasterKeys
+from recollect.layers.resilient import ResilientBackend
+from recollect.lifetimes import Archiving
 from recollect.manager import ConversationManager
 from recollect.sealing import KeySealer, PassphraseSealer, ProviderSealer
 from recollect.testing import FixedClock
+from tests.raw import Bodies, edit_bodies, read_bodies
 
 DAY = timedelta(days=1)
 PNG = base64.b64encode(b"\x89PNG\r\n a picture").decode()
@@ -59,6 +63,57 @@ async def everything(manager: ConversationManager, conversation_id: str) -> tupl
         await store.documents("summaries", conversation_id=conversation_id),
         [await blobs.get(conversation_id, one) for one in await blobs.list(conversation_id)],
     )
+
+
+async def test_what_cannot_be_read_is_not_archived_and_so_not_lost(
+    memory: recollect.Memory, clock: FixedClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    erin = memory.of("erin")
+    damaged = await live(erin)
+    whole = await live(erin, session="hall")
+    backend = memory.backend.inner if isinstance(memory.backend, ResilientBackend) else memory.backend
+    await edit_bodies(backend, "erin", damaged, _break_the_second)
+    stored = await read_bodies(backend, "erin", damaged)
+    with pytest.raises(StoreDamaged, match="1 of its 4 messages cannot be read"):
+        await erin.archive(damaged)
+    assert await erin.archives() == []
+    assert await read_bodies(backend, "erin", damaged) == stored
+    clock.advance(2 * DAY)
+    assert await memory.archive_old(Archiving(after=DAY)) == 1
+    assert [one.conversation_id for one in await erin.archives()] == [whole]
+    assert f"{damaged} is not archived" in caplog.text
+
+
+def _break_the_second(bodies: Bodies) -> None:
+    bodies[sorted(bodies)[1]] = b'{"role":"nobody"}'
+
+
+async def test_a_resumed_erasure_leaves_archives_of_what_was_made_since(
+    memory: recollect.Memory, clock: FixedClock
+) -> None:
+    erin = memory.of("erin")
+    archived, moved = await live(erin), await live(erin, session="hall")
+    await erin.archive(archived)
+    intent = Intent(owner="erin", conversation_id=None, started_at=clock())
+    await memory.backend.of(JOURNAL).put_document(KIND, intent.key, msgspec.json.encode(intent))
+    clock.advance(DAY)
+    fresh = await live(erin, session="phone")
+    await erin.archive(moved)
+    made = await erin.archive(fresh)
+    (receipt,) = await memory.resume_erasures()
+    assert receipt.erased["archives"] == 2
+    assert await erin.archives() == [made]
+
+
+async def test_everybody_with_archives_is_known_by_name(tmp_path: Path) -> None:
+    for name, sealer in (("erin", None), ("sam", KeySealer(bytes(32)))):
+        folder = ArchiveFolder(tmp_path / "archives", sealer=sealer)
+        async with recollect.open(archives=folder, sweep_every=None, embedder=None) as memory:
+            record = await memory.of(name).get_or_create_conversation("kitchen")
+            await memory.of(name).archive(record.id)
+    assert set(await folder.owners()) == {"erin", "sam"}
+    assert set(await ArchiveFolder(tmp_path / "archives").owners()) == {"erin", None}
+    assert await ArchiveFolder(tmp_path / "none").owners() == []
 
 
 async def test_a_conversation_comes_back_equal(memory: recollect.Memory) -> None:

@@ -4,14 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 import recollect
 from recollect.audit import AuditTrail, Event, check_trail, read_trail
-from recollect.contracts import Backend, Migrated, Watchable, note
+from recollect.contracts import JOURNAL, Backend, Migrated, Nearest, Searchable, Watchable, note
 from recollect.conversations import Changes, Query, started
+from recollect.erasure import KIND, Intent
 from recollect.errors import ConversationNotFound, InvalidId, MessageConflict
 from recollect.ids import new_id
 from recollect.keys import MasterKeys
@@ -94,7 +96,7 @@ async def test_everything_is_noted_under_the_name_of_who_did_it(
         ("update", "erin", record.id, 0),
         ("put document", "erin", "", 1),
         ("delete", "erin", record.id, 0),
-        ("erase", "erin", "", 0),
+        ("clear", "erin", "", 0),
     ]
     assert b"secret" not in await asyncio.to_thread(path.read_bytes)
 
@@ -159,7 +161,7 @@ async def test_a_memory_acts_for_somebody_and_its_trail_outlives_what_was_erased
         await memory.acting_as("erin").of("erin").store.clear()
         events = await noted(path)
     assert {event.actor for event in events} >= {"the kitchen", "erin"}
-    assert [event.action for event in events if event.actor == "erin"] == ["erase"]
+    assert [event.action for event in events if event.actor == "erin"] == ["clear"]
     assert any(event.action == "read" and event.count == 1 for event in events)
     text = await asyncio.to_thread(path.read_bytes)
     assert b"4711" not in text
@@ -183,10 +185,23 @@ async def test_searches_exports_and_erasures_are_noted_without_what_they_were_ab
     assert ("search", "erin", 1) in found
     assert [one[0] for one in found].count("search") == 2
     assert ("export", "erin") in {one[:2] for one in found}
-    assert next(event.conversation for event in events if event.action == "erase") == record.id
+    erased = [(event.conversation, event.actor) for event in events if event.action == "erase"]
+    assert erased == [(record.id, "erin"), ("", "erin")]
     text = await asyncio.to_thread(path.read_bytes)
     assert b"oven" not in text
     assert (await asyncio.to_thread(check_trail, path)).is_sound
+
+
+async def test_an_erasure_that_was_resumed_is_noted_too(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    url = f"sqlite:///{tmp_path}/memory.db"
+    async with recollect.open(url, audit=path, embedder=None) as memory:
+        record = await memory.of("erin").get_or_create_conversation("kitchen")
+        intent = Intent(owner="erin", conversation_id=record.id, started_at=record.created_at)
+        await memory.backend.of(JOURNAL).put_document(KIND, intent.key, msgspec.json.encode(intent))
+    async with recollect.open(url, audit=path, embedder=None):
+        events = await noted(path)
+    assert [(one.owner, one.conversation) for one in events if one.action == "erase"] == [("erin", record.id)]
 
 
 async def test_without_a_trail_acting_as_somebody_changes_nothing() -> None:
@@ -201,4 +216,5 @@ async def test_powers_are_handed_on(
     inner = inner_for(store, tmp_path, request, clock)
     backend = audited(inner, AuditTrail(tmp_path / "audit.jsonl"))
     assert isinstance(backend, Migrated) == isinstance(inner, Migrated)
-    assert isinstance(backend.of("erin"), Watchable) == isinstance(inner.of("erin"), Watchable)
+    for power in (Watchable, Searchable, Nearest):
+        assert isinstance(backend.of("erin"), power) == isinstance(inner.of("erin"), power)

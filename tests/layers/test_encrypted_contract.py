@@ -1,4 +1,10 @@
-"""The encryption layer is a store, over every store: it passes the same contract and the same machine."""
+"""The encryption layer is a store, over every store: it passes the same contract and the same machine.
+
+All of the contract is run over two stores, one of them in SQL. Over the others, those parts in which the
+layer seals or opens something, or relies on what the store inside does with revisions and places: the log,
+changes to it, documents, moving, several writers at once. Sessions, listings and lifetimes it hands on as
+they are, and every store passes those parts by itself. The machine plays all operations over all stores.
+"""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,14 +18,18 @@ from recollect.stores.in_memory import InMemoryBackend
 from recollect.stores.urls import backend_for
 from recollect.testing import FixedClock, StoreContract, store_machine
 from recollect.testing.contract.changing import ChangingContract
+from recollect.testing.contract.concurrency import ConcurrencyContract
+from recollect.testing.contract.documents import DocumentsContract
 from recollect.testing.contract.log import LogContract
 from recollect.testing.contract.moving import MovingContract
 from tests.layers.worlds import inner_for, opened, sealed_backend
 from tests.properties.worlds import STORES, url_for
 
+WHOLE = ("memory", "sqlite")
+
 
 class TestEncryptedStore(StoreContract):
-    @pytest.fixture(params=["memory", "sqlite"])
+    @pytest.fixture(params=WHOLE)
     async def backend(
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
     ) -> AsyncIterator[Backend]:
@@ -27,10 +37,10 @@ class TestEncryptedStore(StoreContract):
             yield backend
 
 
-class TestEncryptedStoreElsewhere(LogContract, ChangingContract, MovingContract):
-    """What is sealed to its place, where other stores give the places. The machine below plays the rest."""
-
-    @pytest.fixture(params=["file", "redis", "postgres"])
+class TestWhatIsSealedInOtherStores(
+    LogContract, ConcurrencyContract, MovingContract, ChangingContract, DocumentsContract
+):
+    @pytest.fixture(params=[store for store in STORES if store not in WHOLE])
     async def backend(
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
     ) -> AsyncIterator[Backend]:
@@ -39,7 +49,7 @@ class TestEncryptedStoreElsewhere(LogContract, ChangingContract, MovingContract)
 
 
 class TestEncryptedStoreWithRecordsAndItsKeysApart(StoreContract):
-    @pytest.fixture(params=["memory", "sqlite"])
+    @pytest.fixture(params=WHOLE)
     async def backend(
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
     ) -> AsyncIterator[Backend]:

@@ -1,5 +1,6 @@
 """Erasing while the store is away: what waits in the spool goes at once, the rest when the store is back."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,24 @@ async def test_the_layer_says_what_it_forgot(world: World) -> None:
     assert await world.layer.forgets("nobody", None) == {"spooled": 0}
     assert await world.back()
     assert [message.content for message in await erin.messages(other.id)] == ["this stays"]
+
+
+async def test_what_was_said_since_an_erasure_began_stays_in_the_spool(world: World) -> None:
+    memory = Memory(world.layer, sweep_every=None, warm=False)
+    erin = memory.of("erin")
+    old = await erin.get_or_create_conversation("kitchen")
+    world.failing.down()
+    await erin.add_message(old.id, "user", "the secret")
+    began = erin.store.now()
+    world.clock.advance(timedelta(seconds=1))
+    fresh = await erin.get_or_create_conversation("phone")
+    await erin.add_message(fresh.id, "user", "said since")
+    assert isinstance(world.layer, Holds)
+    assert await world.layer.forgets("erin", None, until=began) == {"spooled": 1}
+    assert found_in(world.folder, b"the secret") == []
+    assert [one.content for one in await erin.messages(fresh.id)] == ["said since"]
+    assert await world.back()
+    assert [one.content for one in await erin.messages(fresh.id)] == ["said since"]
 
 
 async def test_only_a_store_with_files_is_scrubbed_through_its_layers(world: World) -> None:

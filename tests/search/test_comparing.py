@@ -1,11 +1,10 @@
-"""Vectors in a matrix: every one is compared, and a first pass loses none that matters."""
+"""Vectors in a matrix: every one is compared, exactly."""
 
 from typing import Any
 
 import numpy
 import pytest
 
-from recollect.search import comparing
 from recollect.search.comparing import VectorMatrix
 
 DIMENSION = 256
@@ -49,24 +48,7 @@ def test_every_vector_is_compared_exactly(vectors: Any) -> None:
     assert numpy.allclose(compared.similarities(some), cosines[some], atol=1e-3)
 
 
-def test_a_first_pass_loses_next_to_nothing(vectors: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparing, "LARGE", 100)
-    monkeypatch.setattr(comparing, "CLOSER", 300)
-    matrix = filled(vectors)
-    found = 0
-    for at in range(20):
-        asked = vectors[at].astype(numpy.float32)
-        compared = matrix.compare(asked, nearest=20)
-        cosines = expected(vectors, asked)
-        found += len({row for row, _ in compared.best} & set(numpy.argsort(-cosines)[:20].tolist()))
-        assert all(abs(similarity - cosines[row]) < 1e-3 for row, similarity in compared.best)
-        assert numpy.allclose(compared.similarities([2_999, 5]), cosines[[2_999, 5]], atol=1e-3)
-    assert found >= 0.98 * 20 * 20
-
-
-@pytest.mark.parametrize("large", [100, 10_000])
-def test_what_is_gone_is_not_near(vectors: Any, monkeypatch: pytest.MonkeyPatch, large: int) -> None:
-    monkeypatch.setattr(comparing, "LARGE", large)
+def test_what_is_gone_is_not_near(vectors: Any) -> None:
     matrix = filled(vectors)
     matrix.remove(range(10))
     compared = matrix.compare(vectors[3].astype(numpy.float32), nearest=100)
@@ -74,9 +56,7 @@ def test_what_is_gone_is_not_near(vectors: Any, monkeypatch: pytest.MonkeyPatch,
     assert matrix.alive == 2_990
 
 
-@pytest.mark.parametrize("large", [100, 10_000])
-def test_what_is_added_later_is_found(vectors: Any, monkeypatch: pytest.MonkeyPatch, large: int) -> None:
-    monkeypatch.setattr(comparing, "LARGE", large)
+def test_what_is_added_later_is_found(vectors: Any) -> None:
     matrix = filled(vectors)
     asked = -vectors[0].astype(numpy.float32)
     matrix.compare(asked, nearest=5)

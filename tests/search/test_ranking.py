@@ -1,6 +1,6 @@
 """What makes one message score above another."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import UTC, date, datetime
 
 from hypothesis import given
@@ -24,6 +24,9 @@ class Vectors(Struct):
 
     def of(self, messages: Sequence[tuple[str, int]]) -> list[float | None]:
         return [self.by_sequence.get(sequence) for _, sequence in messages]
+
+    def within(self, conversations: Container[str]) -> list[Neighbour]:
+        return [one for one in self.nearest if one.conversation_id in conversations]
 
 
 def match(

@@ -73,7 +73,7 @@ def test_a_name_is_given_once_and_fits_every_provider() -> None:
     with pytest.raises(InvalidInput, match="name"):
         ToolRegistry([Tool(name="two words", description="", parameters={}, run=_repeat)])
     with pytest.raises(InvalidInput, match="provider"):
-        registry.definitions("gemini")  # type: ignore[arg-type]
+        registry.definitions("gemini")
 
 
 def test_definitions_have_the_form_of_each_provider() -> None:
@@ -87,6 +87,44 @@ def test_definitions_have_the_form_of_each_provider() -> None:
     (mcp,) = registry.definitions("mcp")
     assert mcp["inputSchema"] == SCHEMA
     assert json.dumps([anthropic, chat, responses, mcp])
+
+
+def sdk_type(provider: str) -> Any:
+    """What a provider's own library takes a tool to be. Importing one takes seconds: only when asked for."""
+    if provider == "anthropic":
+        from anthropic.types import ToolParam
+
+        return ToolParam
+    if provider == "openai_chat":
+        from openai.types.chat import ChatCompletionToolParam
+
+        return ChatCompletionToolParam
+    from openai.types.responses import FunctionToolParam
+
+    return FunctionToolParam
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai_chat", "openai_responses"])
+async def test_definitions_pass_the_types_of_the_provider(erin: ConversationManager, provider: Any) -> None:
+    from pydantic import TypeAdapter, with_config
+
+    declared = with_config(extra="forbid")(sdk_type(provider))
+    (definition,) = history_tools(erin).definitions(provider)
+    assert TypeAdapter(declared).validate_python(definition) == definition
+
+
+async def test_the_schema_says_what_the_tool_takes_and_nothing_about_its_owner(
+    erin: ConversationManager,
+) -> None:
+    """As MCP has it: an object with named properties, each described by JSON schema."""
+    (definition,) = history_tools(erin).definitions("mcp")
+    schema = definition["inputSchema"]
+    assert set(definition) == {"name", "description", "inputSchema"}
+    assert (schema["type"], schema["additionalProperties"]) == ("object", False)
+    assert set(schema["properties"]) == {
+        "query", "max_results", "role", "date_from", "date_to", "tag", "channel"
+    }  # fmt: skip
+    assert all(each["type"] in ("string", "integer") for each in schema["properties"].values())
 
 
 @pytest.fixture

@@ -1,13 +1,15 @@
 """`recollect archive`, `restore` and `archives`: conversations out of the store, back, and a list of them."""
 
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
+import recollect
 from recollect.archives import Archive
-from recollect.cli.rendering import ago, console, counted, readable
+from recollect.cli.rendering import ago, console, counted, errors_console, readable
 from recollect.cli.running import (
     JsonOption,
     OwnerOption,
@@ -21,6 +23,7 @@ from recollect.cli.running import (
 from recollect.conversations import Conversation
 from recollect.errors import ArchiveNotFound, InvalidInput
 from recollect.lifetimes import Archiving, days
+from recollect.manager import ConversationManager
 
 FolderOption = Annotated[
     str | None, typer.Option(help="Where archives are; else RECOLLECT_ARCHIVE_FOLDER decides.")
@@ -81,7 +84,7 @@ def restore(
 
     async def work() -> Conversation:
         async with memory_at(url, archives=folder) as memory:
-            async for _, manager in managers(memory, owner):
+            async for _, manager in _archivists(memory, owner):
                 if any(one.conversation_id == conversation_id for one in await manager.archives()):
                     return await manager.restore(conversation_id)
             raise ArchiveNotFound(conversation_id)
@@ -93,19 +96,35 @@ def restore(
         console().print(f"{record.id} restored: {counted(record.message_count, 'message')}", soft_wrap=True)
 
 
+async def _archivists(
+    memory: recollect.Memory, owner: str | None
+) -> AsyncIterator[tuple[str, ConversationManager]]:
+    """The handle of one owner, or of everybody who has archives, whether they have anything else or not."""
+    if owner is not None or memory.archives is None:
+        async for name, manager in managers(memory, owner):
+            yield name, manager
+        return
+    for found in await memory.archives.owners():
+        if found is not None:
+            yield found, memory.of(found)
+        else:
+            said = "Somebody has archives that cannot be read here: name the owner with --owner"
+            errors_console().print(f"[yellow]! {said}[/]", soft_wrap=True)
+
+
 def archives(
     url: UrlOption = None,
     owner: OwnerOption = None,
     folder: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List archived conversations, most recently active first. Owners without anything else need --owner."""
+    """List archived conversations, most recently active first. Files that cannot be read need --owner."""
 
     async def work() -> list[tuple[str, Archive]]:
         async with memory_at(url, archives=folder) as memory:
             return [
                 (name, one)
-                async for name, manager in managers(memory, owner)
+                async for name, manager in _archivists(memory, owner)
                 for one in await manager.archives()
             ]
 

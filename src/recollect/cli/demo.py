@@ -7,9 +7,8 @@ from typing import Any
 
 from rich.rule import Rule
 
-import recollect
 from recollect.cli.rendering import console, spoken
-from recollect.cli.running import JsonOption, UrlOption, print_json, run
+from recollect.cli.running import JsonOption, UrlOption, memory_at, print_json, run
 from recollect.contexts import Context
 from recollect.contracts import Appended
 from recollect.conversations import Conversation
@@ -59,7 +58,7 @@ def demo(url: UrlOption = None, as_json: JsonOption = False) -> None:
     async def work() -> tuple[Conversation, list[Appended], Context, list[str]]:
         stored = await _store(place)
         # The store is closed now, as after the end of a process; everything below is read back.
-        async with recollect.open(place, sweep_every=None) as memory:
+        async with memory_at(place, create=True) as memory:
             erin = memory.of(OWNER)
             conversation = await erin.get_or_create_conversation(SESSION)
             turn = erin.turn(conversation.id)
@@ -78,7 +77,7 @@ def demo(url: UrlOption = None, as_json: JsonOption = False) -> None:
 
 
 async def _store(url: str) -> list[Appended]:
-    async with recollect.open(url, sweep_every=None) as memory:
+    async with memory_at(url, create=True) as memory:
         erin = memory.of(OWNER)
         conversation = await erin.get_or_create_conversation(SESSION)
         if conversation.subject is None:

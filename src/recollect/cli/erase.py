@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from recollect.cli.archive import FolderOption
 from recollect.cli.confirming import YesOption, confirm
 from recollect.cli.rendering import console, readable
 from recollect.cli.running import JsonOption, UrlOption, memory_at, print_json, run
@@ -19,15 +20,16 @@ def erase(
         str | None, typer.Argument(metavar="[ID]", help="One conversation; without it, everything.")
     ] = None,
     url: UrlOption = None,
+    folder: FolderOption = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Erase everything that an owner has, or one conversation: rows, copies, pictures, archives, files."""
+    """Erase all that an owner has, or one conversation: rows, copies, pictures, archives, spools, files."""
     what = f"conversation {conversation_id}" if conversation_id else "everything"
     confirm(f"Erase {what} of {readable(owner)!r} for good?", yes=yes)
 
     async def work() -> Receipt:
-        async with memory_at(url) as memory:
+        async with memory_at(url, archives=folder, spools=True) as memory:
             return await memory.of(owner).erase(conversation_id)
 
     receipt = run(work)

@@ -42,6 +42,9 @@ def export(
         f"{counted(report.entries, 'message')}, {counted(report.documents, 'document')}",
         soft_wrap=True,
     )
+    if report.unreadable:
+        lost = counted(report.unreadable, "message")
+        errors_console().print(f"[yellow]! {lost} cannot be read, and are not in it[/]", soft_wrap=True)
 
 
 async def _export_folder(url: str | None, owner: str | None, folder: str) -> Manifest:

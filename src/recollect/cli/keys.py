@@ -1,5 +1,6 @@
 """`recollect keys …`: the keys that a store is encrypted with."""
 
+import asyncio
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ from recollect.cli.running import (
     JsonOption,
     OwnerOption,
     UrlOption,
+    check_exists,
     print_json,
     require_master_key,
     run,
@@ -56,7 +58,9 @@ def rotate(
         require_master_key(settings)
         encryption = encryption_in(settings.protection)
         assert encryption is not None
-        backend = encrypted(backend_for(settled_url(url)), encryption)
+        place = settled_url(url)
+        await asyncio.to_thread(check_exists, place)
+        backend = encrypted(backend_for(place), encryption)
         await backend.open()
         try:
             return await rotate_keys(backend, owner=owner, deep=deep)

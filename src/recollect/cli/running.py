@@ -1,6 +1,7 @@
 """What the commands share: options, opening the store, errors and exit codes."""
 
 import asyncio
+import getpass
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -75,15 +76,17 @@ async def memory_at(
     by_meaning: bool = True,
     archives: str | None = None,
     plain: bool = False,
+    spools: bool = False,
 ) -> AsyncIterator[recollect.Memory]:
     """The memory at this URL, or at the one that the settings name. Reading makes no new file.
 
-    `plain`: as it is stored, also where the settings have a master key.
+    `plain`: as it is stored, also where the settings have a master key. `spools`: with what processes that
+    are gone had accepted while the store was away.
     """
     settings = Settings.load()
     url = url or settings.store.url
     if not create:
-        await asyncio.to_thread(_check_exists, url)
+        await asyncio.to_thread(check_exists, url)
     kept = settings.retention
     folder = archives or kept.archive_folder
     async with recollect.open(
@@ -95,10 +98,18 @@ async def memory_at(
         archives=await asyncio.to_thread(_archives, folder, kept.archive_key_file) if folder else None,
         sweep_every=None,
         warm=False,
-        **_layers(settings) | ({"encryption": None} if plain else {}),
+        **_layers(settings, url, spools=spools) | ({"encryption": None} if plain else {}),
         embedder="installed" if by_meaning else None,
     ) as memory:
-        yield memory
+        yield memory.acting_as(_operator(), source="command line")
+
+
+def _operator() -> str:
+    """Who types, for the audit trail: the name of their account."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # an account without a name, as in some containers
+        return "operator"
 
 
 def _archives(folder: str, key_file: str) -> ArchiveFolder | str:
@@ -114,11 +125,12 @@ def _archives(folder: str, key_file: str) -> ArchiveFolder | str:
     return ArchiveFolder(folder, sealer=PassphraseSealer(passphrase))
 
 
-def _layers(settings: Settings) -> dict[str, Any]:
+def _layers(settings: Settings, url: str, *, spools: bool) -> dict[str, Any]:
     """The layers that the settings ask for; but an operator wants the store itself, and its errors."""
-    from recollect.layers.choosing import layers_in
+    from recollect.layers.choosing import layers_in, resilience_in
 
-    return layers_in(settings) | {"resilience": "off", "cache": "off"}
+    resilience = resilience_in(settings.resilience, url) if spools else "off"
+    return layers_in(settings) | {"resilience": resilience, "cache": "off"}
 
 
 def require_master_key(settings: Settings) -> None:
@@ -135,7 +147,8 @@ def settled_url(url: str | None) -> str:
     return url or Settings.load().store.url
 
 
-def _check_exists(url: str) -> None:
+def check_exists(url: str) -> None:
+    """Refuse a store in a file that is not there: a wrong name must not become an empty store."""
     file = getattr(backend_for(url), "path", None)
     if file is not None and not Path(file).exists():
         raise StoreUnavailable(

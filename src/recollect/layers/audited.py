@@ -9,6 +9,7 @@ No content reaches the trail: not words, not subjects, not tags, not the text of
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
+from functools import cache
 from typing import NamedTuple, TypeVar
 
 from recollect.audit import AuditTrail, Event, Outcome
@@ -24,6 +25,8 @@ from recollect.contracts import (
     Holds,
     Matches,
     Migrated,
+    Nearby,
+    Nearest,
     Position,
     Reindexed,
     Searchable,
@@ -79,14 +82,8 @@ class AuditedBackend(Backend):
 
     def of(self, owner: str) -> "AuditedStore":
         inner = self._inner.of(owner)
-        kinds = {
-            (False, False): AuditedStore,
-            (True, False): _Watched,
-            (False, True): _Searched,
-            (True, True): _WatchedAndSearched,
-        }
-        kind = kinds[isinstance(inner, Watchable), isinstance(inner, Searchable)]
-        return kind(inner, _Notes(self._trail, self._acting, owner))
+        powers = tuple(kind for power, kind in _STORE_POWERS.items() if isinstance(inner, power))
+        return _with(powers)(inner, _Notes(self._trail, self._acting, owner))
 
     async def owners(self) -> AsyncIterator[str]:
         notes = _Notes(self._trail, self._acting, "")
@@ -324,7 +321,7 @@ class AuditedStore(ConversationStore):
         return await self._notes.of("list", self._inner.expired(by=by, limit=limit), count=len)
 
     async def clear(self) -> Cleared:
-        return await self._notes.of("erase", self._inner.clear(), count=lambda gone: gone.messages)
+        return await self._notes.of("clear", self._inner.clear(), count=lambda gone: gone.messages)
 
 
 class _Watched(AuditedStore):
@@ -352,8 +349,27 @@ class _Searched(AuditedStore):
         return await self._notes.of("match", doing, count=lambda found: len(found.found))
 
 
-class _WatchedAndSearched(_Watched, _Searched):
-    pass
+class _Compared(AuditedStore):
+    """Where the store inside compares vectors."""
+
+    async def nearest(
+        self, model: str, vector: Sequence[float], *, limit: int, around: Sequence[float] | None = None
+    ) -> list[Nearby] | None:
+        assert isinstance(self._inner, Nearest)
+        doing = self._inner.nearest(model, vector, limit=limit, around=around)
+        return await self._notes.of("match", doing, count=lambda found: len(found or ()))
+
+
+_STORE_POWERS: dict[type, type[AuditedStore]] = {
+    Watchable: _Watched,
+    Searchable: _Searched,
+    Nearest: _Compared,
+}
+
+
+@cache
+def _with(powers: tuple[type[AuditedStore], ...]) -> type[AuditedStore]:
+    return type("AuditedStore", powers or (AuditedStore,), {})
 
 
 def _is_there(found: object) -> bool:

@@ -323,14 +323,18 @@ class CachedBackend(Backend):
         finally:
             self.shelves.clear()
 
-    async def forgets(self, owner: str, conversation_id: str | None) -> dict[str, int]:
+    async def forgets(
+        self, owner: str, conversation_id: str | None, *, until: datetime | None = None
+    ) -> dict[str, int]:
         """Remember nothing of this conversation, or of this owner, any more. See `contracts.Holds`."""
         if conversation_id is None:
             self.shelves.invalidate_owner(owner)
         else:
             self.shelves.invalidate(owner, conversation_id)
         inner = self._inner
-        return dict(await inner.forgets(owner, conversation_id)) if isinstance(inner, Holds) else {}
+        if not isinstance(inner, Holds):
+            return {}
+        return dict(await inner.forgets(owner, conversation_id, until=until))
 
 
 def cached(inner: Backend, cache: Cache | None = None, **options: Any) -> CachedBackend:

@@ -33,6 +33,8 @@ class ExportReport(Struct, frozen=True, kw_only=True):
     entries: int
     documents: int
     sha256: str
+    unreadable: int = 0
+    """How many of the entries only hold the place of a message that cannot be read."""
 
 
 @runtime_checkable
@@ -113,8 +115,9 @@ async def _export(owner: str, store: ConversationStore, record: Conversation, wr
     await writer.put([conversation_line(owner, record, sessions)], conversations=1)
     try:
         async for entries in log_of(store, record.id):
-            lines = [entry_line(entry) for entry in entries if entry.revision <= record.revision]
-            await writer.put(lines, entries=len(lines))
+            then = [entry for entry in entries if entry.revision <= record.revision]
+            writer.unreadable += sum(entry.unreadable is not None for entry in then)
+            await writer.put([entry_line(entry) for entry in then], entries=len(then))
         async for documents in documents_of(store, record.id):
             lines = [document_line(document) for document in documents]
             await writer.put(lines, documents=len(lines))
@@ -129,6 +132,7 @@ class _Writer:
         self._file = file
         self._hash = sha256()
         self._counts = Counter[str]()
+        self.unreadable = 0
 
     @property
     def lines(self) -> int:
@@ -146,7 +150,7 @@ class _Writer:
         digest = self._hash.hexdigest()
         counts = {name: self._counts[name] for name in ("conversations", "entries", "documents")}
         await asyncio.to_thread(self._write, trailer_line(**counts, sha256=digest))
-        return ExportReport(owners=owners, **counts, sha256=digest)
+        return ExportReport(owners=owners, **counts, sha256=digest, unreadable=self.unreadable)
 
     def _write(self, text: bytes) -> None:
         try:

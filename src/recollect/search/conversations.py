@@ -6,7 +6,7 @@ among records; the ranking is that of messages, a conversation counting for what
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from datetime import datetime, tzinfo
 from typing import Any
 
@@ -21,8 +21,8 @@ from recollect.search.analysis import indexed_terms, said_in, terms_of
 from recollect.search.catching_up import all_entries, all_records
 from recollect.search.passages import excerpt, marked, speaker_of
 from recollect.search.questions import asked_of, local_zone
-from recollect.search.ranking import Ranked, rarity
-from recollect.search.searching import Searcher
+from recollect.search.ranking import Asked, Ranked, rarity
+from recollect.search.searching import BY_WORDS_FILTERED, Searcher
 
 EXCERPTS = 2
 """Messages that are quoted of each conversation."""
@@ -88,13 +88,23 @@ async def search_conversations(
         return [found(record) for record in records[: query.limit]]
     zone = local_zone(zone)
     asked = asked_of(question, now=searcher.store.now(), zone=zone)
-    contents = await _contents(searcher, question, asked.terms, zone) if asked.terms else {}
-    scored = [(_score(record, question, asked.terms, contents), record) for record in records]
-    best = sorted((one for one in scored if one[0] > 0), key=_order)[: query.limit]
+    contents, complete = await _contents(searcher, question, asked)
+    best = _best(records, question, asked, contents)
+    if len(best) < query.limit and not complete:
+        contents, _ = await _contents(searcher, question, asked, among={record.id for record in records})
+        best = _best(records, question, asked, contents)
+    best = best[: query.limit]
     excerpts = await asyncio.gather(
         *(_excerpts(searcher, record, contents.get(record.id), asked.terms, zone) for _, record in best)
     )
     return [found(record, score, quoted) for (score, record), quoted in zip(best, excerpts, strict=True)]
+
+
+def _best(
+    records: Iterable[Conversation], question: str, asked: Asked, contents: dict[str, _Content]
+) -> list[tuple[float, Conversation]]:
+    scored = [(_score(record, question, asked.terms, contents), record) for record in records]
+    return sorted((one for one in scored if one[0] > 0), key=_order)
 
 
 def _order(scored: tuple[float, Conversation]) -> tuple[float, int, str]:
@@ -103,19 +113,21 @@ def _order(scored: tuple[float, Conversation]) -> tuple[float, int, str]:
 
 
 async def _contents(
-    searcher: Searcher, question: str, terms: Sequence[str], zone: tzinfo
-) -> dict[str, _Content]:
-    """By conversation, what its messages score. Only a message with one of the terms makes it match."""
-    asked = asked_of(question, now=searcher.store.now(), zone=zone)
-    ranking, _ = await searcher.ranking(question, asked, filtered=True)
+    searcher: Searcher, question: str, asked: Asked, *, among: Container[str] | None = None
+) -> tuple[dict[str, _Content], bool]:
+    """By conversation, what its messages score, and whether these are all. Only a message with one of the
+    terms makes it match."""
+    if not asked.terms:
+        return {}, True
+    ranking = await searcher.ranking(question, asked, filtered=among is None, among=among)
     contents: dict[str, _Content] = {}
     for one in ranking.ordered:
-        if one.match is not None and any(one.match.counts[: len(terms)]):
+        if one.match is not None and any(one.match.counts[: len(asked.terms)]):
             content = contents.setdefault(one.conversation_id, _Content())
             content.best = max(content.best, one.score)
             if len(content.matching) < EXCERPTS:
                 content.matching.append(one)
-    return contents
+    return contents, len(ranking.matches.found) < BY_WORDS_FILTERED
 
 
 def _score(record: Conversation, question: str, terms: Sequence[str], contents: dict[str, _Content]) -> float:

@@ -77,6 +77,10 @@ class Indexer:
         if self._notes and self._timer is None and self._worker is None:
             self._timer = loop.call_later(self._quiet, self._start)
 
+    def knows(self, owner: str) -> None:
+        """Somebody looked at all that this owner has, and notes what lacks."""
+        self._known.add(owner)
+
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         """The loop of the caller. What an earlier loop left behind will never come to an end."""
         loop = asyncio.get_running_loop()

@@ -35,10 +35,10 @@ class Filters(Struct, frozen=True, kw_only=True):
     def __bool__(self) -> bool:
         return any(getattr(self, field) is not None for field in self.__struct_fields__)
 
-    def by_place(self, role: Role, position: Position) -> bool:
-        """What can be said without reading the message."""
+    def by_place(self, role: Role | None, position: Position) -> bool:
+        """What can be said without reading the message; of a role that is not known, nothing."""
         return (
-            self.role in (None, role)
+            (role is None or self.role in (None, role))
             and (self.date_from is None or to_micros(self.date_from) <= position.micros)
             and (self.date_to is None or position.micros <= to_micros(self.date_to))
         )

@@ -13,11 +13,12 @@ alone. `docs/search-quality.md` has the measurements behind every number here.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import tzinfo
 from typing import NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from recollect.clock import from_micros
 from recollect.contracts import Match, Matches, Position
@@ -61,7 +62,8 @@ class Neighbour(NamedTuple):
 
     conversation_id: str
     position: Position
-    role: Role
+    role: Role | None
+    """None where it is not known before the message is read."""
     length: int
     similarity: float
 
@@ -77,6 +79,10 @@ class Similarities(Protocol):
     def highest(self) -> float: ...
     def of(self, messages: Sequence[Key]) -> Sequence[float | None]:
         """The similarities of messages, by conversation and sequence; None for one that has no vector yet."""
+        ...
+
+    def within(self, conversations: Container[str]) -> Sequence[Neighbour]:
+        """Every message of these conversations of which the similarity is known."""
         ...
 
 
@@ -110,7 +116,7 @@ class Ranked(Struct, kw_only=True):
 
     conversation_id: str
     position: Position
-    role: Role
+    role: Role | None
     length: int
     match: Match | None = None
     bm25: float = 0.0
@@ -137,6 +143,8 @@ class Ranking(Struct, frozen=True, kw_only=True):
     asked: Asked
     matches: Matches
     ordered: list[Ranked]
+    by_meaning: bool = False
+    """Whether vectors took part."""
 
     def parts(self, one: Ranked) -> Parts:
         """Why it stands where it does."""
@@ -160,24 +168,36 @@ class Ranking(Struct, frozen=True, kw_only=True):
 
 
 def rank(
-    asked: Asked, matches: Matches, similar: Similarities | None, *, weights: Weights = WEIGHTS
+    asked: Asked,
+    matches: Matches,
+    similar: Similarities | None,
+    *,
+    weights: Weights = WEIGHTS,
+    among: Container[str] | None = None,
 ) -> Ranking:
-    """The candidates of both kinds, best first. What scores alike is ordered by time, the latest first."""
-    found = _candidates(asked, matches, similar)
+    """The candidates of both kinds, best first. What scores alike is ordered by time, the latest first.
+
+    With `among`, everything in these conversations that is near at all is a candidate, and nothing else.
+    """
+    if among is not None:
+        matches = replace(matches, found=tuple(m for m in matches.found if m.conversation_id in among))
+    near = () if similar is None else similar.nearest if among is None else similar.within(among)
+    found = _candidates(asked, matches, near)
     _weigh(found.values(), asked, similar, weights)
     priors = _priors(found.values(), weights)
     for one in found.values():
         one.conversation = weights.conversation * priors[one.conversation_id]
         one.previous = _previous(one, found, weights)
         one.score = one.own + one.conversation + one.previous
-    return Ranking(asked=asked, matches=matches, ordered=sorted(found.values(), key=_order))
+    ordered = sorted(found.values(), key=_order)
+    return Ranking(asked=asked, matches=matches, ordered=ordered, by_meaning=similar is not None)
 
 
 def _order(one: Ranked) -> tuple[float, int, str, int]:
     return -round(one.score, 9), -one.position.micros, one.conversation_id, -one.position.sequence
 
 
-def _candidates(asked: Asked, matches: Matches, similar: Similarities | None) -> dict[Key, Ranked]:
+def _candidates(asked: Asked, matches: Matches, nearest: Iterable[Neighbour]) -> dict[Key, Ranked]:
     score = Scorer(matches, len(asked.terms))
     found: dict[Key, Ranked] = {}
     for match in matches.found:
@@ -189,7 +209,7 @@ def _candidates(asked: Asked, matches: Matches, similar: Similarities | None) ->
             match=match,
             bm25=score(match),
         )
-    for near in similar.nearest if similar else ():
+    for near in nearest:
         key = (near.conversation_id, near.position.sequence)
         if key not in found:
             found[key] = Ranked(
@@ -264,7 +284,7 @@ def _told_then(position: Position, asked: Asked) -> bool:
 
 
 def _person(one: Ranked, weights: Weights) -> float:
-    if one.role == "user":
+    if one.role in ("user", None):
         return weights.person
     return 1 + (weights.person - 1) * weights.brief / (weights.brief + one.length)
 

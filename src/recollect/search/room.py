@@ -5,6 +5,7 @@ Below: vectors, the portable index, the indexer. Above: the searcher of one owne
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Protocol, TypeVar
 
 from recollect.contracts import ConversationStore, Embedder
@@ -70,6 +71,11 @@ class SearchRoom:
         if self.indexer is not None:
             self.indexer.note(owner, store, conversation_id)
 
+    def looked_at(self, owner: str) -> None:
+        """All that lacks vectors is noted by whoever searches: the indexer need not look for it."""
+        if self.indexer is not None:
+            self.indexer.knows(owner)
+
     def forget(self, owner: str, conversation_id: str) -> None:
         """A conversation is gone, or was emptied."""
         self._written(owner, conversation_id)
@@ -78,7 +84,9 @@ class SearchRoom:
         if owner in self._vectors:
             self._vectors[owner].changed(conversation_id)
 
-    async def forgets(self, owner: str, conversation_id: str | None) -> Mapping[str, int]:
+    async def forgets(
+        self, owner: str, conversation_id: str | None, *, until: datetime | None = None
+    ) -> Mapping[str, int]:
         """Let go of copies in memory, as `Holds` asks: what is needed of them is made anew."""
         held = (self._indexes.pop(owner, None), self._vectors.pop(owner, None))
         if self.indexer is not None:

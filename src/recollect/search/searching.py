@@ -6,9 +6,10 @@ them in order; the best are read from the log and become passages.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta, tzinfo
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from recollect.contracts import ConversationStore, Entry, Matches, Nearby, Neare
 from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound, EncoderFailed, StoreUnavailable
 from recollect.freshness import noting_freshness
+from recollect.search.admission import Admission
 from recollect.search.catching_up import all_records
 from recollect.search.encoders import encoded, readable
 from recollect.search.passages import BESIDE, SOON, Passage, beside, excerpt, passage_of
@@ -42,17 +44,21 @@ log = logging.getLogger("recollect.search")
 BY_WORDS = 500
 """Candidates that the index is asked for."""
 BY_WORDS_FILTERED = 10_000
-"""The same when filters will drop many of them."""
+"""The same when filters will drop many of them. If too few are left, everything that may pass is ranked."""
+EVERYTHING = 10_000_000
+"""More than anybody has said."""
+WORTH_A_THREAD = 2_000
+"""Candidates from which on ranking is taken off the event loop."""
 SERVED = 100_000
 """Messages from which on a store that compares vectors itself is asked to."""
 TYPICAL = 20
 """Terms of a message of which the length is not known."""
 MOST_READ = 400
-"""Messages that are read from the log in search of enough that pass the filters."""
+"""Messages that are read from the log before it is found out which conversations pass the filters at all."""
 WORTHY = 0.05
 """The share of the best score under which nothing is shown."""
-MOST_BROWSED = 200
-"""Conversations that are looked into when there is nothing to look for but a time."""
+BROWSED_AT_ONCE = 50
+"""Conversations that are looked into together when there is nothing to look for but a time."""
 
 WITHOUT_VECTORS = "searched by words alone: pip install 'recollect[semantic]' adds search by meaning"
 IN_WHAT_IS_KNOWN = "searched in what is known while the store is away"
@@ -130,30 +136,34 @@ class Searcher:
         if period is not None:
             filters = filters.within(period, now=now, zone=zone)
         if period is not None or not asked.terms:
-            entries = await self._browse(filters, budget.results)
+            entries = await self._browse(Admission(self.store, filters), budget.results)
             passages = [passage_of(e, r, terms=(), zone=zone, now=now) for r, e in entries]
             return Findings(passages=tuple(_within(passages, budget, ())))
-        ranking, similar = await self.ranking(question, asked, filtered=bool(filters))
-        reading = _Reading(self, ranking, filters, zone=zone, now=now, explain=explain)
-        passages = await reading.passages(budget.results)
+        ranking = await self.ranking(question, asked, filtered=bool(filters))
+        reading = _Reading(self, Admission(self.store, filters), zone=zone, now=now, explain=explain)
+        passages = await reading.passages(ranking, budget.results, most=max(MOST_READ, budget.results))
+        if filters and len(passages) < budget.results:
+            among = await reading.admission.conversations()
+            ranking = await self.ranking(question, asked, among=among)
+            passages = await reading.passages(ranking, budget.results)
         return Findings(
             passages=tuple(_within(passages, budget, asked.terms)),
-            by_meaning=similar is not None,
-            note=self._note(similar),
+            by_meaning=ranking.by_meaning,
+            note=self._note(by_meaning=ranking.by_meaning),
         )
 
-    def _note(self, similar: Similarities | None) -> str | None:
-        if similar is not None:
+    def _note(self, *, by_meaning: bool) -> str | None:
+        if by_meaning:
             return None
         if self.room.encoder_trouble is not None:
             return f"searched by words alone: {self.room.encoder_trouble}"
         return WITHOUT_VECTORS if self.room.embedder is None else NO_VECTORS_YET
 
     async def ranking(
-        self, question: str, asked: Asked, *, filtered: bool = False
-    ) -> tuple[Ranking, Similarities | None]:
-        """The messages that come into question, in order."""
-        limit = BY_WORDS_FILTERED if filtered else BY_WORDS
+        self, question: str, asked: Asked, *, filtered: bool = False, among: Container[str] | None = None
+    ) -> Ranking:
+        """The messages that come into question, in order; with `among`, all in these conversations."""
+        limit = BY_WORDS_FILTERED if filtered else BY_WORDS if among is None else EVERYTHING
         if self.room.embedder is not None and isinstance(self.store, Nearest):
             matches = await self.matches(looked_up(asked), limit=limit)
             similar = await self._served(question) if matches.messages > SERVED else None
@@ -162,7 +172,9 @@ class Searcher:
             matches, similar = await asyncio.gather(
                 self.matches(looked_up(asked), limit=limit), self.similarities(question)
             )
-        return rank(asked, matches, similar, weights=self.weights), similar
+        ranked = partial(rank, asked, matches, similar, weights=self.weights, among=among)
+        many = among is not None or len(matches.found) > WORTH_A_THREAD
+        return await asyncio.to_thread(ranked) if many else ranked()
 
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
         """From the store's own index, or from the portable one; in what is known while the store is away."""
@@ -180,10 +192,11 @@ class Searcher:
         """By the vectors; None where there are none, and while the store is away that has them."""
         if self.room.embedder is None or self.store.degraded:
             return None
-        self.room.note(self.owner, self.store)
         vectors = self.room.vectors_of(self.owner)
         with self._words_will_do():
             near = await vectors.near(self.store, readable(question))
+            if vectors.looked_at_all:
+                self.room.looked_at(self.owner)
             for conversation_id in vectors.take_incomplete():
                 self.noted(conversation_id)
             return near
@@ -216,21 +229,28 @@ class Searcher:
 
     # Browsing
 
-    async def _browse(self, filters: Filters, results: int) -> list[tuple[Conversation, Entry]]:
-        """The latest messages that pass the filters."""
-        query = Query(channel=filters.channel, date_from=filters.date_from)
-        records = [record async for record in _first(all_records(self.store, query), MOST_BROWSED)]
-        tails = await asyncio.gather(*(self._latest(record, filters, results) for record in records))
-        found = [(record, entry) for record, tail in zip(records, tails, strict=True) for entry in tail]
-        return sorted(found, key=lambda one: one[1].position, reverse=True)[:results]
+    async def _browse(self, admission: Admission, results: int) -> list[tuple[Conversation, Entry]]:
+        """The latest messages that pass the filters, looked for as far back as it takes."""
+        query = Query(channel=admission.filters.channel, date_from=admission.filters.date_from)
+        found: list[tuple[Conversation, Entry]] = []
+        async for records in _in_groups(all_records(self.store, query), BROWSED_AT_ONCE):
+            tails = await asyncio.gather(*(self._latest(record, admission, results) for record in records))
+            found += [(record, entry) for record, tail in zip(records, tails, strict=True) for entry in tail]
+            found = sorted(found, key=lambda one: one[1].position, reverse=True)[:results]
+            if len(found) == results and records[-1].last_activity < from_micros(
+                found[-1][1].position.micros
+            ):
+                break
+        return found
 
-    async def _latest(self, record: Conversation, filters: Filters, results: int) -> list[Entry]:
+    async def _latest(self, record: Conversation, admission: Admission, results: int) -> list[Entry]:
+        filters = admission.filters
         before = None if filters.date_to is None else Position(to_micros(filters.date_to) + 1, 0)
         found: list[Entry] = []
         try:
             while len(found) < results:
                 tail = await self.store.tail(record.id, limit=max(20, results), before=before)
-                found += [entry for entry in tail if _passes(filters, record, entry)]
+                found += [entry for entry in tail if admission.passes(record, entry)]
                 if not tail or filters.is_past(tail[0].position):
                     break
                 before = tail[0].position
@@ -248,12 +268,15 @@ class Served:
         self._known = {(one.conversation_id, one.position.sequence): one.similarity for one in found}
         # Who speaks and how much is not said: the entry is looked at before it is shown.
         self.nearest = [
-            Neighbour(one.conversation_id, one.position, "user", TYPICAL, one.similarity)
+            Neighbour(one.conversation_id, one.position, None, TYPICAL, one.similarity)
             for one in found[:NEAREST]
         ]
 
     def of(self, messages: Sequence[Key]) -> Sequence[float | None]:
         return [self._known.get(key, self.lowest) for key in messages]
+
+    def within(self, conversations: Container[str]) -> Sequence[Neighbour]:
+        return [one for one in self.nearest if one.conversation_id in conversations]
 
 
 class _Reading:
@@ -262,8 +285,7 @@ class _Reading:
     def __init__(
         self,
         searcher: Searcher,
-        ranking: Ranking,
-        filters: Filters,
+        admission: Admission,
         *,
         zone: tzinfo,
         now: datetime,
@@ -271,51 +293,48 @@ class _Reading:
     ) -> None:
         self._searcher = searcher
         self._store = searcher.store
-        self._ranking = ranking
-        self._filters = filters
+        self.admission = admission
         self._zone = zone
         self._now = now
         self._explain = explain
         self._records: dict[str, Conversation | None] = {}
 
-    async def passages(self, results: int) -> list[Passage]:
-        """The best that are there and pass the filters."""
-        places = self._worthy()
+    async def passages(self, ranking: Ranking, results: int, *, most: int | None = None) -> list[Passage]:
+        """The best that are there and pass the filters, among the first `most` that may."""
+        places = self._worthy(ranking)[:most]
         found: list[Passage] = []
         read = 0
-        while len(found) < results and read < min(len(places), max(MOST_READ, results)):
+        while len(found) < results and read < len(places):
             batch = places[read : read + results - len(found)]
             read += len(batch)
             shown = frozenset(one.key for one in places[:read])
-            passages = await asyncio.gather(*(self._passage(one, shown) for one in batch))
+            passages = await asyncio.gather(*(self._passage(ranking, one, shown) for one in batch))
             found += [passage for passage in passages if passage is not None]
         return found
 
-    def _worthy(self) -> list[Ranked]:
-        """Those that pass the filters as far as these look at places, and are not far behind the best."""
-        ordered = self._ranking.ordered
-        least = WORTHY * ordered[0].score if ordered else 0.0
-        return [
-            one for one in ordered if one.score > least and self._filters.by_place(one.role, one.position)
-        ]
+    def _worthy(self, ranking: Ranking) -> list[Ranked]:
+        """Those that may pass the filters and are not far behind the best of them."""
+        places = [one for one in ranking.ordered if self.admission.may_pass(one)]
+        least = WORTHY * places[0].score if places else 0.0
+        return [one for one in places if one.score > least]
 
-    async def _passage(self, one: Ranked, shown: frozenset[Key]) -> Passage | None:
+    async def _passage(self, ranking: Ranking, one: Ranked, shown: frozenset[Key]) -> Passage | None:
         record = await self._record(one.conversation_id)
-        if record is None or not self._filters.by_record(record):
+        if record is None or not self.admission.filters.by_record(record):
             return None
         before, entry, after = await self._around(one)
-        if entry is None or entry.unreadable or not _passes(self._filters, record, entry):
+        if entry is None or entry.unreadable or not self.admission.passes(record, entry):
             return None
         return passage_of(
             entry,
             record,
-            terms=self._ranking.asked.terms,
+            terms=ranking.asked.terms,
             zone=self._zone,
             now=self._now,
             score=one.score,
-            parts=self._ranking.parts(one) if self._explain else None,
-            before=before if one.role != "user" and _is_news(before, shown) else None,
-            after=after if one.role == "user" and _is_news(after, shown) else None,
+            parts=ranking.parts(one) if self._explain else None,
+            before=before if entry.message.role != "user" and _is_news(before, shown) else None,
+            after=after if entry.message.role == "user" and _is_news(after, shown) else None,
         )
 
     async def _record(self, conversation_id: str) -> Conversation | None:
@@ -328,7 +347,7 @@ class _Reading:
     async def _around(self, one: Ranked) -> tuple[Entry | None, Entry | None, Entry | None]:
         """The entry, the one before, and the one after: a reply follows soon, or is none."""
         try:
-            if one.role == "user":
+            if one.role in ("user", None):
                 soon = _later(one.position, SOON)
                 entries = await self._store.tail(one.conversation_id, limit=_WITHIN, before=soon)
                 around = beside(entries, one.position)
@@ -361,23 +380,17 @@ def _is_news(entry: Entry | None, shown: frozenset[Key]) -> bool:
     )
 
 
-def _passes(filters: Filters, record: Conversation, entry: Entry) -> bool:
-    role = entry.message.role
-    return (
-        role != "system"
-        and filters.by_place(role, entry.position)
-        and filters.by_record(record)
-        and filters.by_tags(record, entry.message)
-    )
-
-
-async def _first(records: AsyncIterator[Conversation], most: int) -> AsyncIterator[Conversation]:
-    taken = 0
+async def _in_groups(
+    records: AsyncIterator[Conversation], size: int
+) -> AsyncIterator[Sequence[Conversation]]:
+    group: list[Conversation] = []
     async for record in records:
-        yield record
-        taken += 1
-        if taken == most:
-            return
+        group.append(record)
+        if len(group) == size:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 def _within(passages: Iterable[Passage], budget: Budget, terms: Sequence[str]) -> list[Passage]:

@@ -6,7 +6,7 @@ held in one matrix (`comparing`), which is caught up with the store before every
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from time import monotonic
 from typing import Any
 
@@ -18,6 +18,7 @@ from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound, StoreDamaged, StoreError
 from recollect.freshness import noting_freshness
 from recollect.messages import ROLES
+from recollect.search.catching_up import all_records
 from recollect.search.comparing import Compared, VectorMatrix
 from recollect.search.encoders import encoded
 from recollect.search.ranking import Neighbour
@@ -35,6 +36,8 @@ _THOROUGH_AFTER = 60.0
 """Seconds after which all records are looked at again, not only the most recently active."""
 _RETRY_AFTER = 5.0
 """Seconds after which a conversation whose vectors were not complete is read again."""
+_AT_ONCE = 16
+"""Conversations that are read at the same time."""
 _MANY_GONE = 5_000
 
 
@@ -137,6 +140,15 @@ class Near(Struct, frozen=True):
     highest: float
     loaded: dict[str, Loaded]
     compared: Compared
+    neighbour: Callable[[int, float], Neighbour]
+
+    def within(self, conversations: Container[str]) -> Sequence[Neighbour]:
+        rows = [
+            row for key, held in self.loaded.items() if key in conversations for row in held.rows.values()
+        ]
+        rows = [row for row in rows if row < self.compared.rows]
+        similarities = self.compared.similarities(rows)
+        return [self.neighbour(row, similarity) for row, similarity in zip(rows, similarities, strict=True)]
 
     def of(self, messages: Sequence[tuple[str, int]]) -> Sequence[float | None]:
         rows = [self._row(*message) for message in messages]
@@ -175,6 +187,11 @@ class OwnerVectors:
         """Vectors of this conversation were written, or it is gone."""
         self._dirty.add(conversation_id)
 
+    @property
+    def looked_at_all(self) -> bool:
+        """Whether every conversation has been looked at once: then what lacks vectors is known."""
+        return self._thorough > 0
+
     def take_incomplete(self) -> set[str]:
         """The conversations that were found to lack vectors since this was last asked."""
         incomplete, self._incomplete = self._incomplete, set()
@@ -202,34 +219,56 @@ class OwnerVectors:
     async def _catch_up(self, store: ConversationStore) -> None:
         dirty, self._dirty = self._dirty, set()
         try:
-            with noting_freshness() as freshness:
-                seen = await self._load_news(store, dirty)
+            await self._load_news(store, dirty)
         except StoreError:
             self._dirty |= dirty
             raise
-        # What is not known while the store is away is not gone.
-        if seen is not None and not freshness.degraded:
-            self._forget_all_but(seen)
         if self._matrix.gone > max(_MANY_GONE, self._matrix.count // 4):
             self._clear()
             await self._catch_up(store)
 
-    async def _load_news(self, store: ConversationStore, dirty: set[str]) -> set[str] | None:
-        """Load what changed. Returns all conversations that there are, when all were looked at."""
-        thorough = monotonic() - self._thorough > _THOROUGH_AFTER or not self._loaded
+    async def _load_news(self, store: ConversationStore, dirty: set[str]) -> None:
+        if not self._loaded or monotonic() - self._thorough > _THOROUGH_AFTER:
+            seen = await self._look_at_all(store, dirty)
+        else:
+            seen = await self._glance(store, dirty)
+        await self._load_left_over(store, dirty - seen)
+
+    async def _look_at_all(self, store: ConversationStore, dirty: set[str]) -> set[str]:
+        """Load whatever is not as it was, and let go of what is no longer there; returns what there is."""
+        with noting_freshness() as freshness:
+            records = [record async for record in all_records(store)]
+        self._matrix.reserve(sum(record.message_count for record in records))
+        await self._load_all(store, [record for record in records if self._is_stale(record, dirty)])
+        seen = {record.id for record in records}
+        if freshness.degraded:
+            return seen  # what is not known while the store is away is not gone
+        for gone in self._loaded.keys() - seen:
+            self._forget(gone)
+        self._thorough = monotonic()
+        return seen
+
+    async def _glance(self, store: ConversationStore, dirty: set[str]) -> set[str]:
+        """Load what changed among the most recently active, page by page; returns what was seen."""
         seen: set[str] = set()
         after = None
         while True:
-            page = await store.find(Query(limit=_PAGE if thorough or after else _GLANCE, after=after))
+            page = await store.find(Query(limit=_PAGE if after else _GLANCE, after=after))
             seen.update(record.id for record in page.conversations)
             changed = [record for record in page.conversations if self._is_stale(record, dirty)]
-            for record in changed:
-                await self._load(store, record)
+            await self._load_all(store, changed)
             after = page.next
-            if after is None or not (thorough or changed):
-                break
-        await self._load_left_over(store, dirty - seen)
-        return seen if thorough and after is None else None
+            if after is None or not changed:
+                return seen
+
+    async def _load_all(self, store: ConversationStore, records: Sequence[Conversation]) -> None:
+        """Several at a time: while some are being read, others are taken in."""
+        for at in range(0, len(records), _AT_ONCE):
+            loading = (self._load(store, record) for record in records[at : at + _AT_ONCE])
+            # All come to an end before one's failure is told: nobody goes on behind the lock.
+            outcomes = await asyncio.gather(*loading, return_exceptions=True)
+            for failure in filter(None, outcomes):
+                raise failure
 
     def _is_stale(self, record: Conversation, dirty: set[str]) -> bool:
         held = self._loaded.get(record.id)
@@ -245,11 +284,6 @@ class OwnerVectors:
                 self._forget(conversation_id)
             else:
                 await self._load(store, record)
-
-    def _forget_all_but(self, seen: set[str]) -> None:
-        for gone in self._loaded.keys() - seen:
-            self._forget(gone)
-        self._thorough = monotonic()
 
     async def _load(self, store: ConversationStore, record: Conversation) -> None:
         held = self._loaded.get(record.id)
@@ -303,7 +337,7 @@ class OwnerVectors:
     def _compare(self, vector: Any) -> Near:
         compared = self._matrix.compare(vector, nearest=NEAREST)
         nearest = [self._neighbour(row, similarity) for row, similarity in compared.best]
-        return Near(nearest, compared.lowest, compared.highest, dict(self._loaded), compared)
+        return Near(nearest, compared.lowest, compared.highest, dict(self._loaded), compared, self._neighbour)
 
     def _neighbour(self, row: int, similarity: float) -> Neighbour:
         number, sequence, micros, role, length = self._matrix.meta(row)

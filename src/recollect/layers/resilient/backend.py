@@ -559,9 +559,12 @@ class ResilientBackend(Backend):
 
     # Forgetting
 
-    async def forget(self, owner: str, conversation_id: str | None = None) -> int:
+    async def forget(
+        self, owner: str, conversation_id: str | None = None, *, until: datetime | None = None
+    ) -> int:
         """Remove every trace of an owner, or of one conversation, that the layer itself keeps: spool, dead
-        letters, last known state. Returns how many spooled operations went unstored."""
+        letters, last known state. With `until`, what was accepted after that moment stays. Returns how many
+        spooled operations went unstored."""
         self.check_open()
         lane = self.lanes.get(owner)
         if conversation_id is None:
@@ -570,34 +573,40 @@ class ResilientBackend(Backend):
             self.known.drop(owner, conversation_id)
         gone: list[Ref] = []
         if self._spool is not None and self._spool.size:
-            gone = await self._forget_spooled(lane, owner, conversation_id)
+            gone = await self._forget_spooled(lane, owner, conversation_id, until)
         if self._has_letters:
-            await asyncio.to_thread(letters.forget, self.folder, owner, conversation_id)
+            await asyncio.to_thread(letters.forget, self.folder, owner, conversation_id, until)
         return len(gone)
 
-    async def forgets(self, owner: str, conversation_id: str | None) -> dict[str, int]:
+    async def forgets(
+        self, owner: str, conversation_id: str | None, *, until: datetime | None = None
+    ) -> dict[str, int]:
         """The same, and what is held further inside, for whoever erases. See `contracts.Holds`."""
-        counts = {"spooled": await self.forget(owner, conversation_id)}
+        counts = {"spooled": await self.forget(owner, conversation_id, until=until)}
         if isinstance(self._inner, Holds):
-            counts |= await self._inner.forgets(owner, conversation_id)
+            counts |= await self._inner.forgets(owner, conversation_id, until=until)
         return counts
 
-    async def _forget_spooled(self, lane: Lane | None, owner: str, conversation_id: str | None) -> list[Ref]:
+    async def _forget_spooled(
+        self, lane: Lane | None, owner: str, conversation_id: str | None, until: datetime | None
+    ) -> list[Ref]:
         assert self._spool is not None
 
         def is_meant(payload: bytes) -> bool:
-            return is_about(payload, owner, conversation_id)
+            return is_about(payload, owner, conversation_id, until=until)
 
         if lane is None:
             return await self._spool.forget(is_meant)
         async with lane.replaying:
             gone = await self._spool.forget(is_meant)
             lane.drop(gone)
-            if conversation_id is None:
+            if conversation_id is not None:
+                lane.view.shelf.delete(conversation_id)
+            elif until is not None:
+                lane.view.forget_older(until)
+            else:
                 lane.view.shelf.logs.clear()
                 lane.view.shelf.sessions.clear()
-            else:
-                lane.view.shelf.delete(conversation_id)
         self._let_go(lane)
         return gone
 

@@ -36,6 +36,12 @@ class View:
     def knows(self, conversation_id: str) -> bool:
         return conversation_id in self.shelf.logs
 
+    def forget_older(self, moment: datetime) -> None:
+        """Conversations that were there at this moment are not there any more."""
+        for conversation_id, held in list(self.shelf.logs.items()):
+            if held.record.created_at <= moment:
+                self.shelf.delete(conversation_id)
+
     def copy(self) -> "View":
         return View(self.shelf.copy(), self.heads.copy(), self.ends.copy())
 

@@ -51,15 +51,16 @@ def count(folder: Path) -> int:
         return len(_lines(folder))
 
 
-def forget(folder: Path, owner: str, conversation_id: str | None) -> int:
-    """Remove an owner's letters, or those about one conversation; returns how many went."""
+def forget(folder: Path, owner: str, conversation_id: str | None, until: datetime | None = None) -> int:
+    """Remove an owner's letters, or those about one conversation, or accepted until some moment; returns how
+    many went."""
     with translated(folder):
-        return _forget(folder, owner, conversation_id)
+        return _forget(folder, owner, conversation_id, until)
 
 
-def _forget(folder: Path, owner: str, conversation_id: str | None) -> int:
+def _forget(folder: Path, owner: str, conversation_id: str | None, until: datetime | None) -> int:
     lines = _lines(folder)
-    kept = [line for line in lines if not _is_about(line, owner, conversation_id)]
+    kept = [line for line in lines if not _is_about(line, owner, conversation_id, until)]
     if len(kept) < len(lines):
         fresh = folder / f"{NAME}.unfinished"
         with contextlib.suppress(FileNotFoundError):
@@ -80,9 +81,14 @@ def _lines(folder: Path) -> list[bytes]:
         return []
 
 
-def _is_about(line: bytes, owner: str, conversation_id: str | None) -> bool:
+def _is_about(line: bytes, owner: str, conversation_id: str | None, until: datetime | None) -> bool:
     try:
         letter = json.loads(line)
-    except ValueError:
+        since = until is not None and datetime.fromisoformat(letter["accepted_at"]) > until
+    except (ValueError, KeyError, TypeError):
         return False
-    return letter.get("owner") == owner and conversation_id in (None, letter.get("conversation_id"))
+    return (
+        letter.get("owner") == owner
+        and conversation_id in (None, letter.get("conversation_id"))
+        and not since
+    )

@@ -114,7 +114,12 @@ def turn_added(
     )
 
 
-def is_about(payload: bytes, owner: str, conversation_id: str | None) -> bool:
-    """Whether a spooled operation belongs to this owner, and to this conversation if one is named."""
+def is_about(
+    payload: bytes, owner: str, conversation_id: str | None, *, until: datetime | None = None
+) -> bool:
+    """Whether a spooled operation belongs to this owner, and to this conversation if one is named; with
+    `until`, only one that was accepted by then."""
     operation = decode(payload)
-    return operation.owner == owner and conversation_id in (None, operation.conversation_id)
+    if operation.owner != owner or conversation_id not in (None, operation.conversation_id):
+        return False
+    return until is None or operation.at <= until

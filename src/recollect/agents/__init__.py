@@ -1,0 +1,50 @@
+"""Agents: whoever answers, with the conversation's memory behind it. Below: manager, tools, dialects.
+
+    AgenticLoop       asks an agent, runs its tools, asks again, until there is an answer
+    AnthropicAgent, OpenAIChatAgent, OpenAIResponsesAgent, StrandsAgent
+                      models behind providers, each through its own SDK, loaded when first needed
+    answer_turn       the loop in a conversation: what the agent sees, and the turn stored whole
+    SupervisorAgent   several specialists, one voice
+    ConversationEntity
+                      the same with the shape of Home Assistant's conversation entity
+
+An agent of your own is any class with the methods of `recollect.contracts.Agent`.
+"""
+
+from recollect.agents.answering import Specialist, answer_turn
+from recollect.agents.anthropic import AnthropicAgent
+from recollect.agents.apologies import apology_for
+from recollect.agents.entity import (
+    ConversationEntity,
+    ConversationInput,
+    ConversationResult,
+    InputContext,
+    IntentResponse,
+)
+from recollect.agents.loop import AgenticLoop, Answer
+from recollect.agents.openai_chat import OpenAIChatAgent
+from recollect.agents.openai_responses import OpenAIResponsesAgent
+from recollect.agents.routing import ModelRouter, Router, RuleRouter
+from recollect.agents.strands import StrandsAgent
+from recollect.agents.supervisor import SupervisorAgent
+
+__all__ = [
+    "AgenticLoop",
+    "Answer",
+    "AnthropicAgent",
+    "ConversationEntity",
+    "ConversationInput",
+    "ConversationResult",
+    "InputContext",
+    "IntentResponse",
+    "ModelRouter",
+    "OpenAIChatAgent",
+    "OpenAIResponsesAgent",
+    "Router",
+    "RuleRouter",
+    "Specialist",
+    "StrandsAgent",
+    "SupervisorAgent",
+    "answer_turn",
+    "apology_for",
+]

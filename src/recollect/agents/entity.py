@@ -1,0 +1,279 @@
+"""An assistant with the shape of Home Assistant's conversation entity, without Home Assistant.
+
+`async_process(ConversationInput) -> ConversationResult`: the values have the fields of Home Assistant's
+own, so that an integration hands its values over as they are, and reads ours as it reads its own.
+Below: answering, memory. Above: the integration.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, Literal, Protocol
+from uuid import uuid4
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from recollect.agents.answering import Specialist, answer_turn
+from recollect.agents.apologies import apology_for
+from recollect.agents.loop import AgenticLoop, Tools, as_registry
+from recollect.conversations import Conversation
+from recollect.errors import InvalidInput, InvalidSetting, RecollectError, RevisionConflict, shown
+from recollect.ids import parse_name
+from recollect.manager import ConversationManager
+from recollect.memory import Memory
+from recollect.messages import Message
+from recollect.windows import WindowPolicy
+
+log = logging.getLogger("recollect.entity")
+
+LABEL = "conversation_entity"
+"""Conversations of this face have this tag, and one with their id behind it."""
+
+DEFAULT_TURNS = 20
+"""Turns that are sent along: enough for what is said to an assistant at home in one go."""
+
+
+class InputContext(Struct, frozen=True, kw_only=True):
+    """Who is behind an input, as far as Home Assistant knows."""
+
+    user_id: str | None = None
+    id: str | None = None
+    parent_id: str | None = None
+
+
+class ConversationInput(Struct, frozen=True, kw_only=True):
+    """What was said to the entity. The fields of Home Assistant's value of this name."""
+
+    text: str
+    context: InputContext = InputContext()
+    conversation_id: str | None = None
+    device_id: str | None = None
+    language: str = "en"
+    agent_id: str | None = None
+    satellite_id: str | None = None
+    extra_system_prompt: str | None = None
+
+
+class Said(Protocol):
+    """What is needed of an input: ours, or Home Assistant's own."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def conversation_id(self) -> str | None: ...
+    @property
+    def device_id(self) -> str | None: ...
+    @property
+    def language(self) -> str: ...
+    @property
+    def context(self) -> Any: ...
+
+
+ResponseType = Literal["action_done", "query_answer", "error"]
+
+
+class IntentResponse(Struct, frozen=True, kw_only=True):
+    """What is said back. The fields of Home Assistant's value of this name, as far as words go."""
+
+    language: str
+    speech: dict[str, dict[str, Any]]
+    response_type: ResponseType = "query_answer"
+    error_code: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        done: dict[str, Any] = {"targets": [], "success": [], "failed": []}
+        data = {"code": self.error_code} if self.response_type == "error" else done
+        return {
+            "speech": self.speech,
+            "card": {},
+            "language": self.language,
+            "response_type": self.response_type,
+            "data": data,
+        }
+
+
+class ConversationResult(Struct, frozen=True, kw_only=True):
+    """What comes of an input. The fields of Home Assistant's value of this name."""
+
+    response: IntentResponse
+    conversation_id: str | None = None
+    continue_conversation: bool = False
+
+    @property
+    def text(self) -> str:
+        """What is said, in words."""
+        return str(self.response.speech["plain"]["speech"])
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "response": self.response.as_dict(),
+            "conversation_id": self.conversation_id,
+            "continue_conversation": self.continue_conversation,
+        }
+
+
+OwnerOf = Callable[[Said], str]
+
+
+def user_or_device(said: Said) -> str:
+    """Whose conversation it is: the user's, or where nobody is known, the device's."""
+    user_id = getattr(said.context, "user_id", None)
+    if user_id:
+        return f"user:{user_id}"
+    return f"device:{said.device_id}" if said.device_id else "default"
+
+
+class ConversationEntity:
+    """An assistant that remembers the last turns of each conversation.
+
+    `memory` says where they are kept: a `Memory`, in which every user or device has its own
+    (`owner_of`), or a manager, for one owner; without either, in this process. `max_history_turns`
+    are sent along, 0 sends all of them. `auto_create_conversation_id`: an input without an id starts
+    a conversation, whose id is in the result; off, it is answered without history and not stored.
+    `tools` may be a function that gives an owner's own, `search_history` for one.
+    """
+
+    def __init__(
+        self,
+        loop: AgenticLoop,
+        *,
+        tools: Tools | Callable[[ConversationManager], Tools] = None,
+        memory: Memory | ConversationManager | None = None,
+        max_history_turns: int = DEFAULT_TURNS,
+        auto_create_conversation_id: bool = False,
+        owner_of: OwnerOf = user_or_device,
+        apology: Callable[[BaseException], str] = apology_for,
+    ) -> None:
+        _check_turns(max_history_turns)
+        self._loop = loop
+        self._tools = tools
+        self._memory = memory if memory is not None else ConversationManager(ttl=None)
+        self._may_forget = memory is None and max_history_turns > 0
+        # What is sent has the question beside its history; what is kept has not.
+        self._sent = WindowPolicy(max_turns=max_history_turns and max_history_turns + 1)
+        self._kept = WindowPolicy(max_turns=max_history_turns)
+        self._auto_create = auto_create_conversation_id
+        self._owner_of = owner_of
+        self._apology = apology
+
+    async def async_process(self, user_input: Said) -> ConversationResult:
+        """The answer. A turn that fails leaves the history as it was, and an apology is said."""
+        conversation_id = user_input.conversation_id
+        if conversation_id is None and self._auto_create:
+            conversation_id = str(uuid4())
+        try:
+            text = await self._answer(user_input, conversation_id)
+        except RecollectError as error:
+            log.warning("a turn failed and was not stored: %s", error)
+            return self._sorry(user_input, conversation_id, error)
+        except Exception as error:  # the edge: somebody is waiting to hear something
+            log.exception("a turn failed and was not stored")
+            return self._sorry(user_input, conversation_id, error)
+        return _result(user_input, conversation_id, text)
+
+    async def clear_history(self, conversation_id: str) -> None:
+        """Forget one conversation. What is not there is no error."""
+        tag = _tag(conversation_id)
+        async with aclosing(self._managers()) as managers:
+            async for manager in managers:
+                await manager.delete_session(_session(conversation_id), tag=tag)
+
+    async def clear_all_history(self) -> None:
+        """Forget all conversations of this face. Others in the same store stay."""
+        async with aclosing(self._managers()) as managers:
+            async for manager in managers:
+                while found := (await manager.list(tags=(LABEL,))).conversations:
+                    for record in found:
+                        await manager.delete_conversation(record.id)
+
+    async def _managers(self) -> AsyncGenerator[ConversationManager, None]:
+        if isinstance(self._memory, ConversationManager):
+            yield self._memory
+            return
+        for owner in [owner async for owner in self._memory.owners()]:
+            yield self._memory.of(owner)
+
+    def _manager_for(self, user_input: Said) -> ConversationManager:
+        if isinstance(self._memory, ConversationManager):
+            return self._memory
+        return self._memory.of(self._owner_of(user_input))
+
+    async def _answer(self, user_input: Said, conversation_id: str | None) -> str:
+        manager = self._manager_for(user_input)
+        tools = as_registry(self._tools(manager) if callable(self._tools) else self._tools)
+        question = self._loop.question(user_input.text)
+        loop = self._loop.instructed(getattr(user_input, "extra_system_prompt", None))
+        if conversation_id is None:
+            return (await loop.run(question, (), tools)).text
+        specialist = Specialist(loop=loop, tools=tools, policy=self._sent)
+        return await self._answer_in(manager, conversation_id, specialist, question)
+
+    async def _answer_in(
+        self, manager: ConversationManager, conversation_id: str, specialist: Specialist, question: Message
+    ) -> str:
+        session = _session(conversation_id)
+        known = await manager.session(session)
+        if known is None:
+            # Nothing is made before there is something to keep: a first turn that fails leaves nothing.
+            answer = await specialist.loop.run(question, (), specialist.tools)
+            stored = await manager.append_to_session(
+                session, answer.messages, channel="voice", tags=(LABEL, _tag(conversation_id))
+            )
+            await self._bound(manager, stored.conversation)
+            return answer.text
+        answer = await answer_turn(manager, known.id, specialist, question)
+        await self._bound(manager, known)
+        return answer.text
+
+    async def _bound(self, manager: ConversationManager, record: Conversation) -> None:
+        """In this process's own memory, let go of what will never be sent again."""
+        if not self._may_forget:
+            return
+        current = await manager.get_conversation(record.id)
+        kept = (await manager.load_context(record.id, policy=self._kept)).messages
+        if len(kept) < current.message_count:
+            try:
+                await manager.store.rewrite(record.id, kept, expected_revision=current.revision)
+            except RevisionConflict:
+                return  # another turn came in between, and does this
+
+    def _sorry(
+        self, user_input: Said, conversation_id: str | None, error: BaseException
+    ) -> ConversationResult:
+        sorry = _result(user_input, conversation_id, self._apology(error))
+        response = replace(sorry.response, response_type="error", error_code="unknown")
+        return replace(sorry, response=response)
+
+
+def _result(user_input: Said, conversation_id: str | None, text: str) -> ConversationResult:
+    speech = {"plain": {"speech": text, "extra_data": None}}
+    response = IntentResponse(language=user_input.language, speech=speech)
+    # A question back keeps the microphone open.
+    goes_on = text.rstrip().endswith(("?", "？", "؟"))
+    return ConversationResult(
+        response=response, conversation_id=conversation_id, continue_conversation=goes_on
+    )
+
+
+def _session(conversation_id: str) -> str:
+    if not isinstance(conversation_id, str) or not conversation_id:
+        raise InvalidInput(
+            f"conversation_id must be text; got {shown(conversation_id)}",
+            field="conversation_id",
+            value=conversation_id,
+        )
+    return parse_name(conversation_id, field="conversation_id")
+
+
+def _tag(conversation_id: str) -> str:
+    return f"{LABEL}:{_session(conversation_id)}"
+
+
+def _check_turns(turns: object) -> None:
+    if isinstance(turns, bool) or not isinstance(turns, int) or turns < 0:
+        raise InvalidSetting(
+            f"max_history_turns must be a whole number, 0 for all; got {shown(turns)}",
+            field="max_history_turns",
+            value=turns,
+        )

@@ -1,0 +1,163 @@
+"""The supervisor: routes a query to a specialised agent and stores both sides. Below: answering, routing."""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from recollect.agents.answering import Specialist, answer_turn, seen
+from recollect.agents.apologies import apology_for
+from recollect.agents.loop import Answer
+from recollect.agents.routing import Router
+from recollect.contracts import OnText
+from recollect.conversations import Channel, Conversation
+from recollect.dialects import meaning_of
+from recollect.errors import ConversationNotFound, InvalidInput, RecollectError, RevisionConflict, shown
+from recollect.manager import ConversationManager
+from recollect.messages import ContentType, Message
+
+log = logging.getLogger("recollect.agents")
+
+
+class Sessions(Protocol):
+    """What the supervisor needs of a session manager."""
+
+    async def get_conversation_id(self, session_id: str) -> str | None: ...
+
+    async def create_session(self, session_id: str, channel: Channel = "voice") -> Any: ...
+
+
+class SupervisorAgent:
+    """One voice for several agents.
+
+    `specialists`: the first is the default one, which answers when the router names nobody.
+    `sessions`: who knows a session's conversation; without, the manager does. `apology` gives what
+    the user hears instead of an answer.
+    """
+
+    def __init__(
+        self,
+        conversation_manager: ConversationManager,
+        specialists: Sequence[Specialist],
+        *,
+        router: Router | None = None,
+        sessions: Sessions | None = None,
+        channel: Channel = "text",
+        apology: Callable[[BaseException], str] = apology_for,
+    ) -> None:
+        self.conversation_manager = conversation_manager
+        self._specialists = _by_name(specialists)
+        self._router = router
+        self._sessions = sessions
+        self._channel: Channel = channel
+        self._apology = apology
+
+    async def process_query(
+        self,
+        query: str | Message,
+        session_id: str,
+        conversation_id: str | None = None,
+        *,
+        content_type: ContentType = "text",
+        on_text: OnText | None = None,
+    ) -> str:
+        """The answer, in words. The question and all that led to the answer are stored, with `agent_name`.
+
+        `conversation_id` is the conversation to go on with; without it, the session's, made when it
+        has none. When anything fails, the history stays as it was and the answer is an apology.
+        """
+        question = _question(query, content_type)
+        if conversation_id is not None:
+            await self.conversation_manager.get_conversation(conversation_id)
+        try:
+            answer = await self.answer_query(question, session_id, conversation_id, on_text=on_text)
+        except RecollectError as error:
+            log.warning("a turn failed and was not stored: %s", error)
+            return self._apology(error)
+        except Exception as error:  # the edge: whatever an agent of somebody else's does, the user is told
+            log.exception("a turn failed and was not stored")
+            return self._apology(error)
+        return answer.text
+
+    async def answer_query(
+        self,
+        query: str | Message,
+        session_id: str,
+        conversation_id: str | None = None,
+        *,
+        on_text: OnText | None = None,
+    ) -> Answer:
+        """The same as a value, with the messages of the turn; what fails raises, and leaves no trace."""
+        question = _question(query, "text")
+        if conversation_id is not None:
+            return await self._answer(question, conversation_id, on_text)
+        if self._sessions is not None:
+            return await self._answer(question, await self._conversation_of(session_id), on_text)
+        return await self._answer_in_session(question, session_id, on_text)
+
+    async def _answer_in_session(self, question: Message, session_id: str, on_text: OnText | None) -> Answer:
+        manager = self.conversation_manager
+        known = await manager.session(session_id)
+        record = known or await manager.get_or_create_conversation(session_id, channel=self._channel)
+        try:
+            return await self._answer(question, record.id, on_text)
+        except BaseException:
+            if known is None:
+                await self._remove(record)
+            raise
+
+    async def _remove(self, record: Conversation) -> None:
+        """Take back a conversation that was made for a turn which failed, unless somebody else uses it."""
+        try:
+            await self.conversation_manager.store.delete(record.id, expected_revision=record.revision)
+        except (RevisionConflict, ConversationNotFound):
+            return
+        except RecollectError as error:
+            log.warning("an empty conversation stays behind: %s", error)
+
+    async def _conversation_of(self, session_id: str) -> str:
+        assert self._sessions is not None
+        conversation_id = await self._sessions.get_conversation_id(session_id)
+        if conversation_id is None:
+            await self._sessions.create_session(session_id, channel=self._channel)
+            conversation_id = await self._sessions.get_conversation_id(session_id)
+        if conversation_id is None:
+            raise InvalidInput(f"there is no session {shown(session_id)}", field="session_id")
+        return conversation_id
+
+    async def _answer(self, question: Message, conversation_id: str, on_text: OnText | None) -> Answer:
+        specialist = await self._specialist_for(question, conversation_id)
+        log.debug("%s answers in conversation %s", specialist.name, conversation_id)
+        return await answer_turn(
+            self.conversation_manager, conversation_id, specialist, question, on_text=on_text
+        )
+
+    async def _specialist_for(self, question: Message, conversation_id: str) -> Specialist:
+        default = next(iter(self._specialists.values()))
+        if self._router is None or len(self._specialists) == 1:
+            return default
+
+        def recent() -> Awaitable[Sequence[Message]]:
+            return seen(self.conversation_manager, conversation_id, default, [question])
+
+        described = {name: specialist.description for name, specialist in self._specialists.items()}
+        chosen = await self._router.choose(meaning_of(question).text, recent, described)
+        if chosen is not None and chosen not in self._specialists:
+            log.warning("there is no agent %s to route to", shown(chosen))
+        return self._specialists.get(chosen or "", default)
+
+
+def _by_name(specialists: Sequence[Specialist]) -> dict[str, Specialist]:
+    named = {specialist.name: specialist for specialist in specialists}
+    if not named:
+        raise InvalidInput("a supervisor needs a specialist", field="specialists")
+    if len(named) < len(specialists):
+        raise InvalidInput("specialists need names of their own", field="specialists")
+    return named
+
+
+def _question(query: str | Message, content_type: ContentType) -> Message:
+    if isinstance(query, Message):
+        return query
+    if not isinstance(query, str) or not query.strip():
+        raise InvalidInput(f"query must be words; got {shown(query)}", field="query", value=query)
+    return Message(role="user", content=query, content_type=content_type)

@@ -1,0 +1,58 @@
+"""What an agent sees of a conversation that it shares with others. Below: dialects. Above: stored turns.
+
+- `full`: everything, as if it had said it all itself.
+- `narrated`: everything, but what other agents said is told as theirs. Their calls of tools stay
+  behind: this agent may not even have those tools.
+- `own`: only what it said itself, and what the user said.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, get_args
+
+from recollect.dialects import meaning_of, without_results
+from recollect.errors import InvalidInput
+from recollect.messages import Message
+
+View = Literal["full", "narrated", "own"]
+
+
+def check_view(view: str) -> None:
+    if view not in get_args(View):
+        raise InvalidInput.not_in("view", view, get_args(View))
+
+
+def narrated(messages: Sequence[Message], agent_name: str) -> tuple[Message, ...]:
+    """The messages with those of other agents told in words, their calls and results left out.
+
+    A result belongs to whoever made the last call of its id: some servers count theirs from one each time.
+    """
+    told: list[Message] = []
+    theirs: dict[str, bool] = {}
+    for message in messages:
+        anothers = _is_anothers(message, agent_name)
+        theirs |= {call.id: anothers for call in meaning_of(message).calls}
+        if anothers:
+            told.extend(_told(message))
+        elif message.role in ("user", "tool"):
+            told.extend(_without_results_of(theirs, message))
+        else:
+            told.append(message)
+    return tuple(told)
+
+
+def _is_anothers(message: Message, agent_name: str) -> bool:
+    return message.role == "assistant" and message.agent_name not in (None, agent_name)
+
+
+def _without_results_of(theirs: Mapping[str, bool], message: Message) -> Iterable[Message]:
+    left_out = [result.call_id for result in meaning_of(message).results if theirs.get(result.call_id, False)]
+    rest = without_results(message, left_out) if left_out else message
+    return () if rest is None else (rest,)
+
+
+def _told(message: Message) -> Iterable[Message]:
+    words = meaning_of(message).text.strip()
+    if words:
+        # As the user's, because only those are not this agent's own; every provider takes several in a row.
+        told = f"[{message.agent_name} answered:] {words}"
+        yield Message(role="user", content=told, timestamp=message.timestamp, agent_name=message.agent_name)

@@ -1,0 +1,107 @@
+"""What is brought along from elsewhere: encoders, token counters, agents. Below: values."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from recollect.messages import Message
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors: texts of like meaning into vectors that point the same way."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, a part of the kind of every vector that it made."""
+        ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        """A numpy array of float32 with one row for each text, each of length 1.
+
+        Takes its time: call it off the event loop.
+        """
+        ...
+
+
+class TokenCounter(Protocol):
+    """Counts as a model does, or nearly. One name always gives the same counts, so they can be kept by it."""
+
+    @property
+    def name(self) -> str: ...
+
+    def count_text(self, text: str) -> int:
+        """How many tokens the text is. Any text has a count; loading at the first one may take a moment."""
+        ...
+
+
+Stop = Literal["end", "tools", "length", "pause"]
+"""Why an agent stopped: it has answered, it waits for tools, it ran out of room, or it wants to go on."""
+
+OnText = Callable[[str], None]
+"""Told each piece of an answer as it arrives. Called on the event loop, so it must not wait."""
+
+
+class Ask(Struct, frozen=True, kw_only=True):
+    """What an agent is asked: a valid window with the question at its end, or a tool loop under way."""
+
+    messages: tuple[Message, ...]
+    """Oldest first, in any dialect: an agent writes them in its own."""
+    system: str = ""
+    """The system prompt, which is not in the log."""
+    tools: tuple[dict[str, Any], ...] = ()
+    """What it may call, described in its dialect: `ToolRegistry.definitions`."""
+    may_call: bool = True
+    """Whether it may call a tool now. Where it may not, the tools are still described."""
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """Tokens as the provider counted them: all that went in, cached or not, and all that came out."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+        )
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """One reply: words, calls of tools, or both, exactly as they were given."""
+
+    messages: tuple[Message, ...]
+    """In the agent's dialect. Calls wait for their results: the loop fetches them and asks again."""
+    stop: Stop = "end"
+    usage: Usage | None = None
+
+
+class Agent(Protocol):
+    """Whoever replies: a model behind a provider, or something built in. One question, one reply.
+
+    It keeps nothing between two questions. What goes wrong is an `AgentError`: a provider's own
+    errors never come through, and no error or log says a secret. An answer that broke off, or was
+    refused, is an error too: a `Reply` is whole.
+    """
+
+    @property
+    def name(self) -> str:
+        """The `agent_name` of what it says."""
+        ...
+
+    @property
+    def dialect(self) -> str:
+        """The dialect of its replies."""
+        ...
+
+    async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
+        """The reply. With `on_text` it is streamed: the words of the reply, piece by piece, go there too."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what it opened itself. Closing twice is fine."""
+        ...

@@ -1,0 +1,199 @@
+"""What some stores can do besides, each a protocol that is asked for by name. Below: stores, entries."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+from msgspec import Struct
+
+from recollect.contracts.entries import Entry, Position
+from recollect.contracts.stores import ConversationStore
+from recollect.messages import Role
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """A conversation moved to this revision; None when it is gone. What changed is read from the store."""
+
+    conversation_id: str
+    revision: int | None
+
+
+@runtime_checkable
+class Watchable(Protocol):
+    """A store that can tell when another task, process or machine changed something of this owner."""
+
+    def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
+        """Changes to one conversation, or to all of this owner's. Once entered, none is missed.
+
+        Several changes in quick succession may come as one, with the last revision.
+        """
+        ...
+
+
+@runtime_checkable
+class Erasing(Protocol):
+    """A backend with files or tables in which what was deleted could still be found."""
+
+    async def scrub(self, owner: str) -> tuple[str, ...]:
+        """Make what was deleted of this owner unreadable there too; returns what remains, as sentences.
+
+        Done again, it goes on where it was. What is not its business (a server's own log, backups) is
+        documented, not returned.
+        """
+        ...
+
+
+class LogEnd(NamedTuple):
+    """Where a log ends: what a message that is stored next will be given."""
+
+    revision: int
+    next_sequence: int
+    last_message_at: datetime | None
+
+
+@runtime_checkable
+class Sealable(Protocol):
+    """A store that a layer which seals messages can stand on: it must know places before they are taken."""
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        """Where the log ends; None when there is no such conversation."""
+        ...
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        """Another stored form of the same messages, in their places; returns how many were exchanged.
+
+        Nothing else moves: no revision, no counter. An entry that is no longer there at this position and
+        revision is passed over.
+        """
+        ...
+
+
+@runtime_checkable
+class Holds(Protocol):
+    """Something beside the store that holds copies of what is in it: a cache, a spool, an archive."""
+
+    async def forgets(
+        self, owner: str, conversation_id: str | None, *, until: datetime | None = None
+    ) -> Mapping[str, int]:
+        """Remove what it holds of this conversation, or of everything that the owner has, for good.
+
+        With `until`, what was made after that moment and is nowhere else must stay. Returns how much went,
+        by kind. Holding nothing is no error.
+        """
+        ...
+
+
+JOURNAL = "recollect.journal"
+"""The owner under whom a memory notes what it must not forget to do. No handle is given out for it."""
+
+
+@runtime_checkable
+class Noted(Protocol):
+    """A store whose use is noted in an audit trail."""
+
+    async def note(self, action: str, conversation_id: str = "", *, count: int = 0) -> None:
+        """Note something that is done above the store: a search, an export, an erasure."""
+        ...
+
+
+async def note(store: ConversationStore, action: str, conversation_id: str = "", *, count: int = 0) -> None:
+    """Note it where there is a trail. Count and ids only: never what was asked or found."""
+    if isinstance(store, Noted):
+        await store.note(action, conversation_id, count=count)
+
+
+class SchemaVersion(Struct, frozen=True, kw_only=True):
+    """How many migrations a store has seen, and how many this release has. 0 is a store not yet made."""
+
+    found: int
+    needed: int
+
+
+@runtime_checkable
+class Migrated(Protocol):
+    """A backend with a schema, which `open` brings up to date."""
+
+    async def schema_version(self) -> SchemaVersion:
+        """Look, without opening and without changing anything. Raises `StoreForeign` for what is not ours."""
+        ...
+
+
+class Match(Struct, frozen=True, kw_only=True):
+    """A message that holds at least one of the terms that were looked for."""
+
+    conversation_id: str
+    position: Position
+    role: Role
+    """Who speaks."""
+    counts: tuple[int, ...]
+    """How often each of the terms occurs in it, in their order."""
+    length: int
+    """How many terms it has."""
+
+
+class Matches(Struct, frozen=True, kw_only=True):
+    """What an index knows of some terms: all that a score is computed from, by one rule for all stores."""
+
+    found: tuple[Match, ...]
+    """The best, by the index's own rough ranking."""
+    frequencies: tuple[int, ...]
+    """For each term, in how many of the owner's messages it occurs."""
+    messages: int
+    """How many messages of the owner are indexed."""
+    terms: int
+    """How many terms they have together."""
+
+
+@runtime_checkable
+class Searchable(Protocol):
+    """A store with an index of its own over `search.analysis.indexed_terms`. See `docs/glossary.md`."""
+
+    async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
+        """The messages of this owner that hold any of these terms, at most `limit`, the best first.
+
+        Only conversations that have not expired count, in every number. No term is refused: one that no
+        message can have is found nowhere.
+        """
+        ...
+
+
+class Nearby(Struct, frozen=True, kw_only=True):
+    """A message whose vector was compared with another."""
+
+    conversation_id: str
+    position: Position
+    similarity: float
+    """The cosine of the angle between the two: 1 is the same way."""
+
+
+@runtime_checkable
+class Nearest(Protocol):
+    """A store that compares vectors where they lie: those in its documents of the kind `vectors/<model>`."""
+
+    async def nearest(
+        self, model: str, vector: Sequence[float], *, limit: int, around: Sequence[float] | None = None
+    ) -> list[Nearby] | None:
+        """This owner's messages whose vectors point most nearly the same way, every vector compared.
+
+        Only vectors of the same length count, and only conversations that have not expired. With
+        `around`, the angle is that which is seen from there. None when the server cannot compare
+        vectors: then the documents are there to be read.
+        """
+        ...
+
+
+Progress: TypeAlias = Callable[[int], None]
+"""Told how much is done."""
+
+
+@runtime_checkable
+class Reindexed(Protocol):
+    """A backend whose index may lack what was stored without it: earlier, or by another process."""
+
+    async def reindex(self, progress: Progress | None = None) -> int:
+        """Index what is not, in bounded steps, so that others get in between; returns how many messages.
+
+        `progress` is told their number so far after each step.
+        """
+        ...

@@ -1,0 +1,129 @@
+"""Every provider through its own SDK, against a server of its kind on this machine, streamed and not."""
+
+from collections.abc import AsyncIterator, Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recollect
+from recollect.agents import AnthropicAgent, OpenAIChatAgent, OpenAIResponsesAgent, StrandsAgent
+from recollect.contracts import Agent, OnText
+from recollect.manager import ConversationManager
+from recollect.testing.providers import FakeProvider
+from recollect.testing.providers.provider import Kind
+
+KEY = "sk-test-0123456789abcdef"
+KINDS: tuple[Kind, ...] = ("anthropic", "openai_chat", "openai_responses", "bedrock")
+DIALECTS = {kind: kind for kind in KINDS} | {"bedrock": "anthropic"}
+
+Make = Callable[..., Agent]
+
+
+@cache
+def aws_session() -> Any:
+    """One for all tests: it reads the descriptions of services from disk."""
+    import boto3
+
+    return boto3.Session(region_name="us-east-1")
+
+
+def bedrock_model(url: str, *, streaming: bool, attempts: int = 1, timeout: float = 20.0) -> Any:
+    from botocore.config import Config
+    from strands.models import BedrockModel
+
+    patience = Config(
+        retries={"total_max_attempts": attempts, "mode": "standard"},
+        read_timeout=timeout,
+        connect_timeout=timeout,
+    )
+    return BedrockModel(
+        boto_session=aws_session(),
+        boto_client_config=patience,
+        endpoint_url=url,
+        api_key=KEY,
+        model_id="fake",
+        streaming=streaming,
+    )
+
+
+def make_agent(
+    kind: Kind, url: str, *, streaming: bool, name: str = "assistant", retries: int = 0, timeout: float = 20.0
+) -> Agent:
+    common: dict[str, Any] = {
+        "name": name,
+        "base_url": url,
+        "api_key": KEY,
+        "max_retries": retries,
+        "timeout": timeout,
+    }
+    match kind:
+        case "anthropic":
+            return AnthropicAgent("claude-fake", **common)
+        case "openai_chat":
+            return OpenAIChatAgent("gpt-fake", **common)
+        case "openai_responses":
+            return OpenAIResponsesAgent("gpt-fake", reasoning_effort="low", **common)
+        case _:
+            return StrandsAgent(
+                lambda: bedrock_model(url, streaming=streaming, attempts=retries + 1, timeout=timeout),
+                name=name,
+            )
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "streamed"])
+def streaming(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture
+async def provider(kind: Kind) -> AsyncIterator[FakeProvider]:
+    async with FakeProvider(kind) as provider:
+        yield provider
+
+
+@pytest.fixture
+async def make(kind: Kind, provider: FakeProvider, streaming: bool) -> AsyncIterator[Make]:
+    """Makes agents of this kind, and closes them."""
+    made: list[Agent] = []
+
+    def make(**options: Any) -> Agent:
+        made.append(make_agent(kind, provider.url, streaming=streaming, **options))
+        return made[-1]
+
+    yield make
+    for agent in made:
+        await agent.close()
+
+
+@pytest.fixture
+def agent(make: Make) -> Agent:
+    return make()
+
+
+@pytest.fixture
+def pieces() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def on_text(streaming: bool, pieces: list[str]) -> OnText | None:
+    return pieces.append if streaming else None
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[recollect.Memory]:
+    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/memory.db?synchronous=normal"
+    async with recollect.open(url, sweep_every=None) as memory:
+        yield memory
+
+
+@pytest.fixture
+def erin(memory: recollect.Memory) -> ConversationManager:
+    return memory.of("erin")

@@ -1,0 +1,43 @@
+"""An agent for tests that need no provider: it says what it was told to, and remembers what it was asked."""
+
+from collections.abc import Iterable
+
+from recollect.contracts import Ask, OnText, Reply
+from recollect.errors import AgentUnavailable
+from recollect.messages import Message
+
+Line = str | Reply | BaseException
+
+
+class Scripted:
+    """Says one line for each question; at an exception it fails."""
+
+    def __init__(self, *lines: Line, name: str = "assistant", dialect: str = "plain") -> None:
+        self.name = name
+        self.dialect = dialect
+        self.asked: list[Ask] = []
+        self._lines = list(lines)
+
+    def will(self, lines: Iterable[Line]) -> None:
+        self._lines += lines
+
+    async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
+        self.asked.append(ask)
+        line = self._lines.pop(0) if self._lines else AgentUnavailable("there is nothing left to say")
+        if isinstance(line, BaseException):
+            raise line
+        if isinstance(line, Reply):
+            return line
+        for word in line.split(" ") if on_text is not None else ():
+            on_text(word)  # type: ignore[misc]
+        return Reply(messages=(Message(role="assistant", content=line),))
+
+    async def close(self) -> None:
+        """Nothing was opened."""
+
+
+def calling(*calls: tuple[str, str, object], text: str = "") -> Reply:
+    """A reply that calls tools, in the plain dialect."""
+    documents = [{"id": call_id, "name": name, "arguments": given} for call_id, name, given in calls]
+    message = Message(role="assistant", content=text, extra={"tool_calls": documents})
+    return Reply(messages=(message,), stop="tools")
