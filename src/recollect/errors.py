@@ -22,6 +22,7 @@
     │   ├── StoreForeign              the file or server belongs to another program, or a newer release
     │   ├── KeyUnavailable            a key is not at hand, or is not the one that data were sealed with
     │   └── StoreClosed               used after close
+    ├── EncoderFailed                 the encoder of the search raised an error; search goes by words alone
     ├── WindowError                   no valid window can be made
     │   ├── BudgetExceeded            what must be in the request does not fit its budget
     │   └── NothingToSend             nobody's words are in the window: there is nothing to answer
@@ -184,6 +185,10 @@ class KeyUnavailable(StoreError):
     def __init__(self, message: str | None = None, *, key_id: str = "") -> None:
         super().__init__(message)
         self.key_id = key_id
+
+
+class EncoderFailed(RecollectError):
+    """The encoder of the search failed."""
 
 
 class StoreClosed(StoreError):

@@ -13,14 +13,15 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from recollect.errors import InvalidSetting, KeyUnavailable, MissingExtra
+from recollect.errors import InvalidSetting, KeyUnavailable, MissingExtra, RecollectError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -56,6 +57,17 @@ class KeyProvider(Protocol):
     async def unwrap(self, wrapped: WrappedKey, *, bound_to: bytes) -> bytes:
         """The key that was wrapped. Raises `KeyUnavailable` without its master key, or for another place."""
         ...
+
+
+@contextmanager
+def master_key_errors() -> Iterator[None]:
+    """Around every call of a `KeyProvider`: what its service's own library raises is `KeyUnavailable`."""
+    try:
+        yield
+    except RecollectError:
+        raise
+    except Exception as error:  # a provider may be anybody's, and raise anything
+        raise KeyUnavailable(f"the master key cannot be used now: {type(error).__name__}") from error
 
 
 class MasterKeys(KeyProvider):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.errors import InvalidSetting, MissingExtra, StoreDamaged
 
 if TYPE_CHECKING:
-    from recollect.keys import KeyProvider
+    from recollect.keys import KeyProvider, master_key_errors
 
 KEY_BYTES = 32
 
@@ -62,7 +62,8 @@ class ProviderSealer:
 
     async def seal(self, owner: str, data: bytes, *, bound: bytes) -> tuple[dict[str, str], bytes]:
         key = os.urandom(KEY_BYTES)
-        wrapped = await self._provider.wrap(key, bound_to=bound)
+        with master_key_errors():
+            wrapped = await self._provider.wrap(key, bound_to=bound)
         how, sealed = await asyncio.to_thread(_seal, key, data, bound)
         return {**how, "master": wrapped.master, "key": wrapped.data.hex()}, sealed
 
@@ -70,7 +71,8 @@ class ProviderSealer:
         from recollect.keys import WrappedKey
 
         wrapped = WrappedKey(master=how.get("master", ""), data=_hex(how, "key"))
-        key = await self._provider.unwrap(wrapped, bound_to=bound)
+        with master_key_errors():
+            key = await self._provider.unwrap(wrapped, bound_to=bound)
         return await asyncio.to_thread(_unseal, key, how, data, bound)
 
 

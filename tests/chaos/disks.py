@@ -1,18 +1,20 @@
-"""A disk that is full, a folder that cannot be written: `python -m tests.chaos.disks KIND full|read-only`.
+"""A disk in trouble: `python -m tests.chaos.disks KIND full|limited|read-only|forbidden`.
 
-Full is a limit on the size of files, which the kernel enforces with the same kind of error. Read-only is
-a folder that belongs to somebody else; where this runs as root it becomes nobody first, because root may
-write everywhere.
+Full and read-only are a small file system of its own, in memory; limited is a bound on the size of files,
+and forbidden a folder that belongs to somebody else: those two stand in where mounting is not allowed.
+Root may write everywhere, and becomes nobody before it is forbidden something.
 """
 
 import asyncio
+import contextlib
+import ctypes
 import logging
 import os
 import resource
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from recollect.errors import ConversationNotFound, StoreError, StoreUnavailable
@@ -24,17 +26,38 @@ from tests.chaos.kills import Files, backend_of, forked
 NOBODY = 65534
 ROOM = 256 * 1024
 """Bytes that a file may have: some turns fit, many do not."""
+DISK, LARGER_DISK = b"size=1536k", b"size=64m"
+READ_ONLY, REMOUNT = 1, 32
+"""`MS_RDONLY` and `MS_REMOUNT`."""
+
+
+def mount(folder: Path, options: bytes, flags: int = 0) -> bool:
+    """A file system in memory, or the same with other options; whether that is allowed."""
+    system = ctypes.CDLL(None)
+    return not system.mount(b"recollect", bytes(folder), b"tmpfs", flags, options)
+
+
+@contextlib.contextmanager
+def disk_of_its_own(folder: Path) -> Iterator[bool]:
+    """A small disk in this place, and whether there is one."""
+    is_mounted = mount(folder, DISK)
+    try:
+        yield is_mounted
+    finally:
+        if is_mounted:
+            ctypes.CDLL(None).umount2(bytes(folder), 2)
 
 
 class Squeezed(Files):
     """Files on a disk in trouble."""
 
-    def fill(self) -> list[str]:
+    def fill(self, *, limited: bool) -> list[str]:
         """Store turns until the disk refuses; then read, and close, which still must work."""
 
         def work(tell: Callable[[str], None]) -> None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, ROOM))
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            if limited:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, ROOM))
+                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             asyncio.run(self._fill(tell))
 
         return self._noted(work)
@@ -59,6 +82,11 @@ class Squeezed(Files):
                 tell(f"stored {conversation} {number}")
         await store.tail(conversation, limit=3)
         await backend.close()
+
+    def write_protected(self) -> list[str]:
+        """Open and store on a file system that cannot be written."""
+        assert mount(self.folder, DISK, REMOUNT | READ_ONLY)
+        return self._noted(lambda tell: asyncio.run(self._locked_out(tell)))
 
     def lock_out(self) -> list[str]:
         """Open and store as somebody who may not write here."""
@@ -100,19 +128,31 @@ class Squeezed(Files):
         return [line for line in lines if line.startswith("refused")]
 
 
+def trouble_with(files: Squeezed, trouble: str) -> list[str]:
+    """What was refused."""
+    if trouble in ("full", "limited"):
+        refused = files.fill(limited=trouble == "limited")
+        assert len(refused) == 3, "it filled up, and stayed usable"
+        return refused
+    files.live(Boundaries())
+    return files.write_protected() if trouble == "read-only" else files.lock_out()
+
+
+STAND_INS = {"full": "limited", "read-only": "forbidden"}
+
+
 def main(kind: str, trouble: str) -> int:
     logging.disable(logging.ERROR)
-    with tempfile.TemporaryDirectory(prefix="recollect-disks-") as place:
+    with tempfile.TemporaryDirectory(prefix="recollect-disks-") as place, contextlib.ExitStack() as stack:
+        if trouble in STAND_INS and not stack.enter_context(disk_of_its_own(Path(place))):
+            trouble = STAND_INS[trouble]
         Path(place).chmod(0o755)
         files = Squeezed(kind, Path(place))
         files.prepare()
-        if trouble == "full":
-            refused = files.fill()
-            assert len(refused) == 3, "it filled up, and stayed usable"
-        else:
-            files.live(Boundaries())
-            refused = files.lock_out()
-            assert refused
+        refused = trouble_with(files, trouble)
+        assert refused
+        if trouble in STAND_INS:
+            assert mount(files.folder, LARGER_DISK, REMOUNT), "somebody made room"
         verdict: Verdict = files.check()
     print(f"{kind}, {trouble}: {refused}")
     print(

@@ -53,7 +53,7 @@ def test_every_call_that_changes_the_disk_is_a_boundary_and_one_kill_at_each_kin
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "file", "spool"])
-@pytest.mark.parametrize("trouble", ["full", "read-only"])
+@pytest.mark.parametrize("trouble", ["full", "limited", "read-only", "forbidden"])
 def test_a_disk_in_trouble_refuses_in_our_words_and_loses_nothing(kind: str, trouble: str) -> None:
     shown = run("tests.chaos.disks", kind, trouble)
     assert "refused" in shown

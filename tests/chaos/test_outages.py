@@ -1,5 +1,6 @@
 """Outages of real servers while people go on speaking. The short run; `make chaos` plays the long one."""
 
+import asyncio
 import random
 from collections.abc import Iterator
 from datetime import timedelta
@@ -7,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+import recollect
 from recollect.conversations import started
 from recollect.ids import new_id
+from recollect.layers.resilient import Resilience
 from recollect.messages import Message
 from tests.chaos.checking import judge
 from tests.chaos.outages import KINDS, run
@@ -46,6 +49,35 @@ async def test_one_outage_of_each_kind_loses_nothing(server: Server, tmp_path: P
     assert figures.verdict.acknowledged > 200
     assert figures.degraded_contexts
     assert not figures.set_aside
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["freeze", "kill"])
+@pytest.mark.parametrize("server", sorted(SERVERS), indirect=True)
+async def test_a_search_while_the_server_is_away_finds_what_is_known_and_says_so(
+    server: Server, tmp_path: Path, how: str
+) -> None:
+    """It comes back within its deadline, be the server frozen, with its connections open, or gone."""
+    resilience = Resilience(folder=tmp_path, read_deadline=0.3, search_deadline=0.3, write_deadline=0.3)
+    async with recollect.open(server.url(server.port), resilience=resilience) as memory:
+        erin = memory.of("erin")
+        conversation = await erin.get_or_create_conversation("kitchen")
+        await erin.add_message(conversation.id, "user", "The key is under the flowerpot.")
+        assert not (await erin.search("flowerpot")).degraded
+        getattr(server, how)()
+        try:
+            async with asyncio.timeout(30):  # without a bound of its own it would never come back
+                found = await erin.search("flowerpot")
+                await erin.add_message(conversation.id, "user", "No, it is under the doormat.")
+                (said,) = await erin.search_history("doormat", max_results=1)
+                similar = await erin.search_conversations("flowerpot")
+        finally:
+            server.thaw() if how == "freeze" else server.restart()
+        assert found.degraded
+        assert "is known while the store is away" in (found.note or "")
+        assert "flowerpot" in found.passages[0].text
+        assert "doormat" in said
+        assert [one.id for one in similar] == [conversation.id]
 
 
 @pytest.mark.parametrize("back", [timedelta(seconds=30), timedelta(hours=2)])

@@ -21,6 +21,9 @@ from recollect.stores.in_memory import InMemoryBackend
 from recollect.stores.sqlite import SQLiteBackend
 from recollect.telemetry import Telemetry
 from recollect.testing import FixedClock, StoreContract, store_machine
+from recollect.testing.contract.changing import ChangingContract
+from recollect.testing.contract.log import LogContract
+from recollect.testing.contract.records import RecordsContract
 from tests.layers.conftest import Seconds
 from tests.layers.failing import Failing, FailingStore
 from tests.layers.worlds import inner_for
@@ -53,7 +56,9 @@ class TestAroundWatchedMemory(StoreContract):
         await backend.close()
 
 
-class TestAroundServersThatTell(StoreContract):
+class TestAroundServersThatTell(LogContract, RecordsContract, ChangingContract):
+    """What is remembered, and what makes it void, with servers that really tell."""
+
     @pytest.fixture(params=["redis", "postgres"])
     async def backend(
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path

@@ -268,11 +268,20 @@ async def test_what_cannot_be_promised_is_refused_and_changes_nothing(world: Wor
         store.rewrite(record.id, []),
         store.append(record.id, [user("x")], expected_revision=2),
         store.update(record.id, Changes(subject="x"), expected_revision=2),
+        store.replace(record.id, user("x", message_id="m1")),
         store.restore(record, []),
+        store.restore_documents([]),
+        store.delete_document("notes", "birthday"),
+        store.documents("notes"),
+        store.document_kinds(),
+        store.expired(by=store.now()),
         store.purge_expired(),
+        store.clear(),
+        world.layer.purge_expired(),
     ):
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(StoreUnavailable, match="store is away: append failed before it began") as refused:
             await attempt
+        assert "append failed" in str(refused.value.__cause__)
     assert await said(store, record.id) == ["before", "during"]
     assert await world.back()
     assert await said(store, record.id) == ["before", "during"]

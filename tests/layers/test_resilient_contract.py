@@ -13,6 +13,9 @@ from recollect.stores.in_memory import InMemoryBackend
 from recollect.stores.sqlite import SQLiteBackend
 from recollect.telemetry import Telemetry
 from recollect.testing import FixedClock, StoreContract, store_machine
+from recollect.testing.contract.concurrency import ConcurrencyContract
+from recollect.testing.contract.log import LogContract
+from recollect.testing.contract.sessions import SessionsContract
 from tests.layers.failing import Failing, Fault
 from tests.layers.worlds import inner_for
 
@@ -57,7 +60,9 @@ class TestAroundSqlite(StoreContract):
         await backend.close()
 
 
-class TestAroundTheOthers(StoreContract):
+class TestAroundTheOthers(LogContract, SessionsContract, ConcurrencyContract):
+    """What the layer has a hand in: turns with marks of its own, sessions, and many callers at once."""
+
     @pytest.fixture(params=["file", "redis", "postgres"])
     async def backend(
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path

@@ -2,11 +2,12 @@
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
@@ -245,6 +246,49 @@ async def test_cancelling_leaves_a_pool_that_works(postgres_url: str) -> None:
     assert [e.message.content for e in entries[::2]] == [e.message.content for e in entries[1::2]]
     assert [entry.sequence for entry in entries] == list(range(1, len(entries) + 1))
     await backend.close()
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_a_call_that_is_cancelled_while_the_server_works_leaves_no_broken_connection(
+    postgres_url: str, caplog: pytest.LogCaptureFixture, times: int
+) -> None:
+    """Cancelled more than once: by a deadline, and again by whoever waits for that."""
+    backend = PostgresBackend(postgres_url, max_connections=1)
+    await backend.open()
+    store = backend.of(f"broken-off-{new_id()}")
+    record = await store.create(started(new_id(), now=store.now()))
+    calls: list[Callable[[], Coroutine[Any, Any, Any]]] = [
+        lambda: store.append(record.id, [Message(role="user", content="broken off")] * 2),
+        lambda: store.tail(record.id, limit=5),
+    ]
+    async with await psycopg.AsyncConnection.connect(postgres_url) as other:
+        for call in calls:
+            await other.execute("LOCK TABLE recollect.conversations, recollect.messages")
+            task = asyncio.create_task(call())
+            while not await _somebody_waits_for_a_lock(other):
+                pass
+            for _ in range(times):
+                task.cancel()
+                await asyncio.sleep(0)
+            await asyncio.wait([task])
+            assert task.cancelled()
+            await other.rollback()
+            async with backend.connection() as connection:
+                assert connection.pgconn.pipeline_status == PipelineStatus.OFF
+                assert connection.pgconn.transaction_status == TransactionStatus.IDLE
+    assert not [one for one in caplog.messages if "rollback" in one or "terminating" in one]
+    await store.append(record.id, [Message(role="user", content="stored")])
+    said = [entry.message.content for entry in await store.tail(record.id, limit=5)]
+    assert (said.count("broken off"), said.count("stored")) in ((0, 1), (2, 1)), "a whole turn, or none"
+    await backend.close()
+
+
+async def _somebody_waits_for_a_lock(connection: psycopg.AsyncConnection[Any]) -> bool:
+    waiting = await connection.execute(
+        "SELECT FROM pg_locks WHERE NOT granted"
+        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
+    return await waiting.fetchone() is not None
 
 
 async def test_after_the_server_has_dropped_its_connections_the_store_comes_back(

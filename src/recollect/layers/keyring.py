@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from recollect.contracts import Document
 from recollect.errors import DocumentConflict, KeyUnavailable, StoreDamaged, StoreUnavailable
-from recollect.keys import KeyProvider, WrappedKey
+from recollect.keys import KeyProvider, WrappedKey, master_key_errors
 from recollect.layers.sealing import DataKey, DataKeys
 
 KIND = "keys"
@@ -166,7 +166,8 @@ class Keyring:
     async def _wrapped(self, owner: str, keys: Sequence[DataKey], made_at: datetime) -> bytes:
         kept: list[_Kept] = []
         for key in keys:
-            wrapped = await self._provider.wrap(key.secret, bound_to=_bound_to(owner, key.id))
+            with master_key_errors():
+                wrapped = await self._provider.wrap(key.secret, bound_to=_bound_to(owner, key.id))
             kept.append(_Kept(id=key.id, master=wrapped.master, wrapped=wrapped.data, made_at=made_at))
         return msgspec.json.encode(_Ring(keys=tuple(kept)))
 
@@ -184,7 +185,8 @@ class Keyring:
     async def _unwrapped(self, owner: str, kept: _Kept) -> bytes:
         wrapped = WrappedKey(master=kept.master, data=kept.wrapped)
         try:
-            return await self._provider.unwrap(wrapped, bound_to=_bound_to(owner, kept.id))
+            with master_key_errors():
+                return await self._provider.unwrap(wrapped, bound_to=_bound_to(owner, kept.id))
         except KeyUnavailable as error:
             raise KeyUnavailable(f"data key {kept.id}: {error}", key_id=error.key_id) from error
 

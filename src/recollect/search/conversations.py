@@ -244,7 +244,7 @@ def _characteristic(terms: Sequence[str], counts: Counter[str], known: Matches) 
 
 
 async def _alike_by_meaning(searcher: Searcher, record: Conversation) -> dict[str, float]:
-    if searcher.room.embedder is None:
+    if searcher.room.embedder is None or searcher.store.degraded:
         return {}
     vectors = searcher.room.vectors_of(searcher.owner)
     return await vectors.alike(searcher.store, record.id)

@@ -4,6 +4,7 @@ The encoder on board is the multilingual universal sentence encoder, of the extr
 `docs/decisions/0012-encoder.md` says. Below: contracts. Above: the room.
 """
 
+import asyncio
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -11,7 +12,7 @@ from threading import Lock
 from typing import Any
 
 from recollect.contracts import Embedder
-from recollect.errors import MissingExtra
+from recollect.errors import EncoderFailed, MissingExtra, RecollectError
 from recollect.messages import Message
 from recollect.search.analysis import named_speaker, said_in
 
@@ -33,6 +34,17 @@ def embedded_text(message: Message) -> str:
 def readable(text: str) -> str:
     """The beginning of the text, without what no encoder can read."""
     return text[:LONGEST_TEXT].encode("utf-8", "ignore").decode("utf-8").replace("\0", " ")
+
+
+async def encoded(embedder: Embedder, text: str) -> Any:
+    """The vector of a text, made off the event loop. Whatever the encoder raises is `EncoderFailed`."""
+    try:
+        rows = await asyncio.to_thread(embedder.embed, [text])
+    except RecollectError:
+        raise
+    except Exception as error:  # an encoder may be anybody's, and raise anything
+        raise EncoderFailed(f"the encoder failed: {type(error).__name__}: {error}") from error
+    return rows[0]
 
 
 class UniversalEncoder:

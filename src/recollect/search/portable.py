@@ -15,6 +15,7 @@ from msgspec import Struct
 from recollect.contracts import ConversationStore, Entry, Match, Matches, Position
 from recollect.conversations import Conversation
 from recollect.errors import ConversationNotFound
+from recollect.freshness import noting_freshness
 from recollect.messages import Role
 from recollect.search.analysis import indexed_terms
 from recollect.search.catching_up import News, Seen, all_records, news_of
@@ -22,6 +23,8 @@ from recollect.search.ranking import Scorer
 
 _WORTH_A_THREAD = 2_000
 """Messages from which on counting is taken off the event loop."""
+_KNOWN = 500
+"""Messages of each conversation that are looked at while the store is away."""
 _MOST_DEAD = 0.25
 """The share of removed messages at which the index is made anew."""
 
@@ -68,10 +71,19 @@ class OwnerIndex:
     async def matches(self, store: ConversationStore, terms: Sequence[str], *, limit: int) -> Matches:
         """As `Searchable.matches`, after catching up with the store."""
         async with self._lock:
-            await self._catch_up(store)
-            if self.size < _WORTH_A_THREAD:
-                return self._count(terms, limit)
-            return await asyncio.to_thread(self._count, terms, limit)
+            with noting_freshness() as seen:
+                await self._catch_up(store)
+            try:
+                return await self.counted(terms, limit)
+            finally:
+                if seen.degraded:
+                    self._clear()  # revisions do not tell that parts of these logs were not at hand
+
+    async def counted(self, terms: Sequence[str], limit: int) -> Matches:
+        """As `Searchable.matches`, in what it holds now."""
+        if self.size < _WORTH_A_THREAD:
+            return self._count(terms, limit)
+        return await asyncio.to_thread(self._count, terms, limit)
 
     # Catching up
 
@@ -101,10 +113,11 @@ class OwnerIndex:
         if news.whole:
             self._remove(conversation_id)
         for entry in news.entries:
-            self._add(entry)
+            self.add(entry)
         self._seen[conversation_id] = news.seen
 
-    def _add(self, entry: Entry) -> None:
+    def add(self, entry: Entry) -> None:
+        """Take in one message."""
         terms = indexed_terms(entry.message)
         if not terms:
             return
@@ -169,6 +182,15 @@ class OwnerIndex:
             counts=tuple(counts),
             length=message.length,
         )
+
+
+async def matches_in_known(store: ConversationStore, terms: Sequence[str], *, limit: int) -> Matches:
+    """The same for a store that is away: in the ends of the conversations that are known meanwhile."""
+    index = OwnerIndex()
+    async for record in all_records(store):
+        for entry in await store.tail(record.id, limit=_KNOWN):
+            index.add(entry)
+    return await index.counted(terms, limit)
 
 
 def _with_found(known: Matches, found: Iterable[Match]) -> Matches:

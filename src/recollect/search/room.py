@@ -40,6 +40,8 @@ class SearchRoom:
         most_vector_bytes: int = MOST_VECTOR_BYTES,
     ) -> None:
         self.embedder = embedder
+        self.encoder_trouble: str | None = None
+        """Why the last question could not be encoded, if it could not."""
         self.indexer = None if embedder is None else Indexer(embedder, written=self._written, quiet=quiet)
         self._most_messages = most_messages
         self._most_vectors = 0 if embedder is None else most_vector_bytes // (embedder.dimension * 4)

@@ -5,7 +5,9 @@ them in order; the best are read from the log and become passages.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Container, Iterable, Sequence
+import logging
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
 
@@ -15,11 +17,13 @@ from msgspec.structs import replace
 from recollect.clock import from_micros, to_micros
 from recollect.contracts import ConversationStore, Entry, Matches, Nearby, Nearest, Position, Searchable
 from recollect.conversations import Conversation, Query
-from recollect.errors import ConversationNotFound
+from recollect.errors import ConversationNotFound, EncoderFailed, StoreUnavailable
+from recollect.freshness import noting_freshness
 from recollect.search.admission import Admission
 from recollect.search.catching_up import all_records
-from recollect.search.encoders import readable
+from recollect.search.encoders import encoded, readable
 from recollect.search.passages import BESIDE, SOON, Passage, beside, excerpt, passage_of
+from recollect.search.portable import matches_in_known
 from recollect.search.questions import Filters, asked_of, day_asked_for, local_zone, looked_up
 from recollect.search.ranking import (
     WEIGHTS,
@@ -34,6 +38,8 @@ from recollect.search.ranking import (
 )
 from recollect.search.room import SearchRoom
 from recollect.search.vectors import NEAREST
+
+log = logging.getLogger("recollect.search")
 
 BY_WORDS = 500
 """Candidates that the index is asked for."""
@@ -55,6 +61,7 @@ BROWSED_AT_ONCE = 50
 """Conversations that are looked into together when there is nothing to look for but a time."""
 
 WITHOUT_VECTORS = "searched by words alone: pip install 'recollect[semantic]' adds search by meaning"
+IN_WHAT_IS_KNOWN = "searched in what is known while the store is away"
 NO_VECTORS_YET = "searched by words alone: nothing has vectors yet"
 
 Count = Callable[[str], int]
@@ -68,6 +75,8 @@ class Findings(Struct, frozen=True, kw_only=True):
     """Whether vectors took part."""
     note: str | None = None
     """What the reader should know about how it was searched."""
+    degraded: bool = False
+    """Whether the store was away, so that only what is known meanwhile was searched."""
 
     def render(self) -> list[str]:
         """The passages as text that a model can cite."""
@@ -111,6 +120,16 @@ class Searcher:
         zone: tzinfo | None = None,
     ) -> Findings:
         """The passages that answer the question; the latest when it asks for nothing but a time."""
+        with noting_freshness() as seen:
+            findings = await self._search(question, filters, budget, explain=explain, zone=zone)
+        if not seen.degraded:
+            return findings
+        note = "; ".join([IN_WHAT_IS_KNOWN, *seen.reasons])
+        return replace(findings, degraded=True, note=note)
+
+    async def _search(
+        self, question: str, filters: Filters, budget: Budget, *, explain: bool, zone: tzinfo | None
+    ) -> Findings:
         zone, now = local_zone(zone), self.store.now()
         asked = asked_of(question, now=now, zone=zone)
         period = day_asked_for(question, now=now, zone=zone)
@@ -136,6 +155,8 @@ class Searcher:
     def _note(self, *, by_meaning: bool) -> str | None:
         if by_meaning:
             return None
+        if self.room.encoder_trouble is not None:
+            return f"searched by words alone: {self.room.encoder_trouble}"
         return WITHOUT_VECTORS if self.room.embedder is None else NO_VECTORS_YET
 
     async def ranking(
@@ -156,22 +177,30 @@ class Searcher:
         return await asyncio.to_thread(ranked) if many else ranked()
 
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
-        """From the store's own index, or from the portable one."""
-        if isinstance(self.store, Searchable):
-            return await self.store.matches(terms, limit=limit)
-        return await self.room.index_of(self.owner).matches(self.store, terms, limit=limit)
+        """From the store's own index, or from the portable one; in what is known while the store is away."""
+        try:
+            if isinstance(self.store, Searchable):
+                return await self.store.matches(terms, limit=limit)
+            if not self.store.degraded:
+                return await self.room.index_of(self.owner).matches(self.store, terms, limit=limit)
+        except StoreUnavailable:
+            if not self.store.degraded:
+                raise
+        return await matches_in_known(self.store, terms, limit=limit)
 
     async def similarities(self, question: str) -> Similarities | None:
-        """By the vectors; None where there are none."""
-        if self.room.embedder is None:
+        """By the vectors; None where there are none, and while the store is away that has them."""
+        if self.room.embedder is None or self.store.degraded:
             return None
         vectors = self.room.vectors_of(self.owner)
-        near = await vectors.near(self.store, readable(question))
-        if vectors.looked_at_all:
-            self.room.looked_at(self.owner)
-        for conversation_id in vectors.take_incomplete():
-            self.noted(conversation_id)
-        return near
+        with self._words_will_do():
+            near = await vectors.near(self.store, readable(question))
+            if vectors.looked_at_all:
+                self.room.looked_at(self.owner)
+            for conversation_id in vectors.take_incomplete():
+                self.noted(conversation_id)
+            return near
+        return None
 
     async def _served(self, question: str) -> Similarities | None:
         """By the store, where the vectors lie; None where it cannot compare them."""
@@ -179,9 +208,24 @@ class Searcher:
         assert embedder is not None, "asked for with an encoder only"
         assert isinstance(store, Nearest), "asked for of such a store only"
         self.room.note(self.owner, store)
-        rows = await asyncio.to_thread(embedder.embed, [readable(question)])
-        found = await store.nearest(embedder.name, rows[0].tolist(), limit=BY_WORDS)
-        return Served(found) if found else None
+        with self._words_will_do():
+            row = await encoded(embedder, readable(question))
+            found = await store.nearest(embedder.name, row.tolist(), limit=BY_WORDS)
+            return Served(found) if found else None
+        return None
+
+    @contextmanager
+    def _words_will_do(self) -> Iterator[None]:
+        """Ends the block early when vectors cannot be had now: the encoder failed, or the store is away."""
+        self.room.encoder_trouble = None
+        try:
+            yield
+        except EncoderFailed as error:
+            log.warning("searched by words alone: %s", error)
+            self.room.encoder_trouble = str(error)
+        except StoreUnavailable:
+            if not self.store.degraded:
+                raise
 
     # Browsing
 

@@ -15,10 +15,12 @@ from msgspec import Struct
 
 from recollect.contracts import ConversationStore, Document, Embedder, Position
 from recollect.conversations import Conversation, Query
-from recollect.errors import ConversationNotFound, StoreDamaged
+from recollect.errors import ConversationNotFound, StoreDamaged, StoreError
+from recollect.freshness import noting_freshness
 from recollect.messages import ROLES
 from recollect.search.catching_up import all_records
 from recollect.search.comparing import Compared, VectorMatrix
+from recollect.search.encoders import encoded
 from recollect.search.ranking import Neighbour
 
 BLOCK = 32
@@ -199,11 +201,10 @@ class OwnerVectors:
         """How near everything is to the text, after catching up; None when there are no vectors."""
         async with self._lock:
             # Encoding takes as long as looking for what is new: both at once.
-            encoding = asyncio.to_thread(self._embedder.embed, [text])
-            rows, _ = await asyncio.gather(encoding, self._catch_up(store))
+            row, _ = await asyncio.gather(encoded(self._embedder, text), self._catch_up(store))
             if not self._matrix.alive:
                 return None
-            return await asyncio.to_thread(self._compare, rows[0])
+            return await asyncio.to_thread(self._compare, row)
 
     async def alike(self, store: ConversationStore, conversation_id: str) -> dict[str, float]:
         """For every conversation, how near its middle is to this one's, from 0 to 1."""
@@ -217,21 +218,31 @@ class OwnerVectors:
 
     async def _catch_up(self, store: ConversationStore) -> None:
         dirty, self._dirty = self._dirty, set()
+        try:
+            await self._load_news(store, dirty)
+        except StoreError:
+            self._dirty |= dirty
+            raise
+        if self._matrix.gone > max(_MANY_GONE, self._matrix.count // 4):
+            self._clear()
+            await self._catch_up(store)
+
+    async def _load_news(self, store: ConversationStore, dirty: set[str]) -> None:
         if not self._loaded or monotonic() - self._thorough > _THOROUGH_AFTER:
             seen = await self._look_at_all(store, dirty)
         else:
             seen = await self._glance(store, dirty)
         await self._load_left_over(store, dirty - seen)
-        if self._matrix.gone > max(_MANY_GONE, self._matrix.count // 4):
-            self._clear()
-            await self._catch_up(store)
 
     async def _look_at_all(self, store: ConversationStore, dirty: set[str]) -> set[str]:
         """Load whatever is not as it was, and let go of what is no longer there; returns what there is."""
-        records = [record async for record in all_records(store)]
+        with noting_freshness() as freshness:
+            records = [record async for record in all_records(store)]
         self._matrix.reserve(sum(record.message_count for record in records))
         await self._load_all(store, [record for record in records if self._is_stale(record, dirty)])
         seen = {record.id for record in records}
+        if freshness.degraded:
+            return seen  # what is not known while the store is away is not gone
         for gone in self._loaded.keys() - seen:
             self._forget(gone)
         self._thorough = monotonic()

@@ -32,7 +32,7 @@ from recollect.layers.resilient.operations import Deed, Operation, TurnAdded, en
 from recollect.layers.resilient.replaying import Replayer
 from recollect.layers.resilient.retrying import Effort, Sleep, is_transient, with_retries
 from recollect.layers.resilient.spool import Ref, Spool
-from recollect.layers.resilient.store import ResilientStore, store_around
+from recollect.layers.resilient.store import LARGE, ResilientStore, store_around
 from recollect.telemetry import Telemetry, event, telemetry
 
 log = logging.getLogger("recollect.resilient")
@@ -43,6 +43,8 @@ POLICIES: tuple[Policy, ...] = ("fallback", "fail_closed")
 
 SPOOL_LIMIT = 64 * 1024 * 1024
 """Bytes: some 50,000 spoken turns, which is hours of a busy house; little beside any disk."""
+LONG_READ = 60.0
+"""Seconds for a read of thousands of entries: nobody waits for it in a conversation."""
 ADOPT_EVERY = 30.0
 """Seconds between looks at whether another process has left something behind."""
 _PROBE_OWNER, _PROBE_ID = "recollect probe", "00000000-0000-7000-8000-000000000000"
@@ -59,6 +61,8 @@ class Resilience(Struct, frozen=True, kw_only=True):
     attempts: int = 3
     read_deadline: float = 2.0
     """For all attempts of a read: an agent waits for it."""
+    search_deadline: float = 5.0
+    """For all attempts of a search, which looks at more than a read does."""
     write_deadline: float = 5.0
     """For all attempts of a write, before it goes to the spool."""
     close_deadline: float = 5.0
@@ -112,12 +116,18 @@ class ResilientBackend(Backend):
         self._state: Literal["new", "open", "closed"] = "new"
         self._inner_open = False
         self._has_letters = False
+        self._cause: StoreUnavailable | None = None
+        """The last error of a store that is away: the cause of what is refused meanwhile."""
         self._left: set[asyncio.Task[Any]] = set()
         """Calls that were given up on, and that have not ended yet."""
         self._wake = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._read_effort = Effort(
             attempts=self.resilience.attempts, deadline=self.resilience.read_deadline, longest_pause=0.2
+        )
+        self._long_effort = Effort(attempts=self.resilience.attempts, deadline=LONG_READ)
+        self.search_effort = Effort(
+            attempts=self.resilience.attempts, deadline=self.resilience.search_deadline, longest_pause=0.2
         )
         self._write_effort = Effort(
             attempts=self.resilience.attempts, deadline=self.resilience.write_deadline, first_pause=0.1
@@ -164,7 +174,7 @@ class ResilientBackend(Backend):
         except StoreUnavailable as error:
             if self._fails_closed:
                 raise
-            self.breaker.trip(str(error))
+            self._trip(error)
         self._state = "open"
         if not self._fails_closed:
             await self._start_spool()
@@ -295,9 +305,13 @@ class ResilientBackend(Backend):
             raise StoreClosed(f"{self.name} is not open")
 
     def _away(self) -> StoreUnavailable:
-        return StoreUnavailable(self.why)
+        away = StoreUnavailable(self.why)
+        away.__cause__ = self._cause
+        return away
 
     def _breaker_moved(self, state: State, reason: str) -> None:
+        if state == "closed":
+            self._cause = None
         level = logging.INFO if state == "half_open" else logging.WARNING
         sentence = f"{self.name}: the breaker is {state.replace('_', ' ')}"
         event(log, level, f"breaker_{state}", sentence, store=self.name, reason=reason)
@@ -312,7 +326,7 @@ class ResilientBackend(Backend):
         recall: Callable[[View], T],
         knows: Callable[[View], bool],
         *,
-        bounded: bool,
+        effort: Effort | None = None,
     ) -> T:
         """The store's answer; else the best that is known, marked."""
         self.check_open()
@@ -320,7 +334,7 @@ class ResilientBackend(Backend):
         cause: StoreUnavailable | None = None
         if self.reachable and (lane is None or not knows(lane.view)):
             try:
-                return await self._attempt(ask, self._read_effort if bounded else _patient(self._read_effort))
+                return await self._attempt(ask, effort or self._read_effort)
             except StoreUnavailable as error:
                 if self._fails_closed or not is_transient(error):
                     raise
@@ -330,9 +344,13 @@ class ResilientBackend(Backend):
         lane = self.lanes.get(owner)
         view = self.known.view(owner) if lane is None else lane.view
         if not knows(view):
-            raise self._away() from cause
+            raise self._away() from cause or self._cause
         self.note_degraded(owner)
         return recall(view)
+
+    def effort_for(self, size: object) -> Effort:
+        """How hard to try for so many entries or records."""
+        return self._read_effort if isinstance(size, int) and size < LARGE else self._long_effort
 
     async def write(
         self, owner: str, ask: Callable[[], Awaitable[T]], accept: Callable[[Lane], Awaitable[T]]
@@ -376,17 +394,22 @@ class ResilientBackend(Backend):
             answer = await within(effort.deadline, trying, left=self._left)
         except TimeoutError as error:
             late = StoreUnavailable(f"{self.name} did not answer within {effort.deadline:g} s")
-            self.breaker.trip(str(late))
+            self._trip(late)
             raise late from error
         except StoreUnavailable as error:
             if is_transient(error):
-                self.breaker.trip(str(error))
+                self._trip(error)
             raise
         except RecollectError:
             self.breaker.succeeded()
             raise
         self.breaker.succeeded()
         return answer
+
+    def _trip(self, error: StoreUnavailable) -> None:
+        self.breaker.trip(str(error))
+        if not self.breaker.closed:
+            self._cause = error
 
     def _attempt_failed(self, error: RecollectError) -> None:
         self.breaker.failed(str(error))
@@ -595,10 +618,6 @@ def resilient(inner: Backend, **options: Any) -> ResilientBackend:
 
 def _once(effort: Effort) -> Effort:
     return Effort(attempts=1, deadline=effort.deadline)
-
-
-def _patient(effort: Effort) -> Effort:
-    return Effort(attempts=effort.attempts)
 
 
 async def _ended(task: "asyncio.Task[None] | None") -> None:

@@ -6,6 +6,7 @@ answered or accepted when it cannot be asked.
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from recollect.contracts import (
@@ -15,6 +16,8 @@ from recollect.contracts import (
     Document,
     Entry,
     LogEnd,
+    Matches,
+    Nearby,
     Nearest,
     Place,
     Position,
@@ -49,15 +52,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-STORE_POWERS = (Watchable, Searchable, Nearest)
 LARGE = 1000
-"""Entries or records from which on a read may take as long as it takes."""
+"""Entries or records from which on a read is a long one."""
 
 
 def store_around(backend: "ResilientBackend", owner: str) -> "ResilientStore":
     inner = backend.inner.of(owner)
-    kind = SealableResilientStore if isinstance(inner, Sealable) else ResilientStore
-    return with_powers_of(inner, kind(backend, owner, inner), STORE_POWERS)
+    powers = tuple(power for power in (Sealable, Searchable, Nearest) if isinstance(inner, power))
+    return with_powers_of(inner, _kind_with(powers)(backend, owner, inner), [Watchable])
 
 
 class ResilientStore(ConversationStore):
@@ -345,7 +347,6 @@ class ResilientStore(ConversationStore):
             ),
             lambda view: view.shelf.documents[place],
             lambda view: place in view.shelf.documents,
-            bounded=True,
         )
 
     async def documents(
@@ -422,7 +423,7 @@ class ResilientStore(ConversationStore):
             return conversation_id is None or view.knows(parse_uuid(conversation_id, field="conversation_id"))
 
         return await self._backend.read(
-            self._owner, _noted(ask, note), recall, knows, bounded=isinstance(size, int) and size < LARGE
+            self._owner, _noted(ask, note), recall, knows, effort=self._backend.effort_for(size)
         )
 
     async def _write(
@@ -436,7 +437,17 @@ class ResilientStore(ConversationStore):
 
     async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Read what only the store can know."""
-        return await self._backend.read(self._owner, ask, _unknown, lambda view: False, bounded=True)
+        return await self._backend.read(self._owner, ask, _unknown, lambda view: False)
+
+    async def _search(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask the store's index, which does not have what waits in the spool."""
+        backend = self._backend
+        found: T = await backend.read(
+            self._owner, ask, _unknown, lambda view: False, effort=backend.search_effort
+        )
+        if self.degraded:
+            backend.note_degraded(self._owner)
+        return found
 
     async def _strict(self, ask: Callable[[], Awaitable[T]], *, repeat: bool = False) -> T:
         return await self._backend.strict(self._owner, ask, repeat=repeat)
@@ -478,7 +489,7 @@ _HEAD = 16
 """Entries that count as the front of a log: where a context looks for its system messages."""
 
 
-class SealableResilientStore(ResilientStore):
+class _Sealed(ResilientStore):
     """Around a store on which messages can be sealed to their places."""
 
     _inner: Any
@@ -493,13 +504,41 @@ class SealableResilientStore(ResilientStore):
             _noted(lambda: self._inner.log_end(conversation_id), note),
             lambda view: view.shelf.log_end(conversation_id, now=self.now()),
             lambda view: parse_uuid(conversation_id, field="conversation_id") in view.ends,
-            bounded=True,
         )
 
     async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
         exchanged: int = await self._strict(lambda: self._inner.reseal(conversation_id, entries), repeat=True)
         self._known.drop(self._owner, parse_uuid(conversation_id, field="conversation_id"))
         return exchanged
+
+
+class _Searched(ResilientStore):
+    """Around a store with an index. Only the store can search it; `search` looks at what is known else."""
+
+    _inner: Any
+
+    async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
+        return await self._search(lambda: self._inner.matches(terms, limit=limit))
+
+
+class _Compared(ResilientStore):
+    """Around a store that compares vectors where they lie."""
+
+    _inner: Any
+
+    async def nearest(
+        self, model: str, vector: Sequence[float], *, limit: int, around: Sequence[float] | None = None
+    ) -> list[Nearby] | None:
+        return await self._search(lambda: self._inner.nearest(model, vector, limit=limit, around=around))
+
+
+_KINDS: dict[type, type[ResilientStore]] = {Sealable: _Sealed, Searchable: _Searched, Nearest: _Compared}
+
+
+@cache
+def _kind_with(powers: tuple[type, ...]) -> type[ResilientStore]:
+    """The class for a store with these powers."""
+    return type("ResilientStore", (*(_KINDS[power] for power in powers), ResilientStore), {})
 
 
 def _create_once(

@@ -28,6 +28,7 @@ from recollect.stores.postgres.connections import (
     pool_conninfo,
     server_name,
     translated,
+    whole,
 )
 from recollect.stores.postgres.extensions import Abilities, find_abilities
 from recollect.stores.postgres.keys import key_of, name_of
@@ -121,7 +122,8 @@ class PostgresBackend(Backend):
         try:
             with translated(self.server):
                 async with pool.connection() as connection:
-                    yield connection
+                    with whole(connection):
+                        yield connection
         finally:
             self._busy -= 1
             self._idle.set()

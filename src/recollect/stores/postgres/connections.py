@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, TooManyRequests
 
@@ -117,6 +118,22 @@ async def execute_for(connection: Connection, owner: str, *steps: tuple[str, Map
         name, values = steps[-1]
         await cursor.execute(SQL[name], values)
     return await cursor.fetchall() if cursor.description else []
+
+
+@contextlib.contextmanager
+def whole(connection: Connection) -> Iterator[None]:
+    """Closes a connection that is left in the middle of something, so that the pool lets go of it.
+
+    A call that is cancelled again while its query is being cancelled leaves the answers of the server under
+    way, in a pipeline or not. Such a connection cannot be rolled back, and is not fit for the next call.
+    """
+    try:
+        yield
+    finally:
+        server = connection.pgconn
+        is_at_work = server.transaction_status == TransactionStatus.ACTIVE
+        if is_at_work or server.pipeline_status != PipelineStatus.OFF:
+            server.finish()
 
 
 @contextlib.contextmanager
