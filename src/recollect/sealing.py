@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import InvalidSetting, MissingExtra, StoreDamaged
+from recollect.keys import master_key_errors
 
 if TYPE_CHECKING:
-    from recollect.keys import KeyProvider, master_key_errors
+    from recollect.keys import KeyProvider
 
 KEY_BYTES = 32
 
