@@ -29,16 +29,28 @@ def test_a_purge_can_be_looked_at_first(run: Run, demo: str) -> None:
 def test_rules_are_set_and_shown(run: Run, demo: str) -> None:
     assert "No rules" in run("retention", "--owner", "erin").stdout
     shown = run(
-        "retention", "--owner", "erin", "--days", "90", "--channel", "voice=7", "--tag", "legal=0"
+        "retention", "--owner", "erin", "--days", "90", "--channel", "voice=7", "--tag", "legal=0", "--yes"
     ).stdout
     assert "channel voice: 7 days" in shown
     assert "tag legal: keep" in shown
     assert "everything else: 90 days" in shown
     assert "1 conversation got another lifetime" in shown
-    known = json.loads(run("retention", "--owner", "erin", "--channel", "voice=-1", "--json").stdout)["rules"]
-    assert known["channels"] == {}
-    run("retention", "--owner", "erin", "--channel", "voice", code=2)
-    run("retention", "--owner", "erin", "--channel", "smoke=1", code=2)
+    changed = run("retention", "--owner", "erin", "--channel", "voice=-1", "--json", "--yes").stdout
+    assert json.loads(changed)["rules"]["channels"] == {}
+    run("retention", "--owner", "erin", "--channel", "voice", "--yes", code=2)
+    run("retention", "--owner", "erin", "--channel", "smoke=1", "--yes", code=2)
+
+
+def test_rules_are_not_set_when_nobody_says_yes(run: Run, demo: str) -> None:
+    run("retention", "--owner", "erin", "--days", "1", code=1)
+    assert "No rules" in run("retention", "--owner", "erin").stdout
+
+
+def test_expired_conversations_go_when_somebody_says_yes(run: Run, demo: str) -> None:
+    run("retention", "--owner", "erin", "--days", "0.0000001", "--yes")
+    run("purge", code=1)
+    assert len(json.loads(run("purge", "--dry-run", "--json").stdout)) == 1
+    assert "1 expired conversation removed" in run("purge", "--yes").stdout
 
 
 def test_archives_go_out_and_come_back(run: Run, demo: str, tmp_path: Path) -> None:
@@ -55,8 +67,11 @@ def test_archives_go_out_and_come_back(run: Run, demo: str, tmp_path: Path) -> N
     assert "No archives" in run("archives", "--folder", folder).stdout
     run("archive", demo, code=2)
     run("archive", code=2)
-    assert "0 conversations archived" in run("archive", "--older-than", "1", "--folder", folder).stdout
-    run("archive", "--older-than", "0", "--folder", folder, code=2)
+    assert (
+        "0 conversations archived" in run("archive", "--older-than", "1", "--folder", folder, "--yes").stdout
+    )
+    run("archive", "--older-than", "1", "--folder", folder, code=1)
+    run("archive", "--older-than", "0", "--folder", folder, "--yes", code=2)
 
 
 def test_a_sealed_archive_needs_its_key_file(

@@ -9,6 +9,7 @@ from rich.table import Table
 
 import recollect
 from recollect.archives import Archive
+from recollect.cli.confirming import YesOption, confirm
 from recollect.cli.rendering import ago, console, counted, errors_console, readable
 from recollect.cli.running import (
     JsonOption,
@@ -39,12 +40,14 @@ def archive(
     older_than: Annotated[
         float | None, typer.Option(help="Instead of one: everything that was silent for so many days.")
     ] = None,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Move a conversation out of the store into an archive file; or all that are old."""
     if (conversation_id is None) == (older_than is None):
         raise typer.BadParameter("name a conversation, or --older-than some days")
     if older_than is not None:
+        confirm(f"Archive everything that was silent for {older_than:g} days?", yes=yes)
         archived = run(lambda: _archive_old(url, folder, older_than))
         if as_json:
             print_json({"archived": archived})

@@ -7,6 +7,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from recollect.cli.confirming import YesOption, confirm
 from recollect.cli.rendering import console, counted, readable
 from recollect.cli.running import JsonOption, OwnerOption, UrlOption, memory_at, print_json, run
 from recollect.keeping import Expiring
@@ -22,12 +23,15 @@ def purge(
         bool, typer.Option("--dry-run", help="Remove nothing; list what would go, and why.")
     ] = False,
     within: Annotated[float, typer.Option(help="With --dry-run: what will go in so many days.")] = 0,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Remove expired conversations."""
     if dry_run:
         _print_going(run(lambda: _going(url, owner, within)), as_json=as_json)
         return
+    if not yes and (going := run(lambda: _going(url, owner, 0))):
+        confirm(f"Remove {counted(len(going), 'expired conversation')} for good?", yes=yes)
 
     async def work() -> int:
         async with memory_at(url) as memory:

@@ -7,6 +7,7 @@ import typer
 from msgspec import UNSET
 from rich.markup import escape
 
+from recollect.cli.confirming import YesOption, confirm
 from recollect.cli.erase import RequiredOwner
 from recollect.cli.rendering import console, counted, readable
 from recollect.cli.running import JsonOption, UrlOption, memory_at, print_json, run
@@ -24,9 +25,12 @@ def retention(
     ] = None,
     channel: RuleOption = None,
     tag: RuleOption = None,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the rules of an owner, or set those that are given, and apply them."""
+    if ttl is not None or channel or tag:
+        confirm("Set these rules? What is older than its new lifetime will be removed.", yes=yes)
 
     async def work() -> tuple[RetentionRules, int | None]:
         async with memory_at(url) as memory:
