@@ -10,6 +10,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+CANCELLED_AGAIN_SECONDS = 0.5
+"""After how long a task that goes on is told once more to end."""
+
 _left: "set[asyncio.Task[Any]]" = set()
 """Work that was left to end by itself. The event loop alone would forget it."""
 
@@ -30,6 +33,19 @@ async def within(
         _leave(task, _left if left is None else left)
         raise TimeoutError
     return task.result()
+
+
+async def ended(*tasks: "asyncio.Task[Any]") -> None:
+    """Cancel the tasks and wait until they are over, however they end.
+
+    Once may not be enough: on Python 3.11 `asyncio.wait_for`, on which drivers wait, swallows a cancellation
+    that comes in the same moment as what it waits for.
+    """
+    running = {task for task in tasks if not task.done()}
+    while running:
+        for task in running:
+            task.cancel()
+        _, running = await asyncio.wait(running, timeout=CANCELLED_AGAIN_SECONDS)
 
 
 def _leave(task: "asyncio.Task[Any]", left: "set[asyncio.Task[Any]]") -> None:

@@ -14,6 +14,7 @@ from recollect.blobs import BlobBackend, blobs_at, purge_blobs
 from recollect.clock import Clock, system_clock
 from recollect.contracts import JOURNAL, Backend, Embedder, Holds, TokenCounter
 from recollect.conversations import DEFAULT_TTL, Query, check_span
+from recollect.deadlines import ended
 from recollect.erasure import Receipt, resume
 from recollect.errors import (
     ConversationNotFound,
@@ -293,8 +294,7 @@ async def _end(task: "asyncio.Task[None]") -> None:
     """Stop what runs in the background, also when another loop than this one does it."""
     loop = task.get_loop()
     if loop is asyncio.get_running_loop():
-        task.cancel()
-        await asyncio.wait([task])
+        await ended(task)
     elif not loop.is_closed():
         loop.call_soon_threadsafe(task.cancel)
 

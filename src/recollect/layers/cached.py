@@ -41,6 +41,7 @@ from recollect.contracts import (
     Watchable,
 )
 from recollect.conversations import Changes, Conversation, Page, Query, check_count, check_span, is_expired
+from recollect.deadlines import ended
 from recollect.errors import StoreError
 from recollect.freshness import note_degraded, noting_freshness
 from recollect.ids import parse_name, parse_uuid
@@ -277,10 +278,7 @@ class Watching:
     async def close(self) -> None:
         tasks = list(self._tasks.values())
         self._tasks.clear()
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await ended(*tasks)
 
 
 class CachedBackend(Backend):

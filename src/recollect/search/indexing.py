@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from recollect.contracts import ConversationStore, Embedder, Entry
 from recollect.conversations import Conversation
+from recollect.deadlines import ended
 from recollect.errors import Conflict, NotFound, StoreError
 from recollect.messages import ROLES
 from recollect.search.analysis import indexed_terms
@@ -115,8 +116,7 @@ class Indexer:
         if self._timer is not None:
             self._timer.cancel()
         if self._worker is not None:
-            self._worker.cancel()
-            await asyncio.wait([self._worker])
+            await ended(self._worker)
 
     async def _work(self) -> None:
         try:

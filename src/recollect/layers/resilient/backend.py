@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from recollect.contracts import Appended, Backend, Document, Erasing, Holds, Migrated, Reindexed
 from recollect.conversations import Conversation
-from recollect.deadlines import within
+from recollect.deadlines import ended, within
 from recollect.errors import RecollectError, StoreClosed, StoreError, StoreUnavailable
 from recollect.freshness import note_degraded
 from recollect.ids import parse_name
@@ -623,8 +623,7 @@ def _once(effort: Effort) -> Effort:
 async def _ended(task: "asyncio.Task[None] | None") -> None:
     if task is None or task.get_loop() is not asyncio.get_running_loop():
         return
-    task.cancel()
-    await asyncio.wait([task])
+    await ended(task)
 
 
 def why_not_writable(folder: Path) -> str | None:

@@ -13,6 +13,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from recollect.contracts import Change
+from recollect.deadlines import ended
 from recollect.errors import RecollectError, StoreClosed
 from recollect.stores.postgres.connections import SQL, Connection, translated
 from recollect.stores.postgres.keys import digest_of
@@ -119,9 +120,7 @@ class Listener:
     async def _stop(self) -> None:
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await ended(task)
             await self._end()
 
     async def _begin(self) -> None:
