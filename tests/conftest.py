@@ -28,16 +28,18 @@ def nothing_blocks_the_event_loop() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a server, and what rewrites a file for every example: the fast tier leaves it out."""
+    """Mark what the fast tier leaves out: what needs a server, what rewrites a file for every example, and
+    what plays the whole contract once more around a layer or a provider."""
     for item in items:
         stores = set(summary.stores_of(item.nodeid))
         if SERVERS & stores:
             item.add_marker("server")
-        if "file" in stores and item.nodeid.startswith(PLAYED_OFTEN):
+        if item.nodeid.startswith(AROUND) or ("file" in stores and item.nodeid.startswith(PLAYED_OFTEN)):
             item.add_marker("slow")
 
 
 SERVERS = {"redis", "postgres"}
+AROUND = ("tests/layers/", "tests/agents/", "tests/forgetting/", "tests/chaos/")
 PLAYED_OFTEN = ("tests/properties/", "tests/faces/", "tests/forgetting/test_isolation")
 
 
