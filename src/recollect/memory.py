@@ -9,13 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from recollect.archives import ArchiveFolder
 from recollect.blobs import BlobBackend, blobs_at, purge_blobs
 from recollect.clock import Clock, system_clock
 from recollect.contracts import JOURNAL, Backend, Embedder, Holds, TokenCounter
 from recollect.conversations import DEFAULT_TTL, Query, check_span
 from recollect.deadlines import ended
-from recollect.erasure import Receipt, resume
 from recollect.errors import (
     ConversationNotFound,
     InvalidId,
@@ -37,6 +35,8 @@ from recollect.stores.urls import backend_for
 from recollect.tokens import counter_for, default_counter, is_ready, ready
 
 if TYPE_CHECKING:
+    from recollect.archives import ArchiveFolder
+    from recollect.erasure import Receipt
     from recollect.layers.choices import AuditChoice, EncryptionChoice
     from recollect.layers.choosing import CacheChoice, ResilienceChoice
     from recollect.layers.resilient import Health
@@ -65,7 +65,7 @@ class Memory:
         images: Images = "placeholder",
         blobs: BlobBackend | None = None,
         retention: Retention | RetentionRules | None = None,
-        archives: ArchiveFolder | None = None,
+        archives: "ArchiveFolder | None" = None,
         redact: Redactor | None = None,
         holders: Sequence[Holds] = (),
         embedder: Embedder | None = None,
@@ -196,8 +196,10 @@ class Memory:
             if cursor is None:
                 return archived
 
-    async def resume_erasures(self) -> list[Receipt]:
+    async def resume_erasures(self) -> "list[Receipt]":
         """Go on with erasures that were cut short. Done when the memory is opened, and by every sweep."""
+        from recollect.erasure import resume
+
         return await resume(self.backend, self.premises)
 
     async def sweep(self) -> int:
@@ -269,11 +271,15 @@ async def _load(counter: TokenCounter) -> None:
 
 
 def _archives_at(
-    archives: str | Path | ArchiveFolder | None, encryption: "EncryptionChoice | None"
-) -> ArchiveFolder | None:
+    archives: "str | Path | ArchiveFolder | None", encryption: "EncryptionChoice | None"
+) -> "ArchiveFolder | None":
     """The folder of archives. What leaves an encrypted store for it is sealed too."""
+    if archives is None:
+        return None
+    from recollect.archives import ArchiveFolder
+
     folder = ArchiveFolder(archives) if isinstance(archives, str | Path) else archives
-    if folder is None or encryption is None or folder.sealer is not None:
+    if encryption is None or folder.sealer is not None:
         return folder
     from recollect.layers.choices import encryption_of
     from recollect.sealing import ProviderSealer
@@ -313,7 +319,7 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     images: Images = "placeholder",
     blobs: str | Path | BlobBackend | None = None,
     retention: Retention | RetentionRules | None = None,
-    archives: str | Path | ArchiveFolder | None = None,
+    archives: "str | Path | ArchiveFolder | None" = None,
     redact: Redactor | None = None,
     encryption: "EncryptionChoice | None" = None,
     audit: "AuditChoice | None" = None,

@@ -8,6 +8,7 @@ import asyncio
 import os
 import queue
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ MOST_WAITING = 1024
 """Operations that may wait for the disk; whoever comes after them waits for a place, up to a deadline."""
 
 
-class _Job:
+class _Job(ABC):
     """Something for the thread to do, and the future of whoever waits for it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -43,8 +44,9 @@ class _Job:
         else:
             self.future.set_result(answer)
 
+    @abstractmethod
     def answer(self) -> tuple[Any, RecollectError | None]:
-        raise NotImplementedError
+        """What whoever waits is told."""
 
 
 class _Append(_Job):
