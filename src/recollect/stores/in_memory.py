@@ -3,7 +3,7 @@
 Below: `shelf`, which does it all.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 
 from recollect.clock import Clock, parse_moment, system_clock
@@ -11,23 +11,19 @@ from recollect.contracts import (
     Appended,
     Backend,
     Cleared,
-    ConversationStore,
     Document,
     Entry,
+    Listing,
     LogEnd,
+    Place,
     Position,
-    check_data,
-    check_expected,
-    parse_holder,
-    parse_listing,
-    parse_place,
     restorable,
-    restorable_documents,
 )
 from recollect.conversations import Changes, Conversation, Page, Query, check_count
 from recollect.errors import StoreClosed
 from recollect.ids import parse_name
 from recollect.messages import Message
+from recollect.stores.checked import DocumentChecks
 from recollect.stores.shelf import Shelf, pack, slots_of
 from recollect.stores.urls import Address
 
@@ -74,7 +70,7 @@ class InMemoryBackend(Backend):
             raise StoreClosed
 
 
-class InMemoryStore(ConversationStore):
+class InMemoryStore(DocumentChecks):
     """One owner's part of the backend. No method waits, so each is atomic as it stands."""
 
     def __init__(self, backend: InMemoryBackend, owner: str) -> None:
@@ -162,49 +158,22 @@ class InMemoryStore(ConversationStore):
         record, given = restorable(conversation, entries)
         self._own_shelf().restore(record, slots_of(given.values()), now=self.now())
 
-    async def put_document(
-        self,
-        kind: str,
-        key: str,
-        data: bytes,
-        *,
-        conversation_id: str | None = None,
-        expected_version: int | None = None,
-    ) -> Document:
-        place = parse_place(kind, key, conversation_id)
-        kept, expected = check_data(data), check_expected(expected_version, least=0)
-        return self._own_shelf().put_document(place, kept, now=self.now(), expected_version=expected)
+    async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document:
+        return self._own_shelf().put_document(place, data, now=self.now(), expected_version=expected)
 
-    async def get_document(
-        self, kind: str, key: str, *, conversation_id: str | None = None
-    ) -> Document | None:
-        place = parse_place(kind, key, conversation_id)
+    async def _get_document(self, place: Place) -> Document | None:
         return self._shelf().get_document(place, now=self.now())
 
-    async def documents(
-        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
-    ) -> list[Document]:
-        listing = parse_listing(kind, conversation_id, after, limit)
+    async def _list_documents(self, listing: Listing) -> list[Document]:
         return self._shelf().list_documents(listing, now=self.now())
 
-    async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
-        holder = parse_holder(conversation_id)
+    async def _document_kinds(self, holder: str | None) -> list[str]:
         return self._shelf().document_kinds(holder, now=self.now())
 
-    async def delete_document(
-        self,
-        kind: str,
-        key: str,
-        *,
-        conversation_id: str | None = None,
-        expected_version: int | None = None,
-    ) -> bool:
-        place = parse_place(kind, key, conversation_id)
-        expected = check_expected(expected_version, least=1)
+    async def _delete_document(self, place: Place, expected: int | None) -> bool:
         return self._shelf().delete_document(place, now=self.now(), expected_version=expected)
 
-    async def restore_documents(self, documents: Sequence[Document]) -> None:
-        given = restorable_documents(documents)
+    async def _restore_documents(self, given: Mapping[Place, Document]) -> None:
         self._own_shelf().restore_documents(given, now=self.now())
 
     async def purge_expired(self) -> int:

@@ -1,6 +1,6 @@
 """One owner's view of the file. Reads are served from memory at once; writes wait for the disk."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -8,21 +8,17 @@ from recollect.clock import parse_moment
 from recollect.contracts import (
     Appended,
     Cleared,
-    ConversationStore,
     Document,
     Entry,
+    Listing,
     LogEnd,
+    Place,
     Position,
-    check_data,
-    check_expected,
-    parse_holder,
-    parse_listing,
-    parse_place,
     restorable,
-    restorable_documents,
 )
 from recollect.conversations import Changes, Conversation, Page, Query
 from recollect.messages import Message
+from recollect.stores.checked import DocumentChecks
 from recollect.stores.json_file.document import check_depth
 from recollect.stores.shelf import Packed, pack, slots_of
 
@@ -30,7 +26,7 @@ if TYPE_CHECKING:
     from recollect.stores.json_file.backend import JsonFileBackend
 
 
-class JsonFileStore(ConversationStore):
+class JsonFileStore(DocumentChecks):
     """What it does is in `shelf`; this says only what is read and what is written."""
 
     def __init__(self, backend: "JsonFileBackend", owner: str) -> None:
@@ -150,55 +146,28 @@ class JsonFileStore(ConversationStore):
         check_depth(slot.body for _, slot in slots)
         await self._backend.write(self._owner, lambda shelf: shelf.restore(record, slots, now=self.now()))
 
-    async def put_document(
-        self,
-        kind: str,
-        key: str,
-        data: bytes,
-        *,
-        conversation_id: str | None = None,
-        expected_version: int | None = None,
-    ) -> Document:
-        place = parse_place(kind, key, conversation_id)
-        kept, expected = check_data(data), check_expected(expected_version, least=0)
+    async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document:
         return await self._backend.write(
             self._owner,
-            lambda shelf: shelf.put_document(place, kept, now=self.now(), expected_version=expected),
+            lambda shelf: shelf.put_document(place, data, now=self.now(), expected_version=expected),
         )
 
-    async def get_document(
-        self, kind: str, key: str, *, conversation_id: str | None = None
-    ) -> Document | None:
-        place = parse_place(kind, key, conversation_id)
+    async def _get_document(self, place: Place) -> Document | None:
         return self._backend.shelf(self._owner).get_document(place, now=self.now())
 
-    async def documents(
-        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
-    ) -> list[Document]:
-        listing = parse_listing(kind, conversation_id, after, limit)
+    async def _list_documents(self, listing: Listing) -> list[Document]:
         return self._backend.shelf(self._owner).list_documents(listing, now=self.now())
 
-    async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
-        holder = parse_holder(conversation_id)
+    async def _document_kinds(self, holder: str | None) -> list[str]:
         return self._backend.shelf(self._owner).document_kinds(holder, now=self.now())
 
-    async def delete_document(
-        self,
-        kind: str,
-        key: str,
-        *,
-        conversation_id: str | None = None,
-        expected_version: int | None = None,
-    ) -> bool:
-        place = parse_place(kind, key, conversation_id)
-        expected = check_expected(expected_version, least=1)
+    async def _delete_document(self, place: Place, expected: int | None) -> bool:
         return await self._backend.write(
             self._owner,
             lambda shelf: shelf.delete_document(place, now=self.now(), expected_version=expected),
         )
 
-    async def restore_documents(self, documents: Sequence[Document]) -> None:
-        given = restorable_documents(documents)
+    async def _restore_documents(self, given: Mapping[Place, Document]) -> None:
         await self._backend.write(self._owner, lambda shelf: shelf.restore_documents(given, now=self.now()))
 
     async def purge_expired(self) -> int:

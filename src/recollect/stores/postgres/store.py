@@ -1,6 +1,6 @@
 """One owner's view of the database. Rules are in `conversations`; `recollect.turn` repeats them in SQL."""
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import partial
@@ -11,24 +11,19 @@ from recollect.contracts import (
     Appended,
     Change,
     Cleared,
-    ConversationStore,
     Document,
     Entry,
+    Listing,
     LogEnd,
     Matches,
     Nearby,
+    Place,
     Position,
-    check_data,
-    check_expected,
     check_position,
-    parse_holder,
-    parse_listing,
-    parse_place,
     replaced,
     replaced_id,
     replacing,
     restorable,
-    restorable_documents,
 )
 from recollect.conversations import Changes, Conversation, Page, Query, check_count, cursor_of, is_expired
 from recollect.errors import (
@@ -41,6 +36,7 @@ from recollect.errors import (
 )
 from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message
+from recollect.stores.checked import DocumentChecks
 from recollect.stores.postgres import rows
 from recollect.stores.postgres.connections import Connection, execute_for
 from recollect.stores.postgres.documents import Documents
@@ -80,7 +76,7 @@ class _Written(NamedTuple):
         return rows.conversation(self.row)
 
 
-class PostgresStore(ConversationStore):
+class PostgresStore(DocumentChecks):
     """Every call is one transaction in the owner's name; nearly every one is one round trip."""
 
     def __init__(self, backend: "PostgresBackend", owner: str) -> None:
@@ -278,53 +274,25 @@ class PostgresStore(ConversationStore):
         nearness = Nearness(self._backend, self._name, self._owner)
         return await nearness.nearest(model, vector, around, self._mine() | {"limit": limit})
 
-    async def put_document(
-        self,
-        kind: str,
-        key: str,
-        data: bytes,
-        *,
-        conversation_id: str | None = None,
-        expected_version: int | None = None,
-    ) -> Document:
-        place = parse_place(kind, key, conversation_id)
-        kept, expected = check_data(data), check_expected(expected_version, least=0)
+    async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document:
         held = self._held(place.conversation_id)
-        return await held.put(place, kept, expected=expected, owner_name=self._full_name)
+        return await held.put(place, data, expected=expected, owner_name=self._full_name)
 
-    async def get_document(
-        self, kind: str, key: str, *, conversation_id: str | None = None
-    ) -> Document | None:
-        place = parse_place(kind, key, conversation_id)
+    async def _get_document(self, place: Place) -> Document | None:
         return await self._held(place.conversation_id).get(place)
 
-    async def documents(
-        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
-    ) -> list[Document]:
-        listing = parse_listing(kind, conversation_id, after, limit)
+    async def _list_documents(self, listing: Listing) -> list[Document]:
         return await self._held(listing.conversation_id).page(listing)
 
-    async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
-        holder = parse_holder(conversation_id)
+    async def _document_kinds(self, holder: str | None) -> list[str]:
         return await self._held(holder).kinds()
 
-    async def delete_document(
-        self,
-        kind: str,
-        key: str,
-        *,
-        conversation_id: str | None = None,
-        expected_version: int | None = None,
-    ) -> bool:
-        place = parse_place(kind, key, conversation_id)
-        expected = check_expected(expected_version, least=1)
+    async def _delete_document(self, place: Place, expected: int | None) -> bool:
         return await self._held(place.conversation_id).delete(place, expected=expected)
 
-    async def restore_documents(self, documents: Sequence[Document]) -> None:
-        given = restorable_documents(documents)
-        if given:
-            held = self._held(next(iter(given)).conversation_id)
-            await held.restore(given, owner_name=self._full_name)
+    async def _restore_documents(self, given: Mapping[Place, Document]) -> None:
+        held = self._held(next(iter(given)).conversation_id)
+        await held.restore(given, owner_name=self._full_name)
 
     async def purge_expired(self) -> int:
         total = 0

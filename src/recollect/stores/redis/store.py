@@ -1,7 +1,7 @@
 """One owner's view of the server. The rules are in `conversations`; the scripts follow them."""
 
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,22 +14,17 @@ from recollect.contracts import (
     Appended,
     Change,
     Cleared,
-    ConversationStore,
     Document,
     Entry,
+    Listing,
     LogEnd,
+    Place,
     Position,
-    check_data,
-    check_expected,
     check_position,
-    parse_holder,
-    parse_listing,
-    parse_place,
     replaced,
     replaced_id,
     replacing,
     restorable,
-    restorable_documents,
 )
 from recollect.conversations import (
     CLOCK_SKEW,
@@ -52,6 +47,7 @@ from recollect.errors import (
 )
 from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message
+from recollect.stores.checked import DocumentChecks
 from recollect.stores.redis import values
 from recollect.stores.redis.documents import Documents
 from recollect.stores.redis.keys import OwnerKeys
@@ -67,7 +63,7 @@ if TYPE_CHECKING:
     from recollect.stores.redis.connections import Connections
 
 
-class RedisStore(ConversationStore):
+class RedisStore(DocumentChecks):
     """Each change of a conversation is one script; the owner's index and sessions are written around it."""
 
     def __init__(self, backend: "RedisBackend", owner: str) -> None:
@@ -288,62 +284,33 @@ class RedisStore(ConversationStore):
 
     # Documents
 
-    async def put_document(
-        self,
-        kind: str,
-        key: str,
-        data: bytes,
-        *,
-        conversation_id: str | None = None,
-        expected_version: int | None = None,
-    ) -> Document:
-        place = parse_place(kind, key, conversation_id)
-        kept, expected = check_data(data), check_expected(expected_version, least=0)
+    async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document:
         held = self._held(place.conversation_id)
         if place.conversation_id is not None:
-            return await held.put(place, kept, expected=expected)
+            return await held.put(place, data, expected=expected)
         # Listed first, as with a conversation, and again when it is new, for a reader may have dropped it.
         await self._index.enlist()
-        document = await held.put(place, kept, expected=expected)
+        document = await held.put(place, data, expected=expected)
         if document.version == 1:
             await self._index.enlist()
         return document
 
-    async def get_document(
-        self, kind: str, key: str, *, conversation_id: str | None = None
-    ) -> Document | None:
-        place = parse_place(kind, key, conversation_id)
+    async def _get_document(self, place: Place) -> Document | None:
         return await self._held(place.conversation_id).get(place)
 
-    async def documents(
-        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
-    ) -> list[Document]:
-        listing = parse_listing(kind, conversation_id, after, limit)
+    async def _list_documents(self, listing: Listing) -> list[Document]:
         return await self._held(listing.conversation_id).page(listing)
 
-    async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
-        holder = parse_holder(conversation_id)
+    async def _document_kinds(self, holder: str | None) -> list[str]:
         return await self._held(holder).kinds()
 
-    async def delete_document(
-        self,
-        kind: str,
-        key: str,
-        *,
-        conversation_id: str | None = None,
-        expected_version: int | None = None,
-    ) -> bool:
-        place = parse_place(kind, key, conversation_id)
-        expected = check_expected(expected_version, least=1)
+    async def _delete_document(self, place: Place, expected: int | None) -> bool:
         deleted = await self._held(place.conversation_id).delete(place, expected=expected)
         if deleted and place.conversation_id is None:
             await self._index.leave_if_empty()
         return deleted
 
-    async def restore_documents(self, documents: Sequence[Document]) -> None:
-        given = restorable_documents(documents)
-        if not given:
-            return
+    async def _restore_documents(self, given: Mapping[Place, Document]) -> None:
         holder = next(iter(given)).conversation_id
         if holder is None:
             await self._index.enlist()

@@ -1,6 +1,6 @@
 """One owner's view of the file. Decides nothing itself: the rules are in `conversations`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,24 +11,19 @@ from recollect.clock import parse_moment, to_micros
 from recollect.contracts import (
     Appended,
     Cleared,
-    ConversationStore,
     Document,
     Entry,
+    Listing,
     LogEnd,
     Matches,
+    Place,
     Position,
-    check_data,
-    check_expected,
     check_position,
     check_says_the_same,
-    parse_holder,
-    parse_listing,
-    parse_place,
     replaced,
     replaced_id,
     replacing,
     restorable,
-    restorable_documents,
 )
 from recollect.conversations import (
     Changes,
@@ -46,6 +41,7 @@ from recollect.conversations import (
 from recollect.errors import ConversationExists, ConversationNotFound, MessageConflict, MessageNotFound
 from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message
+from recollect.stores.checked import DocumentChecks
 from recollect.stores.sql_files import queries
 from recollect.stores.sqlite import rows
 from recollect.stores.sqlite.connections import PACKAGE
@@ -75,7 +71,7 @@ class _Found(NamedTuple):
     record: Conversation
 
 
-class SQLiteStore(ConversationStore):
+class SQLiteStore(DocumentChecks):
     """Reads go to the reading threads, writes to the writing one."""
 
     def __init__(self, backend: "SQLiteBackend", owner: str) -> None:
@@ -299,63 +295,32 @@ class SQLiteStore(ConversationStore):
 
         await self._backend.writer.run(work)
 
-    async def put_document(
-        self,
-        kind: str,
-        key: str,
-        data: bytes,
-        *,
-        conversation_id: str | None = None,
-        expected_version: int | None = None,
-    ) -> Document:
-        place = parse_place(kind, key, conversation_id)
-        kept, expected = check_data(data), check_expected(expected_version, least=0)
-
+    async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document:
         def work(db: apsw.Connection) -> Document:
             held = Documents(db, self._owner, self._holder(db, place.conversation_id))
-            return held.put(place, kept, now=self.now(), expected=expected)
+            return held.put(place, data, now=self.now(), expected=expected)
 
         return await self._backend.writer.run(work)
 
-    async def get_document(
-        self, kind: str, key: str, *, conversation_id: str | None = None
-    ) -> Document | None:
-        place = parse_place(kind, key, conversation_id)
-
+    async def _get_document(self, place: Place) -> Document | None:
         def work(db: apsw.Connection) -> Document | None:
             return Documents(db, self._owner, self._holder(db, place.conversation_id)).get(place)
 
         return await self._backend.readers.run(work)
 
-    async def documents(
-        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
-    ) -> list[Document]:
-        listing = parse_listing(kind, conversation_id, after, limit)
-
+    async def _list_documents(self, listing: Listing) -> list[Document]:
         def work(db: apsw.Connection) -> list[Document]:
             return Documents(db, self._owner, self._holder(db, listing.conversation_id)).page(listing)
 
         return await self._backend.readers.run(work)
 
-    async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
-        holder = parse_holder(conversation_id)
-
+    async def _document_kinds(self, holder: str | None) -> list[str]:
         def work(db: apsw.Connection) -> list[str]:
             return Documents(db, self._owner, self._holder(db, holder)).kinds()
 
         return await self._backend.readers.run(work)
 
-    async def delete_document(
-        self,
-        kind: str,
-        key: str,
-        *,
-        conversation_id: str | None = None,
-        expected_version: int | None = None,
-    ) -> bool:
-        place = parse_place(kind, key, conversation_id)
-        expected = check_expected(expected_version, least=1)
-
+    async def _delete_document(self, place: Place, expected: int | None) -> bool:
         def work(db: apsw.Connection) -> bool:
             held = Documents(db, self._owner, self._holder(db, place.conversation_id))
             return held.delete(place, expected=expected)
@@ -365,9 +330,7 @@ class SQLiteStore(ConversationStore):
             await self._backend.forgotten()
         return was_there
 
-    async def restore_documents(self, documents: Sequence[Document]) -> None:
-        given = restorable_documents(documents)
-
+    async def _restore_documents(self, given: Mapping[Place, Document]) -> None:
         def work(db: apsw.Connection) -> None:
             for place, document in given.items():
                 held = Documents(db, self._owner, self._holder(db, place.conversation_id))
