@@ -39,6 +39,8 @@ from recollect.premises import Premises
 from recollect.redaction import Redactor
 from recollect.settings import ConversationConfig
 from recollect.stores.in_memory import InMemoryBackend
+from recollect.telemetry import happenings, told
+from recollect.telemetry.calls import watched
 from recollect.tokens import Estimator, costs_by, ready
 from recollect.turns import TurnInProgress
 from recollect.windows import WindowPolicy, read_window, window_of_pending, write_request
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("recollect.manager")
 
 
+@watched
 class ConversationManager(Keeping, Finding):
     """One owner's conversations: start, append, read, change, forget.
 
@@ -128,7 +131,10 @@ class ConversationManager(Keeping, Finding):
         if self.premises.rules:
             fresh = started(fresh.id, now=now, ttl=self._lifetime(fresh, RetentionRules()).ttl, **metadata)
         record = await self.store.resume(session_id, fresh, active_since=self._active_since(now))
-        return record if record.id != fresh.id else await self._ruled(record)
+        if record.id != fresh.id:
+            return record
+        happenings.conversation_started(record.id, record.channel)
+        return await self._ruled(record)
 
     def _active_since(self, now: datetime) -> datetime | None:
         return None if self._idle_after is None else now - self._idle_after
@@ -207,7 +213,10 @@ class ConversationManager(Keeping, Finding):
     async def associate_client(self, conversation_id: str, client_id: str, client_name: str) -> Conversation:
         """Link the conversation to a client."""
         client_id = parse_uuid(client_id, field="client_id")
-        return await self.store.update(conversation_id, Changes(client_id=client_id, client_name=client_name))
+        changes = Changes(client_id=client_id, client_name=client_name)
+        linked = await self.store.update(conversation_id, changes)
+        happenings.client_associated(linked.id)
+        return linked
 
     async def mark_read(self, conversation_id: str) -> Conversation:
         """Nothing is unread any more."""
@@ -218,6 +227,7 @@ class ConversationManager(Keeping, Finding):
         await self.store.delete(conversation_id)
         self.searcher.forget(conversation_id)
         await self.pictures.forget(conversation_id)
+        happenings.conversation_ended(conversation_id, "deleted")
 
     async def delete_session(self, session_id: str, *, tag: str) -> None:
         """Remove the session's conversation, and with it the earlier ones that have this tag."""
@@ -269,6 +279,7 @@ class ConversationManager(Keeping, Finding):
             await self.pictures.forget(conversation_id)
             raise
         self.searcher.noted(conversation_id)
+        happenings.turn_stored(conversation_id, prepared, known=len(stored.known))
         return stored
 
     async def append_to_session(
@@ -313,6 +324,7 @@ class ConversationManager(Keeping, Finding):
         emptied = await self.store.rewrite(conversation_id, ())
         self.searcher.forget(conversation_id)
         await self.pictures.forget(conversation_id)
+        happenings.conversation_changed("history_cleared", "a history was cleared", conversation_id)
         return emptied.conversation
 
     # Context
@@ -340,6 +352,13 @@ class ConversationManager(Keeping, Finding):
             raise InvalidInput(f"policy must be a WindowPolicy; got {shown(policy)}", field="policy")
         if agent_name is not None and self.config.enable_agent_filtering:
             policy = replace(policy, agent_name=agent_name)
+        context = await self._load_context(conversation_id, policy, pending)
+        happenings.context_loaded(conversation_id, context)
+        return context
+
+    async def _load_context(
+        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
+    ) -> Context:
         with noting_freshness() as seen:
             try:
                 loading = self._window_or_again(conversation_id, policy, pending)
@@ -348,8 +367,10 @@ class ConversationManager(Keeping, Finding):
                 return Context(report=Report(warnings=(str(error),), nothing_to_send=str(error)))
             except TimeoutError:
                 why = f"the store did not answer within {self.config.context_deadline} s"
+                log.error("context not loaded: %s", why)  # noqa: TRY400  the words say it all
                 return await self._degraded(conversation_id, policy, pending, why=why)
             except StoreError as error:
+                log.error("context not loaded: %s", told(error))  # noqa: TRY400
                 return await self._degraded(conversation_id, policy, pending, why=str(error))
         return _told(context, seen)
 
@@ -359,7 +380,7 @@ class ConversationManager(Keeping, Finding):
         try:
             return await self._window(conversation_id, policy, pending)
         except StoreError as error:
-            log.warning("context not loaded, trying once more: %s", error)
+            log.warning("context not loaded, trying once more: %s", told(error))
         return await self._window(conversation_id, policy, pending)
 
     async def _window(
@@ -376,7 +397,6 @@ class ConversationManager(Keeping, Finding):
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message], *, why: str
     ) -> Context:
         """The window over what is being said, which is all that is known now."""
-        log.error("context not loaded: %s", why)
         cost, counter = await self._counting(policy)
         context = window_of_pending(
             conversation_id, policy, cost=cost, counter=counter, pending=pending, now=self.store.now()

@@ -32,6 +32,7 @@ from recollect.redaction import Redactor
 from recollect.retention import SWEEP_EVERY, sweep_forever
 from recollect.settings import ConversationConfig
 from recollect.stores.urls import backend_for
+from recollect.telemetry import happenings
 from recollect.tokens import counter_for, default_counter, is_ready, ready
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ class Memory:
     async def purge_expired(self) -> int:
         """Remove every owner's expired conversations now; returns how many."""
         purged = await self.backend.purge_expired()
+        happenings.conversations_expired(purged)
         if self.blobs is not None:
             await purge_blobs(self.blobs, self.backend)
         return purged

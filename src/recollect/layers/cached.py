@@ -116,9 +116,9 @@ class Shelves:
         self._slots: OrderedDict[tuple[str, str], _Slot] = OrderedDict()
         self._flights: dict[tuple[str, str], dict[Hashable, _Flight]] = {}
         self.size = 0
-        self.hits = metrics.counter("recollect_cache_hits_total", "Reads served from the cache", store=name)
-        self.misses = metrics.counter("recollect_cache_misses_total", "Reads that were loaded", store=name)
-        metrics.gauge("recollect_cache_bytes", "Bytes in the cache", lambda: self.size, store=name)
+        self.hits = metrics.counter("recollect_cache_hits_total", store=name)
+        self.misses = metrics.counter("recollect_cache_misses_total", store=name)
+        metrics.gauge("recollect_cache_bytes", lambda: self.size, store=name)
 
     # Keeping
 

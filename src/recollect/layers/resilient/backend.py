@@ -136,29 +136,22 @@ class ResilientBackend(Backend):
 
     def _count(self, metrics: Telemetry) -> None:
         store = self.name
-        self.retries = metrics.counter("recollect_retries_total", "Attempts made again", store=store)
-        self.degraded_reads = metrics.counter(
-            "recollect_degraded_reads_total", "Reads answered from the last known state", store=store
-        )
-        self.accepted = metrics.counter(
-            "recollect_spool_accepted_total", "Operations accepted into the spool", store=store
-        )
-        self.replayed = metrics.counter(
-            "recollect_spool_replayed_total", "Spooled operations that the store has now", store=store
-        )
-        self.set_aside = metrics.counter(
-            "recollect_dead_letters_total", "Spooled operations that the store refused", store=store
-        )
+        self.retries = metrics.counter("recollect_retries_total", store=store)
+        self.degraded_reads = metrics.counter("recollect_degraded_reads_total", store=store)
+        self.accepted = metrics.counter("recollect_spool_accepted_total", store=store)
+        self.replayed = metrics.counter("recollect_spool_replayed_total", store=store)
+        self.set_aside = metrics.counter("recollect_dead_letters_total", store=store)
         states = ("closed", "half_open", "open")
-        gauges: dict[str, tuple[str, Callable[[], float]]] = {
-            "breaker_state": ("0 closed, 1 half open, 2 open", lambda: states.index(self.breaker.state)),
-            "spool_operations": ("Operations in the spool", lambda: self.spool_depth),
-            "spool_bytes": ("Bytes that the spool takes", lambda: self.spool_bytes),
-            "spool_oldest_seconds": ("Age of the operation that waits longest", lambda: self.spool_age),
-            "known_bytes": ("Bytes of the last known state", lambda: self.known.size),
+        gauges: dict[str, Callable[[], float]] = {
+            "breaker_state": lambda: states.index(self.breaker.state),
+            "spool_operations": lambda: self.spool_depth,
+            "spool_bytes": lambda: self.spool_bytes,
+            "spool_limit_bytes": lambda: self.resilience.spool_limit,
+            "spool_oldest_seconds": lambda: self.spool_age,
+            "known_bytes": lambda: self.known.size,
         }
-        for gauge, (description, read) in gauges.items():
-            metrics.gauge(f"recollect_{gauge}", description, read, store=store)
+        for gauge, read in gauges.items():
+            metrics.gauge(f"recollect_{gauge}", read, store=store)
 
     # A backend
 
