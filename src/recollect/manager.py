@@ -463,11 +463,11 @@ def _premises(store: ConversationStore | None, blobs: BlobStore | None) -> Premi
 def _readable(entries: Sequence[Entry]) -> "list_[Message]":
     readable: list_[Message] = []
     for entry in entries:
-        why = why_unreadable(entry)
-        if why is None:
+        if why_unreadable(entry) is None:
             readable.append(entry.message)
         else:
-            log.warning("conversation %s: message %d: %s", entry.conversation_id, entry.sequence, why)
+            where = entry.conversation_id, entry.sequence
+            log.warning("conversation %s: message %d cannot be read; `recollect show` says why", *where)
     return readable
 
 

@@ -22,7 +22,7 @@ def told(error: BaseException) -> str:
     """The error as a log may say it."""
     kind = type(error).__name__
     if isinstance(error, _SPEAKABLE):
-        return f"{kind}: {error}"
+        return str(error)
     if isinstance(error, OSError) and error.strerror:
         return f"{kind}: {error.strerror}"
     if isinstance(error, AgentError):

@@ -33,7 +33,7 @@ from recollect.layers.resilient.replaying import Replayer
 from recollect.layers.resilient.retrying import Effort, Sleep, is_transient, with_retries
 from recollect.layers.resilient.spool import Ref, Spool
 from recollect.layers.resilient.store import LARGE, ResilientStore, store_around
-from recollect.telemetry import Telemetry, event, telemetry
+from recollect.telemetry import Telemetry, event, telemetry, told
 
 log = logging.getLogger("recollect.resilient")
 
@@ -185,7 +185,7 @@ class ResilientBackend(Backend):
             self._has_letters = bool(await asyncio.to_thread(letters.count, self.folder))
             await self.adopt()
         except StoreError as error:
-            event(log, logging.ERROR, "spool_not_adopted", f"an earlier spool cannot be read: {error}")
+            event(log, logging.ERROR, "spool_not_adopted", f"an earlier spool cannot be read: {told(error)}")
 
     async def close(self) -> None:
         if self._state == "closed":
@@ -547,7 +547,9 @@ class ResilientBackend(Backend):
             try:
                 await self.recover()
             except StoreError as error:
-                event(log, logging.WARNING, "replay_stopped", f"replay stopped: {error}", store=self.name)
+                event(
+                    log, logging.WARNING, "replay_stopped", f"replay stopped: {told(error)}", store=self.name
+                )
                 await asyncio.sleep(0.1)
 
     # Forgetting
