@@ -4,6 +4,7 @@
     ├── InvalidInput (ValueError)     the caller gave something that cannot be stored or used
     │   ├── InvalidId                 an id that is not a UUID, or an owner that is no owner
     │   ├── InvalidMessage            a message that is not one, or content that is not JSON
+    │   ├── Malformed                 what was sent cannot be read at all
     │   ├── TooLarge                  more bytes than are taken at once
     │   └── InvalidSetting            a setting that does not parse; names where it came from
     ├── NotFound (LookupError)
@@ -76,6 +77,10 @@ class InvalidId(InvalidInput):
 
 class InvalidMessage(InvalidInput):
     """The message cannot be stored."""
+
+
+class Malformed(InvalidInput):
+    """What was sent cannot be read."""
 
 
 class TooLarge(InvalidInput):
