@@ -1,4 +1,4 @@
-"""Where the server is and what opens it: the URL and the key, checked. No I/O. Below: errors."""
+"""Where the server is and what opens it: the URL and the key, checked. No I/O. Below: stores.urls, errors."""
 
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
@@ -6,8 +6,7 @@ from urllib.parse import SplitResult, urlsplit
 from msgspec import Struct
 
 from recollect.errors import InvalidSetting, shown
-
-SCHEMES = ("http", "https")
+from recollect.stores.urls import is_server
 
 
 class Secret:
@@ -39,11 +38,6 @@ class Server(Struct, frozen=True, kw_only=True):
         return {} if self.key is None else {"authorization": f"Bearer {self.key.reveal()}"}
 
 
-def is_server_url(url: object) -> bool:
-    """Whether this is the address of a server, and not of a store."""
-    return isinstance(url, str) and url.partition(":")[0].lower() in SCHEMES
-
-
 def server_at(url: str, *, key: str | None = None, plain_http: bool = False) -> Server:
     """The server at this URL. A key goes to another machine over TLS, or not at all without `plain_http`."""
     parts = _parts(url)
@@ -57,8 +51,8 @@ def server_at(url: str, *, key: str | None = None, plain_http: bool = False) -> 
     )
     if server.key is not None and not (server.tls or server.loopback or plain_http):
         raise InvalidSetting(
-            f"the key would go to {host} unencrypted: use https://, or plain_http=True where the way there is "
-            "private",
+            f"the key would go to {host} unencrypted: use https://, or plain_http=True where the way "
+            "there is private",
             field="url",
             value=url,
         )
@@ -66,7 +60,7 @@ def server_at(url: str, *, key: str | None = None, plain_http: bool = False) -> 
 
 
 def _parts(url: str) -> SplitResult:
-    if not is_server_url(url):
+    if not is_server(url):
         raise InvalidSetting(
             f"a server's URL looks like https://memory.example.org; got {shown(url)}", field="url", value=url
         )

@@ -1,23 +1,23 @@
 """A call of the server, described: what is sent, and how the answer is read. No I/O. Below: errors, protocol.
 
-A `Call` is a value. `describing` makes one for every method of a manager, `exchanging` says what to do when an
-answer does not come, and `sending` has the two that really send: one that waits, one that awaits.
+A `Call` is a value. `describing` makes one for every method of a manager, `exchanging` says what to do when
+an answer does not come, and `sending` has the two that really send: one that waits, one that awaits.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
-from typing import BinaryIO, Generic, TypeVar
+from typing import Any, BinaryIO, Generic, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from recollect.errors import StoreError
+from recollect.errors import NotFound, StoreError
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-Query = Mapping[str, str | int | float | bool | None | tuple[str, ...]]
+Query = Mapping[str, str | float | tuple[str, ...] | None]
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -49,6 +49,8 @@ class Call(Struct, Generic[T], frozen=True, kw_only=True):
     """Seconds for all attempts together; None leaves it to the client's patience."""
     instead: Callable[[StoreError], T] | None = None
     """What to give where the server cannot be asked; None raises the error."""
+    absent: Callable[[NotFound], T] | None = None
+    """What to give where the server says that there is no such thing; None raises the error."""
     upload: Callable[[BinaryIO], None] | None = None
     """Writes the body into a file, where it is too large to hold. Blocks."""
     download: bool = False
@@ -56,13 +58,18 @@ class Call(Struct, Generic[T], frozen=True, kw_only=True):
 
     def map(self, change: Callable[[T], R]) -> "Call[R]":
         """The same call, with something else made of the answer."""
-        read, instead = self.read, self.instead
-        changed: Call[R] = replace(  # type: ignore[type-var,assignment]
-            self,
+        read, instead, absent = self.read, self.instead, self.absent
+        changed: Call[R] = replace(
+            self,  # type: ignore[arg-type]  # all that is of T is replaced
             read=lambda answer: change(read(answer)),
             instead=None if instead is None else lambda error: change(instead(error)),
+            absent=None if absent is None else lambda error: change(absent(error)),
         )
         return changed
+
+
+Talk: TypeAlias = Generator[Call[Any], Any, T]
+"""Several calls, one after the other: each is yielded, and what it gave comes back."""
 
 
 def path_of(*segments: str, query: Query | None = None) -> str:
@@ -72,7 +79,7 @@ def path_of(*segments: str, query: Query | None = None) -> str:
     return f"{path}?{urlencode(given)}" if given else path
 
 
-def _pairs(name: str, value: str | float | bool | None | tuple[str, ...]) -> list[tuple[str, str]]:
+def _pairs(name: str, value: str | float | tuple[str, ...] | None) -> list[tuple[str, str]]:
     match value:
         case None:
             return []

@@ -9,14 +9,15 @@ import time
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from recollect.client.answers import error_of
 from recollect.client.calls import Answer, Call
-from recollect.errors import InvalidSetting, StoreError, StoreUnavailable, shown
+from recollect.errors import InvalidSetting, NotFound, StoreError, StoreUnavailable, shown
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 AGAIN = frozenset((429, 502, 503, 504))
@@ -52,7 +53,9 @@ class Patience(Struct, frozen=True, kw_only=True):
                 )
         if type(self.attempts) is not int or self.attempts < 1:
             raise InvalidSetting(
-                f"attempts must be 1 or more; got {shown(self.attempts)}", field="attempts", value=self.attempts
+                f"attempts must be 1 or more; got {shown(self.attempts)}",
+                field="attempts",
+                value=self.attempts,
             )
 
     def pause(self, attempt: int, *, chance: float) -> float:
@@ -67,6 +70,8 @@ class Failure(Struct, frozen=True, kw_only=True):
     error: StoreError
     arrived: bool = True
     """Whether the request may have arrived."""
+    again: bool = True
+    """Whether another attempt could go otherwise."""
 
 
 class Send(Struct, frozen=True, kw_only=True):
@@ -79,6 +84,12 @@ class Pause(Struct, frozen=True, kw_only=True):
     """Wait."""
 
     seconds: float
+
+
+class Done(Struct, Generic[T], frozen=True, kw_only=True):
+    """It is answered."""
+
+    value: T
 
 
 Step: TypeAlias = Send | Pause
@@ -102,6 +113,18 @@ def course_of(
         if call.instead is None:
             raise
         return call.instead(error)
+    except NotFound as error:
+        if call.absent is None:
+            raise
+        return call.absent(error)
+
+
+def advanced(course: Generator[S, Any, T], outcome: Any) -> S | Done[T]:
+    """What comes next, now that this is how the last step went; None to begin, and after a pause."""
+    try:
+        return course.send(outcome)
+    except StopIteration as end:
+        return Done(value=end.value)
 
 
 def _attempts(
@@ -129,7 +152,7 @@ def _left(timeout: float, until: float | None, clock: Clock) -> float:
 
 def _may_go_again(call: Call[T], outcome: Answer | Failure) -> bool:
     if isinstance(outcome, Failure):
-        return call.repeatable or not outcome.arrived
+        return outcome.again and (call.repeatable or not outcome.arrived)
     return outcome.status in (AGAIN if call.repeatable else REFUSED)
 
 

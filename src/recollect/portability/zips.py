@@ -1,7 +1,8 @@
 """An owner's folder as one file, for the way between a server and its client. Blocks. Below: folders.
 
-Nothing in a zip leads outside its folder, and nothing is believed of it: names that no export has are refused,
-no file may be longer than the manifest says, and every digest is checked before the folder stands in its place.
+Nothing in a zip leads outside its folder, and nothing is believed of it: names that no export has are
+refused, no file may be longer than the manifest says, and every digest is checked before the folder stands
+in its place.
 """
 
 import shutil
@@ -40,7 +41,7 @@ def pack_folder(folder: Path, file: BinaryIO) -> Manifest:
 
 
 def unpack_folder(file: BinaryIO, folder: Path) -> Manifest:
-    """Make the folder that was packed: all of it, or nothing. Raises `StoreDamaged` for what is no such file."""
+    """Make the folder that was packed: all of it, or nothing."""
     draft = begin_folder(folder)
     try:
         _extract(file, draft)
