@@ -202,7 +202,7 @@ class ConversationManager(Keeping, Finding):
             "ttl": ttl,
         }
         changes: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
-        changes |= _cleared(clear)
+        changes |= cleared(clear)
         changes = await self._with_lifetime(conversation_id, changes)
         updated = await self.store.update(
             conversation_id, Changes(**changes), expected_revision=expected_revision
@@ -495,7 +495,8 @@ _CLEARABLE: dict[str, Any] = {
 }
 
 
-def _cleared(fields: Collection[str]) -> dict[str, Any]:
+def cleared(fields: Collection[str]) -> dict[str, Any]:
+    """The changes that empty these fields, or an error that names the one that cannot be emptied."""
     if not isinstance(fields, Collection):
         raise InvalidInput(f"clear must be a list of names; got {shown(fields)}", field="clear")
     for field in fields:
