@@ -145,8 +145,8 @@ def test_a_traceback_names_places_and_no_words(form: str) -> None:
             log.exception("it failed")
             log.warning("it failed: %s", error)
             other = logging.getLogger("asyncio")
-            other.error("failed with %s", error, exc_info=error)  # noqa: TRY400
-            other.error(f"never retrieved: {error!r}", exc_info=error)  # noqa: TRY400
+            other.error("failed with %s", error, exc_info=error)
+            other.error(f"never retrieved: {error!r}", exc_info=error)
     text = stream.getvalue()
     assert SECRET not in text
     assert len(text.splitlines()) == 4
