@@ -203,6 +203,19 @@ class ServerConfig(_Group, frozen=True, kw_only=True):
     """Questions to the assistant a minute for each key."""
 
 
+class TelemetryConfig(_Group, frozen=True, kw_only=True):
+    """What a server says about how it is going."""
+
+    log: str = "text"
+    """How lines of the log look: text for people, json for machines."""
+    log_level: str = "info"
+    """From which level on: debug, info, warning, error."""
+    traces_url: str = ""
+    """Where an OpenTelemetry collector takes spans by OTLP over HTTP. Naming it turns tracing on."""
+    traces_percent: int = 100
+    """How many of a hundred requests are traced; those that are traced already stay so."""
+
+
 SECRETS = ("master_key", "audit_key")
 """Settings that are never shown."""
 
@@ -221,7 +234,14 @@ class ResilienceConfig(_Group, frozen=True, kw_only=True):
 
 
 RESILIENCE = ("auto", "fallback", "fail_closed", "off")
-CHOICES = {"resilience": RESILIENCE, "jwt_scope": ("read", "write", "admin")}
+LOGS = ("text", "json")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+CHOICES = {
+    "resilience": RESILIENCE,
+    "jwt_scope": ("read", "write", "admin"),
+    "log": LOGS,
+    "log_level": LOG_LEVELS,
+}
 """Settings that are one of a few words."""
 
 GROUPS: tuple[type[_Group], ...] = (
@@ -232,6 +252,7 @@ GROUPS: tuple[type[_Group], ...] = (
     ProtectionConfig,
     ResilienceConfig,
     ServerConfig,
+    TelemetryConfig,
 )
 
 ENVIRONMENT = {
@@ -280,6 +301,10 @@ ENVIRONMENT = {
     "rate_write": "RECOLLECT_RATE_WRITE",
     "rate_search": "RECOLLECT_RATE_SEARCH",
     "rate_ask": "RECOLLECT_RATE_ASK",
+    "log": "RECOLLECT_LOG",
+    "log_level": "RECOLLECT_LOG_LEVEL",
+    "traces_url": "RECOLLECT_TRACES_URL",
+    "traces_percent": "RECOLLECT_TRACES_PERCENT",
 }
 """Setting → the environment variable that sets it."""
 
@@ -294,6 +319,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     protection: ProtectionConfig = ProtectionConfig()
     resilience: ResilienceConfig = ResilienceConfig()
     server: ServerConfig = ServerConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
 
     @classmethod
     def load(cls, *, file: Path | None = None, environ: Mapping[str, str] | None = None) -> Self:
@@ -307,6 +333,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             protection=_group(ProtectionConfig, found),
             resilience=_group(ResilienceConfig, found),
             server=_group(ServerConfig, found),
+            telemetry=_group(TelemetryConfig, found),
         )
 
 

@@ -86,7 +86,7 @@ def test_asking_twice_gives_the_same_metric_and_another_kind_is_refused() -> Non
     with pytest.raises(ValueError, match="recollect_retries_total is a counter with the labels store"):
         metrics.counter("recollect_retries_total", owner="erin")
     with pytest.raises(ValueError, match="is a counter"):
-        metrics.gauge("recollect_retries_total", lambda: 0, store="a")
+        metrics.gauge("recollect_retries_total", "", lambda: 0, store="a")
 
 
 def test_an_application_counts_its_own() -> None:
@@ -109,8 +109,8 @@ def test_series_are_bounded() -> None:
 
 def test_a_gauge_is_read_when_it_is_asked_for_and_taken_over_by_the_last() -> None:
     metrics, waiting = Telemetry(), [1]
-    metrics.gauge("recollect_cache_bytes", lambda: 7, store="a")
-    metrics.gauge("recollect_cache_bytes", lambda: len(waiting), store="a")
+    metrics.gauge("recollect_cache_bytes", "", lambda: 7, store="a")
+    metrics.gauge("recollect_cache_bytes", "", lambda: len(waiting), store="a")
     waiting.append(2)
     assert value("recollect_cache_bytes", metrics=metrics) == 2
 
@@ -121,12 +121,12 @@ def test_a_gauge_is_read_when_it_is_asked_for_and_taken_over_by_the_last() -> No
 def some_numbers() -> Telemetry:
     metrics = Telemetry()
     metrics.counter("recollect_retries_total", store='postgres://"a"\\b\nc').add(2)
-    metrics.gauge("recollect_cache_bytes", lambda: 12_345_678, store="a")
+    metrics.gauge("recollect_cache_bytes", "", lambda: 12_345_678, store="a")
     metrics.lengths("recollect_context_tokens").observe(900)
     with answering(Request("r-1", "4bf92f3577b34da6a3ce929d0e0e4736")):
         metrics.histogram("recollect_call_seconds", call="append").observe(0.0004)
     metrics.histogram("recollect_call_seconds", call="search").observe(20.0)
-    metrics.gauge("recollect_build_info", lambda: 1, version="0.1.0")
+    metrics.gauge("recollect_build_info", "", lambda: 1, version="0.1.0")
     return metrics
 
 

@@ -118,7 +118,7 @@ class Shelves:
         self.size = 0
         self.hits = metrics.counter("recollect_cache_hits_total", store=name)
         self.misses = metrics.counter("recollect_cache_misses_total", store=name)
-        metrics.gauge("recollect_cache_bytes", lambda: self.size, store=name)
+        metrics.gauge("recollect_cache_bytes", "", lambda: self.size, store=name)
 
     # Keeping
 

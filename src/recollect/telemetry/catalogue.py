@@ -150,14 +150,14 @@ CHAPTERS: dict[str, tuple[Family, ...]] = {
         _gauge("recollect_http_requests_in_progress", "Requests being answered"),
     ),
     "WebSocket": (
-        _gauge("recollect_websocket_connections", "Connections that are open"),
-        _counter("recollect_websocket_connections_total", "Connections that were opened"),
-        _counter("recollect_websocket_closed_total", "Connections that were closed, by code", "code"),
-        _counter("recollect_websocket_frames_total", "Frames in and out", "direction", "kind"),
-        _gauge("recollect_websocket_queued", "Frames that wait to be sent, over all connections"),
-        _gauge(
-            "recollect_websocket_queue_longest", "Frames that wait on one connection at most", across="max"
-        ),
+        _gauge("recollect_live_connections", "Connections that are open"),
+        _counter("recollect_live_connections_total", "Connections that were opened"),
+        _counter("recollect_live_closed_total", "Connections that came to their end, by code", "code"),
+        _counter("recollect_live_frames_total", "Frames in and out", "direction", "kind"),
+        _gauge("recollect_live_queued", "Frames that wait to be sent, over all connections"),
+        _gauge("recollect_live_queue_longest", "Frames that wait on one connection at most", across="max"),
+        _gauge("recollect_live_feeds", "Conversations that are watched"),
+        _gauge("recollect_live_turns", "Turns under way"),
     ),
     "Process": (
         _gauge("recollect_build_info", "Always 1; the label is the release", "version", across="max"),

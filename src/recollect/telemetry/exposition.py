@@ -34,8 +34,9 @@ def _quality(parameters: str) -> float:
 def exposition(
     series: Iterable[Series], form: str = CLASSIC, families: Mapping[str, Family] = CATALOGUE
 ) -> str:
-    """The series as text in one of the two forms."""
-    lines = _lines(sorted(series, key=lambda one: (one.name, *sorted(one.labels.items()))), form, families)
+    """The series as text in one of the two forms. A histogram that has seen nothing yet is left out."""
+    seen = [one for one in series if any(one.counts) or families[one.name].kind != "histogram"]
+    lines = _lines(sorted(seen, key=lambda one: (one.name, *sorted(one.labels.items()))), form, families)
     return "".join(f"{line}\n" for line in lines)
 
 

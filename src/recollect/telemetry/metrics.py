@@ -163,7 +163,7 @@ class Telemetry:
         assert isinstance(metric, Lengths)
         return metric
 
-    def gauge(self, name: str, read: Callable[[], float], description: str = "", **labels: str) -> Gauge:
+    def gauge(self, name: str, description: str, read: Callable[[], float], **labels: str) -> Gauge:
         """A gauge is taken over by whoever asks last: a store that is opened again counts anew."""
         family = self._family(name, "gauge", description, labels)
         gauge = self._kept(family, labels, lambda: Gauge(read))

@@ -68,7 +68,7 @@ class SharedNumbers:
         self._metrics = metrics
         self._clock = clock
         self._name = f"{os.getpid()}-{uuid4().hex[:8]}"
-        metrics.gauge("recollect_processes", lambda: 1.0)
+        metrics.gauge("recollect_processes", "", lambda: 1.0)
 
     async def numbers(self) -> Numbers:
         """The sum over all processes, now."""

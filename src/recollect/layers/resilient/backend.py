@@ -79,6 +79,8 @@ class Health(Struct, frozen=True, kw_only=True):
     reason: str | None
     spool_operations: int
     spool_bytes: int
+    spool_limit: int
+    """Bytes that the spool may take; 0 where nothing is accepted while the store is away."""
     spool_oldest_seconds: float
     dead_letters: int
     """Operations that the store refused, and that wait for somebody to look at them."""
@@ -151,7 +153,7 @@ class ResilientBackend(Backend):
             "known_bytes": lambda: self.known.size,
         }
         for gauge, read in gauges.items():
-            metrics.gauge(f"recollect_{gauge}", read, store=store)
+            metrics.gauge(f"recollect_{gauge}", "", read, store=store)
 
     # A backend
 
@@ -280,6 +282,7 @@ class ResilientBackend(Backend):
             reason=self.why if degraded else None,
             spool_operations=self.spool_depth,
             spool_bytes=self.spool_bytes,
+            spool_limit=0 if self._fails_closed else self.resilience.spool_limit,
             spool_oldest_seconds=self.spool_age,
             dead_letters=await asyncio.to_thread(letters.count, self.folder),
         )
