@@ -148,7 +148,7 @@ def test_openmetrics_parses_and_carries_exemplars() -> None:
 
 
 @given(
-    amounts=st.lists(st.floats(0, 1e12), max_size=20),
+    amounts=st.lists(st.floats(0, 1e12), min_size=1, max_size=20),
     store=st.text(st.characters(exclude_categories=["Cs"]), max_size=30),
 )
 def test_any_number_and_any_label_parses_in_both_forms(amounts: list[float], store: str) -> None:

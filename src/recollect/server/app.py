@@ -45,6 +45,7 @@ NOUNS = (conversations, messages, contexts, sessions, searching, people, keeping
 ENDPOINTS: tuple[Endpoint, ...] = tuple(each for noun in NOUNS for each in noun.routes.endpoints)
 """Every route under the prefix."""
 
+RELEASE = version("recollect")
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 
 
@@ -115,7 +116,7 @@ def _sharing(numbers: SharedNumbers) -> Lifespan:
 def _introduce() -> None:
     """What a scraper should know of this process besides its numbers."""
     began = time.time()
-    telemetry.gauge("recollect_build_info", "", lambda: 1.0, version=version("recollect"))
+    telemetry.gauge("recollect_build_info", "", lambda: 1.0, version=RELEASE)
     telemetry.gauge("recollect_start_time_seconds", "", lambda: began)
 
 
