@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ async def test_what_has_no_route_and_what_has_no_sense_is_counted_too() -> None:
     async with serving() as server:
         for number in range(3):
             await server.client.get(f"/nowhere/{number}")
-        await server.client.request("BREW", "/v1/conversations")
+        await server.client.request("PROPFIND", "/v1/conversations")
     assert (value(REQUESTS, nowhere), value(REQUESTS, strange)) == (before[0] + 3, before[1] + 1)
 
 
@@ -141,14 +141,14 @@ async def test_while_the_store_is_away_it_depends_on_whether_turns_are_accepted(
 
 async def test_a_full_spool_is_a_reason_to_turn_callers_off(tmp_path: Path) -> None:
     failing = Failing(InMemoryBackend())
-    chosen = Resilience(attempts=1, spool_limit=4096)
+    chosen = Resilience(attempts=1, spool_limit=64 * 1024)
     backend = resilient(failing, folder=tmp_path, resilience=chosen, metrics=Telemetry(), background=False)
     async with recollect.Memory(backend, sweep_every=None, warm=False) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("kitchen")
         failing.down()
         with pytest.raises(SpoolFull):
-            for _ in range(100):
+            for _ in range(1000):
                 await erin.add_message(conversation.id, "user", "leeks " * 50)
         found = await readiness(memory, draining=False)
         spool = next(check for check in found.checks if check.about == "spool")
@@ -181,7 +181,7 @@ def served(folder: Path, *options: str) -> Iterator[tuple[str, "subprocess.Popen
             env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "COLUMNS": "200"},
         )
         try:
-            yield _address(process), process, log
+            yield _listening(_address(process)), process, log
         finally:
             process.send_signal(signal.SIGTERM)
             process.communicate(timeout=60)
@@ -195,6 +195,14 @@ def _address(process: "subprocess.Popen[str]") -> str:
         if found:
             return found.group()
     raise AssertionError("it did not start")
+
+
+def _listening(url: str) -> str:
+    """The address, when somebody answers there: workers start after it was said."""
+    while True:
+        with suppress(httpx.ConnectError):
+            httpx.get(f"{url}/health", timeout=60)
+            return url
 
 
 def _told(url: str, name: str) -> float:

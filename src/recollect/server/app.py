@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from importlib.metadata import version
 
 from litestar import Litestar
 from litestar.exceptions import HTTPException
@@ -22,7 +21,7 @@ from recollect.server.calls import Assistant, Service
 from recollect.server.endpoints import Endpoint, route_handler
 from recollect.server.limits import Limits
 from recollect.server.observing import Observing
-from recollect.server.openapi import openapi_document
+from recollect.server.openapi import VERSION, openapi_document
 from recollect.server.pages import pages
 from recollect.server.routes import (
     changes,
@@ -45,7 +44,6 @@ NOUNS = (conversations, messages, contexts, sessions, searching, people, keeping
 ENDPOINTS: tuple[Endpoint, ...] = tuple(each for noun in NOUNS for each in noun.routes.endpoints)
 """Every route under the prefix."""
 
-RELEASE = version("recollect")
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 
 
@@ -116,7 +114,7 @@ def _sharing(numbers: SharedNumbers) -> Lifespan:
 def _introduce() -> None:
     """What a scraper should know of this process besides its numbers."""
     began = time.time()
-    telemetry.gauge("recollect_build_info", "", lambda: 1.0, version=RELEASE)
+    telemetry.gauge("recollect_build_info", "", lambda: 1.0, version=VERSION)
     telemetry.gauge("recollect_start_time_seconds", "", lambda: began)
 
 

@@ -7,13 +7,12 @@ off at once. It is one where nothing is accepted, or where the spool is full.
 
 from typing import Literal
 
-from msgspec import Struct
-
 from recollect.contracts import JOURNAL
 from recollect.deadlines import within
 from recollect.errors import RecollectError
 from recollect.layers.resilient import Health
 from recollect.memory import Memory
+from recollect.protocol.bodies import CheckBody, ReadyBody
 
 PROBE_SECONDS = 2.0
 FULL = 0.95
@@ -23,36 +22,15 @@ FILLING = 0.5
 State = Literal["well", "warning", "problem"]
 
 
-class Check(Struct, frozen=True, kw_only=True):
-    """One thing that was looked at."""
-
-    about: str
-    state: State
-    found: str
-
-
-class Readiness(Struct, frozen=True, kw_only=True):
-    """What was found."""
-
-    status: Literal["ready", "draining", "away"]
-    degraded: bool = False
-    """Whether answers come from the last known state now."""
-    checks: tuple[Check, ...] = ()
-
-    @property
-    def is_ready(self) -> bool:
-        return self.status == "ready"
-
-
-async def readiness(memory: Memory, *, draining: bool) -> Readiness:
+async def readiness(memory: Memory, *, draining: bool) -> ReadyBody:
     """Look at the store and the spool."""
     if draining:
-        return Readiness(status="draining", checks=(_check("server", "problem", "it is about to stop"),))
+        return ReadyBody(status="draining", checks=(_check("server", "problem", "it is about to stop"),))
     answers = await _answers(memory)
     health = await memory.health()
     checks = [_store(answers, health), *([] if health is None else [_spool(health)])]
     ready = all(check.state != "problem" for check in checks)
-    return Readiness(
+    return ReadyBody(
         status="ready" if ready else "away",
         degraded=not answers or (health is not None and health.degraded),
         checks=tuple(checks),
@@ -68,7 +46,7 @@ async def _answers(memory: Memory) -> bool:
     return True
 
 
-def _store(answers: bool, health: Health | None) -> Check:
+def _store(answers: bool, health: Health | None) -> CheckBody:
     if answers and (health is None or not health.degraded):
         return _check("store", "well", "it answers")
     if health is not None and health.spool_limit:
@@ -76,7 +54,7 @@ def _store(answers: bool, health: Health | None) -> Check:
     return _check("store", "problem", "it does not answer")
 
 
-def _spool(health: Health) -> Check:
+def _spool(health: Health) -> CheckBody:
     if not health.spool_limit:
         return _check("spool", "well", "there is none")
     share = health.spool_bytes / health.spool_limit
@@ -84,5 +62,5 @@ def _spool(health: Health) -> Check:
     return _check("spool", state, f"{share:.0%} full, {health.spool_operations} operations wait")
 
 
-def _check(about: str, state: State, found: str) -> Check:
-    return Check(about=about, state=state, found=found)
+def _check(about: str, state: State, found: str) -> CheckBody:
+    return CheckBody(about=about, state=state, found=found)

@@ -28,7 +28,7 @@ def operations(service: Service, numbers: SharedNumbers) -> list[HTTPRouteHandle
     @get("/ready", include_in_schema=False)
     async def ready() -> ASGIApp:
         found = await readiness(service.memory, draining=service.draining.is_set())
-        return as_json(found, status=200 if found.is_ready else 503)
+        return as_json(found, status=200 if found.status == "ready" else 503)
 
     @get("/metrics", include_in_schema=False)
     async def metrics(request: Request) -> ASGIApp:  # type: ignore[type-arg]
