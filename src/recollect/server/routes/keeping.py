@@ -160,7 +160,7 @@ async def _sent(place: Path) -> AsyncGenerator[bytes, None]:
     finally:
         if file is not None:
             file.close()
-        shutil.rmtree(place, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
 
 
 @routes.post(
