@@ -45,6 +45,7 @@ from recollect.windows import WindowPolicy, read_window, window_of_pending, writ
 from recollect.windows.shortening import Cost
 
 if TYPE_CHECKING:
+    from recollect.clients.book import Contacts
     from recollect.search.searching import Searcher
 
 log = logging.getLogger("recollect.manager")
@@ -208,6 +209,13 @@ class ConversationManager(Keeping, Finding):
         """Link the conversation to a client."""
         client_id = parse_uuid(client_id, field="client_id")
         return await self.store.update(conversation_id, Changes(client_id=client_id, client_name=client_name))
+
+    @property
+    def clients(self) -> "Contacts":
+        """This owner's contacts: make, read, change, remove, list, import."""
+        from recollect.clients.book import Contacts
+
+        return Contacts(self.store, ids=self._ids)
 
     async def mark_read(self, conversation_id: str) -> Conversation:
         """Nothing is unread any more."""
