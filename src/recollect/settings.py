@@ -170,7 +170,7 @@ class ProtectionConfig(_Group, frozen=True, kw_only=True):
     """Whether the trail keeps owners as keyed digests only."""
 
 
-SECRETS = ("master_key", "audit_key")
+SECRETS = ("master_key", "audit_key", "provider_key")
 """Settings that are never shown."""
 
 
@@ -188,7 +188,28 @@ class ResilienceConfig(_Group, frozen=True, kw_only=True):
 
 
 RESILIENCE = ("auto", "fallback", "fail_closed", "off")
-CHOICES = {"resilience": RESILIENCE}
+PROVIDERS = ("recall", "anthropic", "openai", "openai_responses", "bedrock")
+
+
+class AgentConfig(_Group, frozen=True, kw_only=True):
+    """Who answers."""
+
+    provider: str = "recall"
+    """recall: from the owner's own history, without a model; or whose model: anthropic, openai,
+    openai_responses, bedrock."""
+    model: str = ""
+    """The provider's name of the model."""
+    provider_url: str = ""
+    """Another server that speaks as the provider does: Ollama, vLLM, Azure."""
+    provider_key: str = ""
+    """The key of the provider. Without it and without another server, the one that its SDK finds."""
+    provider_api_version: str = ""
+    """Azure's version of its interface: with it the server is Azure's."""
+    instructions: str = ""
+    """The system prompt; empty is one for an assistant that remembers."""
+
+
+CHOICES = {"resilience": RESILIENCE, "provider": PROVIDERS}
 """Settings that are one of a few words."""
 
 GROUPS: tuple[type[_Group], ...] = (
@@ -198,6 +219,7 @@ GROUPS: tuple[type[_Group], ...] = (
     RetentionConfig,
     ProtectionConfig,
     ResilienceConfig,
+    AgentConfig,
 )
 
 ENVIRONMENT = {
@@ -232,6 +254,12 @@ ENVIRONMENT = {
     "spool_folder": "RECOLLECT_SPOOL_FOLDER",
     "spool_limit_mb": "RECOLLECT_SPOOL_LIMIT_MB",
     "cache": "RECOLLECT_CACHE",
+    "provider": "RECOLLECT_PROVIDER",
+    "model": "RECOLLECT_MODEL",
+    "provider_url": "RECOLLECT_PROVIDER_URL",
+    "provider_key": "RECOLLECT_PROVIDER_KEY",
+    "provider_api_version": "RECOLLECT_PROVIDER_API_VERSION",
+    "instructions": "RECOLLECT_INSTRUCTIONS",
 }
 """Setting → the environment variable that sets it."""
 
@@ -245,6 +273,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     retention: RetentionConfig = RetentionConfig()
     protection: ProtectionConfig = ProtectionConfig()
     resilience: ResilienceConfig = ResilienceConfig()
+    agent: AgentConfig = AgentConfig()
 
     @classmethod
     def load(cls, *, file: Path | None = None, environ: Mapping[str, str] | None = None) -> Self:
@@ -257,6 +286,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             retention=_group(RetentionConfig, found),
             protection=_group(ProtectionConfig, found),
             resilience=_group(ResilienceConfig, found),
+            agent=_group(AgentConfig, found),
         )
 
 

@@ -4,6 +4,7 @@ The owner is the manager's, never an argument. A note that is made in a turn kee
 begins with as its source. Below: tools, the manager. Above: agents, surfaces.
 """
 
+import re
 from datetime import tzinfo
 from typing import Any
 
@@ -111,3 +112,11 @@ def note_tools(manager: ConversationManager, *, timezone: tzinfo | None = None) 
 def told(note: Note) -> str:
     """A note as a model reads it."""
     return f"{note.text} (noted {note.remembered_at:%Y-%m-%d}, id {note.id})"
+
+
+def untold(line: str) -> str:
+    """The same line as a person hears it."""
+    return _FOR_MODELS.sub("", line)
+
+
+_FOR_MODELS = re.compile(r" \(noted [\d-]{8,12}, id [^()]*\)$")
