@@ -159,7 +159,7 @@ class RecallAgent:
 
 
 _PLAIN_SAID = ("greet", "thank", "leave", "help", "remember", "forget", "drop", "list", "find")
-"""What people say to this agent that tells nothing. What it is to remember is a note until it is forgotten."""
+"""What people say to this agent that tells nothing. What it shall remember is a note, until forgotten."""
 
 
 class _Span(Struct, frozen=True):
