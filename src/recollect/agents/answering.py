@@ -71,8 +71,8 @@ def _numbered(messages: tuple[Message, ...], asked: str | Message) -> tuple[Mess
     if not isinstance(asked, Message) or asked.message_id is None:
         return messages
     question, *others = messages
-    following = (other.with_(message_id=following_id(asked.message_id, n)) for n, other in enumerate(others, 1))
-    return (question, *following)
+    ids = (following_id(asked.message_id, number) for number in range(1, len(messages)))
+    return (question, *(other.with_(message_id=name) for other, name in zip(others, ids, strict=True)))
 
 
 async def seen(

@@ -48,6 +48,8 @@ class CloseCode:
     """A mistake of ours. Or the peer did not answer the WebSocket's own pings."""
     RESTARTING = 1012
     """The server ends; answers under way were finished first. Come back, and resume."""
+    TRY_LATER = 1013
+    """The store is away, or the server is full: come again later."""
     NOT_AUTHENTICATED = 4401
     """No key in time, a key that does not hold, or one that has ended since."""
     NOT_ALLOWED = 4403
@@ -85,7 +87,7 @@ class _In(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fi
     """What a client says. A field that does not exist is refused: a typing mistake should not be silent."""
 
 
-class Hello(_In, tag="hello"):
+class Hello(_In, frozen=True, kw_only=True, tag="hello"):
     """The first frame: who, and which conversation."""
 
     key: str | None = None
@@ -94,7 +96,9 @@ class Hello(_In, tag="hello"):
     session_id: str | None = None
     """The session; its conversation is made when it has none. Without it, one is made up."""
     conversation_id: str | None = None
-    """A conversation to go on with, or only to watch. It then belongs to the session."""
+    """A conversation to go on with, or, without a session, only to watch and to speak in."""
+    device: str | None = None
+    """Where the client is: a speaker, a browser. A new session there goes on with its conversation."""
     channel: Channel = "text"
     history: int = 20
     """How many of the latest messages come with `ready`."""
@@ -111,7 +115,7 @@ class Hello(_In, tag="hello"):
             raise InvalidInput(f"name must have at most {LONGEST_ID} characters", field="name")
 
 
-class Text(_In, tag="text"):
+class Text(_In, frozen=True, kw_only=True, tag="text"):
     """Something said in words."""
 
     id: str
@@ -128,7 +132,7 @@ class Text(_In, tag="text"):
             raise InvalidInput("text must be words; got nothing", field="text", value=self.text)
 
 
-class AudioStart(_In, tag="audio.start"):
+class AudioStart(_In, frozen=True, kw_only=True, tag="audio.start"):
     """Audio follows, in binary frames."""
 
     id: str
@@ -142,19 +146,19 @@ class AudioStart(_In, tag="audio.start"):
         check_id(self.id)
 
 
-class AudioEnd(_In, tag="audio.end"):
+class AudioEnd(_In, frozen=True, kw_only=True, tag="audio.end"):
     """The audio is complete: it is transcribed, stored and answered."""
 
     id: str
 
 
-class AudioCancel(_In, tag="audio.cancel"):
+class AudioCancel(_In, frozen=True, kw_only=True, tag="audio.cancel"):
     """Forget the audio."""
 
     id: str
 
 
-class Interrupt(_In, tag="interrupt"):
+class Interrupt(_In, frozen=True, kw_only=True, tag="interrupt"):
     """Stop answering. What was heard of the answer is kept."""
 
     id: str | None = None
@@ -167,14 +171,14 @@ class Interrupt(_In, tag="interrupt"):
             raise InvalidInput(f"heard must be 0 or more; got {self.heard}", field="heard", value=self.heard)
 
 
-class Typing(_In, tag="typing"):
+class Typing(_In, frozen=True, kw_only=True, tag="typing"):
     """Somebody types, or has stopped."""
 
     active: bool
     conversation_id: str | None = None
 
 
-class Watch(_In, tag="watch"):
+class Watch(_In, frozen=True, kw_only=True, tag="watch"):
     """Tell me what happens in this conversation."""
 
     conversation_id: str
@@ -185,20 +189,24 @@ class Watch(_In, tag="watch"):
         check_history(self.history)
 
 
-class Unwatch(_In, tag="unwatch"):
+class Unwatch(_In, frozen=True, kw_only=True, tag="unwatch"):
     """No more of this conversation."""
 
     conversation_id: str
 
 
-class Ping(_In, tag="ping"):
+class Bye(_In, frozen=True, kw_only=True, tag="bye"):
+    """The session is over: it is ended, and the connection closed. Without it the session can be resumed."""
+
+
+class Ping(_In, frozen=True, kw_only=True, tag="ping"):
     """Are you there?"""
 
     at: float | None = None
     """Comes back in the `pong`."""
 
 
-class Pong(_In, tag="pong"):
+class Pong(_In, frozen=True, kw_only=True, tag="pong"):
     """I am here: the answer to a heartbeat."""
 
     at: float | None = None
@@ -214,6 +222,7 @@ Incoming = (
     | Typing
     | Watch
     | Unwatch
+    | Bye
     | Ping
     | Pong
 )
@@ -259,7 +268,8 @@ class Ready(Outgoing, frozen=True, kw_only=True, tag="ready"):
     session_id: str
     conversation: dict[str, Any]
     entries: list[Any]
-    """The latest messages (as over HTTP: `sequence`, `revision`, `stored_at`, `message`), oldest first; none where `resumed`: they follow as `messages`."""
+    """The latest messages in their places, as over HTTP, oldest first. None where `resumed`: what was missed
+    follows in `messages`."""
     place: Place
     resumed: bool = False
     answering: list[str] = field(default_factory=list)
@@ -307,7 +317,7 @@ class Updated(Outgoing, frozen=True, kw_only=True, tag="conversation"):
 
 
 class Reset(Outgoing, frozen=True, kw_only=True, tag="reset"):
-    """The log is another one (cleared, or changed further back): drop what you have; this is what there is."""
+    """The log is another one: cleared, or changed further back. Drop what you have; this is what there is."""
 
     conversation: dict[str, Any]
     entries: list[Any]
@@ -336,7 +346,7 @@ class Transcript(Outgoing, frozen=True, kw_only=True, tag="transcript"):
 
 
 class AnswerDelta(Outgoing, frozen=True, kw_only=True, tag="answer.delta"):
-    """A piece of an answer. `offset` is where it goes, counted in characters: after a resume it starts at 0."""
+    """A piece of an answer. `offset` is where it goes, in characters: after a resume it starts at 0 again."""
 
     id: str
     text: str
@@ -351,8 +361,8 @@ class AnswerDone(Outgoing, frozen=True, kw_only=True, tag="answer.done"):
     text: str
     message_ids: list[str]
     entries: list[Any]
-    """The messages of the turn (as over HTTP: `sequence`, `revision`, `stored_at`, `message`), without those that were delivered already."""
-    place: Place
+    """The messages of the turn in their places, without those that were delivered already."""
+    place: Place | None = None
     spoken: str | None = None
     """What to say aloud, where it is shorter than `text`."""
     interrupted: bool = False
@@ -375,7 +385,7 @@ class Stored(Outgoing, frozen=True, kw_only=True, tag="stored"):
     id: str
     conversation_id: str
     entries: list[Any]
-    place: Place
+    place: Place | None = None
     repeated: bool = False
 
 
@@ -444,6 +454,4 @@ def failure(error: RecollectError, *, id: str | None = None) -> Failed:  # noqa:
     return Failed(problem=problem_of(error), id=id)
 
 
-INCOMING_TYPES: tuple[str, ...] = tuple(
-    str(kind.__struct_config__.tag) for kind in get_args(Incoming)
-)
+INCOMING_TYPES: tuple[str, ...] = tuple(str(kind.__struct_config__.tag) for kind in get_args(Incoming))

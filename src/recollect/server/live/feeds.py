@@ -223,7 +223,7 @@ class Feeds:
         return len(self._feeds)
 
     async def join(self, owner: str, store: ConversationStore, conversation_id: str, wake: Wake) -> Feed:
-        """The conversation's feed, which calls `wake` when something happened. Raises `ConversationNotFound`."""
+        """The conversation's feed, which calls `wake` when something happened. Raises `NotFound`."""
         feed = self._feeds.get((owner, conversation_id))
         if feed is None or feed.gone:
             feed = self._feeds[owner, conversation_id] = Feed(store, conversation_id)
@@ -298,7 +298,9 @@ class Feeds:
         looked: dict[Feed, float] = {}
         while True:
             began = loop.time()
-            due = [feed for (owner, _), feed in self._feeds.items() if self._is_due(owner, feed, looked, began)]
+            due = [
+                feed for (owner, _), feed in self._feeds.items() if self._is_due(owner, feed, looked, began)
+            ]
             looked = {feed: looked.get(feed, began) for feed in self._feeds.values()}
             for start in range(0, len(due), _AT_ONCE):
                 await _look(due[start : start + _AT_ONCE])

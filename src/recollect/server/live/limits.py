@@ -1,4 +1,4 @@
-"""How much one connection may take, and how long it may be silent. Below: settings' values. Above: all of live."""
+"""How much one connection may take, and how long it may be silent. Below: errors. Above: all of live."""
 
 from collections.abc import Callable
 
@@ -54,7 +54,9 @@ class LiveLimits(Struct, frozen=True, kw_only=True):
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if value < 0 or (value == 0 and name not in ("heartbeat_seconds", "drain_seconds")):
-                raise InvalidSetting(f"{name} must be more than 0; got {shown(value)}", field=name, value=value)
+                raise InvalidSetting(
+                    f"{name} must be more than 0; got {shown(value)}", field=name, value=value
+                )
 
 
 class Allowance:

@@ -79,9 +79,7 @@ def _steps_of_record(before: Conversation | None, record: Conversation, *, new: 
 
 def same_metadata(before: Conversation, after: Conversation, *, new: int) -> bool:
     """Whether the record tells the same as before, but for what so many new messages move."""
-    return (
-        after.unread_count == before.unread_count + new and _told_besides(before) == _told_besides(after)
-    )
+    return after.unread_count == before.unread_count + new and _told_besides(before) == _told_besides(after)
 
 
 def _told_besides(record: Conversation) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""Turns under way: each runs to its end, whoever still listens. Below: agents, manager, feeds. Above: connections.
+"""Turns under way: each runs to its end, whoever still listens. Below: agents, feeds. Above: connections.
 
 A turn belongs to this process, not to the connection that asked: when that breaks, the turn is finished
 and stored, and the client that comes back is given the rest. What was said twice with one id is answered
@@ -8,15 +8,16 @@ once. Turns of one conversation are answered in the order in which they came.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from recollect.agents import Answer
 from recollect.contracts import Appended, Entry, OnText
 from recollect.deadlines import ended
 from recollect.dialects import meaning_of
-from recollect.errors import Conflict, MessageConflict, RecollectError
+from recollect.errors import AgentError, Conflict, MessageConflict, RecollectError
 from recollect.ids import following_id
 from recollect.manager import ConversationManager
 from recollect.messages import Message
@@ -46,6 +47,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     text: str = ""
     message_ids: tuple[str, ...] = ()
     pieces: tuple[Piece, ...] = ()
+    spoken: str | None = None
     interrupted: bool = False
     repeated: bool = False
     error: RecollectError | None = None
@@ -54,7 +56,15 @@ class Outcome(Struct, frozen=True, kw_only=True):
 class Turn:
     """One turn, as those who listen see it."""
 
-    def __init__(self, owner: str, conversation_id: str, session_id: str, question: Message) -> None:
+    def __init__(
+        self,
+        owner: str,
+        conversation_id: str,
+        session_id: str,
+        question: Message,
+        *,
+        wants_answer: bool = True,
+    ) -> None:
         assert question.message_id is not None
         self.owner = owner
         self.conversation_id = conversation_id
@@ -64,8 +74,9 @@ class Turn:
         self.text = ""
         """What was said of the answer so far."""
         self.outcome: Outcome | None = None
+        self.wants_answer = wants_answer
         self.heard: int | None = None
-        self.is_interrupted = False
+        """How many characters were heard when it was interrupted; None when it was not."""
         self.task: asyncio.Task[None] | None = None
         self._wakes: set[Wake] = set()
         self._over = asyncio.Event()
@@ -79,6 +90,12 @@ class Turn:
     def say(self, piece: str) -> None:
         self.text += piece
         self._wake()
+
+    def interrupt(self, heard: int) -> None:
+        """Stop answering. Interrupted twice, the first time counts."""
+        if self.heard is None and self.outcome is None and self.task is not None:
+            self.heard = heard
+            self.task.cancel()
 
     def end(self, outcome: Outcome) -> None:
         self.outcome = outcome
@@ -94,6 +111,10 @@ class Turn:
 
 
 Work = Callable[[Turn], Awaitable[Outcome]]
+
+GIVEN_UP = Outcome(error=AgentError("the answer was given up"))
+INTERRUPTED = "interrupted"
+"""The tag of an answer that was interrupted: what is stored is what was heard."""
 
 
 class Turns:
@@ -118,12 +139,13 @@ class Turns:
     def running(self, owner: str, conversation_id: str, turn_id: str) -> Turn | None:
         return self._running.get((owner, conversation_id, turn_id))
 
-    def start(self, turn: Turn, work: Work) -> None:
+    def start(self, turn: Turn, work: Work, when_interrupted: Work) -> None:
         """Let it run to its end."""
         place = turn.owner, turn.conversation_id
         before = self._last.get(place)
         self._running[*place, turn.id] = self._last[place] = turn
-        turn.task = asyncio.create_task(self._run(turn, work, before), name="recollect-live-turn")
+        running = self._run(turn, work, when_interrupted, before)
+        turn.task = asyncio.create_task(running, name="recollect-live-turn")
 
     async def drain(self, seconds: float) -> None:
         """Wait for what is under way; what takes longer is given up, and leaves no trace."""
@@ -134,17 +156,15 @@ class Turns:
             log.warning("%d answers were given up", len(tasks))
         await ended(*tasks)
 
-    async def _run(self, turn: Turn, work: Work, before: Turn | None) -> None:
-        outcome = Outcome(error=RecollectError("the answer was given up"))
+    async def _run(self, turn: Turn, work: Work, when_interrupted: Work, before: Turn | None) -> None:
+        outcome = GIVEN_UP
         try:
-            if before is not None and before.outcome is None:
-                await before.wait()
-            outcome = await work(turn)
+            outcome = await _done(turn, work, when_interrupted, before)
         except RecollectError as error:
             outcome = Outcome(error=error)
         except Exception:  # the edge: whatever an agent of somebody else's does, its user is told
             log.exception("a turn failed and was not stored")
-            outcome = Outcome(error=RecollectError("the answer failed"))
+            outcome = Outcome(error=AgentError("the answer failed"))
         finally:
             self._forget(turn)
             turn.end(outcome)
@@ -156,61 +176,86 @@ class Turns:
             del self._last[place]
 
 
+async def _done(turn: Turn, work: Work, when_interrupted: Work, before: Turn | None) -> Outcome:
+    try:
+        if before is not None and before.outcome is None:
+            await before.wait()
+        return await work(turn)
+    except asyncio.CancelledError:
+        if turn.heard is None or turn.task is None:
+            raise
+        turn.task.uncancel()
+    return await when_interrupted(turn)
+
+
 # What a turn does
 
 
-async def answered(
-    turn: Turn, *, manager: ConversationManager, assistant: Assistant, feeds: Feeds, again: bool
-) -> Outcome:
-    """The question answered, and both stored. `again`: it may have been stored before."""
-    if again and (known := await repeated(manager, turn)) is not None:
+class Service(NamedTuple):
+    """Who serves a turn."""
+
+    manager: ConversationManager
+    assistant: Assistant
+    feeds: Feeds
+    may_repeat: bool
+    """Whether it may have been stored before: the client was connected earlier."""
+
+
+async def answered(turn: Turn, *, service: Service) -> Outcome:
+    """The question answered, and both stored."""
+    if service.may_repeat and (known := await repeated(turn, service)) is not None:
         return known
     try:
-        answer = await assistant.answer_query(
+        answer = await service.assistant.answer_query(
             turn.question, turn.session_id, turn.conversation_id, on_text=turn.say
         )
     except Conflict:
         # Another server was asked the same, and was first: what it stored is the answer.
-        if (known := await repeated(manager, turn)) is not None:
+        if (known := await repeated(turn, service)) is not None:
             return known
         raise
-    return await outcome_of(turn, answer, manager=manager, feeds=feeds)
+    assert answer.stored is not None, "a turn that is answered is stored"
+    return replace(await _told(turn, answer.stored, service), text=answer.text)
 
 
-async def stored_only(turn: Turn, *, manager: ConversationManager, feeds: Feeds) -> Outcome:
+async def stored_only(turn: Turn, *, service: Service) -> Outcome:
     """Words that want no answer, stored."""
-    appended = await manager.append(turn.conversation_id, [turn.question])
-    await told(turn, appended, manager=manager, feeds=feeds)
-    entries = appended.new or appended.known
-    return Outcome(
-        message_ids=(turn.id,),
-        pieces=tuple(Piece.of(entry) for entry in entries),
-        repeated=not appended.new,
-    )
+    return await _told(turn, await service.manager.append(turn.conversation_id, [turn.question]), service)
 
 
-async def outcome_of(turn: Turn, answer: Answer, *, manager: ConversationManager, feeds: Feeds) -> Outcome:
-    """What is told of an answer that is stored."""
-    appended = answer.stored
-    assert appended is not None, "a turn that is answered is stored"
-    await told(turn, appended, manager=manager, feeds=feeds)
-    return Outcome(
-        text=answer.text,
-        message_ids=tuple(message.message_id or "" for message in answer.messages),
-        pieces=tuple(Piece.of(entry) for entry in (*appended.known, *appended.new)),
-        repeated=not appended.new,
-    )
+async def interrupted(turn: Turn, *, service: Service) -> Outcome:
+    """What was heard of an answer, stored as all that was said."""
+    words = turn.text[: turn.heard]
+    said = [turn.question]
+    if words.strip():
+        answer = Message(
+            role="assistant", content=words, message_id=following_id(turn.id, 1), tags=(INTERRUPTED,)
+        )
+        said.append(answer)
+    try:
+        appended = await service.manager.append(turn.conversation_id, said)
+    except Conflict:
+        # It was stored whole in the same moment.
+        if (known := await repeated(turn, service)) is not None:
+            return known
+        raise
+    return replace(await _told(turn, appended, service), text=words, interrupted=True)
 
 
-async def told(turn: Turn, appended: Appended, *, manager: ConversationManager, feeds: Feeds) -> None:
+async def _told(turn: Turn, appended: Appended, service: Service) -> Outcome:
     """Let those who watch know. While the store is away its numbers are not known: they are told later."""
-    if not manager.degraded:
-        await feeds.stored(turn.owner, turn.conversation_id, appended)
+    entries = (*appended.known, *appended.new)
+    ids = tuple(entry.message.message_id or "" for entry in entries)
+    if service.manager.degraded:
+        return Outcome(message_ids=ids)
+    await service.feeds.stored(turn.owner, turn.conversation_id, appended)
+    pieces = tuple(Piece.of(entry) for entry in entries)
+    return Outcome(message_ids=ids, pieces=pieces, repeated=not appended.new)
 
 
-async def repeated(manager: ConversationManager, turn: Turn) -> Outcome | None:
+async def repeated(turn: Turn, service: Service) -> Outcome | None:
     """The turn as it was stored before; None when it was not."""
-    entries = await _stored_turn(manager, turn)
+    entries = await _stored_turn(turn, service.manager)
     answer = next((e.message for e in reversed(entries) if e.message.role == "assistant"), None)
     if answer is None:
         return None
@@ -225,7 +270,7 @@ async def repeated(manager: ConversationManager, turn: Turn) -> Outcome | None:
     )
 
 
-async def _stored_turn(manager: ConversationManager, turn: Turn) -> list[Entry]:
+async def _stored_turn(turn: Turn, manager: ConversationManager) -> list[Entry]:
     found = await manager.store.entry(turn.conversation_id, turn.id)
     entries: list[Entry] = []
     while found is not None:

@@ -78,7 +78,7 @@ class Watch:
         return self._told(kept, before)
 
     def claim(self, pieces: Sequence[Piece]) -> list[Raw]:
-        """Hand out these entries, which stand next, in another frame; those that were told already are not."""
+        """Hand out these entries, which stand next, in another frame; not those that were told already."""
         new = [piece for piece in pieces if piece.sequence > self.place.sequence]
         if new:
             self._stands_behind(new)
@@ -87,7 +87,7 @@ class Watch:
     # What there is
 
     async def _next_change(self) -> Outgoing | None:
-        """Changes come first, and leave the place where it is: told twice, they do no harm; missed, they do."""
+        """Changes come first, and leave the place as it is: told twice, they do no harm; missed, they do."""
         if self._changed < self.feed.changed - len(self.feed.changes):
             return await self._reset()
         bodies, self._missed_changes = self._missed_changes, []
