@@ -15,6 +15,7 @@ from recollect.protocol.live import (
     AnswerDelta,
     AnswerDone,
     AnswerFailed,
+    CloseCode,
     Outgoing,
     Stored,
 )
@@ -105,11 +106,18 @@ class Telling:
                 self._taken.set()
                 return self._replies.popleft()
             if self.ending is not None:
-                raise self.ending
+                return await self._last_words(self.ending)
             frame = await self._next_of_turns() or await self._next_of_watches()
             if frame is not None:
                 return frame
             await self._woken.wait()
+
+    async def _last_words(self, ending: Ended) -> Outgoing:
+        """A server that ends still says what it has answered; whoever is sent away hears no more."""
+        frame = await self._next_of_turns() if ending.code == CloseCode.RESTARTING else None
+        if frame is None:
+            raise ending
+        return frame
 
     async def _next_of_turns(self) -> Outgoing | None:
         for listening in tuple(self.listening.values()):
