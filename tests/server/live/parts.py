@@ -100,13 +100,24 @@ class Client:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.frames: list[dict[str, Any]] = []
+        self._waiting: asyncio.Future[Outgoing] | None = None
 
     async def send(self, type: str, **fields: Any) -> None:  # noqa: A002  the name in the frame
         await self.connection.heard(msgspec.json.encode({"type": type, **fields}).decode())
 
     async def next(self) -> dict[str, Any]:
-        frame: Outgoing = await asyncio.wait_for(self.connection.next(), PATIENCE)
-        document: dict[str, Any] = msgspec.json.decode(write_frame(frame))
+        frame = await self.soon(PATIENCE)
+        assert frame is not None, f"nothing more came after {self.frames[-3:]}"
+        return frame
+
+    async def soon(self, seconds: float) -> dict[str, Any] | None:
+        """The next frame, if one comes soon; else it is waited for on the next occasion."""
+        self._waiting = self._waiting or asyncio.ensure_future(self.connection.next())
+        done, _ = await asyncio.wait({self._waiting}, timeout=seconds)
+        if not done:
+            return None
+        waiting, self._waiting = self._waiting, None
+        document: dict[str, Any] = msgspec.json.decode(write_frame(waiting.result()))
         self.frames.append(document)
         return document
 
@@ -127,6 +138,8 @@ class Client:
         return await self.until("answer.done")
 
     def leave(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
         self.connection.leave()
 
 

@@ -184,9 +184,7 @@ class Feed:
             self.place = place_of(seen.record, seen.entries)
         else:
             self._keep(told.new)
-            for entry in told.changed:
-                self.changed += 1
-                self.changes.append((self.changed, Piece.of(entry)))
+            self._exchange([Piece.of(entry) for entry in told.changed])
             self.recorded += not same_metadata(self.record, seen.record, new=len(told.new))
             self.place = place_of(seen.record, told.new, sequence=self.place.sequence)
         self.record = seen.record
@@ -198,6 +196,23 @@ class Feed:
             self._kept_bytes += len(bytes(piece.body))
         while len(self._kept) > KEPT or (self._kept_bytes > KEPT_BYTES and len(self._kept) > 1):
             self._kept_bytes -= len(bytes(self._kept.popleft().body))
+
+    def _exchange(self, pieces: Sequence[Piece]) -> None:
+        """Note what says something else now, also among what is kept: words that were taken out stay out."""
+        for piece in pieces:
+            self.changed += 1
+            self.changes.append((self.changed, piece))
+        now = {piece.sequence: piece for piece in pieces}
+        if not now.keys().isdisjoint(piece.sequence for piece in self._kept):
+            self._kept = deque(now.get(piece.sequence, piece) for piece in self._kept)
+            self._kept_bytes = sum(len(bytes(piece.body)) for piece in self._kept)
+
+    def latest(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
+        """The pieces as they are now."""
+        if not self.changes:
+            return pieces
+        now = {piece.sequence: piece for _, piece in self.changes}
+        return [now.get(piece.sequence, piece) for piece in pieces]
 
     def _drop(self) -> None:
         self._kept.clear()

@@ -79,7 +79,7 @@ class Watch:
 
     def claim(self, pieces: Sequence[Piece]) -> list[Raw]:
         """Hand out these entries, which stand next, in another frame; not those that were told already."""
-        new = [piece for piece in pieces if piece.sequence > self.place.sequence]
+        new = [piece for piece in self.feed.latest(pieces) if piece.sequence > self.place.sequence]
         if new:
             self._stands_behind(new)
         return [piece.body for piece in new]
@@ -106,7 +106,7 @@ class Watch:
         self._catching_up = None
         if caught_up is not None and caught_up.leaves_doubt(feed.place.revision):
             return await self._reset()
-        if feed.place.revision < self.place.revision:
+        if feed.place.revision < self.place.revision or feed.place.sequence < self.place.sequence:
             return None  # the watch knows more than the feed, which will look soon
         self.place = feed.place
         if self._recorded == feed.recorded or feed.record is None:
@@ -128,10 +128,18 @@ class Watch:
         if self._catching_up is not None:
             self._catching_up.saw(pieces)
         self.place = Place(
-            revision=max(self.place.revision, last.revision),
+            revision=self._revision_behind(pieces),
             sequence=last.sequence,
             messages=self.place.messages + len(pieces),
         )
+
+    def _revision_behind(self, pieces: Sequence[Piece]) -> int:
+        """How far everything is told. A place must not lie behind a change that was not."""
+        here, there = self.place.revision, max(piece.revision for piece in pieces)
+        told = self._changed == self.feed.changed and not self._missed_changes
+        if told and (there <= self.feed.place.revision or there == here + 1):
+            return max(here, there)
+        return here
 
     # From the store
 
