@@ -72,10 +72,15 @@ class Keys:
         return self.callers[key]
 
 
-ERIN = Caller(name="key:erin", owners=frozenset({"erin"}), reach="write", owner="erin")
-READER = Caller(name="key:reader", owners=frozenset({"erin"}), reach="read", owner="erin")
-SAM = Caller(name="key:sam", owners=frozenset({"sam"}), reach="write", owner="sam")
-BOTH = Caller(name="key:both", owners=frozenset({"sam", "erin"}), reach="write")
+def callers(owner: str) -> dict[str, Caller]:
+    """Keys, and who holds them: the owner's own, one that may only read, another's, and one for both."""
+    other = f"not {owner}"
+    return {
+        "erin": Caller(name="key:erin", owners=frozenset({owner}), reach="write", owner=owner),
+        "reader": Caller(name="key:reader", owners=frozenset({owner}), reach="read", owner=owner),
+        "sam": Caller(name="key:sam", owners=frozenset({other}), reach="write", owner=other),
+        "both": Caller(name="key:both", owners=frozenset({owner, other}), reach="write"),
+    }
 
 
 class Staff:
@@ -154,9 +159,14 @@ class Clock:
 class Room:
     """A room, and what it is made of."""
 
-    def __init__(self, live: LiveRoom, memory: recollect.Memory, agent: Parrot, clock: Clock) -> None:
+    def __init__(
+        self, live: LiveRoom, memory: recollect.Memory, agent: Parrot, clock: Clock, gate: Keys, owner: str
+    ) -> None:
         self.live = live
         self.memory = memory
+        self.gate = gate
+        self.owner = owner
+        self.erin = memory.of(owner)
         self.agent = agent
         self.clock = clock
 
@@ -169,13 +179,13 @@ class Room:
 async def a_room(
     url: str = "memory://",
     *,
-    gate: Keys | None = None,
+    owner: str = "erin",
     transcribe: Transcribe | None = None,
     **limits: Any,
 ) -> AsyncIterator[Room]:
     options: dict[str, Any] = {"sweep_every": None, "warm": False, "embedder": None}
     agent, clock = Parrot(), Clock()
-    gate = gate or Keys(erin=ERIN, reader=READER, sam=SAM, both=BOTH)
+    gate = Keys(**callers(owner))
     async with recollect.open(url, **options) as memory:
         live = LiveRoom(
             Staff(memory, agent, transcribe),
@@ -184,7 +194,7 @@ async def a_room(
             metrics=Telemetry(),
         )
         try:
-            yield Room(live, memory, agent, clock)
+            yield Room(live, memory, agent, clock, gate, owner)
         finally:
             await live.close()
 

@@ -7,7 +7,7 @@ import pytest
 
 from recollect.protocol.live import CloseCode
 from recollect.server.live.telling import Ended
-from tests.server.live.parts import PATIENCE, Client, Keys, ERIN, a_room, words
+from tests.server.live.parts import PATIENCE, Client, a_room, words
 
 
 async def the_end(client: Client) -> int:
@@ -19,7 +19,7 @@ async def the_end(client: Client) -> int:
 
 async def test_hello_is_answered_with_the_conversation_and_its_history() -> None:
     async with a_room() as room:
-        erin = room.memory.of("erin")
+        erin = room.erin
         conversation = await erin.get_or_create_conversation("kitchen", channel="text")
         await erin.add_message(conversation.id, "user", "is the door locked?")
         ready = await room.client().hello(session_id="kitchen")
@@ -41,7 +41,7 @@ async def test_a_text_is_answered_in_pieces_and_stored_as_a_turn() -> None:
         assert done["text"] == "you said good morning"
         assert words(done) == ["good morning", "you said good morning"]
         assert done["place"]["sequence"] == 2
-        stored = await room.memory.of("erin").messages(ready["conversation"]["id"])
+        stored = await room.erin.messages(ready["conversation"]["id"])
         assert [message.content for message in stored] == ["good morning", "you said good morning"]
         assert [message.message_id for message in stored] == done["message_ids"] == ["q1", "q1/1"]
 
@@ -90,9 +90,9 @@ async def test_the_first_frame_must_be_a_hello() -> None:
 
 async def test_a_key_reaches_its_owner_only_and_says_the_same_for_all_others() -> None:
     async with a_room() as room:
-        await room.memory.of("sam").get_or_create_conversation("kitchen")
+        await room.memory.of("not erin").get_or_create_conversation("kitchen")
         answers = []
-        for owner in ("sam", "nobody"):
+        for owner in ("not erin", "nobody"):
             client = room.client()
             answers.append(await client.hello(owner=owner))
             assert await the_end(client) == CloseCode.NOT_ALLOWED
@@ -102,7 +102,7 @@ async def test_a_key_reaches_its_owner_only_and_says_the_same_for_all_others() -
 
 async def test_somebody_elses_conversation_is_not_there() -> None:
     async with a_room() as room:
-        theirs = await room.memory.of("sam").get_or_create_conversation("kitchen")
+        theirs = await room.memory.of("not erin").get_or_create_conversation("kitchen")
         client = room.client()
         await client.hello(session_id="mine")
         for conversation_id in (theirs.id, str(uuid4())):
@@ -118,7 +118,7 @@ async def test_a_key_of_several_owners_names_one() -> None:
         client = room.client()
         assert (await client.hello(key="both"))["problem"]["status"] == 422
         client = room.client()
-        assert (await client.hello(key="both", owner="sam", session_id="s"))["owner"] == "sam"
+        assert (await client.hello(key="both", owner="not erin", session_id="s"))["owner"] == "not erin"
 
 
 async def test_a_key_that_may_only_read_watches_and_says_nothing() -> None:
@@ -139,7 +139,7 @@ async def test_a_key_that_may_only_read_watches_and_says_nothing() -> None:
             assert (await reader.next())["problem"]["status"] == 403
         await erin.say("q1", "good morning")
         assert words(await reader.until("messages")) == ["good morning", "you said good morning"]
-        assert await room.memory.of("erin").session("new") is None
+        assert await room.erin.session("new") is None
         assert ready["conversation"]["id"]
 
 
@@ -195,7 +195,7 @@ async def test_an_answer_that_fails_is_told_and_nothing_is_stored() -> None:
         assert failed["id"] == "q1"
         assert failed["apology"]
         assert "inside" not in str(failed)
-        assert await room.memory.of("erin").messages(ready["conversation"]["id"]) == []
+        assert await room.erin.messages(ready["conversation"]["id"]) == []
 
 
 async def test_the_same_text_twice_is_answered_once() -> None:
@@ -212,7 +212,7 @@ async def test_the_same_text_twice_is_answered_once() -> None:
         assert again["repeated"]
         assert again["message_ids"] == ["q1", "q1/1"]
         assert "entries" not in again or not again["entries"]
-        assert len(await room.memory.of("erin").messages(ready["conversation"]["id"])) == 2
+        assert len(await room.erin.messages(ready["conversation"]["id"])) == 2
 
 
 async def test_an_id_that_stands_for_other_words_is_refused() -> None:
@@ -235,7 +235,7 @@ async def test_questions_of_one_conversation_are_answered_in_order() -> None:
         room.agent.may_go_on.set()
         for _ in range(4):
             await client.until("answer.done")
-        stored = await room.memory.of("erin").messages(ready["conversation"]["id"])
+        stored = await room.erin.messages(ready["conversation"]["id"])
         assert [m.content for m in stored if m.role == "user"] == ["0", "1", "2", "3"]
         assert [m.role for m in stored] == ["user", "assistant"] * 4
 
@@ -291,7 +291,7 @@ async def test_an_interrupted_answer_is_kept_as_far_as_it_was_heard() -> None:
         done = await client.until("answer.done")
         assert done["interrupted"]
         assert done["text"] == "you"
-        stored = await room.memory.of("erin").messages(ready["conversation"]["id"])
+        stored = await room.erin.messages(ready["conversation"]["id"])
         assert [message.content for message in stored] == ["tell me a story", "you"]
         assert "interrupted" in stored[1].tags
         room.agent.may_go_on.set()
@@ -310,7 +310,7 @@ async def test_an_interruption_before_anything_was_heard_keeps_the_question() ->
         room.agent.may_go_on.set()
         outcomes = [await client.until("answer.done"), await client.until("answer.done")]
         assert [frame["id"] for frame in outcomes if frame.get("interrupted")] == ["q2"]
-        stored = await room.memory.of("erin").messages(ready["conversation"]["id"])
+        stored = await room.erin.messages(ready["conversation"]["id"])
         assert sorted(message.content for message in stored) == ["first", "second", "you said first"]
 
 
@@ -348,7 +348,7 @@ async def test_audio_in_pieces_is_transcribed_stored_and_answered() -> None:
         assert (await client.next())["text"] == "good morning"
         done = await client.until("answer.done")
         assert done["text"] == "you said good morning"
-        question, _ = await room.memory.of("erin").messages(ready["conversation"]["id"])
+        question, _ = await room.erin.messages(ready["conversation"]["id"])
         assert (question.content, question.content_type) == ("good morning", "audio")
 
 
@@ -445,11 +445,10 @@ async def test_who_says_no_hello_in_time_is_sent_away() -> None:
 
 
 async def test_a_key_that_ends_ends_its_connections() -> None:
-    gate = Keys(erin=ERIN)
-    async with a_room(gate=gate, recheck_seconds=0.01) as room:
+    async with a_room(recheck_seconds=0.01) as room:
         client = room.client()
         await client.hello(session_id="kitchen")
-        del gate.callers["erin"]
+        del room.gate.callers["erin"]
         assert await asyncio.wait_for(the_end(client), PATIENCE) == CloseCode.NOT_AUTHENTICATED
 
 
@@ -460,7 +459,7 @@ async def test_bye_ends_the_session_and_the_connection() -> None:
         await client.say("q1", "hello")
         await client.send("bye")
         assert await the_end(client) == CloseCode.NORMAL
-        assert await room.memory.of("erin").session("kitchen") is None
+        assert await room.erin.session("kitchen") is None
 
 
 async def test_a_server_that_ends_finishes_its_answers_first() -> None:
@@ -479,7 +478,7 @@ async def test_a_server_that_ends_finishes_its_answers_first() -> None:
         assert await the_end(client) == CloseCode.RESTARTING
         client.leave()
         await asyncio.wait_for(draining, PATIENCE)
-        assert len(await room.memory.of("erin").messages(ready["conversation"]["id"])) == 2
+        assert len(await room.erin.messages(ready["conversation"]["id"])) == 2
 
 
 async def test_an_answer_that_takes_too_long_to_end_is_given_up_and_leaves_no_trace() -> None:
@@ -495,4 +494,4 @@ async def test_an_answer_that_takes_too_long_to_end_is_given_up_and_leaves_no_tr
         assert await the_end(client) == CloseCode.RESTARTING
         client.leave()
         await draining
-        assert await room.memory.of("erin").messages(ready["conversation"]["id"]) == []
+        assert await room.erin.messages(ready["conversation"]["id"]) == []

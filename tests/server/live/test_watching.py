@@ -4,6 +4,7 @@ import random
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -20,10 +21,10 @@ async def room(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterator[R
         "memory": lambda: "memory://",
         "file": lambda: f"file://{tmp_path}/memory.json",
         "sqlite": lambda: f"sqlite:///{tmp_path}/memory.db",
-        "redis": lambda: request.getfixturevalue("redis_url"),
+        "redis": lambda: request.getfixturevalue("one_redis_url"),
         "postgres": lambda: request.getfixturevalue("postgres_url"),
     }[request.param]()
-    async with a_room(url) as found:
+    async with a_room(url, owner=f"erin-{uuid4()}") as found:
         yield found
 
 
@@ -42,7 +43,7 @@ async def seen_until(client: Client, last: str) -> list[str]:
 async def test_a_watcher_is_told_what_others_store(room: Room) -> None:
     client = room.client()
     ready = await client.hello(session_id="kitchen")
-    erin = room.memory.of("erin")
+    erin = room.erin
     for number in range(5):
         await erin.append(ready["conversation"]["id"], [Message(role="user", content=f"message {number}")])
     assert await seen_until(client, "message 4") == [f"message {number}" for number in range(5)]
@@ -69,7 +70,7 @@ async def test_a_resumed_client_gets_what_it_missed_and_nothing_twice(room: Room
     ready = await client.hello(session_id="kitchen")
     done = await client.say("q1", "hello")
     client.leave()
-    erin = room.memory.of("erin")
+    erin = room.erin
     for number in range(3):
         await erin.append(
             ready["conversation"]["id"],
@@ -117,7 +118,7 @@ async def test_an_answer_that_was_stored_in_the_gap_is_not_made_again(room: Room
 async def test_a_record_that_changes_is_told(room: Room) -> None:
     client = room.client()
     ready = await client.hello(session_id="kitchen")
-    erin = room.memory.of("erin")
+    erin = room.erin
     client_id = "7d5b5c2e-6f3a-4a43-9c86-3f2c8a2d9b01"
     await erin.associate_client(ready["conversation"]["id"], client_id, "Johnson")
     told = await client.until("conversation")
@@ -129,7 +130,7 @@ async def test_a_redacted_message_is_told_without_its_words(room: Room) -> None:
     client = room.client()
     ready = await client.hello(session_id="kitchen")
     await client.say("q1", "my pin is 4711")
-    await room.memory.of("erin").redact(ready["conversation"]["id"], "q1")
+    await room.erin.redact(ready["conversation"]["id"], "q1")
     changed = await client.until("changed")
     assert [entry["sequence"] for entry in changed["entries"]] == [1]
     assert "4711" not in str(changed)
@@ -140,7 +141,7 @@ async def test_a_message_redacted_in_the_gap_is_told_to_the_resumed_client(room:
     ready = await client.hello(session_id="kitchen")
     done = await client.say("q1", "my pin is 4711")
     client.leave()
-    await room.memory.of("erin").redact(ready["conversation"]["id"], "q1")
+    await room.erin.redact(ready["conversation"]["id"], "q1")
     again = room.client()
     await again.hello(session_id="kitchen", place=done["place"])
     changed = await again.until("changed")
@@ -152,7 +153,7 @@ async def test_a_log_that_is_cleared_starts_over(room: Room) -> None:
     client = room.client()
     ready = await client.hello(session_id="kitchen")
     done = await client.say("q1", "hello")
-    erin = room.memory.of("erin")
+    erin = room.erin
     await erin.clear_history(ready["conversation"]["id"])
     reset = await client.until("reset")
     assert reset["entries"] == []
@@ -166,7 +167,7 @@ async def test_a_log_that_is_cleared_starts_over(room: Room) -> None:
 async def test_a_conversation_that_is_deleted_is_gone(room: Room) -> None:
     client = room.client()
     ready = await client.hello(session_id="kitchen")
-    await room.memory.of("erin").delete_conversation(ready["conversation"]["id"])
+    await room.erin.delete_conversation(ready["conversation"]["id"])
     assert (await client.until("gone"))["conversation_id"] == ready["conversation"]["id"]
     await client.send("text", id="q1", text="anybody?")
     assert (await client.next())["problem"]["status"] == 404
@@ -176,7 +177,7 @@ async def test_a_conversation_that_is_deleted_is_gone(room: Room) -> None:
 async def test_a_message_that_is_dated_back_is_told_too(room: Room) -> None:
     client = room.client()
     ready = await client.hello(session_id="kitchen")
-    erin = room.memory.of("erin")
+    erin = room.erin
     for number in range(30):
         await erin.add_message(ready["conversation"]["id"], "user", f"m{number}")
     await erin.add_message(ready["conversation"]["id"], "user", "from long ago", timestamp=LONG_AGO)
@@ -192,10 +193,10 @@ async def test_who_reads_slowly_is_told_so_and_misses_nothing(
     client = room.client()
     ready = await client.hello(session_id="kitchen")
     conversation_id = ready["conversation"]["id"]
-    erin = room.memory.of("erin")
+    erin = room.erin
     for number in range(40):
         await erin.add_message(conversation_id, "user", f"m{number}")
-    await room.live.feeds.look("erin", conversation_id)
+    await room.live.feeds.look(room.owner, conversation_id)
     lagging = await client.next()
     assert (lagging["type"], lagging["behind"]) == ("lagging", 40)
     assert await seen_until(client, "m39") == [f"m{number}" for number in range(40)]
@@ -210,8 +211,8 @@ async def test_who_was_away_for_very_long_gets_all_of_it_in_pages(
     ready = await client.hello(session_id="kitchen")
     client.leave()
     turn = [Message(role="user", content=f"m{number}") for number in range(70)]
-    await room.memory.of("erin").append(ready["conversation"]["id"], turn)
-    await room.memory.of("erin").add_message(ready["conversation"]["id"], "user", "the last")
+    await room.erin.append(ready["conversation"]["id"], turn)
+    await room.erin.add_message(ready["conversation"]["id"], "user", "the last")
     again = room.client()
     await again.hello(session_id="kitchen", place=ready["place"])
     assert await seen_until(again, "the last") == [f"m{number}" for number in range(70)] + ["the last"]
@@ -248,7 +249,7 @@ async def test_whatever_happens_a_watcher_ends_up_with_what_is_stored(room: Room
     client = room.client()
     ready = await client.hello(session_id="kitchen")
     conversation_id, place = ready["conversation"]["id"], ready["place"]
-    erin = room.memory.of("erin")
+    erin = room.erin
     held: dict[int, str] = {}
     delivered: list[int] = []
 
@@ -285,7 +286,7 @@ async def test_whatever_happens_a_watcher_ends_up_with_what_is_stored(room: Room
     await client.send("text", id="last", text="the last question", answer=False)
     while "the last question" not in held.values():
         take(await client.next())
-    await room.live.feeds.look("erin", conversation_id)
+    await room.live.feeds.look(room.owner, conversation_id)
     stored = await erin.store.page(conversation_id, limit=1000)
     while held != {entry.sequence: str(entry.message.content) for entry in stored}:
         take(await client.next())
