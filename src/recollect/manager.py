@@ -38,6 +38,7 @@ from recollect.pictures import Images, Pictures
 from recollect.premises import Premises
 from recollect.redaction import Redactor
 from recollect.settings import ConversationConfig
+from recollect.speaking import Speaking
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.tokens import Estimator, costs_by, ready
 from recollect.turns import TurnInProgress
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("recollect.manager")
 
 
-class ConversationManager(Keeping, Finding):
+class ConversationManager(Keeping, Finding, Speaking):
     """One owner's conversations: start, append, read, change, forget.
 
     Made by `memory.of(owner)`; made directly, without a store, it keeps everything in memory.
