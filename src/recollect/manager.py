@@ -190,8 +190,12 @@ class ConversationManager(Keeping, Finding, Speaking, Noting):
         unread_count: int | None = None,
         ttl: timedelta | None = None,
         clear: Collection[str] = (),
+        expected_revision: int | None = None,
     ) -> Conversation:
-        """Change what is given; None leaves a field as it is, a name in `clear` empties it."""
+        """Change what is given; None leaves a field as it is, a name in `clear` empties it.
+
+        With `expected_revision`, only if nobody wrote since.
+        """
         given = {
             "status": status,
             "priority": priority,
@@ -204,9 +208,11 @@ class ConversationManager(Keeping, Finding, Speaking, Noting):
             "ttl": ttl,
         }
         changes: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
-        changes |= _cleared(clear)
+        changes |= cleared(clear)
         changes = await self._with_lifetime(conversation_id, changes)
-        updated = await self.store.update(conversation_id, Changes(**changes))
+        updated = await self.store.update(
+            conversation_id, Changes(**changes), expected_revision=expected_revision
+        )
         if ttl is not None or "ttl" in clear:
             await self._remember_lifetime(conversation_id, updated.ttl)
         return updated
@@ -227,9 +233,11 @@ class ConversationManager(Keeping, Finding, Speaking, Noting):
         """Nothing is unread any more."""
         return await self.store.update(conversation_id, Changes(unread_count=0))
 
-    async def delete_conversation(self, conversation_id: str) -> None:
+    async def delete_conversation(
+        self, conversation_id: str, *, expected_revision: int | None = None
+    ) -> None:
         """Remove the conversation with everything in it. What is not there is no error."""
-        await self.store.delete(conversation_id)
+        await self.store.delete(conversation_id, expected_revision=expected_revision)
         self.searcher.forget(conversation_id)
         await self.pictures.forget(conversation_id)
 
@@ -322,9 +330,11 @@ class ConversationManager(Keeping, Finding, Speaking, Noting):
         """A page of the whole log, counted from the oldest message. What cannot be read is left out."""
         return _readable(await self.store.page(conversation_id, limit=limit, offset=offset))
 
-    async def clear_history(self, conversation_id: str) -> Conversation:
+    async def clear_history(
+        self, conversation_id: str, *, expected_revision: int | None = None
+    ) -> Conversation:
         """Remove the messages; the conversation itself stays."""
-        emptied = await self.store.rewrite(conversation_id, ())
+        emptied = await self.store.rewrite(conversation_id, (), expected_revision=expected_revision)
         self.searcher.forget(conversation_id)
         await self.pictures.forget(conversation_id)
         return emptied.conversation
@@ -519,7 +529,8 @@ _CLEARABLE: dict[str, Any] = {
 }
 
 
-def _cleared(fields: Collection[str]) -> dict[str, Any]:
+def cleared(fields: Collection[str]) -> dict[str, Any]:
+    """The changes that empty these fields, or an error that names the one that cannot be emptied."""
     if not isinstance(fields, Collection):
         raise InvalidInput(f"clear must be a list of names; got {shown(fields)}", field="clear")
     for field in fields:

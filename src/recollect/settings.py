@@ -170,6 +170,51 @@ class ProtectionConfig(_Group, frozen=True, kw_only=True):
     """Whether the trail keeps owners as keyed digests only."""
 
 
+class ServerConfig(_Group, frozen=True, kw_only=True):
+    """How the server listens, whom it lets in, and how much it takes."""
+
+    server_host: str = "127.0.0.1"
+    """The address it listens on. Beyond this machine it wants keys or tokens."""
+    server_port: int = 8765
+    """The port; 0 takes any that is free."""
+    server_workers: int = 1
+    """Processes that share the port."""
+    owner: str = "default"
+    """Whose data it is where there are no keys and the request does not say."""
+    max_body_kb: int = 4096
+    """Kilobytes that a request may have; folders and recordings have limits of their own."""
+    drain_seconds: int = 10
+    """Seconds that running requests get to finish when the server stops."""
+    jwt_issuer: str = ""
+    """Who issues JSON Web Tokens. Naming it turns them on."""
+    jwt_audience: str = ""
+    """For whom they are issued: this server."""
+    jwt_jwks: str = ""
+    """The issuer's public keys: a file or an https URL."""
+    jwt_leeway: int = 30
+    """Seconds that clocks may differ."""
+    jwt_scope: str = "write"
+    """What a token allows that names no scope: read, write or admin."""
+    rate_read: int = 6000
+    """Reads a minute for each key; 0 is no limit."""
+    rate_write: int = 3000
+    """Writes a minute for each key."""
+    rate_search: int = 600
+    """Searches a minute for each key."""
+    rate_ask: int = 120
+    """Questions to the assistant a minute for each key."""
+    live_rate: int = 50
+    """Frames a second that a WebSocket connection may send; four seconds of them at once."""
+    live_frame_kb: int = 256
+    """Kilobytes of a WebSocket frame of text."""
+    live_connections: int = 10000
+    """WebSocket connections to a process."""
+    live_connections_per_key: int = 200
+    """WebSocket connections to a process with one key."""
+    live_heartbeat: int = 20
+    """Seconds of silence after which a WebSocket client is asked for a sign of life; 0 never asks."""
+
+
 SECRETS = ("master_key", "audit_key", "provider_key")
 """Settings that are never shown."""
 
@@ -209,7 +254,7 @@ class AgentConfig(_Group, frozen=True, kw_only=True):
     """The system prompt; empty is one for an assistant that remembers."""
 
 
-CHOICES = {"resilience": RESILIENCE, "provider": PROVIDERS}
+CHOICES = {"resilience": RESILIENCE, "provider": PROVIDERS, "jwt_scope": ("read", "write", "admin")}
 """Settings that are one of a few words."""
 
 GROUPS: tuple[type[_Group], ...] = (
@@ -220,6 +265,7 @@ GROUPS: tuple[type[_Group], ...] = (
     ProtectionConfig,
     ResilienceConfig,
     AgentConfig,
+    ServerConfig,
 )
 
 ENVIRONMENT = {
@@ -260,6 +306,26 @@ ENVIRONMENT = {
     "provider_key": "RECOLLECT_PROVIDER_KEY",
     "provider_api_version": "RECOLLECT_PROVIDER_API_VERSION",
     "instructions": "RECOLLECT_INSTRUCTIONS",
+    "server_host": "RECOLLECT_HOST",
+    "server_port": "RECOLLECT_PORT",
+    "server_workers": "RECOLLECT_WORKERS",
+    "owner": "RECOLLECT_OWNER",
+    "max_body_kb": "RECOLLECT_MAX_BODY_KB",
+    "drain_seconds": "RECOLLECT_DRAIN_SECONDS",
+    "jwt_issuer": "RECOLLECT_JWT_ISSUER",
+    "jwt_audience": "RECOLLECT_JWT_AUDIENCE",
+    "jwt_jwks": "RECOLLECT_JWT_JWKS",
+    "jwt_leeway": "RECOLLECT_JWT_LEEWAY",
+    "jwt_scope": "RECOLLECT_JWT_SCOPE",
+    "rate_read": "RECOLLECT_RATE_READ",
+    "rate_write": "RECOLLECT_RATE_WRITE",
+    "rate_search": "RECOLLECT_RATE_SEARCH",
+    "rate_ask": "RECOLLECT_RATE_ASK",
+    "live_rate": "RECOLLECT_LIVE_RATE",
+    "live_frame_kb": "RECOLLECT_LIVE_FRAME_KB",
+    "live_connections": "RECOLLECT_LIVE_CONNECTIONS",
+    "live_connections_per_key": "RECOLLECT_LIVE_CONNECTIONS_PER_KEY",
+    "live_heartbeat": "RECOLLECT_LIVE_HEARTBEAT",
 }
 """Setting → the environment variable that sets it."""
 
@@ -274,6 +340,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     protection: ProtectionConfig = ProtectionConfig()
     resilience: ResilienceConfig = ResilienceConfig()
     agent: AgentConfig = AgentConfig()
+    server: ServerConfig = ServerConfig()
 
     @classmethod
     def load(cls, *, file: Path | None = None, environ: Mapping[str, str] | None = None) -> Self:
@@ -287,6 +354,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             protection=_group(ProtectionConfig, found),
             resilience=_group(ResilienceConfig, found),
             agent=_group(AgentConfig, found),
+            server=_group(ServerConfig, found),
         )
 
 

@@ -1,0 +1,51 @@
+"""Every method of a manager as a call that can be sent: described once, for who awaits and who waits.
+
+    base             whose calls these are
+    conversations    what is said: conversations, messages, contexts
+    finding          searches
+    keeping          retention, archives, erasure, export, redaction
+
+Signatures and checks are the manager's: what it refuses is refused here, before anything is sent. Below:
+calls, answers, protocol. Above: the faces.
+"""
+
+from datetime import timedelta
+
+import msgspec
+
+from recollect.client.answers import nothing
+from recollect.client.calls import Call, path_of
+from recollect.client.describing.base import VERSION, Talk, conversation
+from recollect.client.describing.conversations import ConversationCalls
+from recollect.client.describing.finding import FindingCalls
+from recollect.client.describing.keeping import KeepingCalls
+from recollect.client.events import EVENT_STREAM
+from recollect.contracts import Change
+from recollect.errors import StoreForeign
+
+__all__ = ["OwnerCalls", "Talk"]
+
+
+class OwnerCalls(ConversationCalls, FindingCalls, KeepingCalls):
+    """All calls of one owner."""
+
+    def idling_after(self, idle_after: timedelta | None) -> "OwnerCalls":
+        """These calls, with sessions that start afresh after another time of silence."""
+        return OwnerCalls(self.owner, intake=self.intake, config=self.given_config, idle_after=idle_after)
+
+    def changes(self, conversation_id: str | None = None) -> Call[None]:
+        """A call whose answer goes on: every change, as an event."""
+        query = {} if conversation_id is None else {"conversation_id": conversation(conversation_id)}
+        return Call(
+            method="GET",
+            path=path_of(VERSION, "changes", query=query),
+            headers={**self._headers, "accept": EVENT_STREAM},
+            read=nothing,
+        )
+
+    def change(self, data: str) -> Change:
+        """The change that an event tells of."""
+        try:
+            return msgspec.json.decode(data, type=Change)
+        except msgspec.MsgspecError as error:
+            raise StoreForeign("the server tells of something that is no change") from error

@@ -1,0 +1,95 @@
+"""What every description stands on: whose calls these are, and how one is made. Below: calls, protocol."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from recollect.client.answers import reader
+from recollect.client.calls import Answer, Call, Query, Talk, path_of
+from recollect.contracts import JOURNAL
+from recollect.conversations import check_span
+from recollect.errors import InvalidId
+from recollect.ids import new_id, parse_name, parse_uuid
+from recollect.intake import Intake
+from recollect.protocol import OWNER_HEADER, to_json
+from recollect.settings import ConversationConfig
+
+T = TypeVar("T")
+
+__all__ = ["VERSION", "Calls", "Talk", "conversation"]
+
+VERSION = "v1"
+"""The version of the interface, which every path begins with."""
+
+
+class Calls:
+    """One owner's calls, as descriptions. Nothing is sent here."""
+
+    def __init__(
+        self,
+        owner: str,
+        *,
+        intake: Intake,
+        config: ConversationConfig | None = None,
+        idle_after: timedelta | None = None,
+    ) -> None:
+        if owner == JOURNAL:
+            raise InvalidId(f"owner must not be {JOURNAL!r}: the name is taken", field="owner", value=owner)
+        self.owner = parse_name(owner, field="owner")
+        self.intake = intake
+        self.given_config = config
+        """What the caller decides; where that is nothing, the server does."""
+        self.config = config or ConversationConfig()
+        self.idle_after = check_span(idle_after, field="idle_after")
+        self._headers = {OWNER_HEADER: quote(owner, safe="")}
+
+    def _call(
+        self,
+        method: str,
+        *segments: str,
+        read: Callable[[Any], T],
+        query: Query | None = None,
+        body: Mapping[str, Any] | None = None,
+        once: bool = False,
+        **fields: Any,
+    ) -> Call[T]:
+        """A call whose answer is JSON. With `once` it has a key by which the server knows it again."""
+        return Call(
+            method=method,
+            path=path_of(VERSION, *segments, query=query),
+            read=reader(read),
+            headers=self._headers_for(body, once=once),
+            body=b"" if body is None else to_json(body),
+            **fields,
+        )
+
+    def _headers_for(self, body: Mapping[str, Any] | None, *, once: bool) -> dict[str, str]:
+        headers = dict(self._headers)
+        if body is not None:
+            headers["content-type"] = "application/json"
+        if once:
+            headers["idempotency-key"] = new_id()
+        return headers
+
+    def _silent(self, method: str, *segments: str, query: Query | None = None) -> Call[None]:
+        """A call whose answer is that it is done."""
+        return Call(
+            method=method,
+            path=path_of(VERSION, *segments, query=query),
+            read=_done,
+            headers=dict(self._headers),
+        )
+
+    @property
+    def _idle(self) -> dict[str, float]:
+        return {} if self.idle_after is None else {"idle_after": self.idle_after.total_seconds()}
+
+
+def conversation(conversation_id: str) -> str:
+    """The id, checked before it becomes a part of a path."""
+    return parse_uuid(conversation_id, field="conversation_id")
+
+
+def _done(answer: Answer) -> None:
+    """Whatever a success has to say."""
