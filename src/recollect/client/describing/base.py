@@ -54,23 +54,20 @@ class Calls:
         once: bool = False,
         **fields: Any,
     ) -> Call[T]:
-        """A call whose answer is JSON. With `once` it has a key by which the server knows it again."""
+        """A call whose answer is JSON.
+
+        With `once` it has a key, made now, by which the server knows it again and answers alike. Messages
+        have ids besides, so the key need not go with the first attempt, where it would cost a record.
+        """
         return Call(
             method=method,
             path=path_of(VERSION, *segments, query=query),
             read=reader(read),
-            headers=self._headers_for(body, once=once),
+            headers=self._headers if body is None else {**self._headers, "content-type": "application/json"},
+            again={"idempotency-key": new_id()} if once else {},
             body=b"" if body is None else to_json(body),
             **fields,
         )
-
-    def _headers_for(self, body: Mapping[str, Any] | None, *, once: bool) -> dict[str, str]:
-        headers = dict(self._headers)
-        if body is not None:
-            headers["content-type"] = "application/json"
-        if once:
-            headers["idempotency-key"] = new_id()
-        return headers
 
     def _silent(self, method: str, *segments: str, query: Query | None = None) -> Call[None]:
         """A call whose answer is that it is done."""

@@ -31,7 +31,7 @@ from recollect.manager import cleared
 from recollect.messages import ContentType, Message, Role, parse_tags
 from recollect.protocol import appended_of, context_of, conversation_of, message_document, page_of
 from recollect.redaction import redacted
-from recollect.tokens import Estimator, costs_by
+from recollect.tokens import characters_in
 from recollect.windows import WindowPolicy, window_of_pending, write_request
 
 LARGEST_PAGE = 1000
@@ -50,7 +50,7 @@ class ConversationCalls(Calls):
             "channel": _channel(channel),
             **self._idle,
         }
-        return self._call("POST", "conversations", read=conversation_of, body=body, once=True)
+        return self._call("POST", "conversations", read=conversation_of, body=body)
 
     def session(self, session_id: str) -> Call[Conversation | None]:
         query: dict[str, str | float] = {
@@ -307,14 +307,8 @@ class ConversationCalls(Calls):
         policy = policy or WindowPolicy(max_messages=self.config.context_window_size)
         if agent_name is not None and self.config.enable_agent_filtering:
             policy = replace(policy, agent_name=agent_name)
-        counter = Estimator()
         context = window_of_pending(
-            conversation_id,
-            policy,
-            cost=costs_by(counter),
-            counter=counter.name,
-            pending=pending,
-            now=datetime.now(UTC),
+            conversation_id, policy, cost=_about, pending=pending, now=datetime.now(UTC)
         )
         return replace(context, report=_why(context.report, str(error)))
 
@@ -370,6 +364,11 @@ def _channel(channel: Channel) -> Channel:
 def _why(report: Report, why: str) -> Report:
     nothing = None if report.nothing_to_send is None else why
     return replace(report, warnings=(why, *report.warnings), nothing_to_send=nothing, degraded=True)
+
+
+def _about(message: Message) -> int:
+    """What a message costs at the most: the counter is the server's, and loading one here takes a while."""
+    return characters_in(message) // 2 + 8
 
 
 def _in_query(value: Any) -> Any:
