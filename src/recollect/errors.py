@@ -4,11 +4,13 @@
     ├── InvalidInput (ValueError)     the caller gave something that cannot be stored or used
     │   ├── InvalidId                 an id that is not a UUID, or an owner that is no owner
     │   ├── InvalidMessage            a message that is not one, or content that is not JSON
+    │   ├── Malformed                 what was sent cannot be read at all
     │   ├── TooLarge                  more bytes than are taken at once
     │   └── InvalidSetting            a setting that does not parse; names where it came from
     ├── NotFound (LookupError)
     │   ├── ConversationNotFound      not there, expired, or somebody else's: the same words for all
     │   ├── MessageNotFound           the conversation holds no message of this id
+    │   ├── ContactNotFound           the owner has no contact of this id
     │   └── ArchiveNotFound           there is no archive of this conversation
     ├── Conflict                      somebody else was first; nothing was stored
     │   ├── RevisionConflict          the conversation moved on past `expected_revision`
@@ -78,6 +80,10 @@ class InvalidMessage(InvalidInput):
     """The message cannot be stored."""
 
 
+class Malformed(InvalidInput):
+    """What was sent cannot be read."""
+
+
 class TooLarge(InvalidInput):
     """More was sent than is taken at once."""
 
@@ -105,6 +111,14 @@ class MessageNotFound(NotFound):
         super().__init__(f"conversation {conversation_id} has no message {shown(message_id)}")
         self.conversation_id = conversation_id
         self.message_id = message_id
+
+
+class ContactNotFound(NotFound):
+    """There is no such contact."""
+
+    def __init__(self, client_id: str) -> None:
+        super().__init__(f"there is no contact {shown(client_id)}")
+        self.client_id = client_id
 
 
 class ArchiveNotFound(NotFound):

@@ -45,6 +45,7 @@ from recollect.windows import WindowPolicy, read_window, window_of_pending, writ
 from recollect.windows.shortening import Cost
 
 if TYPE_CHECKING:
+    from recollect.clients.book import Contacts
     from recollect.search.searching import Searcher
 
 log = logging.getLogger("recollect.manager")
@@ -183,8 +184,12 @@ class ConversationManager(Keeping, Finding):
         unread_count: int | None = None,
         ttl: timedelta | None = None,
         clear: Collection[str] = (),
+        expected_revision: int | None = None,
     ) -> Conversation:
-        """Change what is given; None leaves a field as it is, a name in `clear` empties it."""
+        """Change what is given; None leaves a field as it is, a name in `clear` empties it.
+
+        With `expected_revision`, only if nobody wrote since.
+        """
         given = {
             "status": status,
             "priority": priority,
@@ -199,7 +204,9 @@ class ConversationManager(Keeping, Finding):
         changes: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
         changes |= cleared(clear)
         changes = await self._with_lifetime(conversation_id, changes)
-        updated = await self.store.update(conversation_id, Changes(**changes))
+        updated = await self.store.update(
+            conversation_id, Changes(**changes), expected_revision=expected_revision
+        )
         if ttl is not None or "ttl" in clear:
             await self._remember_lifetime(conversation_id, updated.ttl)
         return updated
@@ -209,13 +216,22 @@ class ConversationManager(Keeping, Finding):
         client_id = parse_uuid(client_id, field="client_id")
         return await self.store.update(conversation_id, Changes(client_id=client_id, client_name=client_name))
 
+    @property
+    def clients(self) -> "Contacts":
+        """This owner's contacts: make, read, change, remove, list, import."""
+        from recollect.clients.book import Contacts
+
+        return Contacts(self.store, ids=self._ids)
+
     async def mark_read(self, conversation_id: str) -> Conversation:
         """Nothing is unread any more."""
         return await self.store.update(conversation_id, Changes(unread_count=0))
 
-    async def delete_conversation(self, conversation_id: str) -> None:
+    async def delete_conversation(
+        self, conversation_id: str, *, expected_revision: int | None = None
+    ) -> None:
         """Remove the conversation with everything in it. What is not there is no error."""
-        await self.store.delete(conversation_id)
+        await self.store.delete(conversation_id, expected_revision=expected_revision)
         self.searcher.forget(conversation_id)
         await self.pictures.forget(conversation_id)
 
@@ -308,9 +324,11 @@ class ConversationManager(Keeping, Finding):
         """A page of the whole log, counted from the oldest message. What cannot be read is left out."""
         return _readable(await self.store.page(conversation_id, limit=limit, offset=offset))
 
-    async def clear_history(self, conversation_id: str) -> Conversation:
+    async def clear_history(
+        self, conversation_id: str, *, expected_revision: int | None = None
+    ) -> Conversation:
         """Remove the messages; the conversation itself stays."""
-        emptied = await self.store.rewrite(conversation_id, ())
+        emptied = await self.store.rewrite(conversation_id, (), expected_revision=expected_revision)
         self.searcher.forget(conversation_id)
         await self.pictures.forget(conversation_id)
         return emptied.conversation

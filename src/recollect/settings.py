@@ -168,6 +168,41 @@ class ProtectionConfig(_Group, frozen=True, kw_only=True):
     """Whether the trail keeps owners as keyed digests only."""
 
 
+class ServerConfig(_Group, frozen=True, kw_only=True):
+    """How the server listens, whom it lets in, and how much it takes."""
+
+    server_host: str = "127.0.0.1"
+    """The address it listens on. Beyond this machine it wants keys or tokens."""
+    server_port: int = 8765
+    """The port; 0 takes any that is free."""
+    server_workers: int = 1
+    """Processes that share the port."""
+    owner: str = "default"
+    """Whose data it is where there are no keys and the request does not say."""
+    max_body_kb: int = 4096
+    """Kilobytes that a request may have; folders and recordings have limits of their own."""
+    drain_seconds: int = 10
+    """Seconds that running requests get to finish when the server stops."""
+    jwt_issuer: str = ""
+    """Who issues JSON Web Tokens. Naming it turns them on."""
+    jwt_audience: str = ""
+    """For whom they are issued: this server."""
+    jwt_jwks: str = ""
+    """The issuer's public keys: a file or an https URL."""
+    jwt_leeway: int = 30
+    """Seconds that clocks may differ."""
+    jwt_scope: str = "write"
+    """What a token allows that names no scope: read, write or admin."""
+    rate_read: int = 6000
+    """Reads a minute for each key; 0 is no limit."""
+    rate_write: int = 3000
+    """Writes a minute for each key."""
+    rate_search: int = 600
+    """Searches a minute for each key."""
+    rate_ask: int = 120
+    """Questions to the assistant a minute for each key."""
+
+
 SECRETS = ("master_key", "audit_key")
 """Settings that are never shown."""
 
@@ -186,7 +221,7 @@ class ResilienceConfig(_Group, frozen=True, kw_only=True):
 
 
 RESILIENCE = ("auto", "fallback", "fail_closed", "off")
-CHOICES = {"resilience": RESILIENCE}
+CHOICES = {"resilience": RESILIENCE, "jwt_scope": ("read", "write", "admin")}
 """Settings that are one of a few words."""
 
 GROUPS: tuple[type[_Group], ...] = (
@@ -196,6 +231,7 @@ GROUPS: tuple[type[_Group], ...] = (
     RetentionConfig,
     ProtectionConfig,
     ResilienceConfig,
+    ServerConfig,
 )
 
 ENVIRONMENT = {
@@ -229,6 +265,21 @@ ENVIRONMENT = {
     "spool_folder": "RECOLLECT_SPOOL_FOLDER",
     "spool_limit_mb": "RECOLLECT_SPOOL_LIMIT_MB",
     "cache": "RECOLLECT_CACHE",
+    "server_host": "RECOLLECT_HOST",
+    "server_port": "RECOLLECT_PORT",
+    "server_workers": "RECOLLECT_WORKERS",
+    "owner": "RECOLLECT_OWNER",
+    "max_body_kb": "RECOLLECT_MAX_BODY_KB",
+    "drain_seconds": "RECOLLECT_DRAIN_SECONDS",
+    "jwt_issuer": "RECOLLECT_JWT_ISSUER",
+    "jwt_audience": "RECOLLECT_JWT_AUDIENCE",
+    "jwt_jwks": "RECOLLECT_JWT_JWKS",
+    "jwt_leeway": "RECOLLECT_JWT_LEEWAY",
+    "jwt_scope": "RECOLLECT_JWT_SCOPE",
+    "rate_read": "RECOLLECT_RATE_READ",
+    "rate_write": "RECOLLECT_RATE_WRITE",
+    "rate_search": "RECOLLECT_RATE_SEARCH",
+    "rate_ask": "RECOLLECT_RATE_ASK",
 }
 """Setting → the environment variable that sets it."""
 
@@ -242,6 +293,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     retention: RetentionConfig = RetentionConfig()
     protection: ProtectionConfig = ProtectionConfig()
     resilience: ResilienceConfig = ResilienceConfig()
+    server: ServerConfig = ServerConfig()
 
     @classmethod
     def load(cls, *, file: Path | None = None, environ: Mapping[str, str] | None = None) -> Self:
@@ -254,6 +306,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             retention=_group(RetentionConfig, found),
             protection=_group(ProtectionConfig, found),
             resilience=_group(ResilienceConfig, found),
+            server=_group(ServerConfig, found),
         )
 
 

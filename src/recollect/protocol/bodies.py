@@ -78,10 +78,23 @@ class EntriesPage(Answered, frozen=True, kw_only=True):
     next: str | None = None
 
 
+GivenMessage = Annotated[
+    dict[str, Any],
+    Meta(
+        description="A message in the documented form, or as a provider writes it.",
+        examples=[{"role": "user", "content": "find me a chicken dinner"}],
+        extra_json_schema={
+            "anyOf": [{"$ref": "#/components/schemas/MessageBody"}, {"type": "object"}],
+        },
+    ),
+]
+GivenMessages = Annotated[list[GivenMessage], Meta(min_length=1, max_length=1000)]
+
+
 class TurnBody(Sent, frozen=True, kw_only=True):
     """A turn: stored whole, or not at all."""
 
-    messages: Annotated[list[MessageBody], Meta(min_length=1, max_length=1000)]
+    messages: GivenMessages
     dialect: Dialect | None = None
     expected_revision: Count | None = None
 
@@ -89,7 +102,7 @@ class TurnBody(Sent, frozen=True, kw_only=True):
 class SessionTurnBody(Sent, frozen=True, kw_only=True):
     """A turn for a session's conversation, which is made when there is none."""
 
-    messages: Annotated[list[MessageBody], Meta(min_length=1, max_length=1000)]
+    messages: GivenMessages
     dialect: Dialect | None = None
     channel: Channel = "voice"
     tags: list[str] = []
@@ -193,7 +206,7 @@ class ContextQuestion(Sent, frozen=True, kw_only=True):
 
     agent_name: str | None = None
     policy: PolicyBody | None = None
-    pending: Annotated[list[MessageBody], Meta(max_length=1000)] = []
+    pending: Annotated[list[GivenMessage], Meta(max_length=1000)] = []
     dialect: Dialect | None = None
 
 

@@ -5,7 +5,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from recollect.errors import InvalidInput
+from recollect.errors import Malformed
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ def to_json(document: Any) -> bytes:
 
 
 def from_json(body: bytes) -> Any:
-    """What the JSON says, as plain values. Raises `InvalidInput`."""
+    """What the JSON says, as plain values. Raises `Malformed`."""
     try:
         return _decode(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
@@ -33,7 +33,7 @@ def _with_escapes(body: bytes, error: Exception) -> Any:
     try:
         return json.loads(body, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        raise InvalidInput(f"the body is no JSON: {error}", field="body") from None
+        raise Malformed(f"the body is no JSON: {error}", field="body") from None
 
 
 def _refuse(constant: str) -> NoReturn:

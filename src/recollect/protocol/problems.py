@@ -19,6 +19,7 @@ PROBLEM_JSON = "application/problem+json"
 PREFIX = "urn:recollect:problem:"
 
 STATUSES: tuple[tuple[type[RecollectError], int], ...] = (
+    (errors.Malformed, 400),
     (errors.TooLarge, 413),
     (errors.InvalidInput, 422),
     (errors.NotFound, 404),
@@ -127,7 +128,7 @@ _KINDS = {
 """The problem's type → our error."""
 
 _BY_STATUS: dict[int, type[RecollectError]] = {
-    400: errors.InvalidInput,
+    400: errors.Malformed,
     401: errors.NotAuthenticated,
     403: errors.NotAllowed,
     404: errors.NotFound,

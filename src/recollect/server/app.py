@@ -1,0 +1,120 @@
+"""The application: every route and what stands around them. Below: routes, auth. Above: running."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from litestar import Litestar
+from litestar.exceptions import HTTPException
+from litestar.types import ASGIApp, ControllerRouterHandler, Middleware, Receive, Scope, Send
+
+from recollect.errors import RecollectError
+from recollect.memory import Memory
+from recollect.server import problems
+from recollect.server.auth.callers import parse_reach
+from recollect.server.auth.gate import Gate
+from recollect.server.auth.keys import ApiKeys
+from recollect.server.auth.tokens import TokenRules, Tokens
+from recollect.server.calls import Service
+from recollect.server.endpoints import Endpoint, route_handler
+from recollect.server.limits import Limits
+from recollect.server.routes import conversations, messages
+from recollect.server.routes.operations import operations
+from recollect.settings import ServerConfig, Settings
+
+NOUNS = (conversations, messages)
+
+ENDPOINTS: tuple[Endpoint, ...] = tuple(each for noun in NOUNS for each in noun.routes.endpoints)
+"""Every route under the prefix."""
+
+Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
+
+
+def create_app(
+    memory: Memory,
+    settings: Settings | None = None,
+    *,
+    gate: Gate | None = None,
+    open_without_keys: bool = False,
+    route_handlers: Sequence[ControllerRouterHandler] = (),
+    middleware: Sequence[Middleware] = (),
+    lifespan: Sequence[Lifespan] = (),
+) -> Litestar:
+    """The server as an application, over a memory that somebody else opened and closes.
+
+    `open_without_keys`: whether a server for which no key was made answers programs on this machine.
+    `app.state.service` is what its routes share.
+    """
+    settings = settings or Settings()
+    service = Service(
+        memory,
+        settings,
+        gate=gate or gate_for(memory, settings.server, open_without_keys=open_without_keys),
+        limits=limits_for(settings.server),
+    )
+    app = Litestar(
+        route_handlers=[
+            *operations(service),
+            *(route_handler(endpoint, service) for endpoint in ENDPOINTS),
+            *route_handlers,
+        ],
+        middleware=list(middleware),
+        lifespan=list(lifespan),
+        exception_handlers={
+            HTTPException: problems.from_framework,
+            RecollectError: problems.from_us,
+            Exception: problems.unexpected,
+        },
+        request_max_body_size=settings.server.max_body_kb * 1024,
+        openapi_config=None,
+        logging_config=None,
+    )
+    app.state.service = service
+    _keep_slashes(app)
+    return app
+
+
+def gate_for(memory: Memory, settings: ServerConfig, *, open_without_keys: bool) -> Gate:
+    """Who is let in, by the settings and the keys in the store."""
+    return Gate(
+        ApiKeys(memory.backend),
+        tokens_for(settings),
+        open_for=settings.owner if open_without_keys else None,
+    )
+
+
+def tokens_for(settings: ServerConfig) -> Tokens | None:
+    """JSON Web Tokens, where the settings name an issuer."""
+    if not (settings.jwt_issuer or settings.jwt_jwks or settings.jwt_audience):
+        return None
+    rules = TokenRules(
+        issuer=settings.jwt_issuer,
+        audience=settings.jwt_audience,
+        jwks=settings.jwt_jwks,
+        leeway=settings.jwt_leeway,
+        scope=parse_reach(settings.jwt_scope),
+    )
+    return Tokens(rules)
+
+
+def limits_for(settings: ServerConfig) -> Limits:
+    return Limits(
+        {
+            "read": settings.rate_read,
+            "write": settings.rate_write,
+            "search": settings.rate_search,
+            "ask": settings.rate_ask,
+        }
+    )
+
+
+def _keep_slashes(app: Litestar) -> None:
+    """An id may hold a slash, which comes percent-encoded: it must not take the path apart."""
+    inner: ASGIApp = app.asgi_handler
+
+    async def routed(scope: Scope, receive: Receive, send: Send) -> None:
+        raw = scope.get("raw_path") or b""
+        if b"%2" in raw and b"%2f" in raw.lower():
+            scope["path"] = raw.decode("ascii")
+        await inner(scope, receive, send)
+
+    app.asgi_handler = routed

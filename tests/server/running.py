@@ -1,0 +1,76 @@
+"""A server on a free port of this machine, in this process, over real sockets."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import uvicorn
+
+import recollect
+from recollect.server.app import create_app
+from recollect.server.auth.callers import Reach
+from recollect.server.auth.keys import ApiKeys
+from recollect.server.calls import Service
+from recollect.settings import ServerConfig, Settings
+
+UNLIMITED = ServerConfig(rate_read=0, rate_write=0, rate_search=0, rate_ask=0)
+
+
+class Running:
+    """A server that runs, and a client of it."""
+
+    def __init__(self, app: Any, memory: recollect.Memory, url: str, client: httpx.AsyncClient) -> None:
+        self.app = app
+        self.memory = memory
+        self.url = url
+        self.client = client
+        self.keys = ApiKeys(memory.backend)
+
+    @property
+    def service(self) -> Service:
+        service: Service = self.app.state.service
+        return service
+
+    async def key(self, *owners: str, scope: Reach = "write", **more: Any) -> dict[str, str]:
+        """The header with a new key for these owners."""
+        text, _ = await self.keys.create(owners, scope=scope, **more)
+        return {"Authorization": f"Bearer {text}"}
+
+
+@asynccontextmanager
+async def serving(
+    url: str = "memory://",
+    *,
+    settings: ServerConfig = UNLIMITED,
+    open_without_keys: bool = True,
+    app_options: dict[str, Any] | None = None,
+    **options: Any,
+) -> AsyncIterator[Running]:
+    """A server over the memory at this URL; it ends with the block."""
+    options = {"sweep_every": None, "warm": False, "embedder": None, **options}
+    async with recollect.open(url, **options) as memory:
+        app = create_app(
+            memory,
+            Settings(server=settings),
+            open_without_keys=open_without_keys,
+            **(app_options or {}),
+        )
+        config = uvicorn.Config(
+            app, host="127.0.0.1", port=0, log_config=None, lifespan="on", ws="websockets-sansio"
+        )
+        server = uvicorn.Server(config)
+        task = asyncio.create_task(server.serve())
+        try:
+            while not server.started:
+                await asyncio.sleep(0)
+                if task.done():
+                    await task
+            port = server.servers[0].sockets[0].getsockname()[1]
+            address = f"http://127.0.0.1:{port}"
+            async with httpx.AsyncClient(base_url=address, timeout=30) as client:
+                yield Running(app, memory, address, client)
+        finally:
+            server.should_exit = True
+            await task
