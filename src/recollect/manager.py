@@ -41,6 +41,7 @@ from recollect.settings import ConversationConfig
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.tokens import Estimator, costs_by, ready
 from recollect.turns import TurnInProgress
+from recollect.watching import Watching
 from recollect.windows import WindowPolicy, read_window, window_of_pending, write_request
 from recollect.windows.shortening import Cost
 
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("recollect.manager")
 
 
-class ConversationManager(Keeping, Finding):
+class ConversationManager(Keeping, Finding, Watching):
     """One owner's conversations: start, append, read, change, forget.
 
     Made by `memory.of(owner)`; made directly, without a store, it keeps everything in memory.

@@ -37,6 +37,7 @@ class Scripted:
         self._answers = list(answers)
         self.asked: list[Asked] = []
         self.url = ""
+        self.was_asked = asyncio.Event()
         self.over = asyncio.Event()
         self.serving: set[asyncio.Task[None]] = set()
 
@@ -55,6 +56,7 @@ class Scripted:
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:
                 self.asked.append(await _request(reader))
+                self.was_asked.set()
                 said = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
                 if said == HANG:
                     await self._hang(reader)

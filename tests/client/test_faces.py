@@ -1,4 +1,4 @@
-"""Three faces, one interface: the manager in this process, the one that awaits a server, the one that waits."""
+"""Three faces, one interface: the manager in this process, the one that awaits, the one that waits."""
 
 import inspect
 import re
@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from recollect.client import Client, RemoteManager, RemoteMemory, SyncManager, SyncTurn
+from recollect.client.contacts import RemoteContacts, SyncContacts
 from recollect.client.describing import OwnerCalls
+from recollect.clients.book import Contacts
 from recollect.manager import ConversationManager
 from recollect.memory import Memory
 from recollect.turns import TurnInProgress
@@ -61,8 +63,25 @@ def test_what_is_no_call_has_the_same_signature_too(face: type, name: str) -> No
 
 
 def test_nothing_is_there_that_the_manager_has_not() -> None:
-    assert public(RemoteManager).keys() == LOCAL.keys() | {"watch"}
-    assert public(SyncManager).keys() == (LOCAL.keys() | {"watch"}) - STORE_ONLY
+    assert public(RemoteManager).keys() == LOCAL.keys()
+    assert public(SyncManager).keys() == LOCAL.keys() - STORE_ONLY
+
+
+def properties(kind: type) -> set[str]:
+    found = inspect.getmembers(kind, lambda member: isinstance(member, property))
+    return {name for name, _ in found if not name.startswith("_")}
+
+
+def test_every_property_of_the_manager_is_there() -> None:
+    assert properties(ConversationManager) <= vars(RemoteManager).keys()
+    assert properties(ConversationManager) - {"degraded"} <= properties(SyncManager)
+
+
+@pytest.mark.parametrize("name", sorted(public(Contacts)))
+@pytest.mark.parametrize("face", [RemoteContacts, SyncContacts])
+def test_contacts_have_the_same_methods(face: type, name: str) -> None:
+    assert parameters(getattr(face, name)) == parameters(getattr(Contacts, name))
+    assert name in vars(face) or name == "every", "inherited, it would look for a store here"
 
 
 def test_a_turn_has_the_same_methods_for_both() -> None:

@@ -166,8 +166,7 @@ async def test_closing_while_something_is_under_way_ends_it() -> None:
     async with scripted(HANG) as server:
         memory = await recollect.open(server.url)
         task = asyncio.create_task(memory.of("erin").get_conversation(ID))
-        while not server.asked:
-            await asyncio.sleep(0)
+        await server.was_asked.wait()
         await memory.close()
         with pytest.raises((StoreClosed, StoreUnavailable)):
             async with asyncio.timeout(20):

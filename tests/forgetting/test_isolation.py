@@ -60,6 +60,11 @@ async def _turn(manager: ConversationManager, names: Names, folder: Path) -> Any
     return turn.stored
 
 
+async def _watch(manager: ConversationManager, names: Names, folder: Path) -> Any:
+    async with manager.watch(names.conversation):
+        return "watching"
+
+
 async def _import(manager: ConversationManager, names: Names, folder: Path) -> Any:
     target = folder / new_id()
     await manager.export(target)
@@ -102,6 +107,7 @@ CASES: dict[str, Case] = {
     ),
     "similar": lambda m, n, f: m.similar(n.conversation),
     "turn": _turn,
+    "watch": _watch,
     "update_metadata": lambda m, n, f: m.update_metadata(n.conversation, subject="x", tags=["y"]),
 }
 WITHOUT_STORE = {"calibrate", "counting_with", "idling_after"}

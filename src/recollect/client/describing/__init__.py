@@ -3,6 +3,7 @@
     base             whose calls these are
     conversations    what is said: conversations, messages, contexts
     finding          searches
+    contacts         clients
     keeping          retention, archives, erasure, export, redaction
 
 Signatures and checks are the manager's: what it refuses is refused here, before anything is sent. Below:
@@ -16,6 +17,7 @@ import msgspec
 from recollect.client.answers import nothing
 from recollect.client.calls import Call, path_of
 from recollect.client.describing.base import VERSION, Talk, conversation
+from recollect.client.describing.contacts import ContactCalls
 from recollect.client.describing.conversations import ConversationCalls
 from recollect.client.describing.finding import FindingCalls
 from recollect.client.describing.keeping import KeepingCalls
@@ -28,6 +30,11 @@ __all__ = ["OwnerCalls", "Talk"]
 
 class OwnerCalls(ConversationCalls, FindingCalls, KeepingCalls):
     """All calls of one owner."""
+
+    @property
+    def clients(self) -> ContactCalls:
+        """The calls that concern contacts."""
+        return ContactCalls(self.owner, intake=self.intake, config=self.given_config)
 
     def idling_after(self, idle_after: timedelta | None) -> "OwnerCalls":
         """These calls, with sessions that start afresh after another time of silence."""

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from recollect.client.calls import Call
-from recollect.client.describing.base import Calls, Talk, conversation
+from recollect.client.describing.base import LARGEST_PAGE, Calls, Talk, at_revision, conversation, nobody
 from recollect.clock import parse_moment
 from recollect.contexts import Context, Report
 from recollect.contracts import Appended
@@ -25,7 +25,7 @@ from recollect.conversations import (
     check_revision,
 )
 from recollect.dialects import Request
-from recollect.errors import InvalidInput, NotFound, StoreError, shown
+from recollect.errors import InvalidInput, StoreError, shown
 from recollect.ids import parse_name, parse_uuid
 from recollect.manager import cleared
 from recollect.messages import ContentType, Message, Role, parse_tags
@@ -33,9 +33,6 @@ from recollect.protocol import appended_of, context_of, conversation_of, message
 from recollect.redaction import redacted
 from recollect.tokens import characters_in
 from recollect.windows import WindowPolicy, window_of_pending, write_request
-
-LARGEST_PAGE = 1000
-"""What the server gives at once; more is asked for again."""
 
 
 class ConversationCalls(Calls):
@@ -57,7 +54,7 @@ class ConversationCalls(Calls):
             "session_id": parse_name(session_id, field="session_id"),
             **self._idle,
         }
-        return self._call("GET", "sessions", query=query, read=conversation_of, absent=_nobody)
+        return self._call("GET", "sessions", query=query, read=conversation_of, absent=nobody)
 
     def get_conversation(self, conversation_id: str) -> Call[Conversation]:
         return self._call("GET", "conversations", conversation(conversation_id), read=conversation_of)
@@ -99,7 +96,6 @@ class ConversationCalls(Calls):
     def _page(self, query: Query, *, left: int) -> Call[Page]:
         fields = {name: _in_query(getattr(query, name)) for name in query.__struct_fields__}
         fields["limit"] = min(left, LARGEST_PAGE)
-        fields["tag"] = fields.pop("tags")
         return self._call("GET", "conversations", query=fields, read=page_of)
 
     def update_metadata(
@@ -116,6 +112,7 @@ class ConversationCalls(Calls):
         unread_count: int | None = None,
         ttl: timedelta | None = None,
         clear: Collection[str] = (),
+        expected_revision: int | None = None,
     ) -> Call[Conversation]:
         given = {
             "status": status,
@@ -131,7 +128,12 @@ class ConversationCalls(Calls):
         changes = {field: value for field, value in given.items() if value is not None} | cleared(clear)
         body = {field: _in_body(value) for field, value in Changes(**changes).given().items()}
         return self._call(
-            "PATCH", "conversations", conversation(conversation_id), read=conversation_of, body=body
+            "PATCH",
+            "conversations",
+            conversation(conversation_id),
+            read=conversation_of,
+            body=body,
+            **at_revision(expected_revision),
         )
 
     def associate_client(self, conversation_id: str, client_id: str, client_name: str) -> Call[Conversation]:
@@ -150,8 +152,12 @@ class ConversationCalls(Calls):
             "POST", "conversations", conversation(conversation_id), "read", read=conversation_of
         )
 
-    def delete_conversation(self, conversation_id: str) -> Call[None]:
-        return self._silent("DELETE", "conversations", conversation(conversation_id))
+    def delete_conversation(
+        self, conversation_id: str, *, expected_revision: int | None = None
+    ) -> Call[None]:
+        return self._silent(
+            "DELETE", "conversations", conversation(conversation_id), **at_revision(expected_revision)
+        )
 
     def delete_session(self, session_id: str, *, tag: str) -> Call[None]:
         (label,) = parse_tags((tag,), field="tag")
@@ -255,9 +261,16 @@ class ConversationCalls(Calls):
             read=_messages_of,
         )
 
-    def clear_history(self, conversation_id: str) -> Call[Conversation]:
+    def clear_history(
+        self, conversation_id: str, *, expected_revision: int | None = None
+    ) -> Call[Conversation]:
         return self._call(
-            "DELETE", "conversations", conversation(conversation_id), "messages", read=conversation_of
+            "DELETE",
+            "conversations",
+            conversation(conversation_id),
+            "messages",
+            read=conversation_of,
+            **at_revision(expected_revision),
         )
 
     # Context
@@ -349,10 +362,6 @@ def _unchanged(record: Conversation, expected_revision: int | None) -> Appended:
     """What a turn without messages leaves."""
     check_revision(record.id, record.revision, expected_revision)
     return Appended(conversation=record, new=())
-
-
-def _nobody(_: NotFound) -> None:
-    return None
 
 
 def _channel(channel: Channel) -> Channel:
