@@ -323,7 +323,11 @@ class ConversationManager(Keeping, Finding, Watching):
 
     async def messages(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Message]":
         """A page of the whole log, counted from the oldest message. What cannot be read is left out."""
-        return _readable(await self.store.page(conversation_id, limit=limit, offset=offset))
+        return _readable(await self.entries(conversation_id, limit, offset))
+
+    async def entries(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Entry]":
+        """The same with every message in its place. What cannot be read holds it, and says why."""
+        return await self.store.page(conversation_id, limit=limit, offset=offset)
 
     async def clear_history(
         self, conversation_id: str, *, expected_revision: int | None = None

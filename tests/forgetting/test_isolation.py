@@ -82,6 +82,7 @@ CASES: dict[str, Case] = {
     "clear_history": lambda m, n, f: m.clear_history(n.conversation),
     "delete_conversation": lambda m, n, f: m.delete_conversation(n.conversation),
     "delete_session": lambda m, n, f: m.delete_session(n.session, tag="food"),
+    "entries": lambda m, n, f: m.entries(n.conversation),
     "erase": lambda m, n, f: m.erase(n.conversation),
     "expiring": lambda m, n, f: m.expiring(),
     "export": lambda m, n, f: m.export(f / new_id()),

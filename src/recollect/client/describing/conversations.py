@@ -11,7 +11,7 @@ from recollect.client.calls import Call
 from recollect.client.describing.base import LARGEST_PAGE, Calls, Talk, at_revision, conversation, nobody
 from recollect.clock import parse_moment
 from recollect.contexts import Context, Report
-from recollect.contracts import Appended
+from recollect.contracts import Appended, Entry, why_unreadable
 from recollect.conversations import (
     VALUE_SETS,
     Changes,
@@ -29,7 +29,7 @@ from recollect.errors import InvalidInput, StoreError, shown
 from recollect.ids import parse_name, parse_uuid
 from recollect.manager import cleared
 from recollect.messages import ContentType, Message, Role, parse_tags
-from recollect.protocol import appended_of, context_of, conversation_of, message_document, page_of
+from recollect.protocol import appended_of, context_of, conversation_of, entry_of, message_document, page_of
 from recollect.redaction import redacted
 from recollect.tokens import characters_in
 from recollect.windows import WindowPolicy, window_of_pending, write_request
@@ -239,26 +239,29 @@ class ConversationCalls(Calls):
         return _documents(complete if redact is None else redacted(complete, redact))
 
     def messages(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "Talk[list_[Message]]":
+        found = yield from self.entries(conversation_id, limit, offset)
+        return [entry.message for entry in found if why_unreadable(entry) is None]
+
+    def entries(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "Talk[list_[Entry]]":
         check_count(limit, field="limit", least=0)
         check_count(offset, field="offset", least=0)
-        found: list_[Message] = []
-        seen = 0
+        found: list_[Entry] = []
         while True:
-            wanted = min(limit - seen, LARGEST_PAGE)
-            entries: list_[Message | None] = yield self._entries(conversation_id, wanted, offset + seen)
-            found += [message for message in entries if message is not None]
-            seen += len(entries)
-            if len(entries) < wanted or seen >= limit:
+            wanted = min(limit - len(found), LARGEST_PAGE)
+            page: list_[Entry] = yield self._part(conversation_id, wanted, offset + len(found))
+            found += page[:wanted]
+            if len(page) < wanted or len(found) >= limit:
                 return found
 
-    def _entries(self, conversation_id: str, limit: int, offset: int) -> "Call[list_[Message | None]]":
+    def _part(self, conversation_id: str, limit: int, offset: int) -> "Call[list_[Entry]]":
+        """A part of the log. The server gives one message at the least."""
         return self._call(
             "GET",
             "conversations",
             conversation(conversation_id),
             "messages",
-            query={"limit": limit, "offset": offset},
-            read=_messages_of,
+            query={"limit": max(1, limit), "offset": offset},
+            read=_entries_of,
         )
 
     def clear_history(
@@ -346,12 +349,8 @@ def _documents(messages: Sequence[Message]) -> list_[dict[str, Any]]:
     return [message_document(message) for message in messages]
 
 
-def _messages_of(document: Any) -> list_[Message | None]:
-    """A page of the log; None stands for what cannot be read."""
-    return [
-        Message.from_dict(entry["message"]) if entry.get("unreadable") is None else None
-        for entry in document["entries"]
-    ]
+def _entries_of(document: Any) -> list_[Entry]:
+    return [entry_of(entry) for entry in document["entries"]]
 
 
 def _record_of(appended: Appended) -> Conversation:
