@@ -1,18 +1,19 @@
 """A server on a free port of this machine, in this process, over real sockets."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
-import uvicorn
 
 import recollect
 from recollect.server.app import create_app
 from recollect.server.auth.callers import Reach
 from recollect.server.auth.keys import ApiKeys
 from recollect.server.calls import Service
+from recollect.server.running import Server, configured
 from recollect.settings import ServerConfig, Settings
 
 UNLIMITED = ServerConfig(rate_read=0, rate_write=0, rate_search=0, rate_ask=0)
@@ -57,20 +58,17 @@ async def serving(
             open_without_keys=open_without_keys,
             **(app_options or {}),
         )
-        config = uvicorn.Config(
-            app, host="127.0.0.1", port=0, log_config=None, lifespan="on", ws="websockets-sansio"
-        )
-        server = uvicorn.Server(config)
+        started = asyncio.Event()
+        server = Server(app, configured(app, settings), listening=started.set)
+        server.config.host, server.config.port = "127.0.0.1", 0
+        server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]
         task = asyncio.create_task(server.serve())
         try:
-            while not server.started:
-                await asyncio.sleep(0)
-                if task.done():
-                    await task
+            await asyncio.wait({task, asyncio.create_task(started.wait())}, return_when="FIRST_COMPLETED")
             port = server.servers[0].sockets[0].getsockname()[1]
             address = f"http://127.0.0.1:{port}"
             async with httpx.AsyncClient(base_url=address, timeout=30) as client:
                 yield Running(app, memory, address, client)
         finally:
-            server.should_exit = True
+            server.stop()
             await task

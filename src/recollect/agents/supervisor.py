@@ -49,7 +49,7 @@ class SupervisorAgent:
         self._router = router
         self._sessions = sessions
         self._channel: Channel = channel
-        self._apology = apology
+        self.apology = apology
 
     async def process_query(
         self,
@@ -72,10 +72,10 @@ class SupervisorAgent:
             answer = await self.answer_query(question, session_id, conversation_id, on_text=on_text)
         except RecollectError as error:
             log.warning("a turn failed and was not stored: %s", error)
-            return self._apology(error)
+            return self.apology(error)
         except Exception as error:  # the edge: whatever an agent of somebody else's does, the user is told
             log.exception("a turn failed and was not stored")
-            return self._apology(error)
+            return self.apology(error)
         return answer.text
 
     async def answer_query(

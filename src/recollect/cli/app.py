@@ -21,6 +21,7 @@ from recollect.cli.redact import redact
 from recollect.cli.reindex import reindex
 from recollect.cli.retention import retention
 from recollect.cli.search import search
+from recollect.cli.serve import serve
 from recollect.cli.show import show
 from recollect.cli.stats import stats
 
@@ -34,6 +35,7 @@ app = typer.Typer(
 
 COMMANDS = (
     demo,
+    serve,
     conversations,
     show,
     search,

@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 import recollect
-from recollect.archives import ArchiveFolder
+from recollect.archives import archive_folder
 from recollect.cli.rendering import errors_console, readable
 from recollect.conversations import Conversation
 from recollect.errors import (
@@ -26,7 +26,6 @@ from recollect.errors import (
     StoreUnavailable,
 )
 from recollect.manager import ConversationManager
-from recollect.sealing import PassphraseSealer
 from recollect.settings import Settings
 from recollect.stores.urls import backend_for, is_server
 
@@ -104,7 +103,7 @@ async def memory_at(
         ttl=kept.ttl,
         retention=kept.retention,
         blobs=settings.store.blobs_folder or None,
-        archives=await asyncio.to_thread(_archives, folder, kept.archive_key_file) if folder else None,
+        archives=await asyncio.to_thread(archive_folder, folder, kept.archive_key_file) if folder else None,
         sweep_every=None,
         warm=False,
         **_layers(settings, url, spools=spools) | ({"encryption": None} if plain else {}),
@@ -127,19 +126,6 @@ def _operator() -> str:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # an account without a name, as in some containers
         return "operator"
-
-
-def _archives(folder: str, key_file: str) -> ArchiveFolder | str:
-    """The folder of archives; with a key file, what is put there is sealed with the passphrase in it."""
-    if not key_file:
-        return folder
-    try:
-        passphrase = Path(key_file).read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidSetting(
-            f"the key file {key_file} cannot be read: {error}", field="archive_key_file"
-        ) from None
-    return ArchiveFolder(folder, sealer=PassphraseSealer(passphrase))
 
 
 def _layers(settings: Settings, url: str, *, spools: bool) -> dict[str, Any]:

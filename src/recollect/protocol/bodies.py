@@ -16,7 +16,8 @@ from recollect.lifetimes import Step
 from recollect.messages import ContentType, Role
 
 Name = Annotated[str, Meta(min_length=1, max_length=1024, description="Any text without NUL.")]
-Uuid = Annotated[str, Meta(description="A UUID.", examples=["01952f3e-6c1e-7b0a-8f57-2f8a3c9d4e10"])]
+Uuid = Annotated[str, Meta(description="A UUID.", extra_json_schema={"format": "uuid"})]
+Moment = Annotated[datetime, Meta(tz=True, description="ISO 8601, with its zone.")]
 Seconds = Annotated[float, Meta(gt=0, le=31_536_000_000, description="A length of time in seconds.")]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
@@ -100,12 +101,17 @@ class TurnBody(Sent, frozen=True, kw_only=True):
 
 
 class SessionTurnBody(Sent, frozen=True, kw_only=True):
-    """A turn for a session's conversation, which is made when there is none."""
+    """A turn for a session's conversation, which is made when there is none.
 
+    With `idle_after`, a conversation that was silent for longer is left alone, and a fresh one made.
+    """
+
+    session_id: Name
     messages: GivenMessages
     dialect: Dialect | None = None
     channel: Channel = "voice"
     tags: list[str] = []
+    idle_after: Seconds | None = None
 
 
 # Conversations
@@ -157,6 +163,7 @@ class OpenBody(Sent, frozen=True, kw_only=True):
     session_id: Name
     client_id: Uuid | None = None
     channel: Channel = "voice"
+    idle_after: Seconds | None = None
 
 
 class ChangesBody(Sent, frozen=True, kw_only=True):
@@ -166,6 +173,8 @@ class ChangesBody(Sent, frozen=True, kw_only=True):
     priority: Priority | UnsetType = UNSET
     channel: Channel | UnsetType = UNSET
     subject: str | UnsetType | None = UNSET
+    client_id: Annotated[None, Meta(description="null: with nobody in particular.")] | UnsetType = UNSET
+    client_name: Annotated[None, Meta(description="null: with nobody in particular.")] | UnsetType = UNSET
     tags: list[str] | UnsetType | None = UNSET
     assigned_to: str | UnsetType | None = UNSET
     notes: str | UnsetType | None = UNSET
@@ -233,8 +242,8 @@ class HistoryQuestion(Sent, frozen=True, kw_only=True):
     query: Annotated[str, Meta(max_length=10_000)] = ""
     max_results: Annotated[int, Meta(ge=1, le=100)] = 5
     role: Role | None = None
-    date_from: datetime | None = None
-    date_to: datetime | None = None
+    date_from: Moment | None = None
+    date_to: Moment | None = None
     tag: str | None = None
     channel: Channel | None = None
     max_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
@@ -250,8 +259,8 @@ class ConversationsQuestion(Sent, frozen=True, kw_only=True):
     client_id: Uuid | None = None
     status: Status | None = None
     tags: list[str] = []
-    date_from: datetime | None = None
-    date_to: datetime | None = None
+    date_from: Moment | None = None
+    date_to: Moment | None = None
     limit: Limit | None = None
     timezone: str | None = None
 
@@ -296,8 +305,9 @@ class Purged(Answered, frozen=True, kw_only=True):
 
 
 class RedactionBody(Sent, frozen=True, kw_only=True):
-    """How a message's words are taken out."""
+    """Which message's words are taken out, and how."""
 
+    message_id: Name
     mark: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
     scrub: bool = False
 
@@ -319,6 +329,7 @@ class StatsBody(Answered, frozen=True, kw_only=True):
 class Question(Sent, frozen=True, kw_only=True):
     """What somebody asks the assistant."""
 
+    session_id: Name
     text: Annotated[str, Meta(min_length=1, max_length=100_000)]
     content_type: ContentType = "text"
     conversation_id: Uuid | None = None
@@ -332,6 +343,35 @@ class AnswerBody(Answered, frozen=True, kw_only=True):
     agent_name: str | None
     stored: bool
     problem: dict[str, Any] | None = None
+
+
+class OwnersBody(Answered, frozen=True, kw_only=True):
+    """Whom the key reaches and who has something here."""
+
+    owners: list[str]
+
+
+class ContactSent(Sent, frozen=True, kw_only=True):
+    """A new contact."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=500)]
+    nicknames: list[str] = []
+    company: str | None = None
+    email: str | None = None
+    phone: str | None = None
+    notes: str | None = None
+    client_id: Uuid | None = None
+
+
+class ContactChanges(Sent, frozen=True, kw_only=True):
+    """What to change in a contact; null empties, and what is left out stays."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=500)] | UnsetType = UNSET
+    nicknames: list[str] | UnsetType | None = UNSET
+    company: str | UnsetType | None = UNSET
+    email: str | UnsetType | None = UNSET
+    phone: str | UnsetType | None = UNSET
+    notes: str | UnsetType | None = UNSET
 
 
 # The server itself

@@ -1,6 +1,7 @@
 """What goes back: status, headers and body, sent as it is. Below: the wire's forms."""
 
-from collections.abc import AsyncIterator, Iterable
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
 from typing import Any
 
 from litestar.types import Receive, Scope, Send
@@ -53,16 +54,40 @@ class Streamed:
 
     __slots__ = ("chunks", "headers", "status")
 
-    def __init__(self, chunks: AsyncIterator[bytes], *, media: bytes, headers: Iterable[Header] = ()) -> None:
+    def __init__(
+        self, chunks: AsyncGenerator[bytes, None], *, media: bytes, headers: Iterable[Header] = ()
+    ) -> None:
         self.chunks = chunks
         self.status = 200
         self.headers = [*_ALWAYS, *headers, (b"content-type", media), _UNCACHED]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send piece by piece; when the other side hangs up, what makes the pieces is stopped."""
+        sending = asyncio.create_task(self._send(send))
+        gone = asyncio.create_task(_hung_up(receive))
+        try:
+            await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            if not sending.done():
+                sending.cancel()
+            await asyncio.gather(sending, gone, return_exceptions=True)
+        if not sending.cancelled():
+            sending.result()
+
+    async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
-        async for chunk in self.chunks:
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        try:
+            async for chunk in self.chunks:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        finally:
+            await self.chunks.aclose()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _hung_up(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        continue
 
 
 def as_json(document: Any, *, status: int = 200, headers: Iterable[Header] = ()) -> Answer:

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 
 from litestar import Litestar
 from litestar.exceptions import HTTPException
-from litestar.types import ASGIApp, ControllerRouterHandler, Middleware, Receive, Scope, Send
+from litestar.types import ControllerRouterHandler, Middleware
 
 from recollect.errors import RecollectError
 from recollect.memory import Memory
@@ -14,14 +14,26 @@ from recollect.server.auth.callers import parse_reach
 from recollect.server.auth.gate import Gate
 from recollect.server.auth.keys import ApiKeys
 from recollect.server.auth.tokens import TokenRules, Tokens
-from recollect.server.calls import Service
+from recollect.server.calls import Assistant, Service
 from recollect.server.endpoints import Endpoint, route_handler
 from recollect.server.limits import Limits
-from recollect.server.routes import conversations, messages
+from recollect.server.openapi import openapi_document
+from recollect.server.pages import pages
+from recollect.server.routes import (
+    changes,
+    contexts,
+    conversations,
+    keeping,
+    messages,
+    overview,
+    people,
+    searching,
+    sessions,
+)
 from recollect.server.routes.operations import operations
 from recollect.settings import ServerConfig, Settings
 
-NOUNS = (conversations, messages)
+NOUNS = (conversations, messages, contexts, sessions, searching, people, keeping, changes, overview)
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(each for noun in NOUNS for each in noun.routes.endpoints)
 """Every route under the prefix."""
@@ -34,6 +46,7 @@ def create_app(
     settings: Settings | None = None,
     *,
     gate: Gate | None = None,
+    assistant: Assistant | None = None,
     open_without_keys: bool = False,
     route_handlers: Sequence[ControllerRouterHandler] = (),
     middleware: Sequence[Middleware] = (),
@@ -41,7 +54,8 @@ def create_app(
 ) -> Litestar:
     """The server as an application, over a memory that somebody else opened and closes.
 
-    `open_without_keys`: whether a server for which no key was made answers programs on this machine.
+    `assistant` gives who answers for an owner; without one, nobody does. `open_without_keys`: whether a
+    server for which no key was made answers programs on this machine.
     `app.state.service` is what its routes share.
     """
     settings = settings or Settings()
@@ -50,10 +64,12 @@ def create_app(
         settings,
         gate=gate or gate_for(memory, settings.server, open_without_keys=open_without_keys),
         limits=limits_for(settings.server),
+        assistant=assistant,
     )
     app = Litestar(
         route_handlers=[
             *operations(service),
+            *pages(openapi_document(ENDPOINTS)),
             *(route_handler(endpoint, service) for endpoint in ENDPOINTS),
             *route_handlers,
         ],
@@ -69,7 +85,6 @@ def create_app(
         logging_config=None,
     )
     app.state.service = service
-    _keep_slashes(app)
     return app
 
 
@@ -105,16 +120,3 @@ def limits_for(settings: ServerConfig) -> Limits:
             "ask": settings.rate_ask,
         }
     )
-
-
-def _keep_slashes(app: Litestar) -> None:
-    """An id may hold a slash, which comes percent-encoded: it must not take the path apart."""
-    inner: ASGIApp = app.asgi_handler
-
-    async def routed(scope: Scope, receive: Receive, send: Send) -> None:
-        raw = scope.get("raw_path") or b""
-        if b"%2" in raw and b"%2f" in raw.lower():
-            scope["path"] = raw.decode("ascii")
-        await inner(scope, receive, send)
-
-    app.asgi_handler = routed

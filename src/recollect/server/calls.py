@@ -5,13 +5,15 @@ A `Service` is what all requests of a process share. Below: auth, limits, the ma
 
 import asyncio
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 from litestar import Request
 from msgspec import Struct
 
-from recollect.errors import InvalidInput, shown
+from recollect.agents.supervisor import SupervisorAgent
+from recollect.errors import AgentUnavailable, InvalidInput, shown
 from recollect.manager import ConversationManager
 from recollect.memory import Memory
 from recollect.protocol import OWNER_HEADER, from_json
@@ -21,6 +23,9 @@ from recollect.server.limits import Limits
 
 if TYPE_CHECKING:
     from recollect.settings import Settings
+
+Assistant: TypeAlias = Callable[[ConversationManager], SupervisorAgent]
+"""Who answers for an owner, given their handle."""
 
 B = TypeVar("B")
 Q = TypeVar("Q")
@@ -32,11 +37,20 @@ _OWNER = OWNER_HEADER.encode()
 class Service:
     """What the requests of a process share."""
 
-    def __init__(self, memory: Memory, settings: "Settings", *, gate: Gate, limits: Limits) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        settings: "Settings",
+        *,
+        gate: Gate,
+        limits: Limits,
+        assistant: "Assistant | None" = None,
+    ) -> None:
         self.memory = memory
         self.settings = settings
         self.gate = gate
         self.limits = limits
+        self._assistant = assistant
         self.draining = asyncio.Event()
         """Set when the server is about to stop: nothing new is begun."""
         self._managers: OrderedDict[tuple[str, str, str], ConversationManager] = OrderedDict()
@@ -52,6 +66,12 @@ class Service:
             if len(self._managers) > MOST_MANAGERS:
                 self._managers.popitem(last=False)
         return manager
+
+    def assistant(self, manager: ConversationManager) -> SupervisorAgent:
+        """Who answers for this owner. Raises `AgentUnavailable` where nobody does."""
+        if self._assistant is None:
+            raise AgentUnavailable("no assistant is set up on this server")
+        return self._assistant(manager)
 
     async def note_denied(self, action: str, *, actor: str, source: str, owner: str = "") -> None:
         """Note in the audit trail, where there is one, that somebody was turned away."""

@@ -52,6 +52,8 @@ Reply: TypeAlias = Answer | Streamed
 Handler: TypeAlias = Callable[[Call[Any, Any]], Awaitable[Reply]]
 
 PREFIX = "/v1"
+NOBODY = "recollect.nobody"
+"""Whose handle a route gets that is about no owner in particular: it has nothing."""
 JSON = "application/json"
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
@@ -91,6 +93,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """Whether `Idempotency-Key` is heeded."""
     errors: tuple[int, ...] = ()
     """What else it may answer, beside what every route does."""
+    needs_owner: bool = True
+    """Whether it is about one owner's data."""
     body_limit: int | None = None
     """Bytes, where the general limit does not fit."""
 
@@ -183,7 +187,7 @@ def _answering(endpoint: Endpoint, service: Service) -> Callable[..., Awaitable[
         try:
             caller = await service.gate.admit(headers)
             caller.check(endpoint.reach)
-            owner = owner_of(caller, headers)
+            owner = owner_of(caller, headers) if endpoint.needs_owner else NOBODY
             service.limits.take(caller.name, endpoint.route_class)
             manager = service.manager_for(caller, owner, source=source_of(request))
             call = await read(service, request, headers, caller, manager)
@@ -259,7 +263,7 @@ class _Reader:
         )
 
     def _path(self, raw_path: bytes) -> dict[str, str]:
-        """The parameters, from the path as it was sent: an id may hold a slash."""
+        """The parameters, from the path as it was sent."""
         segments = [each for each in raw_path.split(b"/") if each]
         return {name: _unquoted(segments[at], name) for at, name in self._places}
 

@@ -1,12 +1,12 @@
 """Conversations: list, open, look, change, remove, link."""
 
-from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
 from msgspec import UNSET, Meta, Struct
 
 from recollect.conversations import Channel, Priority, Status
+from recollect.manager import ConversationManager
 from recollect.protocol import conversation_document, lifetime_document, page_document
 from recollect.protocol.bodies import (
     ChangesBody,
@@ -15,6 +15,7 @@ from recollect.protocol.bodies import (
     ConversationsPage,
     LifetimeBody,
     Limit,
+    Moment,
     OpenBody,
     Uuid,
 )
@@ -36,9 +37,9 @@ class Listing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     status: Status | None = None
     priority: Priority | None = None
     assigned_to: str | None = None
-    tags: list[str] = []
-    date_from: datetime | None = None
-    date_to: datetime | None = None
+    tag: list[str] = []
+    date_from: Moment | None = None
+    date_to: Moment | None = None
     limit: Limit | None = None
     after: Cursor | None = None
 
@@ -47,7 +48,7 @@ class Listing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 async def list_conversations(call: Call[NoBody, Listing]) -> Reply:
     """List conversations, the most recently active first.
 
-    Every filter given applies; `tags` may be repeated, and any of them will do. Where there is more,
+    Every filter given applies; `tag` may be repeated, and any of them will do. Where there is more,
     `next` is the cursor of the next page, and a `Link` header leads to it.
     """
     query = call.query
@@ -57,7 +58,7 @@ async def list_conversations(call: Call[NoBody, Listing]) -> Reply:
         status=query.status,
         priority=query.priority,
         assigned_to=query.assigned_to,
-        tags=query.tags,
+        tags=query.tag,
         date_from=query.date_from,
         date_to=query.date_to,
         limit=query.limit,
@@ -70,7 +71,8 @@ async def list_conversations(call: Call[NoBody, Listing]) -> Reply:
 async def open_conversation(call: Call[OpenBody, NoQuery]) -> Reply:
     """The conversation of a session, with its latest messages; made when the session has none."""
     body = call.body
-    record = await call.manager.get_or_create_conversation(body.session_id, body.client_id, body.channel)
+    manager = idling(call.manager, body.idle_after)
+    record = await manager.get_or_create_conversation(body.session_id, body.client_id, body.channel)
     return at_revision(conversation_document(record), record.revision)
 
 
@@ -136,6 +138,12 @@ async def unlink_client(call: Call[NoBody, NoQuery]) -> Reply:
 async def get_lifetime(call: Call[NoBody, NoQuery]) -> Reply:
     """How long a conversation is kept, and by which rule."""
     return as_json(lifetime_document(await call.manager.lifetime(call.conversation_id)))
+
+
+def idling(manager: ConversationManager, idle_after: float | None) -> ConversationManager:
+    """The manager, with the time of silence that the caller asks for; without one, with the server's."""
+    span = seconds(idle_after, field="idle_after")
+    return manager if span is None else manager.idling_after(span)
 
 
 def link_to_next(call: Call[Any, Any], name: str, cursor: object) -> tuple[Header, ...]:

@@ -39,7 +39,7 @@ from recollect.server.answers import as_json, at_revision
 from recollect.server.calls import Call, NoBody, NoQuery, converted
 from recollect.server.endpoints import Reply, Routes
 from recollect.server.idempotency import once
-from recollect.server.routes.conversations import link_to_next
+from recollect.server.routes.conversations import idling, link_to_next
 
 routes = Routes("messages")
 
@@ -131,16 +131,16 @@ async def add_turn(call: Call[TurnBody, NoQuery]) -> Reply:
     return await _stored(call, messages, expected)
 
 
-@routes.post("/sessions/{session_id}/turns", answer=AppendedBody, status=201, raw=True, idempotent=True)
+@routes.post("/sessions/turns", answer=AppendedBody, status=201, raw=True, idempotent=True)
 async def add_session_turn(call: Call[SessionTurnBody, NoQuery]) -> Reply:
     """Store a turn in the conversation of a session, which is made when there is none."""
     body = converted(from_json(call.raw), SessionTurnBody)
     messages = read(list(body.messages), dialect=body.dialect)
-    session_id = call.path["session_id"]
+    manager = idling(call.manager, body.idle_after)
 
     async def append(given: list[Message]) -> Appended:
-        return await call.manager.append_to_session(
-            session_id, given, channel=body.channel, tags=tuple(body.tags)
+        return await manager.append_to_session(
+            body.session_id, given, channel=body.channel, tags=tuple(body.tags)
         )
 
     stored = await once(call, messages, append)
@@ -156,7 +156,7 @@ async def _stored(call: Call[Any, NoQuery], messages: list[Message], expected: i
             conversation_id, given, expected_revision=expected if revision is None else revision
         )
 
-    stored = await once(call, messages, append)
+    stored = await once(call, messages, append, conversation_id=conversation_id)
     return at_revision(appended_document(stored), stored.conversation.revision, status=201)
 
 
@@ -212,14 +212,12 @@ async def clear_history(call: Call[NoBody, NoQuery]) -> Reply:
     return at_revision(conversation_document(record), record.revision)
 
 
-@routes.post(
-    "/conversations/{conversation_id}/messages/{message_id}/redaction", answer=MessageBody, body_optional=True
-)
+@routes.post("/conversations/{conversation_id}/redactions", answer=MessageBody)
 async def redact_message(call: Call[RedactionBody, NoQuery]) -> Reply:
     """Take the words out of a message; a mark stays in its place, and what ties it to tool calls."""
     message = await call.manager.redact(
         call.conversation_id,
-        call.path["message_id"],
+        call.body.message_id,
         mark=MARK if call.body.mark is None else call.body.mark,
         scrub=call.body.scrub,
     )
