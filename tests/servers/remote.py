@@ -69,7 +69,9 @@ class _Thread:
     async def _serve(self) -> None:
         try:
             async with recollect.open(self._url, **self._options) as memory:
-                app = create_app(memory, Settings(server=UNLIMITED), open_without_keys=True)
+                app = await asyncio.to_thread(
+                    create_app, memory, Settings(server=UNLIMITED), open_without_keys=True
+                )
                 await self._answer(app, memory)
         except BaseException as error:
             self._failed = error
