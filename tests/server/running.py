@@ -2,11 +2,16 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
+
+# Loaded before any loop runs: importing reads files, once.
+import uvicorn.lifespan.on
+import uvicorn.protocols.http.auto
+import uvicorn.protocols.websockets.websockets_sansio_impl  # noqa: F401
 
 import recollect
 from recollect.server.app import create_app
@@ -40,6 +45,14 @@ class Running:
         return {"Authorization": f"Bearer {text}"}
 
 
+class _Quiet(Server):
+    """Signals belong to the tests."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
 @asynccontextmanager
 async def serving(
     url: str = "memory://",
@@ -59,9 +72,8 @@ async def serving(
             **(app_options or {}),
         )
         started = asyncio.Event()
-        server = Server(app, configured(app, settings), listening=started.set)
+        server = _Quiet(app, configured(app, settings), listening=started.set)
         server.config.host, server.config.port = "127.0.0.1", 0
-        server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]
         task = asyncio.create_task(server.serve())
         try:
             await asyncio.wait({task, asyncio.create_task(started.wait())}, return_when="FIRST_COMPLETED")

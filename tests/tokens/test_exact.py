@@ -12,7 +12,7 @@ import tiktoken
 
 from recollect.contracts import TokenCounter
 from recollect.errors import InvalidInput, MissingExtra
-from recollect.tokens import ExactCounter, exact, ready
+from recollect.tokens import ExactCounter, exact, pieces, ready
 
 SCRIPTS = (
     (0x20, 0x7F),
@@ -86,6 +86,52 @@ def test_equals_tiktoken_on_random_text(reference: tiktoken.Encoding) -> None:
 @pytest.mark.slow
 def test_equals_tiktoken_on_a_hundred_thousand_random_texts(reference: tiktoken.Encoding) -> None:
     assert_equal_on(100_000, reference, seed=2)
+
+
+def random_ascii(rng: random.Random) -> str:
+    """Words, runs, contractions and every control character, in any case."""
+    stretches = (
+        "".join(rng.choices([chr(code) for code in range(128)], k=rng.randint(1, 12))),
+        rng.choice((" ", "\t", "\n", "\r\n", "'", "/", "A", "z", "7", "\x1c", "\x0b")) * rng.randint(1, 9),
+        rng.choice(("'s", "'LL", "'Ve", "'re", "'d", "don't", "I'M", "x'tT")),
+        rng.choice(("", " "))
+        .join(rng.choices(WORDS, k=rng.randint(1, 4)))
+        .encode("ascii", "ignore")
+        .decode(),
+        "".join(rng.choices("abcXYZ", k=rng.randint(1, 8))),
+    )
+    return "".join(rng.choices(stretches, k=rng.randint(1, 8)))
+
+
+def assert_pieces_agree(texts: int, reference: tiktoken.Encoding, *, seed: int) -> None:
+    known, rng = exact.pieces_of(exact.encoding_of(reference.name)), random.Random(seed)
+    assert known is not None
+    for _ in range(texts):
+        text = random_ascii(rng)
+        assert known.total(text) == len(reference.encode_ordinary(text)), repr(text)
+
+
+def test_pieces_add_up_to_what_tiktoken_counts(reference: tiktoken.Encoding) -> None:
+    assert_pieces_agree(5_000, reference, seed=4)
+
+
+@pytest.mark.slow
+def test_pieces_add_up_in_a_hundred_thousand_texts(reference: tiktoken.Encoding) -> None:
+    assert_pieces_agree(100_000, reference, seed=5)
+
+
+def test_pieces_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "_MOST_KEPT", 10)
+    counted = pieces.Pieces(r"\p{L}+|\P{L}+".replace(r"\P{L}", r"[^\p{L}]"), len)
+    assert counted.total(" ".join(f"{chr(97 + n)}" * 3 for n in range(26))) == 26 * 3 + 25
+    assert len(counted) <= 10
+    assert counted.total("x" * 1_000) == 1_000
+    assert "x" * 1_000 not in counted
+
+
+def test_a_pattern_that_has_no_ascii_form_is_left_to_the_encoding() -> None:
+    with pytest.raises(KeyError):
+        pieces.ascii_form(r"\p{Sc}+")
 
 
 def test_long_runs_are_cut_where_the_pattern_cuts(reference: tiktoken.Encoding) -> None:

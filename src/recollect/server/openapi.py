@@ -18,6 +18,16 @@ from recollect.server.endpoints import JSON, Endpoint, Media
 
 Document = dict[str, Any]
 
+
+def _version() -> str:
+    try:
+        return version("recollect")
+    except PackageNotFoundError:
+        return "0"
+
+
+VERSION = _version()
+
 REF = "#/components/schemas/{name}"
 
 TAGS = {
@@ -73,7 +83,7 @@ def openapi_document(endpoints: Sequence[Endpoint]) -> Document:
         "openapi": "3.1.0",
         "info": {
             "title": "Recollect",
-            "version": _version(),
+            "version": VERSION,
             "description": DESCRIPTION,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
@@ -92,13 +102,6 @@ def openapi_document(endpoints: Sequence[Endpoint]) -> Document:
             },
         },
     }
-
-
-def _version() -> str:
-    try:
-        return version("recollect")
-    except PackageNotFoundError:
-        return "0"
 
 
 class _Schemas:

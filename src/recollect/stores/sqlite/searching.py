@@ -17,15 +17,12 @@ from recollect.contracts import Match, Matches, Position
 from recollect.search.analysis import LONGEST_TERM
 from recollect.stores.sql_files import queries
 from recollect.stores.sqlite.connections import PACKAGE
-from recollect.stores.sqlite.indexing import analysed
+from recollect.stores.sqlite.indexing import analysed, too_many_wait
 
 SQL = queries(PACKAGE)
 
 MOST_READ = 4_000
 """Places of terms that are read for one search, unless more are asked for: some milliseconds."""
-
-MOST_WAITING = 512
-"""Messages that are analysed for one search. Only what was written without an index can be more."""
 
 _POSSIBLE = re.compile(r"[a-z0-9\u0080-\ud7ff\ue000-\U0010ffff]+").fullmatch
 _EVERYTHING = 2**53
@@ -34,10 +31,12 @@ _decode = msgspec.json.Decoder(list[int]).decode
 
 def matches(
     db: apsw.Connection, owner: str, tag: int, terms: Sequence[str], *, limit: int, now: int
-) -> Matches:
-    """What the index knows of these terms, as of one moment."""
+) -> Matches | None:
+    """What the index knows of these terms, as of one moment; None where too many messages wait for it."""
     db.execute("BEGIN")
     try:
+        if too_many_wait(db):
+            return None
         return _Search(db, owner, tag, terms, limit=limit, now=now).answer()
     finally:
         db.execute("COMMIT")
@@ -75,7 +74,7 @@ class _Search:
     def _read_waiting(self, owner: str, now: int) -> dict[int, Match]:
         """What waits for the index; counted among what is in it."""
         waiting: dict[int, Match] = {}
-        found: list[Any] = self._db.execute(SQL["waiting_for_owner"], (owner, now, MOST_WAITING)).fetchall()
+        found: list[Any] = self._db.execute(SQL["waiting_for_owner"], (owner, now)).fetchall()
         for key, conversation_id, at, sequence, body in found:
             role, terms = analysed(body, at)
             if terms:
