@@ -441,10 +441,14 @@ class ConversationManager(Keeping, Finding, Watching):
         `usage` is a response's usage, or the number of its prompt tokens. Returns what estimates are
         multiplied with from now on; None where tokens are counted exactly, and nothing is to learn.
         """
-        counter = self.intake.counter
-        if not isinstance(counter, Estimator):
-            return None
-        return counter.calibrate(estimated=context.report.tokens.total, reported=usage)
+        return calibrated(self.intake.counter, context, usage)
+
+
+def calibrated(counter: TokenCounter, context: Context, usage: Any) -> float | None:
+    """What an estimator multiplies with after it has learned from this; None for a counter that is exact."""
+    if not isinstance(counter, Estimator):
+        return None
+    return counter.calibrate(estimated=context.report.tokens.total, reported=usage)
 
 
 def _searcher(premises: Premises) -> "Searcher":

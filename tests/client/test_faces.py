@@ -15,9 +15,7 @@ from recollect.manager import ConversationManager
 from recollect.memory import Memory
 from recollect.turns import TurnInProgress
 
-STORE_ONLY = {"counting_with", "calibrate"}
-"""Methods that concern what counts tokens, which the server has: there, and said to be the server's."""
-NOT_CALLS = {"turn", "watch", "idling_after"}
+NOT_CALLS = {"turn", "watch", "idling_after", "counting_with", "calibrate"}
 """Methods that are no single call: each face has its own."""
 
 
@@ -38,7 +36,7 @@ def _written(annotation: Any) -> str:
 
 
 LOCAL = public(ConversationManager)
-CALLS = sorted(LOCAL.keys() - STORE_ONLY - NOT_CALLS)
+CALLS = sorted(LOCAL.keys() - NOT_CALLS)
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -64,7 +62,7 @@ def test_what_is_no_call_has_the_same_signature_too(face: type, name: str) -> No
 
 def test_nothing_is_there_that_the_manager_has_not() -> None:
     assert public(RemoteManager).keys() == LOCAL.keys()
-    assert public(SyncManager).keys() == LOCAL.keys() - STORE_ONLY
+    assert public(SyncManager).keys() == LOCAL.keys()
 
 
 def properties(kind: type) -> set[str]:

@@ -25,7 +25,7 @@ from recollect.contexts import Context
 from recollect.contracts import Change, ConversationStore, TokenCounter
 from recollect.errors import InvalidSetting
 from recollect.intake import Intake
-from recollect.manager import ConversationManager
+from recollect.manager import ConversationManager, calibrated
 from recollect.premises import Premises
 from recollect.settings import ConversationConfig
 
@@ -76,12 +76,10 @@ class RemoteManager(ConversationManager):
         _needs_the_store("the place of pictures")
 
     def counting_with(self, counter: TokenCounter) -> Self:
-        """Not here: the server counts."""
-        _needs_the_store("another counter")
-
-    def calibrate(self, context: Context, usage: Any) -> float | None:
-        """None: the server counts, and what a provider reports here teaches it nothing."""
-        return None
+        """This manager, with contexts counted by another counter: one that the server has, too."""
+        other = copy(self)
+        other.calls = self.calls.counting_with(counter)
+        return other
 
     def idling_after(self, idle_after: timedelta | None) -> Self:
         """This manager, with sessions that start afresh after another time of silence."""
@@ -166,6 +164,14 @@ class SyncManager:
     def config(self) -> ConversationConfig:
         """The settings that this client was opened with; without any, the server's own count."""
         return self.calls.config
+
+    def counting_with(self, counter: TokenCounter) -> "SyncManager":
+        """This manager, with contexts counted by another counter: one that the server has, too."""
+        return SyncManager(self.calls.counting_with(counter), self.sender)
+
+    def calibrate(self, context: Context, usage: Any) -> float | None:
+        """Learn from what a provider reported for the request that was made of this context."""
+        return calibrated(self.intake.counter, context, usage)
 
     def idling_after(self, idle_after: timedelta | None) -> "SyncManager":
         """This manager, with sessions that start afresh after another time of silence."""

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from recollect.client.answers import reader
 from recollect.client.calls import Answer, Call, Query, Talk, path_of
-from recollect.contracts import JOURNAL
+from recollect.contracts import JOURNAL, TokenCounter
 from recollect.conversations import check_count, check_span
 from recollect.errors import InvalidId, NotFound
 from recollect.ids import new_id, parse_name, parse_uuid
@@ -36,6 +36,7 @@ class Calls:
         intake: Intake,
         config: ConversationConfig | None = None,
         idle_after: timedelta | None = None,
+        counter: TokenCounter | None = None,
     ) -> None:
         if owner == JOURNAL:
             raise InvalidId(f"owner must not be {JOURNAL!r}: the name is taken", field="owner", value=owner)
@@ -45,6 +46,8 @@ class Calls:
         """What the caller decides; where that is nothing, the server does."""
         self.config = config or ConversationConfig()
         self.idle_after = check_span(idle_after, field="idle_after")
+        self.counter = counter
+        """Whose tokens a context is counted in; None leaves it to the server."""
         self._headers = {OWNER_HEADER: quote(owner, safe="")}
 
     def _call(

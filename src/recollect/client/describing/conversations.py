@@ -96,6 +96,7 @@ class ConversationCalls(Calls):
     def _page(self, query: Query, *, left: int) -> Call[Page]:
         fields = {name: _in_query(getattr(query, name)) for name in query.__struct_fields__}
         fields["limit"] = min(left, LARGEST_PAGE)
+        fields["tag"] = fields.pop("tags")
         return self._call("GET", "conversations", query=fields, read=page_of)
 
     def update_metadata(
@@ -293,6 +294,7 @@ class ConversationCalls(Calls):
             "agent_name": agent_name if self.config.enable_agent_filtering else None,
             "policy": None if wanted is None else msgspec.to_builtins(wanted),
             "pending": _documents(pending),
+            "counter": None if self.counter is None else self.counter.name,
         }
         return self._call(
             "POST",
