@@ -105,7 +105,7 @@ async def _listening(plan: _Plan) -> socket.socket:
 
 
 def _serve(plan: _Plan, listening: socket.socket) -> None:
-    from recollect.server.running import serve_here, serve_with_workers
+    from recollect.server.running import fast_loop, serve_here, serve_with_workers
 
     address = f"http://{_in_url(plan.host)}:{listening.getsockname()[1]}"
     announce = partial(_announce, plan, address)
@@ -117,7 +117,7 @@ def _serve(plan: _Plan, listening: socket.socket) -> None:
     def work() -> Awaitable[None]:
         return serve_here(plan.url, plan.settings, listening, loopback=plan.is_open, started=announce)
 
-    run(work)
+    run(work, loop_factory=fast_loop)
 
 
 def _in_url(host: str) -> str:

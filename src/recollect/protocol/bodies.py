@@ -49,18 +49,6 @@ class MessageBody(Struct, frozen=True, kw_only=True):
     extra: dict[str, Any] = {}
 
 
-class PlainMessage(Sent, frozen=True, kw_only=True):
-    """The same where it is text and nothing else: what most messages are, and what is read fastest."""
-
-    role: Role
-    content: str
-    timestamp: datetime | None = None
-    content_type: ContentType = "text"
-    agent_name: str | None = None
-    message_id: str | None = None
-    tags: tuple[str, ...] = ()
-
-
 class EntryBody(Answered, frozen=True, kw_only=True):
     """A message in its place in the log."""
 

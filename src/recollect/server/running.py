@@ -98,6 +98,16 @@ def bound_socket(host: str, port: int) -> socket.socket:
 # One process
 
 
+def fast_loop() -> asyncio.AbstractEventLoop:
+    """The event loop of a server: uvloop's, where there is one."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
 @asynccontextmanager
 async def opened(url: str, settings: Settings) -> AsyncIterator[recollect.Memory]:
     """The memory that a server serves, by the settings."""
@@ -222,4 +232,5 @@ def serve_with_workers(
 
 
 def _worker(url: str, settings: Settings, listening: socket.socket, loopback: bool) -> None:
-    asyncio.run(serve_here(url, settings, listening, loopback=loopback))
+    with asyncio.Runner(loop_factory=fast_loop) as runner:
+        runner.run(serve_here(url, settings, listening, loopback=loopback))
