@@ -11,6 +11,7 @@
     │   ├── ConversationNotFound      not there, expired, or somebody else's: the same words for all
     │   ├── MessageNotFound           the conversation holds no message of this id
     │   ├── ContactNotFound           the owner has no contact of this id
+    │   ├── NoteNotFound              the owner has no note of this id
     │   └── ArchiveNotFound           there is no archive of this conversation
     ├── Conflict                      somebody else was first; nothing was stored
     │   ├── RevisionConflict          the conversation moved on past `expected_revision`
@@ -119,6 +120,14 @@ class ContactNotFound(NotFound):
     def __init__(self, client_id: str) -> None:
         super().__init__(f"there is no contact {shown(client_id)}")
         self.client_id = client_id
+
+
+class NoteNotFound(NotFound):
+    """There is no such note."""
+
+    def __init__(self, note_id: str) -> None:
+        super().__init__(f"there is no note {shown(note_id)}")
+        self.note_id = note_id
 
 
 class ArchiveNotFound(NotFound):

@@ -73,6 +73,8 @@ class ConversationConfig(_Group, frozen=True, kw_only=True):
     """Seconds that a read may be served from the cache, where there is one; 0 is no cache."""
     search_limit: int = 50
     """Results of a listing or search, when the caller names no limit."""
+    notes_tokens: int = 500
+    """Tokens for the owner's notes in a context: some twenty-five sentences; 0 leaves them out."""
     enable_client_association: bool = True
     """Whether clients named in a conversation are linked to it."""
     enable_agent_filtering: bool = True
@@ -203,7 +205,7 @@ class ServerConfig(_Group, frozen=True, kw_only=True):
     """Questions to the assistant a minute for each key."""
 
 
-SECRETS = ("master_key", "audit_key")
+SECRETS = ("master_key", "audit_key", "provider_key")
 """Settings that are never shown."""
 
 
@@ -221,7 +223,28 @@ class ResilienceConfig(_Group, frozen=True, kw_only=True):
 
 
 RESILIENCE = ("auto", "fallback", "fail_closed", "off")
-CHOICES = {"resilience": RESILIENCE, "jwt_scope": ("read", "write", "admin")}
+PROVIDERS = ("recall", "anthropic", "openai", "openai_responses", "bedrock")
+
+
+class AgentConfig(_Group, frozen=True, kw_only=True):
+    """Who answers."""
+
+    provider: str = "recall"
+    """recall: from the owner's own history, without a model; or whose model: anthropic, openai,
+    openai_responses, bedrock."""
+    model: str = ""
+    """The provider's name of the model."""
+    provider_url: str = ""
+    """Another server that speaks as the provider does: Ollama, vLLM, Azure."""
+    provider_key: str = ""
+    """The key of the provider. Without it and without another server, the one that its SDK finds."""
+    provider_api_version: str = ""
+    """Azure's version of its interface: with it the server is Azure's."""
+    instructions: str = ""
+    """The system prompt; empty is one for an assistant that remembers."""
+
+
+CHOICES = {"resilience": RESILIENCE, "provider": PROVIDERS, "jwt_scope": ("read", "write", "admin")}
 """Settings that are one of a few words."""
 
 GROUPS: tuple[type[_Group], ...] = (
@@ -232,6 +255,7 @@ GROUPS: tuple[type[_Group], ...] = (
     ProtectionConfig,
     ResilienceConfig,
     ServerConfig,
+    AgentConfig,
 )
 
 ENVIRONMENT = {
@@ -241,6 +265,7 @@ ENVIRONMENT = {
     "context_deadline": "CONVERSATION_CONTEXT_DEADLINE",
     "cache_ttl": "CONVERSATION_CACHE_TTL",
     "search_limit": "CONVERSATION_SEARCH_LIMIT",
+    "notes_tokens": "CONVERSATION_NOTES_TOKENS",
     "enable_client_association": "ENABLE_CLIENT_ASSOCIATION",
     "enable_agent_filtering": "ENABLE_AGENT_FILTERING",
     "sliding_window_enable": "SLIDING_WINDOW_ENABLE",
@@ -280,6 +305,12 @@ ENVIRONMENT = {
     "rate_write": "RECOLLECT_RATE_WRITE",
     "rate_search": "RECOLLECT_RATE_SEARCH",
     "rate_ask": "RECOLLECT_RATE_ASK",
+    "provider": "RECOLLECT_PROVIDER",
+    "model": "RECOLLECT_MODEL",
+    "provider_url": "RECOLLECT_PROVIDER_URL",
+    "provider_key": "RECOLLECT_PROVIDER_KEY",
+    "provider_api_version": "RECOLLECT_PROVIDER_API_VERSION",
+    "instructions": "RECOLLECT_INSTRUCTIONS",
 }
 """Setting → the environment variable that sets it."""
 
@@ -294,6 +325,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     protection: ProtectionConfig = ProtectionConfig()
     resilience: ResilienceConfig = ResilienceConfig()
     server: ServerConfig = ServerConfig()
+    agent: AgentConfig = AgentConfig()
 
     @classmethod
     def load(cls, *, file: Path | None = None, environ: Mapping[str, str] | None = None) -> Self:
@@ -307,6 +339,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             protection=_group(ProtectionConfig, found),
             resilience=_group(ResilienceConfig, found),
             server=_group(ServerConfig, found),
+            agent=_group(AgentConfig, found),
         )
 
 
