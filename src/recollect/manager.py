@@ -40,6 +40,7 @@ from recollect.pictures import Images, Pictures
 from recollect.premises import Premises
 from recollect.redaction import Redactor
 from recollect.settings import ConversationConfig
+from recollect.speaking import Speaking
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.tokens import Estimator, costs_by, ready
 from recollect.turns import TurnInProgress
@@ -56,7 +57,7 @@ NOBODYS = "00000000-0000-0000-0000-000000000000"
 """The id of a conversation that is not there yet."""
 
 
-class ConversationManager(Keeping, Finding, Noting):
+class ConversationManager(Keeping, Finding, Noting, Speaking):
     """One owner's conversations: start, append, read, change, forget.
 
     Made by `memory.of(owner)`; made directly, without a store, it keeps everything in memory.

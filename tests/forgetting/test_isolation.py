@@ -89,6 +89,7 @@ CASES: dict[str, Case] = {
     "get_note": lambda m, n, f: m.get_note(n.note),
     "get_or_create_conversation": lambda m, n, f: m.get_or_create_conversation(n.session, CLIENT_ID),
     "import_": _import,
+    "interrupted": lambda m, n, f: m.interrupted(n.conversation, n.message, heard=0),
     "lifetime": lambda m, n, f: m.lifetime(n.conversation),
     "list": lambda m, n, f: m.list(tags=["food"]),
     "load_context": lambda m, n, f: m.load_context(n.conversation),
