@@ -44,6 +44,7 @@ from recollect.speaking import Speaking
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.tokens import Estimator, costs_by, ready
 from recollect.turns import TurnInProgress
+from recollect.watching import Watching
 from recollect.windows import WindowPolicy, read_window, window_of_pending, write_request
 from recollect.windows.shortening import Cost
 
@@ -57,7 +58,7 @@ NOBODYS = "00000000-0000-0000-0000-000000000000"
 """The id of a conversation that is not there yet."""
 
 
-class ConversationManager(Keeping, Finding, Noting, Speaking):
+class ConversationManager(Keeping, Finding, Noting, Speaking, Watching):
     """One owner's conversations: start, append, read, change, forget.
 
     Made by `memory.of(owner)`; made directly, without a store, it keeps everything in memory.
@@ -328,7 +329,11 @@ class ConversationManager(Keeping, Finding, Noting, Speaking):
 
     async def messages(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Message]":
         """A page of the whole log, counted from the oldest message. What cannot be read is left out."""
-        return _readable(await self.store.page(conversation_id, limit=limit, offset=offset))
+        return _readable(await self.entries(conversation_id, limit, offset))
+
+    async def entries(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Entry]":
+        """The same with every message in its place. What cannot be read holds it, and says why."""
+        return await self.store.page(conversation_id, limit=limit, offset=offset)
 
     async def clear_history(
         self, conversation_id: str, *, expected_revision: int | None = None
@@ -470,10 +475,14 @@ class ConversationManager(Keeping, Finding, Noting, Speaking):
         `usage` is a response's usage, or the number of its prompt tokens. Returns what estimates are
         multiplied with from now on; None where tokens are counted exactly, and nothing is to learn.
         """
-        counter = self.intake.counter
-        if not isinstance(counter, Estimator):
-            return None
-        return counter.calibrate(estimated=context.report.tokens.total, reported=usage)
+        return calibrated(self.intake.counter, context, usage)
+
+
+def calibrated(counter: TokenCounter, context: Context, usage: Any) -> float | None:
+    """What an estimator multiplies with after it has learned from this; None for a counter that is exact."""
+    if not isinstance(counter, Estimator):
+        return None
+    return counter.calibrate(estimated=context.report.tokens.total, reported=usage)
 
 
 def _searcher(premises: Premises) -> "Searcher":

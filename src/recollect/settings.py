@@ -149,6 +149,8 @@ class StoreConfig(_Group, frozen=True, kw_only=True):
     url: str = DEFAULT_URL
     blobs_folder: str = ""
     """Where pictures are kept beside the store; empty is nowhere."""
+    key: str = ""
+    """What opens the server, where `url` is that of a server."""
 
 
 class ProtectionConfig(_Group, frozen=True, kw_only=True):
@@ -205,7 +207,7 @@ class ServerConfig(_Group, frozen=True, kw_only=True):
     """Questions to the assistant a minute for each key."""
 
 
-SECRETS = ("master_key", "audit_key", "provider_key")
+SECRETS = ("key", "master_key", "audit_key", "provider_key")
 """Settings that are never shown."""
 
 
@@ -261,6 +263,7 @@ GROUPS: tuple[type[_Group], ...] = (
 ENVIRONMENT = {
     "url": "RECOLLECT_URL",
     "blobs_folder": "RECOLLECT_BLOBS_FOLDER",
+    "key": "RECOLLECT_KEY",
     "context_window_size": "CONVERSATION_CONTEXT_WINDOW_SIZE",
     "context_deadline": "CONVERSATION_CONTEXT_DEADLINE",
     "cache_ttl": "CONVERSATION_CACHE_TTL",

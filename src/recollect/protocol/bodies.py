@@ -57,6 +57,8 @@ class EntryBody(Answered, frozen=True, kw_only=True):
     revision: int
     stored_at: datetime
     message: MessageBody
+    tokens: dict[str, int] = {}
+    """What the message costs, by the name of the counter."""
     unreadable: str | None = None
 
 
@@ -204,6 +206,9 @@ class ContextQuestion(Sent, frozen=True, kw_only=True):
     agent_name: str | None = None
     policy: PolicyBody | None = None
     pending: Annotated[list[GivenMessage], Meta(max_length=1000)] = []
+    counter: Annotated[str, Meta(description="Whose tokens are counted, by a report's `counter`.")] | None = (
+        None
+    )
     dialect: Dialect | None = None
 
 

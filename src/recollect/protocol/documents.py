@@ -63,6 +63,7 @@ def entry_document(entry: Entry) -> Document:
         "revision": entry.revision,
         "stored_at": entry.stored_at,
         "message": entry.message.to_dict(),
+        "tokens": entry.message.tokens,
         "unreadable": entry.unreadable,
     }
 
@@ -75,7 +76,7 @@ def entry_of(document: Mapping[str, Any]) -> Entry:
         sequence=document["sequence"],
         revision=document["revision"],
         stored_at=stored_at,
-        message=Message.from_dict(document["message"]),
+        message=Message.from_dict(document["message"]).with_(tokens=document.get("tokens", {})),
         unreadable=document.get("unreadable"),
     )
 
