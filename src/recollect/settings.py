@@ -207,6 +207,19 @@ class ServerConfig(_Group, frozen=True, kw_only=True):
     """Questions to the assistant a minute for each key."""
 
 
+class TelemetryConfig(_Group, frozen=True, kw_only=True):
+    """What a server says about how it is going."""
+
+    log: str = "text"
+    """How lines of the log look: text for people, json for machines."""
+    log_level: str = "info"
+    """From which level on: debug, info, warning, error."""
+    traces_url: str = ""
+    """Where an OpenTelemetry collector takes spans by OTLP over HTTP. Naming it turns tracing on."""
+    traces_percent: int = 100
+    """How many of a hundred requests are traced; those that are traced already stay so."""
+
+
 SECRETS = ("key", "master_key", "audit_key", "provider_key")
 """Settings that are never shown."""
 
@@ -246,7 +259,15 @@ class AgentConfig(_Group, frozen=True, kw_only=True):
     """The system prompt; empty is one for an assistant that remembers."""
 
 
-CHOICES = {"resilience": RESILIENCE, "provider": PROVIDERS, "jwt_scope": ("read", "write", "admin")}
+LOGS = ("text", "json")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+CHOICES = {
+    "resilience": RESILIENCE,
+    "provider": PROVIDERS,
+    "jwt_scope": ("read", "write", "admin"),
+    "log": LOGS,
+    "log_level": LOG_LEVELS,
+}
 """Settings that are one of a few words."""
 
 GROUPS: tuple[type[_Group], ...] = (
@@ -258,6 +279,7 @@ GROUPS: tuple[type[_Group], ...] = (
     ResilienceConfig,
     ServerConfig,
     AgentConfig,
+    TelemetryConfig,
 )
 
 ENVIRONMENT = {
@@ -314,6 +336,10 @@ ENVIRONMENT = {
     "provider_key": "RECOLLECT_PROVIDER_KEY",
     "provider_api_version": "RECOLLECT_PROVIDER_API_VERSION",
     "instructions": "RECOLLECT_INSTRUCTIONS",
+    "log": "RECOLLECT_LOG",
+    "log_level": "RECOLLECT_LOG_LEVEL",
+    "traces_url": "RECOLLECT_TRACES_URL",
+    "traces_percent": "RECOLLECT_TRACES_PERCENT",
 }
 """Setting → the environment variable that sets it."""
 
@@ -329,6 +355,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     resilience: ResilienceConfig = ResilienceConfig()
     server: ServerConfig = ServerConfig()
     agent: AgentConfig = AgentConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
 
     @classmethod
     def load(cls, *, file: Path | None = None, environ: Mapping[str, str] | None = None) -> Self:
@@ -343,6 +370,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             resilience=_group(ResilienceConfig, found),
             server=_group(ServerConfig, found),
             agent=_group(AgentConfig, found),
+            telemetry=_group(TelemetryConfig, found),
         )
 
 

@@ -376,11 +376,21 @@ class HealthBody(Answered, frozen=True, kw_only=True):
     status: Literal["ok"]
 
 
+class CheckBody(Answered, frozen=True, kw_only=True):
+    """One thing that was looked at."""
+
+    about: str
+    state: Literal["well", "warning", "problem"]
+    found: str
+
+
 class ReadyBody(Answered, frozen=True, kw_only=True):
     """Whether requests are taken and the store answers."""
 
     status: Literal["ready", "draining", "away"]
     degraded: bool = False
+    """Whether answers come from the last known state now."""
+    checks: tuple[CheckBody, ...] = ()
 
 
 class ProblemBody(Struct, frozen=True, kw_only=True):

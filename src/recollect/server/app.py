@@ -1,12 +1,15 @@
 """The application: every route and what stands around them. Below: routes, auth. Above: running."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from litestar import Litestar
 from litestar.exceptions import HTTPException
 from litestar.types import ControllerRouterHandler, Middleware
 
+from recollect.deadlines import ended
 from recollect.errors import RecollectError
 from recollect.memory import Memory
 from recollect.server import problems
@@ -17,7 +20,8 @@ from recollect.server.auth.tokens import TokenRules, Tokens
 from recollect.server.calls import Assistant, Service
 from recollect.server.endpoints import Endpoint, route_handler
 from recollect.server.limits import Limits
-from recollect.server.openapi import openapi_document
+from recollect.server.observing import Observing
+from recollect.server.openapi import VERSION, openapi_document
 from recollect.server.pages import pages
 from recollect.server.routes import (
     changes,
@@ -32,6 +36,8 @@ from recollect.server.routes import (
 )
 from recollect.server.routes.operations import operations
 from recollect.settings import ServerConfig, Settings
+from recollect.telemetry import telemetry
+from recollect.telemetry.sharing import SharedNumbers, folder_from_environment
 
 NOUNS = (conversations, messages, contexts, sessions, searching, people, keeping, changes, overview)
 
@@ -66,15 +72,16 @@ def create_app(
         limits=limits_for(settings.server),
         assistant=assistant,
     )
+    numbers = SharedNumbers(folder_from_environment())
     app = Litestar(
         route_handlers=[
-            *operations(service),
+            *operations(service, numbers),
             *pages(openapi_document(ENDPOINTS)),
             *(route_handler(endpoint, service) for endpoint in ENDPOINTS),
             *route_handlers,
         ],
         middleware=list(middleware),
-        lifespan=list(lifespan),
+        lifespan=[_sharing(numbers), *lifespan],
         exception_handlers={
             HTTPException: problems.from_framework,
             RecollectError: problems.from_us,
@@ -85,7 +92,30 @@ def create_app(
         logging_config=None,
     )
     app.state.service = service
+    app.asgi_handler = Observing(app.asgi_handler)
+    _introduce()
     return app
+
+
+def _sharing(numbers: SharedNumbers) -> Lifespan:
+    """This process's numbers are there for whichever process is asked for them, while the server runs."""
+
+    @asynccontextmanager
+    async def sharing(_: Litestar) -> AsyncIterator[None]:
+        writing = asyncio.create_task(numbers.keep_writing(), name="recollect-metrics")
+        try:
+            yield
+        finally:
+            await ended(writing)
+
+    return sharing
+
+
+def _introduce() -> None:
+    """What a scraper should know of this process besides its numbers."""
+    began = time.time()
+    telemetry.gauge("recollect_build_info", "", lambda: 1.0, version=VERSION)
+    telemetry.gauge("recollect_start_time_seconds", "", lambda: began)
 
 
 def gate_for(memory: Memory, settings: ServerConfig, *, open_without_keys: bool) -> Gate:

@@ -46,6 +46,7 @@ from recollect.server.calls import (
     source_of,
 )
 from recollect.server.limits import RouteClass
+from recollect.telemetry import told
 
 log = logging.getLogger("recollect.server")
 
@@ -218,14 +219,14 @@ async def _note(
             f"{endpoint.method} {endpoint.path}", actor=type(error).__name__, source=source_of(request)
         )
     except RecollectError as failed:
-        log.warning("a refusal could not be noted: %s", failed)
+        log.warning("a refusal could not be noted: %s", told(failed))
 
 
 def _told(error: RecollectError, endpoint: Endpoint) -> Answer:
     answer = as_problem(error)
     if answer.status >= 500:
         level = logging.WARNING if isinstance(error, StoreError) else logging.ERROR
-        log.log(level, "%s %s: %s", endpoint.method, endpoint.path, error)
+        log.log(level, "%s %s: %s", endpoint.method, endpoint.path, told(error))
     return answer
 
 
