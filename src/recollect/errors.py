@@ -6,6 +6,7 @@
     │   ├── InvalidMessage            a message that is not one, or content that is not JSON
     │   ├── Malformed                 what was sent cannot be read at all
     │   ├── TooLarge                  more bytes than are taken at once
+    │   ├── InvalidAudio              sound that is none, is too much, or is in a form that cannot be read
     │   └── InvalidSetting            a setting that does not parse; names where it came from
     ├── NotFound (LookupError)
     │   ├── ConversationNotFound      not there, expired, or somebody else's: the same words for all
@@ -42,6 +43,9 @@
     │   │   └── RequestTooLong        the request is longer than the model takes
     │   ├── AgentRefused              the model would not answer, or its answer was withheld
     │   └── TooManySteps              tools were called again and again, and no answer came
+    ├── NotUnderstood                 nobody spoke, or not so that the words are sure enough
+    ├── TranscriberError              whoever was to turn sound into words did not
+    │   └── TranscriberUnavailable    not reached, failed inside, or too late: trying again may help
     └── MissingExtra (ImportError)    an optional package is not installed; says what to type
 
 A class's docstring is its default message. Errors carry their data as attributes, so that a
@@ -87,6 +91,10 @@ class Malformed(InvalidInput):
 
 class TooLarge(InvalidInput):
     """More was sent than is taken at once."""
+
+
+class InvalidAudio(InvalidInput):
+    """The sound cannot be used."""
 
 
 class InvalidSetting(InvalidInput):
@@ -325,6 +333,29 @@ class TooManySteps(AgentError):
     def __init__(self, steps: int) -> None:
         super().__init__(f"no answer after {steps} steps, only calls of tools")
         self.steps = steps
+
+
+class NotUnderstood(RecollectError):
+    """Nothing was understood."""
+
+    def __init__(
+        self, message: str | None = None, *, words: str = "", confidence: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.words = words
+        self.confidence = confidence
+
+
+class TranscriberError(RecollectError):
+    """The sound was not transcribed."""
+
+    def __init__(self, message: str | None = None, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class TranscriberUnavailable(TranscriberError):
+    """The transcriber cannot be used now; trying again may help."""
 
 
 class MissingExtra(RecollectError, ImportError):
