@@ -205,6 +205,16 @@ class ServerConfig(_Group, frozen=True, kw_only=True):
     """Searches a minute for each key."""
     rate_ask: int = 120
     """Questions to the assistant a minute for each key."""
+    live_rate: int = 50
+    """Frames a second that a WebSocket connection may send; four seconds of them at once."""
+    live_frame_kb: int = 256
+    """Kilobytes of a WebSocket frame of text."""
+    live_connections: int = 10000
+    """WebSocket connections to a process."""
+    live_connections_per_key: int = 200
+    """WebSocket connections to a process with one key."""
+    live_heartbeat: int = 20
+    """Seconds of silence after which a WebSocket client is asked for a sign of life; 0 never asks."""
 
 
 class TelemetryConfig(_Group, frozen=True, kw_only=True):
@@ -340,6 +350,11 @@ ENVIRONMENT = {
     "log_level": "RECOLLECT_LOG_LEVEL",
     "traces_url": "RECOLLECT_TRACES_URL",
     "traces_percent": "RECOLLECT_TRACES_PERCENT",
+    "live_rate": "RECOLLECT_LIVE_RATE",
+    "live_frame_kb": "RECOLLECT_LIVE_FRAME_KB",
+    "live_connections": "RECOLLECT_LIVE_CONNECTIONS",
+    "live_connections_per_key": "RECOLLECT_LIVE_CONNECTIONS_PER_KEY",
+    "live_heartbeat": "RECOLLECT_LIVE_HEARTBEAT",
 }
 """Setting → the environment variable that sets it."""
 

@@ -162,9 +162,12 @@ class Interrupt(_In, frozen=True, kw_only=True, tag="interrupt"):
     """Stop answering. What was heard of the answer is kept."""
 
     id: str | None = None
-    """Which answer; without it, every one that this connection waits for."""
+    """Which answer; without it, every one that this connection waits for. One that is complete already, and
+    is only being spoken, must be named."""
     heard: int | None = None
-    """How many characters of the answer were heard or read; without it, all that were sent."""
+    """How many characters of the answer were heard: of its `spoken` form where it has one. Without it, all
+    that were sent."""
+    conversation_id: str | None = None
 
     def __post_init__(self) -> None:
         if self.heard is not None and self.heard < 0:

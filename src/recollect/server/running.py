@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("recollect.server")
 
+LARGEST_FRAME = 2 * 1024 * 1024
+"""Bytes of a WebSocket frame that are read at all: beyond it the connection is closed with 1009. Below it
+and above the limits, a frame is refused and the connection stays."""
+
 ALONE = ("memory", "file")
 """Stores that one process has to itself."""
 
@@ -160,6 +164,11 @@ class Server(uvicorn.Server):
         if self.started:
             self._listening()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answers under way on WebSockets are finished before their connections are closed."""
+        await self._app.state.live.drain()
+        await super().shutdown(sockets)
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Signals end the server, and nothing else: whoever started it goes on to tidy up."""
@@ -188,6 +197,8 @@ def configured(app: "Litestar", settings: ServerConfig) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         ws="websockets-sansio",
+        ws_max_size=LARGEST_FRAME,
+        ws_per_message_deflate=False,
         timeout_graceful_shutdown=settings.drain_seconds,
     )
 

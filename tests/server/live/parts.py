@@ -95,7 +95,7 @@ class Staff:
     def assistant(self, manager: ConversationManager) -> SupervisorAgent:
         return assistant_of(self.agent)(manager)
 
-    def transcriber(self) -> Transcribe | None:
+    def transcriber(self, assistant: object) -> Transcribe | None:
         return self.transcribe
 
 

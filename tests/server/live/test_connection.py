@@ -5,6 +5,7 @@ from uuid import uuid4
 
 import pytest
 
+from recollect.messages import Message, Speech
 from recollect.protocol.live import CloseCode
 from recollect.server.live.telling import Ended
 from tests.server.live.parts import PATIENCE, Client, a_room, words
@@ -290,12 +291,28 @@ async def test_an_interrupted_answer_is_kept_as_far_as_it_was_heard() -> None:
         await client.send("interrupt", heard=3)
         done = await client.until("answer.done")
         assert done["interrupted"]
-        assert done["text"] == "you"
+        assert done["text"] == "you "
         stored = await room.erin.messages(ready["conversation"]["id"])
-        assert [message.content for message in stored] == ["tell me a story", "you"]
+        assert [message.content for message in stored] == ["tell me a story", "you "]
+        assert stored[1].speech == Speech(spoken="you ", heard=3)
         assert "interrupted" in stored[1].tags
         room.agent.may_go_on.set()
         assert (await client.say("q2", "go on"))["text"] == "you said go on"
+
+
+async def test_somebody_may_cut_in_while_a_complete_answer_is_spoken() -> None:
+    async with a_room() as room:
+        client = room.client()
+        ready = await client.hello(session_id="kitchen")
+        await client.say("q1", "tell me a story")
+        await client.send("interrupt", id="q1")
+        assert (await client.next())["problem"]["field"] == "heard"
+        await client.send("interrupt", id="q1", heard=8)
+        changed = await client.until("changed")
+        assert [entry["sequence"] for entry in changed["entries"]] == [2]
+        _, answer = await room.erin.messages(ready["conversation"]["id"])
+        assert answer.content == "you said tell me a story"
+        assert answer.speech == Speech(spoken="you said tell me a story", heard=8)
 
 
 async def test_an_interruption_before_anything_was_heard_keeps_the_question() -> None:
@@ -333,8 +350,8 @@ async def test_audio_is_refused_where_the_server_does_not_understand_speech() ->
         assert (await client.next())["problem"]["status"] == 422
 
 
-async def understood(audio: bytes, _: object) -> str:
-    return audio.decode()
+async def understood(audio: bytes, _: object) -> Message:
+    return Message(role="user", content=audio.decode(), content_type="audio")
 
 
 async def test_audio_in_pieces_is_transcribed_stored_and_answered() -> None:

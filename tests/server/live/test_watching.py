@@ -266,7 +266,9 @@ async def test_whatever_happens_a_watcher_ends_up_with_what_is_stored(room: Room
     for step in range(25):
         match chance.randrange(6):
             case 0 | 1:
-                turn = [Message(role="user", content=f"s{step}.{n}", message_id=f"s{step}.{n}") for n in range(2)]
+                turn = [
+                    Message(role="user", content=f"s{step}.{n}", message_id=f"s{step}.{n}") for n in range(2)
+                ]
                 await erin.append(conversation_id, turn)
             case 2:
                 await client.send("text", id=f"q{step}", text=f"q{step}")

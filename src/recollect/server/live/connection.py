@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
+from recollect.dialects import meaning_of
 from recollect.errors import (
     AccessError,
     InvalidInput,
@@ -24,7 +25,7 @@ from recollect.errors import (
     shown,
 )
 from recollect.ids import parse_uuid
-from recollect.messages import ContentType, Message
+from recollect.messages import Message
 from recollect.protocol import live
 from recollect.protocol.documents import conversation_document
 from recollect.protocol.live import CloseCode, Outgoing, Place, failure
@@ -36,7 +37,16 @@ from recollect.server.live.places import place_of
 from recollect.server.live.room import LiveRoom
 from recollect.server.live.speech import Transcribe, Utterance
 from recollect.server.live.telling import Ended, Telling
-from recollect.server.live.turns import Outcome, Service, Turn, Work, answered, interrupted, stored_only
+from recollect.server.live.turns import (
+    Outcome,
+    Service,
+    Turn,
+    Work,
+    answered,
+    cut_in,
+    interrupted,
+    stored_only,
+)
 from recollect.server.live.watches import Watch
 
 
@@ -254,7 +264,9 @@ class Connection:
             if frame.id in (None, turn_id) and listening.wants_answer
         ]
         if not wanted and frame.id is not None:
-            raise NotFound(f"nothing is being answered under the id {shown(frame.id)}")
+            conversation_id = self._watched(guest, frame.conversation_id)
+            await cut_in(guest.manager, conversation_id, frame.id, heard=frame.heard)
+            await self._room.feeds.look(guest.owner, conversation_id)
         for listening in wanted:
             listening.turn.interrupt(listening.sent if frame.heard is None else frame.heard)
 
@@ -270,7 +282,8 @@ class Connection:
         self._utterance = Utterance(frame, self._limits)
 
     def _transcriber(self) -> Transcribe:
-        transcribe = self._room.staff.transcriber()
+        assert self._guest is not None, "only guests speak"
+        transcribe = self._room.staff.transcriber(self._guest.assistant)
         if transcribe is None:
             raise MissingExtra("understanding speech on this server", extra="speech")
         return transcribe
@@ -293,15 +306,12 @@ class Connection:
         work = self._answering(guest)
 
         async def understood(turn: Turn) -> Outcome:
-            words = await transcribe(audio, utterance.start)
-            if not words.strip():
-                raise InvalidInput("nothing was understood", field="audio")
-            self._telling.reply(live.Transcript(id=turn.id, text=words))
-            turn.question = turn.question.with_(content=words)
+            question = await transcribe(audio, utterance.start)
+            turn.question = question.with_(message_id=turn.id)
+            self._telling.reply(live.Transcript(id=turn.id, text=meaning_of(question).text))
             return await work(turn)
 
-        content_type: ContentType = "audio"
-        question = Message(role="user", content="", content_type=content_type, message_id=frame.id)
+        question = Message(role="user", content="", content_type="audio", message_id=frame.id)
         self._ask(guest, Turn(guest.owner, conversation_id, guest.session_id, question), understood)
 
     async def _audio_cancel(self, guest: Guest, frame: live.AudioCancel) -> None:

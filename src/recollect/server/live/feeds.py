@@ -46,11 +46,12 @@ class Piece(NamedTuple):
 
     sequence: int
     revision: int
+    message_id: str
     body: msgspec.Raw
 
     @classmethod
     def of(cls, entry: Entry) -> "Piece":
-        return cls(entry.sequence, entry.revision, write_entry(entry))
+        return cls(entry.sequence, entry.revision, entry.message.message_id or "", write_entry(entry))
 
 
 class Snapshot(NamedTuple):

@@ -1,5 +1,6 @@
 """A guest: somebody who has said hello, and what they are served with. Below: manager, sessions, the room."""
 
+from collections.abc import Callable
 from typing import Self
 
 from recollect.conversations import Conversation
@@ -21,7 +22,7 @@ class Guest:
         caller: Caller,
         owner: str,
         manager: ConversationManager,
-        assistant: Assistant,
+        make_assistant: Callable[[ConversationManager], Assistant],
         *,
         session_id: str,
         conversation_id: str,
@@ -30,7 +31,8 @@ class Guest:
         self.caller = caller
         self.owner = owner
         self.manager = manager
-        self.assistant = assistant
+        self._make_assistant = make_assistant
+        self._assistant: Assistant | None = None
         self.session_id = session_id
         self.conversation_id = conversation_id
         self.name = name
@@ -45,11 +47,18 @@ class Guest:
             caller,
             owner,
             manager,
-            room.staff.assistant(manager),
+            room.staff.assistant,
             session_id=session_id,
             conversation_id=record.id,
             name=hello.name,
         )
+
+    @property
+    def assistant(self) -> Assistant:
+        """Who answers; made for the first question. Raises `AgentUnavailable` where nobody does."""
+        if self._assistant is None:
+            self._assistant = self._make_assistant(self.manager)
+        return self._assistant
 
     async def end_session(self) -> None:
         await SessionManager(self.manager).end_session(self.session_id)

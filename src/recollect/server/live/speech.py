@@ -3,11 +3,12 @@
 from collections.abc import Awaitable, Callable
 
 from recollect.errors import InvalidInput, TooLarge
+from recollect.messages import Message
 from recollect.protocol.live import AudioStart
 from recollect.server.live.limits import LiveLimits
 
-Transcribe = Callable[[bytes, AudioStart], Awaitable[str]]
-"""What the audio says, in words; the announcement says how it is encoded."""
+Transcribe = Callable[[bytes, AudioStart], Awaitable[Message]]
+"""What the audio says, as the message that is stored; the announcement says how it is encoded."""
 
 
 class Utterance:

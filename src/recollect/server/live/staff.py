@@ -8,43 +8,29 @@ from litestar import Litestar
 from recollect.manager import ConversationManager
 from recollect.server.auth.callers import Caller
 from recollect.server.calls import Service
-from recollect.server.live.limits import LiveLimits
 from recollect.server.live.room import LiveRoom
 from recollect.server.live.speech import Transcribe
 from recollect.server.live.turns import Assistant
 
-MakeAssistant = Callable[[ConversationManager], Assistant]
+Understanding = Callable[[Assistant], Transcribe]
+"""Who understands what is said by voice, given who answers."""
 
 
 class ServerStaff:
-    """The manager of the server's memory, and the assistant of its settings."""
+    """The manager of the server's memory, the assistant and the transcriber of its settings."""
 
-    def __init__(
-        self, service: Service, assistant: MakeAssistant, transcribe: Transcribe | None = None
-    ) -> None:
+    def __init__(self, service: Service, understanding: Understanding | None = None) -> None:
         self._service = service
-        self._assistant = assistant
-        self._transcribe = transcribe
+        self._understanding = understanding
 
     def manager(self, caller: Caller, owner: str) -> ConversationManager:
         return self._service.manager_for(caller, owner)
 
     def assistant(self, manager: ConversationManager) -> Assistant:
-        return self._assistant(manager)
+        return self._service.assistant(manager)
 
-    def transcriber(self) -> Transcribe | None:
-        return self._transcribe
-
-
-def live_room(
-    service: Service,
-    assistant: MakeAssistant,
-    *,
-    transcribe: Transcribe | None = None,
-    limits: LiveLimits | None = None,
-) -> LiveRoom:
-    """The room of a server."""
-    return LiveRoom(ServerStaff(service, assistant, transcribe), service.gate, limits)
+    def transcriber(self, assistant: Assistant) -> Transcribe | None:
+        return None if self._understanding is None else self._understanding(assistant)
 
 
 def open_while_serving(room: LiveRoom) -> Callable[[Litestar], AbstractAsyncContextManager[None]]:

@@ -20,6 +20,7 @@ from recollect.protocol.live import (
     Stored,
 )
 from recollect.protocol.problems import problem_of
+from recollect.server.live.feeds import Piece
 from recollect.server.live.turns import Outcome, Turn
 from recollect.server.live.watches import Watch
 
@@ -149,12 +150,22 @@ class Telling:
 
     async def _next_of_watches(self) -> Outgoing | None:
         for watch in tuple(self.watches.values()):
-            frame = await watch.next()
+            frame = await watch.next(self._is_held)
             if frame is not None:
                 if watch.is_over:
                     self._over(watch)
                 return frame
         return None
+
+    def _is_held(self, piece: Piece) -> bool:
+        """Whether the message belongs to a turn that this connection waits for: `answer.done` brings it.
+
+        A store may tell of a turn before whoever stored it has heard that it is stored.
+        """
+        return any(
+            piece.message_id == turn_id or piece.message_id.startswith(f"{turn_id}/")
+            for turn_id in self.listening
+        )
 
 
 async def _before(outcome: Outcome, watch: Watch) -> Outgoing | None:

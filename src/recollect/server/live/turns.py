@@ -7,7 +7,7 @@ once. Turns of one conversation are answered in the order in which they came.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from msgspec import Struct
@@ -17,11 +17,20 @@ from recollect.agents import Answer
 from recollect.contracts import Appended, Entry, OnText
 from recollect.deadlines import ended
 from recollect.dialects import meaning_of
-from recollect.errors import AgentError, Conflict, MessageConflict, RecollectError
-from recollect.ids import following_id
+from recollect.errors import (
+    AgentError,
+    Conflict,
+    InvalidInput,
+    MessageConflict,
+    NotFound,
+    RecollectError,
+    shown,
+)
+from recollect.ids import following_id, storable_text
 from recollect.manager import ConversationManager
-from recollect.messages import Message
+from recollect.messages import Message, Speech
 from recollect.server.live.feeds import Feeds, Piece
+from recollect.spoken import spoken_form, word_end
 
 log = logging.getLogger("recollect.server.live")
 
@@ -215,7 +224,13 @@ async def answered(turn: Turn, *, service: Service) -> Outcome:
             return known
         raise
     assert answer.stored is not None, "a turn that is answered is stored"
-    return replace(await _told(turn, answer.stored, service), text=answer.text)
+    outcome = await _told(turn, answer.stored, service)
+    return replace(outcome, text=answer.text, spoken=_spoken(turn, answer.text))
+
+
+def _spoken(turn: Turn, text: str) -> str | None:
+    """What to say aloud: who spoke is spoken to."""
+    return spoken_form(text) if turn.question.content_type == "audio" else None
 
 
 async def stored_only(turn: Turn, *, service: Service) -> Outcome:
@@ -224,14 +239,10 @@ async def stored_only(turn: Turn, *, service: Service) -> Outcome:
 
 
 async def interrupted(turn: Turn, *, service: Service) -> Outcome:
-    """What was heard of an answer, stored as all that was said."""
-    words = turn.text[: turn.heard]
-    said = [turn.question]
-    if words.strip():
-        answer = Message(
-            role="assistant", content=words, message_id=following_id(turn.id, 1), tags=(INTERRUPTED,)
-        )
-        said.append(answer)
+    """What was generated of an answer, stored with a note on how much of it was heard."""
+    if not turn.question.content:
+        return GIVEN_UP  # audio that was not understood yet
+    said = [turn.question, *_cut_off(turn)]
     try:
         appended = await service.manager.append(turn.conversation_id, said)
     except Conflict:
@@ -239,7 +250,38 @@ async def interrupted(turn: Turn, *, service: Service) -> Outcome:
         if (known := await repeated(turn, service)) is not None:
             return known
         raise
-    return replace(await _told(turn, appended, service), text=words, interrupted=True)
+    return replace(await _told(turn, appended, service), text=turn.text, interrupted=True)
+
+
+def _cut_off(turn: Turn) -> Iterable[Message]:
+    words, heard = turn.text, turn.heard or 0
+    if not words.strip():
+        return
+    speech = None
+    if storable_text(words):
+        speech = Speech(spoken=words, heard=None if heard >= len(words) else word_end(words, heard))
+    yield Message(
+        role="assistant",
+        content=words,
+        message_id=following_id(turn.id, 1),
+        tags=(INTERRUPTED,),
+        speech=speech,
+    )
+
+
+async def cut_in(
+    manager: ConversationManager, conversation_id: str, turn_id: str, *, heard: int | None
+) -> None:
+    """Somebody cut in while an answer that is stored was spoken. Raises `NotFound`, `InvalidInput`."""
+    entries = await _stored_turn(manager, conversation_id, turn_id)
+    answer = next((e.message for e in reversed(entries) if e.message.role == "assistant"), None)
+    if answer is None or answer.message_id is None:
+        raise NotFound(f"nothing was answered under the id {shown(turn_id)}")
+    if heard is None:
+        raise InvalidInput("heard must be given for an answer that is complete", field="heard")
+    by_voice = entries[0].message.content_type == "audio"
+    spoken = None if by_voice else meaning_of(answer).text
+    await manager.interrupted(conversation_id, answer.message_id, heard=heard, spoken=spoken)
 
 
 async def _told(turn: Turn, appended: Appended, service: Service) -> Outcome:
@@ -255,7 +297,7 @@ async def _told(turn: Turn, appended: Appended, service: Service) -> Outcome:
 
 async def repeated(turn: Turn, service: Service) -> Outcome | None:
     """The turn as it was stored before; None when it was not."""
-    entries = await _stored_turn(turn, service.manager)
+    entries = await _stored_turn(service.manager, turn.conversation_id, turn.id)
     answer = next((e.message for e in reversed(entries) if e.message.role == "assistant"), None)
     if answer is None:
         return None
@@ -263,6 +305,7 @@ async def repeated(turn: Turn, service: Service) -> Outcome | None:
         raise MessageConflict(turn.conversation_id, turn.id)
     return Outcome(
         text=meaning_of(answer).text,
+        spoken=_spoken(turn, meaning_of(answer).text),
         message_ids=tuple(entry.message.message_id or "" for entry in entries),
         pieces=tuple(Piece.of(entry) for entry in entries),
         interrupted=INTERRUPTED in answer.tags,
@@ -270,10 +313,11 @@ async def repeated(turn: Turn, service: Service) -> Outcome | None:
     )
 
 
-async def _stored_turn(turn: Turn, manager: ConversationManager) -> list[Entry]:
-    found = await manager.store.entry(turn.conversation_id, turn.id)
+async def _stored_turn(manager: ConversationManager, conversation_id: str, turn_id: str) -> list[Entry]:
+    """The question and what follows it, by their ids."""
+    found = await manager.store.entry(conversation_id, turn_id)
     entries: list[Entry] = []
     while found is not None:
         entries.append(found)
-        found = await manager.store.entry(turn.conversation_id, following_id(turn.id, len(entries)))
+        found = await manager.store.entry(conversation_id, following_id(turn_id, len(entries)))
     return entries

@@ -4,7 +4,8 @@ A watch is asked for its next frame when the connection has room to send one, an
 slow reader has not taken stays in the feed, or in the store. Its place moves with what it hands out.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Self
 
 from msgspec import Raw
@@ -16,6 +17,8 @@ from recollect.protocol.documents import conversation_document
 from recollect.protocol.live import Changed, Gone, Lagging, Messages, Outgoing, Place, Reset, Updated
 from recollect.server.live.feeds import FIRST_LOOK, FURTHEST_LOOK, Feed, Piece, since, snapshot
 from recollect.server.live.places import place_of
+
+Held = Callable[[Piece], bool]
 
 PAGE = 50
 """Entries in one frame at most."""
@@ -31,6 +34,7 @@ class Watch:
         self.place = place
         self.is_over = False
         self._history = history
+        self._held: Held = lambda _: False
         self._catching_up: _CatchingUp | None = None
         self._missed_changes: list[Raw] = []
         self._starts_over = feed.starts_over
@@ -58,8 +62,12 @@ class Watch:
     def conversation_id(self) -> str:
         return self.feed.conversation_id
 
-    async def next(self) -> Outgoing | None:
-        """What to tell next; None when all is told. Raises `StoreError`."""
+    async def next(self, held: Held = lambda _: False) -> Outgoing | None:
+        """What to tell next; None when all is told. Raises `StoreError`.
+
+        `held` knows messages that will be told in another frame: those of a turn whose end is near.
+        """
+        self._held = held
         if self.is_over:
             return None
         if self.feed.gone:
@@ -103,6 +111,8 @@ class Watch:
 
     async def _next_record(self) -> Outgoing | None:
         feed, caught_up = self.feed, self._catching_up
+        if self.place.sequence < feed.place.sequence:
+            return None  # the rest is held
         self._catching_up = None
         if caught_up is not None and caught_up.leaves_doubt(feed.place.revision):
             return await self._reset()
@@ -115,7 +125,8 @@ class Watch:
         return Updated(conversation=conversation_document(feed.record), place=self.place)
 
     def _told(self, pieces: Sequence[Piece], before: int | None) -> Outgoing | None:
-        page = list(_page(piece for piece in pieces if before is None or piece.sequence < before))
+        wanted = takewhile(lambda piece: not self._held(piece), pieces)
+        page = list(_page(piece for piece in wanted if before is None or piece.sequence < before))
         if not page:
             return None
         self._stands_behind(page)
