@@ -4,9 +4,9 @@
     ├── InvalidInput (ValueError)     the caller gave something that cannot be stored or used
     │   ├── InvalidId                 an id that is not a UUID, or an owner that is no owner
     │   ├── InvalidMessage            a message that is not one, or content that is not JSON
-    │   ├── InvalidAudio              sound that is none, is too much, or is in a form that cannot be read
     │   ├── Malformed                 what was sent cannot be read at all
     │   ├── TooLarge                  more bytes than are taken at once
+    │   ├── InvalidAudio              sound that is none, is too much, or is in a form that cannot be read
     │   └── InvalidSetting            a setting that does not parse; names where it came from
     ├── NotFound (LookupError)
     │   ├── ConversationNotFound      not there, expired, or somebody else's: the same words for all
@@ -85,16 +85,16 @@ class InvalidMessage(InvalidInput):
     """The message cannot be stored."""
 
 
-class InvalidAudio(InvalidInput):
-    """The sound cannot be used."""
-
-
 class Malformed(InvalidInput):
     """What was sent cannot be read."""
 
 
 class TooLarge(InvalidInput):
     """More was sent than is taken at once."""
+
+
+class InvalidAudio(InvalidInput):
+    """The sound cannot be used."""
 
 
 class InvalidSetting(InvalidInput):

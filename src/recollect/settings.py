@@ -217,6 +217,19 @@ class ServerConfig(_Group, frozen=True, kw_only=True):
     """Seconds of silence after which a WebSocket client is asked for a sign of life; 0 never asks."""
 
 
+class TelemetryConfig(_Group, frozen=True, kw_only=True):
+    """What a server says about how it is going."""
+
+    log: str = "text"
+    """How lines of the log look: text for people, json for machines."""
+    log_level: str = "info"
+    """From which level on: debug, info, warning, error."""
+    traces_url: str = ""
+    """Where an OpenTelemetry collector takes spans by OTLP over HTTP. Naming it turns tracing on."""
+    traces_percent: int = 100
+    """How many of a hundred requests are traced; those that are traced already stay so."""
+
+
 SECRETS = ("key", "master_key", "audit_key", "provider_key")
 """Settings that are never shown."""
 
@@ -256,7 +269,15 @@ class AgentConfig(_Group, frozen=True, kw_only=True):
     """The system prompt; empty is one for an assistant that remembers."""
 
 
-CHOICES = {"resilience": RESILIENCE, "provider": PROVIDERS, "jwt_scope": ("read", "write", "admin")}
+LOGS = ("text", "json")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+CHOICES = {
+    "resilience": RESILIENCE,
+    "provider": PROVIDERS,
+    "jwt_scope": ("read", "write", "admin"),
+    "log": LOGS,
+    "log_level": LOG_LEVELS,
+}
 """Settings that are one of a few words."""
 
 GROUPS: tuple[type[_Group], ...] = (
@@ -266,8 +287,9 @@ GROUPS: tuple[type[_Group], ...] = (
     RetentionConfig,
     ProtectionConfig,
     ResilienceConfig,
-    AgentConfig,
     ServerConfig,
+    AgentConfig,
+    TelemetryConfig,
 )
 
 ENVIRONMENT = {
@@ -303,12 +325,6 @@ ENVIRONMENT = {
     "spool_folder": "RECOLLECT_SPOOL_FOLDER",
     "spool_limit_mb": "RECOLLECT_SPOOL_LIMIT_MB",
     "cache": "RECOLLECT_CACHE",
-    "provider": "RECOLLECT_PROVIDER",
-    "model": "RECOLLECT_MODEL",
-    "provider_url": "RECOLLECT_PROVIDER_URL",
-    "provider_key": "RECOLLECT_PROVIDER_KEY",
-    "provider_api_version": "RECOLLECT_PROVIDER_API_VERSION",
-    "instructions": "RECOLLECT_INSTRUCTIONS",
     "server_host": "RECOLLECT_HOST",
     "server_port": "RECOLLECT_PORT",
     "server_workers": "RECOLLECT_WORKERS",
@@ -324,6 +340,16 @@ ENVIRONMENT = {
     "rate_write": "RECOLLECT_RATE_WRITE",
     "rate_search": "RECOLLECT_RATE_SEARCH",
     "rate_ask": "RECOLLECT_RATE_ASK",
+    "provider": "RECOLLECT_PROVIDER",
+    "model": "RECOLLECT_MODEL",
+    "provider_url": "RECOLLECT_PROVIDER_URL",
+    "provider_key": "RECOLLECT_PROVIDER_KEY",
+    "provider_api_version": "RECOLLECT_PROVIDER_API_VERSION",
+    "instructions": "RECOLLECT_INSTRUCTIONS",
+    "log": "RECOLLECT_LOG",
+    "log_level": "RECOLLECT_LOG_LEVEL",
+    "traces_url": "RECOLLECT_TRACES_URL",
+    "traces_percent": "RECOLLECT_TRACES_PERCENT",
     "live_rate": "RECOLLECT_LIVE_RATE",
     "live_frame_kb": "RECOLLECT_LIVE_FRAME_KB",
     "live_connections": "RECOLLECT_LIVE_CONNECTIONS",
@@ -342,8 +368,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     retention: RetentionConfig = RetentionConfig()
     protection: ProtectionConfig = ProtectionConfig()
     resilience: ResilienceConfig = ResilienceConfig()
-    agent: AgentConfig = AgentConfig()
     server: ServerConfig = ServerConfig()
+    agent: AgentConfig = AgentConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
 
     @classmethod
     def load(cls, *, file: Path | None = None, environ: Mapping[str, str] | None = None) -> Self:
@@ -356,8 +383,9 @@ class Settings(Struct, frozen=True, kw_only=True):
             retention=_group(RetentionConfig, found),
             protection=_group(ProtectionConfig, found),
             resilience=_group(ResilienceConfig, found),
-            agent=_group(AgentConfig, found),
             server=_group(ServerConfig, found),
+            agent=_group(AgentConfig, found),
+            telemetry=_group(TelemetryConfig, found),
         )
 
 

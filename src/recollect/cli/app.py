@@ -37,8 +37,8 @@ app = typer.Typer(
 
 COMMANDS = (
     demo,
-    chat,
     serve,
+    chat,
     conversations,
     show,
     search,
