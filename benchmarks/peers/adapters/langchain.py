@@ -1,4 +1,4 @@
-"""LangChain: `SQLChatMessageHistory` on SQLite. A turn is one `add_messages`, a window the end of `messages`."""
+"""LangChain: `SQLChatMessageHistory` on SQLite. A turn is one `add_messages`; a window ends `messages`."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
