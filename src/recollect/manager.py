@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
+from recollect.beside import Beside
 from recollect.blobs import BlobStore
 from recollect.clock import parse_moment
 from recollect.contexts import Context, Report
@@ -34,15 +35,18 @@ from recollect.intake import Intake
 from recollect.keeping import Keeping
 from recollect.lifetimes import RetentionRules
 from recollect.messages import ContentType, Message, Role, parse_tags
+from recollect.noting import Noting
 from recollect.pictures import Images, Pictures
 from recollect.premises import Premises
 from recollect.redaction import Redactor
 from recollect.settings import ConversationConfig
+from recollect.speaking import Speaking
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.telemetry import happenings, told
 from recollect.telemetry.calls import watched
 from recollect.tokens import Estimator, costs_by, ready
 from recollect.turns import TurnInProgress
+from recollect.watching import Watching
 from recollect.windows import WindowPolicy, read_window, window_of_pending, write_request
 from recollect.windows.shortening import Cost
 
@@ -52,9 +56,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("recollect.manager")
 
+NOBODYS = "00000000-0000-0000-0000-000000000000"
+"""The id of a conversation that is not there yet."""
+
 
 @watched
-class ConversationManager(Keeping, Finding):
+class ConversationManager(Keeping, Finding, Noting, Speaking, Watching):
     """One owner's conversations: start, append, read, change, forget.
 
     Made by `memory.of(owner)`; made directly, without a store, it keeps everything in memory.
@@ -333,7 +340,11 @@ class ConversationManager(Keeping, Finding):
 
     async def messages(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Message]":
         """A page of the whole log, counted from the oldest message. What cannot be read is left out."""
-        return _readable(await self.store.page(conversation_id, limit=limit, offset=offset))
+        return _readable(await self.entries(conversation_id, limit, offset))
+
+    async def entries(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Entry]":
+        """The same with every message in its place. What cannot be read holds it, and says why."""
+        return await self.store.page(conversation_id, limit=limit, offset=offset)
 
     async def clear_history(
         self, conversation_id: str, *, expected_revision: int | None = None
@@ -358,10 +369,12 @@ class ConversationManager(Keeping, Finding):
         """What a model should see: the latest messages that fit, always a valid request.
 
         With `agent_name`, only that agent's messages and the user's. `pending` messages count as
-        said but not stored. An unknown conversation gives an empty context. While the store is away it
-        is made from the last known state, where there is the resilient layer; a store that fails twice,
-        or is not done within the `context_deadline` of the settings, gives one with `pending` alone.
-        Either is degraded, with the reason in the report: an agent is never kept waiting.
+        said but not stored. The owner's notes stand behind the system messages at the front, within a
+        budget of their own: `policy.notes_tokens`. An unknown conversation gives an empty context.
+        While the store is away it is made from the last known state, where there is the resilient
+        layer; a store that fails twice, or is not done within the `context_deadline` of the settings,
+        gives one with `pending` alone. Either is degraded, with the reason in the report: an agent is
+        never kept waiting.
         Where nobody's words are left, by a filter or because nobody spoke, `report.nothing_to_send`
         says why.
         """
@@ -405,24 +418,50 @@ class ConversationManager(Keeping, Finding):
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
     ) -> Context:
         cost, counter = await self._counting(policy)
+        beside = await self._beside(policy, cost)
         view = self.pictures.view(self.store, pending)
         context = await read_window(
-            view.as_store(), conversation_id, policy, cost=cost, counter=counter, pending=pending
+            view.as_store(),
+            conversation_id,
+            beside.reserved_in(policy),
+            cost=cost,
+            counter=counter,
+            pending=pending,
         )
-        return view.reported(context)
+        return beside.added_to(view.reported(context))
+
+    async def _beside(self, policy: WindowPolicy, cost: Cost) -> Beside:
+        """What the context holds besides the log."""
+        notes, trouble = await self._notes_shown(policy)
+        message = notes.message
+        return Beside(notes=notes, tokens=0 if message is None else cost(message), trouble=trouble)
 
     async def _degraded(
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message], *, why: str
     ) -> Context:
         """The window over what is being said, which is all that is known now."""
-        cost, counter = await self._counting(policy)
-        context = window_of_pending(
-            conversation_id, policy, cost=cost, counter=counter, pending=pending, now=self.store.now()
-        )
+        context = await self._window_of(conversation_id, policy, pending)
         warnings = (why, *context.report.warnings)
         nothing = None if context.report.nothing_to_send is None else why
         report = replace(context.report, warnings=warnings, nothing_to_send=nothing, degraded=True)
         return replace(context, report=report)
+
+    async def first_context(
+        self, pending: Sequence[Message], *, policy: WindowPolicy | None = None
+    ) -> Context:
+        """What a model should see where nothing is stored yet: the owner's notes, and what is said."""
+        policy = policy or WindowPolicy(max_messages=self.config.context_window_size)
+        cost, _ = await self._counting(policy)
+        beside = await self._beside(policy, cost)
+        return beside.added_to(await self._window_of(NOBODYS, beside.reserved_in(policy), pending))
+
+    async def _window_of(
+        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
+    ) -> Context:
+        cost, counter = await self._counting(policy)
+        return window_of_pending(
+            conversation_id, policy, cost=cost, counter=counter, pending=pending, now=self.store.now()
+        )
 
     async def _counting(self, policy: WindowPolicy) -> tuple[Cost, str | None]:
         """What messages cost and the name of the counter; nothing and no name where none can be used."""
@@ -456,10 +495,14 @@ class ConversationManager(Keeping, Finding):
         `usage` is a response's usage, or the number of its prompt tokens. Returns what estimates are
         multiplied with from now on; None where tokens are counted exactly, and nothing is to learn.
         """
-        counter = self.intake.counter
-        if not isinstance(counter, Estimator):
-            return None
-        return counter.calibrate(estimated=context.report.tokens.total, reported=usage)
+        return calibrated(self.intake.counter, context, usage)
+
+
+def calibrated(counter: TokenCounter, context: Context, usage: Any) -> float | None:
+    """What an estimator multiplies with after it has learned from this; None for a counter that is exact."""
+    if not isinstance(counter, Estimator):
+        return None
+    return counter.calibrate(estimated=context.report.tokens.total, reported=usage)
 
 
 def _searcher(premises: Premises) -> "Searcher":

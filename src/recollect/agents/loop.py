@@ -14,7 +14,7 @@ from typing import Any, Self
 from msgspec import Struct
 
 from recollect.contexts import Context
-from recollect.contracts import Agent, Ask, OnText, Reply, Usage
+from recollect.contracts import Agent, Appended, Ask, OnText, Reply, Usage
 from recollect.dialects import ToolCall, meaning_of, read, tool_result
 from recollect.errors import InvalidInput, TooManySteps, shown
 from recollect.ids import IdSource, new_id
@@ -49,6 +49,8 @@ class Answer(Struct, frozen=True, kw_only=True):
     """What the provider counted, over all steps."""
     complete: bool = True
     """Whether the answer came to its end; False where the model ran out of room."""
+    stored: Appended | None = None
+    """What storing the turn did, where it was stored."""
 
 
 class AgenticLoop:

@@ -116,7 +116,7 @@ async def _listening(plan: _Plan) -> socket.socket:
 
 
 def _serve(plan: _Plan, listening: socket.socket) -> None:
-    from recollect.server.running import serve_here, serve_with_workers, watched
+    from recollect.server.running import fast_loop, serve_here, serve_with_workers, watched
 
     address = f"http://{_in_url(plan.host)}:{listening.getsockname()[1]}"
     announce = partial(_announce, plan, address)
@@ -126,7 +126,7 @@ def _serve(plan: _Plan, listening: socket.socket) -> None:
 
     with watched(plan.settings.telemetry):
         if plan.workers == 1:
-            run(work)
+            run(work, loop_factory=fast_loop)
             return
         announce()
         serve_with_workers(plan.url, plan.settings, listening, workers=plan.workers, loopback=plan.is_open)

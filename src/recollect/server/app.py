@@ -20,6 +20,10 @@ from recollect.server.auth.tokens import TokenRules, Tokens
 from recollect.server.calls import Assistant, Service
 from recollect.server.endpoints import Endpoint, route_handler
 from recollect.server.limits import Limits
+from recollect.server.live.handler import live_handler
+from recollect.server.live.limits import LiveLimits
+from recollect.server.live.room import LiveRoom
+from recollect.server.live.staff import ServerStaff, Understanding, open_while_serving
 from recollect.server.observing import Observing
 from recollect.server.openapi import VERSION, openapi_document
 from recollect.server.pages import pages
@@ -53,6 +57,8 @@ def create_app(
     *,
     gate: Gate | None = None,
     assistant: Assistant | None = None,
+    understanding: Understanding | None = None,
+    live_limits: LiveLimits | None = None,
     open_without_keys: bool = False,
     route_handlers: Sequence[ControllerRouterHandler] = (),
     middleware: Sequence[Middleware] = (),
@@ -60,9 +66,10 @@ def create_app(
 ) -> Litestar:
     """The server as an application, over a memory that somebody else opened and closes.
 
-    `assistant` gives who answers for an owner; without one, nobody does. `open_without_keys`: whether a
-    server for which no key was made answers programs on this machine.
-    `app.state.service` is what its routes share.
+    `assistant` gives who answers for an owner; without one, nobody does. `understanding` gives who turns
+    what is said by voice into words. `open_without_keys`: whether a server for which no key was made answers
+    programs on this machine. `app.state.service` is what its routes share, `app.state.live` what its
+    WebSocket connections do.
     """
     settings = settings or Settings()
     service = Service(
@@ -73,15 +80,19 @@ def create_app(
         assistant=assistant,
     )
     numbers = SharedNumbers(folder_from_environment())
+    live = LiveRoom(
+        ServerStaff(service, understanding), service.gate, live_limits or live_limits_for(settings.server)
+    )
     app = Litestar(
         route_handlers=[
             *operations(service, numbers),
             *pages(openapi_document(ENDPOINTS)),
             *(route_handler(endpoint, service) for endpoint in ENDPOINTS),
+            live_handler(live),
             *route_handlers,
         ],
         middleware=list(middleware),
-        lifespan=[_sharing(numbers), *lifespan],
+        lifespan=[_sharing(numbers), open_while_serving(live), *lifespan],
         exception_handlers={
             HTTPException: problems.from_framework,
             RecollectError: problems.from_us,
@@ -92,6 +103,7 @@ def create_app(
         logging_config=None,
     )
     app.state.service = service
+    app.state.live = live
     app.asgi_handler = Observing(app.asgi_handler)
     _introduce()
     return app
@@ -139,6 +151,19 @@ def tokens_for(settings: ServerConfig) -> Tokens | None:
         scope=parse_reach(settings.jwt_scope),
     )
     return Tokens(rules)
+
+
+def live_limits_for(settings: ServerConfig) -> LiveLimits:
+    """What a WebSocket connection may take, by the settings."""
+    return LiveLimits(
+        frame_bytes=settings.live_frame_kb * 1024,
+        frames_per_second=float(settings.live_rate),
+        burst=settings.live_rate * 4,
+        connections=settings.live_connections,
+        connections_per_key=settings.live_connections_per_key,
+        heartbeat_seconds=float(settings.live_heartbeat),
+        drain_seconds=float(settings.drain_seconds),
+    )
 
 
 def limits_for(settings: ServerConfig) -> Limits:

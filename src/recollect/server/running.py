@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("recollect.server")
 
+LARGEST_FRAME = 2 * 1024 * 1024
+"""Bytes of a WebSocket frame that are read at all: beyond it the connection is closed with 1009. Below it
+and above the limits, a frame is refused and the connection stays."""
+
 ALONE = ("memory", "file")
 """Stores that one process has to itself."""
 
@@ -116,6 +120,16 @@ def watched(settings: TelemetryConfig) -> Iterator[None]:
 # One process
 
 
+def fast_loop() -> asyncio.AbstractEventLoop:
+    """The event loop of a server: uvloop's, where there is one."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
 @asynccontextmanager
 async def opened(url: str, settings: Settings) -> AsyncIterator[recollect.Memory]:
     """The memory that a server serves, by the settings."""
@@ -150,6 +164,11 @@ class Server(uvicorn.Server):
         if self.started:
             self._listening()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answers under way on WebSockets are finished before their connections are closed."""
+        await self._app.state.live.drain()
+        await super().shutdown(sockets)
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Signals end the server, and nothing else: whoever started it goes on to tidy up."""
@@ -178,6 +197,8 @@ def configured(app: "Litestar", settings: ServerConfig) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         ws="websockets-sansio",
+        ws_max_size=LARGEST_FRAME,
+        ws_per_message_deflate=False,
         timeout_graceful_shutdown=settings.drain_seconds,
     )
 
@@ -248,5 +269,5 @@ def _serve_with_workers(
 
 
 def _worker(url: str, settings: Settings, listening: socket.socket, loopback: bool) -> None:
-    with watched(settings.telemetry):
-        asyncio.run(serve_here(url, settings, listening, loopback=loopback))
+    with watched(settings.telemetry), asyncio.Runner(loop_factory=fast_loop) as runner:
+        runner.run(serve_here(url, settings, listening, loopback=loopback))
