@@ -73,6 +73,8 @@ class ConversationConfig(_Group, frozen=True, kw_only=True):
     """Seconds that a read may be served from the cache, where there is one; 0 is no cache."""
     search_limit: int = 50
     """Results of a listing or search, when the caller names no limit."""
+    notes_tokens: int = 500
+    """Tokens for the owner's notes in a context: some twenty-five sentences; 0 leaves them out."""
     enable_client_association: bool = True
     """Whether clients named in a conversation are linked to it."""
     enable_agent_filtering: bool = True
@@ -147,6 +149,8 @@ class StoreConfig(_Group, frozen=True, kw_only=True):
     url: str = DEFAULT_URL
     blobs_folder: str = ""
     """Where pictures are kept beside the store; empty is nowhere."""
+    key: str = ""
+    """What opens the server, where `url` is that of a server."""
 
 
 class ProtectionConfig(_Group, frozen=True, kw_only=True):
@@ -213,7 +217,20 @@ class ServerConfig(_Group, frozen=True, kw_only=True):
     """Seconds of silence after which a WebSocket client is asked for a sign of life; 0 never asks."""
 
 
-SECRETS = ("master_key", "audit_key")
+class TelemetryConfig(_Group, frozen=True, kw_only=True):
+    """What a server says about how it is going."""
+
+    log: str = "text"
+    """How lines of the log look: text for people, json for machines."""
+    log_level: str = "info"
+    """From which level on: debug, info, warning, error."""
+    traces_url: str = ""
+    """Where an OpenTelemetry collector takes spans by OTLP over HTTP. Naming it turns tracing on."""
+    traces_percent: int = 100
+    """How many of a hundred requests are traced; those that are traced already stay so."""
+
+
+SECRETS = ("key", "master_key", "audit_key", "provider_key")
 """Settings that are never shown."""
 
 
@@ -231,7 +248,36 @@ class ResilienceConfig(_Group, frozen=True, kw_only=True):
 
 
 RESILIENCE = ("auto", "fallback", "fail_closed", "off")
-CHOICES = {"resilience": RESILIENCE, "jwt_scope": ("read", "write", "admin")}
+PROVIDERS = ("recall", "anthropic", "openai", "openai_responses", "bedrock")
+
+
+class AgentConfig(_Group, frozen=True, kw_only=True):
+    """Who answers."""
+
+    provider: str = "recall"
+    """recall: from the owner's own history, without a model; or whose model: anthropic, openai,
+    openai_responses, bedrock."""
+    model: str = ""
+    """The provider's name of the model."""
+    provider_url: str = ""
+    """Another server that speaks as the provider does: Ollama, vLLM, Azure."""
+    provider_key: str = ""
+    """The key of the provider. Without it and without another server, the one that its SDK finds."""
+    provider_api_version: str = ""
+    """Azure's version of its interface: with it the server is Azure's."""
+    instructions: str = ""
+    """The system prompt; empty is one for an assistant that remembers."""
+
+
+LOGS = ("text", "json")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+CHOICES = {
+    "resilience": RESILIENCE,
+    "provider": PROVIDERS,
+    "jwt_scope": ("read", "write", "admin"),
+    "log": LOGS,
+    "log_level": LOG_LEVELS,
+}
 """Settings that are one of a few words."""
 
 GROUPS: tuple[type[_Group], ...] = (
@@ -242,15 +288,19 @@ GROUPS: tuple[type[_Group], ...] = (
     ProtectionConfig,
     ResilienceConfig,
     ServerConfig,
+    AgentConfig,
+    TelemetryConfig,
 )
 
 ENVIRONMENT = {
     "url": "RECOLLECT_URL",
     "blobs_folder": "RECOLLECT_BLOBS_FOLDER",
+    "key": "RECOLLECT_KEY",
     "context_window_size": "CONVERSATION_CONTEXT_WINDOW_SIZE",
     "context_deadline": "CONVERSATION_CONTEXT_DEADLINE",
     "cache_ttl": "CONVERSATION_CACHE_TTL",
     "search_limit": "CONVERSATION_SEARCH_LIMIT",
+    "notes_tokens": "CONVERSATION_NOTES_TOKENS",
     "enable_client_association": "ENABLE_CLIENT_ASSOCIATION",
     "enable_agent_filtering": "ENABLE_AGENT_FILTERING",
     "sliding_window_enable": "SLIDING_WINDOW_ENABLE",
@@ -290,6 +340,16 @@ ENVIRONMENT = {
     "rate_write": "RECOLLECT_RATE_WRITE",
     "rate_search": "RECOLLECT_RATE_SEARCH",
     "rate_ask": "RECOLLECT_RATE_ASK",
+    "provider": "RECOLLECT_PROVIDER",
+    "model": "RECOLLECT_MODEL",
+    "provider_url": "RECOLLECT_PROVIDER_URL",
+    "provider_key": "RECOLLECT_PROVIDER_KEY",
+    "provider_api_version": "RECOLLECT_PROVIDER_API_VERSION",
+    "instructions": "RECOLLECT_INSTRUCTIONS",
+    "log": "RECOLLECT_LOG",
+    "log_level": "RECOLLECT_LOG_LEVEL",
+    "traces_url": "RECOLLECT_TRACES_URL",
+    "traces_percent": "RECOLLECT_TRACES_PERCENT",
     "live_rate": "RECOLLECT_LIVE_RATE",
     "live_frame_kb": "RECOLLECT_LIVE_FRAME_KB",
     "live_connections": "RECOLLECT_LIVE_CONNECTIONS",
@@ -309,6 +369,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     protection: ProtectionConfig = ProtectionConfig()
     resilience: ResilienceConfig = ResilienceConfig()
     server: ServerConfig = ServerConfig()
+    agent: AgentConfig = AgentConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
 
     @classmethod
     def load(cls, *, file: Path | None = None, environ: Mapping[str, str] | None = None) -> Self:
@@ -322,6 +384,8 @@ class Settings(Struct, frozen=True, kw_only=True):
             protection=_group(ProtectionConfig, found),
             resilience=_group(ResilienceConfig, found),
             server=_group(ServerConfig, found),
+            agent=_group(AgentConfig, found),
+            telemetry=_group(TelemetryConfig, found),
         )
 
 

@@ -59,7 +59,9 @@ def _noted(
         )
     given = spoken_form(words) if spoken is None else spoken
     cut = _characters(given, heard)
-    speech = replace(message.speech or Speech(), spoken=given, heard=None if cut == len(given) else cut)
+    speech = replace(
+        message.speech or Speech(), spoken=given, heard=None if given and cut == len(given) else cut
+    )
     return message.with_(speech=speech)
 
 

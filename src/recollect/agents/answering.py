@@ -15,6 +15,7 @@ from recollect.errors import NothingToSend
 from recollect.ids import following_id
 from recollect.manager import ConversationManager
 from recollect.messages import Message
+from recollect.notes import Source
 from recollect.tokens import count_system, count_tools, ready
 from recollect.tools import ToolRegistry
 from recollect.windows import WindowPolicy
@@ -60,7 +61,9 @@ async def answer_turn(
     async def window(turn: Sequence[Message]) -> Sequence[Message]:
         return await seen(manager, conversation_id, specialist, turn, policy=policy)
 
-    answer = await specialist.loop.run_in(window, question, specialist.tools, on_text=on_text)
+    source = Source(conversation_id=conversation_id, message_id=question.message_id)
+    tools = specialist.tools.in_turn(source)
+    answer = await specialist.loop.run_in(window, question, tools, on_text=on_text)
     messages = _numbered(answer.messages, user_text)
     stored = await manager.append(conversation_id, messages)
     return replace(answer, messages=messages, stored=stored)

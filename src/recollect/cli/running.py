@@ -4,7 +4,7 @@ import asyncio
 import getpass
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -27,13 +27,17 @@ from recollect.errors import (
 )
 from recollect.manager import ConversationManager
 from recollect.settings import Settings
-from recollect.stores.urls import backend_for
+from recollect.stores.urls import backend_for, is_server
 
 T = TypeVar("T")
 
 UrlOption = Annotated[
     str | None,
-    typer.Option("--url", "-u", help="The store, as in sqlite:///memory.db; else RECOLLECT_URL decides."),
+    typer.Option(
+        "--url",
+        "-u",
+        help="A store, as in sqlite:///memory.db, or a server, as in https://…; else RECOLLECT_URL.",
+    ),
 ]
 OwnerOption = Annotated[
     str | None, typer.Option("--owner", "-o", help="Only this owner; without it, everybody.")
@@ -53,14 +57,19 @@ EXIT_CODES: tuple[tuple[type[RecollectError], int], ...] = (
 """Error → exit code. 0 is success, 2 also what a command line that makes no sense gives."""
 
 
-def run(work: Callable[[], Awaitable[T]]) -> T:
+def run(
+    work: Callable[[], Awaitable[T]],
+    *,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> T:
     """Run a command's work; one of our errors becomes a line on stderr and an exit code."""
 
     async def waited() -> T:
         return await work()
 
     try:
-        return asyncio.run(waited())
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            return runner.run(waited())
     except RecollectError as error:
         errors_console().print(f"[bold red]recollect:[/] {escape(readable(str(error)))}", soft_wrap=True)
         code = next(code for kind, code in EXIT_CODES if isinstance(error, kind))
@@ -84,6 +93,11 @@ async def memory_at(
     """
     settings = Settings.load()
     url = url or settings.store.url
+    if is_server(url):
+        _check_served(archives=archives, by_meaning=by_meaning)
+        async with recollect.open(url, key=settings.store.key or None) as memory:
+            yield memory
+        return
     if not create:
         await asyncio.to_thread(check_exists, url)
     kept = settings.retention
@@ -101,6 +115,14 @@ async def memory_at(
         embedder="installed" if by_meaning else None,
     ) as memory:
         yield memory.acting_as(_operator(), source="command line")
+
+
+def _check_served(*, archives: str | None, by_meaning: bool) -> None:
+    """Refuse options that only the server could follow."""
+    if archives is not None:
+        raise InvalidSetting("where archives are is the server's to decide", field="--folder", value=archives)
+    if not by_meaning:
+        raise InvalidSetting("how is searched is the server's to decide", field="--words")
 
 
 def _operator() -> str:
@@ -129,8 +151,14 @@ def require_master_key(settings: Settings) -> None:
 
 
 def settled_url(url: str | None) -> str:
-    """The URL, or the one that the settings name."""
-    return url or Settings.load().store.url
+    """The URL, or the one that the settings name; of a store, for commands that need the store itself."""
+    place = url or Settings.load().store.url
+    if is_server(place):
+        raise InvalidSetting(
+            "this command needs the store itself: run it where the store is, with --url of the store",
+            field="url",
+        )
+    return place
 
 
 def check_exists(url: str) -> None:
@@ -159,9 +187,8 @@ async def find_conversation(
 ) -> tuple[str, ConversationManager, Conversation]:
     """Whose conversation this is, and its record. Raises `ConversationNotFound`."""
     async for name, manager in managers(memory, owner):
-        record = await manager.store.get(conversation_id)
-        if record is not None:
-            return name, manager, record
+        with suppress(ConversationNotFound):
+            return name, manager, await manager.get_conversation(conversation_id)
     raise ConversationNotFound(conversation_id)
 
 

@@ -47,6 +47,8 @@ class Call(Struct, Generic[T], frozen=True, kw_only=True):
     """Whether it may be sent again when nobody knows if it arrived: done twice, it is done once."""
     deadline: float | None = None
     """Seconds for all attempts together; None leaves it to the client's patience."""
+    again: Mapping[str, str] = {}
+    """Headers that go with every attempt but the first: by them the server knows it again."""
     instead: Callable[[StoreError], T] | None = None
     """What to give where the server cannot be asked; None raises the error."""
     absent: Callable[[NotFound], T] | None = None

@@ -78,6 +78,8 @@ class Send(Struct, frozen=True, kw_only=True):
     """Send the call, and wait no longer than this."""
 
     timeout: float
+    again: bool = False
+    """Whether it was sent before."""
 
 
 class Pause(Struct, frozen=True, kw_only=True):
@@ -133,7 +135,7 @@ def _attempts(
     attempt = 0
     while True:
         attempt += 1
-        outcome = yield Send(timeout=_left(patience.timeout, until, clock))
+        outcome = yield Send(timeout=_left(patience.timeout, until, clock), again=attempt > 1)
         assert outcome is not None, "an attempt has an outcome"
         if isinstance(outcome, Answer) and 200 <= outcome.status < 300:
             return call.read(outcome)

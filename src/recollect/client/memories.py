@@ -14,6 +14,7 @@ from recollect.client.describing.base import VERSION
 from recollect.client.exchanging import Patience
 from recollect.client.managers import RemoteManager, SyncManager
 from recollect.client.sending import CONNECTIONS, AsyncSender, Options, SyncSender
+from recollect.contracts import Backend
 from recollect.conversations import check_span
 from recollect.errors import InvalidSetting
 from recollect.ids import IdSource, new_id
@@ -75,8 +76,20 @@ class RemoteMemory(_Opened, Memory):
     """
 
     def __init__(self, url: str, **options: Any) -> None:
+        # What a memory has of a store is the server's business: nothing of it is made here.
         _Opened.__init__(self, url, **options)
         self.sender = AsyncSender(self.options)
+
+    archives = None
+    blobs = None
+
+    @property
+    def backend(self) -> Backend:  # type: ignore[override]
+        _servers_business("the store itself")
+
+    @property
+    def search_room(self) -> NoReturn:  # type: ignore[override]
+        _servers_business("what searches share")
 
     def of(self, owner: str) -> RemoteManager:
         """The handle of one owner. Whether the key reaches them, the server says at the first call."""

@@ -191,7 +191,7 @@ class AsyncSender:
         return client.stream(
             call.method,
             self.options.server.base + call.path,
-            headers=dict(call.headers),
+            headers=_headers(call, step),
             content=call.body if luggage is None or call.upload is None else _blocks_async(luggage.sent),
             timeout=self.options.timeout(step.timeout),
         )
@@ -304,7 +304,7 @@ class SyncSender:
             with client.stream(
                 call.method,
                 self.options.server.base + call.path,
-                headers=dict(call.headers),
+                headers=_headers(call, step),
                 content=call.body if luggage is None or call.upload is None else _blocks(luggage.sent),
                 timeout=self.options.timeout(step.timeout),
             ) as response:
@@ -362,6 +362,10 @@ def _closed(server: Server) -> RecollectError:
 
 def _answer(response: "httpx.Response", content: bytes, file: Path | None = None) -> Answer:
     return Answer(status=response.status_code, headers=response.headers, content=content, file=file)
+
+
+def _headers(call: Call[Any], step: Send) -> dict[str, str]:
+    return {**call.headers, **(call.again if step.again else {})}
 
 
 def _receive(response: "httpx.Response", path: Path) -> None:

@@ -49,18 +49,6 @@ class MessageBody(Struct, frozen=True, kw_only=True):
     extra: dict[str, Any] = {}
 
 
-class PlainMessage(Sent, frozen=True, kw_only=True):
-    """The same where it is text and nothing else: what most messages are, and what is read fastest."""
-
-    role: Role
-    content: str
-    timestamp: datetime | None = None
-    content_type: ContentType = "text"
-    agent_name: str | None = None
-    message_id: str | None = None
-    tags: tuple[str, ...] = ()
-
-
 class EntryBody(Answered, frozen=True, kw_only=True):
     """A message in its place in the log."""
 
@@ -69,6 +57,8 @@ class EntryBody(Answered, frozen=True, kw_only=True):
     revision: int
     stored_at: datetime
     message: MessageBody
+    tokens: dict[str, int] = {}
+    """What the message costs, by the name of the counter."""
     unreadable: str | None = None
 
 
@@ -216,6 +206,9 @@ class ContextQuestion(Sent, frozen=True, kw_only=True):
     agent_name: str | None = None
     policy: PolicyBody | None = None
     pending: Annotated[list[GivenMessage], Meta(max_length=1000)] = []
+    counter: Annotated[str, Meta(description="Whose tokens are counted, by a report's `counter`.")] | None = (
+        None
+    )
     dialect: Dialect | None = None
 
 
@@ -383,11 +376,21 @@ class HealthBody(Answered, frozen=True, kw_only=True):
     status: Literal["ok"]
 
 
+class CheckBody(Answered, frozen=True, kw_only=True):
+    """One thing that was looked at."""
+
+    about: str
+    state: Literal["well", "warning", "problem"]
+    found: str
+
+
 class ReadyBody(Answered, frozen=True, kw_only=True):
     """Whether requests are taken and the store answers."""
 
     status: Literal["ready", "draining", "away"]
     degraded: bool = False
+    """Whether answers come from the last known state now."""
+    checks: tuple[CheckBody, ...] = ()
 
 
 class ProblemBody(Struct, frozen=True, kw_only=True):

@@ -1,12 +1,15 @@
 """The application: every route and what stands around them. Below: routes, auth. Above: running."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from litestar import Litestar
 from litestar.exceptions import HTTPException
 from litestar.types import ControllerRouterHandler, Middleware
 
+from recollect.deadlines import ended
 from recollect.errors import RecollectError
 from recollect.memory import Memory
 from recollect.server import problems
@@ -21,7 +24,8 @@ from recollect.server.live.handler import live_handler
 from recollect.server.live.limits import LiveLimits
 from recollect.server.live.room import LiveRoom
 from recollect.server.live.staff import ServerStaff, Understanding, open_while_serving
-from recollect.server.openapi import openapi_document
+from recollect.server.observing import Observing
+from recollect.server.openapi import VERSION, openapi_document
 from recollect.server.pages import pages
 from recollect.server.routes import (
     changes,
@@ -36,6 +40,8 @@ from recollect.server.routes import (
 )
 from recollect.server.routes.operations import operations
 from recollect.settings import ServerConfig, Settings
+from recollect.telemetry import telemetry
+from recollect.telemetry.sharing import SharedNumbers, folder_from_environment
 
 NOUNS = (conversations, messages, contexts, sessions, searching, people, keeping, changes, overview)
 
@@ -73,19 +79,20 @@ def create_app(
         limits=limits_for(settings.server),
         assistant=assistant,
     )
+    numbers = SharedNumbers(folder_from_environment())
     live = LiveRoom(
         ServerStaff(service, understanding), service.gate, live_limits or live_limits_for(settings.server)
     )
     app = Litestar(
         route_handlers=[
-            *operations(service),
+            *operations(service, numbers),
             *pages(openapi_document(ENDPOINTS)),
             *(route_handler(endpoint, service) for endpoint in ENDPOINTS),
             live_handler(live),
             *route_handlers,
         ],
         middleware=list(middleware),
-        lifespan=[open_while_serving(live), *lifespan],
+        lifespan=[_sharing(numbers), open_while_serving(live), *lifespan],
         exception_handlers={
             HTTPException: problems.from_framework,
             RecollectError: problems.from_us,
@@ -97,7 +104,30 @@ def create_app(
     )
     app.state.service = service
     app.state.live = live
+    app.asgi_handler = Observing(app.asgi_handler)
+    _introduce()
     return app
+
+
+def _sharing(numbers: SharedNumbers) -> Lifespan:
+    """This process's numbers are there for whichever process is asked for them, while the server runs."""
+
+    @asynccontextmanager
+    async def sharing(_: Litestar) -> AsyncIterator[None]:
+        writing = asyncio.create_task(numbers.keep_writing(), name="recollect-metrics")
+        try:
+            yield
+        finally:
+            await ended(writing)
+
+    return sharing
+
+
+def _introduce() -> None:
+    """What a scraper should know of this process besides its numbers."""
+    began = time.time()
+    telemetry.gauge("recollect_build_info", "", lambda: 1.0, version=VERSION)
+    telemetry.gauge("recollect_start_time_seconds", "", lambda: began)
 
 
 def gate_for(memory: Memory, settings: ServerConfig, *, open_without_keys: bool) -> Gate:

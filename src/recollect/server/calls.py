@@ -50,6 +50,7 @@ class Service:
         self.settings = settings
         self.gate = gate
         self.limits = limits
+        self.body_limit = settings.server.max_body_kb * 1024
         self._assistant = assistant
         self.draining = asyncio.Event()
         """Set when the server is about to stop: nothing new is begun."""

@@ -8,10 +8,10 @@ import msgspec
 from msgspec.structs import replace
 
 from recollect.client.calls import Call
-from recollect.client.describing.base import Calls, Talk, conversation
+from recollect.client.describing.base import LARGEST_PAGE, Calls, Talk, at_revision, conversation, nobody
 from recollect.clock import parse_moment
 from recollect.contexts import Context, Report
-from recollect.contracts import Appended
+from recollect.contracts import Appended, Entry, why_unreadable
 from recollect.conversations import (
     VALUE_SETS,
     Changes,
@@ -25,17 +25,14 @@ from recollect.conversations import (
     check_revision,
 )
 from recollect.dialects import Request
-from recollect.errors import InvalidInput, NotFound, StoreError, shown
+from recollect.errors import InvalidInput, StoreError, shown
 from recollect.ids import parse_name, parse_uuid
 from recollect.manager import cleared
 from recollect.messages import ContentType, Message, Role, parse_tags
-from recollect.protocol import appended_of, context_of, conversation_of, message_document, page_of
+from recollect.protocol import appended_of, context_of, conversation_of, entry_of, message_document, page_of
 from recollect.redaction import redacted
-from recollect.tokens import Estimator, costs_by
+from recollect.tokens import characters_in
 from recollect.windows import WindowPolicy, window_of_pending, write_request
-
-LARGEST_PAGE = 1000
-"""What the server gives at once; more is asked for again."""
 
 
 class ConversationCalls(Calls):
@@ -50,14 +47,14 @@ class ConversationCalls(Calls):
             "channel": _channel(channel),
             **self._idle,
         }
-        return self._call("POST", "conversations", read=conversation_of, body=body, once=True)
+        return self._call("POST", "conversations", read=conversation_of, body=body)
 
     def session(self, session_id: str) -> Call[Conversation | None]:
         query: dict[str, str | float] = {
             "session_id": parse_name(session_id, field="session_id"),
             **self._idle,
         }
-        return self._call("GET", "sessions", query=query, read=conversation_of, absent=_nobody)
+        return self._call("GET", "sessions", query=query, read=conversation_of, absent=nobody)
 
     def get_conversation(self, conversation_id: str) -> Call[Conversation]:
         return self._call("GET", "conversations", conversation(conversation_id), read=conversation_of)
@@ -116,6 +113,7 @@ class ConversationCalls(Calls):
         unread_count: int | None = None,
         ttl: timedelta | None = None,
         clear: Collection[str] = (),
+        expected_revision: int | None = None,
     ) -> Call[Conversation]:
         given = {
             "status": status,
@@ -131,7 +129,12 @@ class ConversationCalls(Calls):
         changes = {field: value for field, value in given.items() if value is not None} | cleared(clear)
         body = {field: _in_body(value) for field, value in Changes(**changes).given().items()}
         return self._call(
-            "PATCH", "conversations", conversation(conversation_id), read=conversation_of, body=body
+            "PATCH",
+            "conversations",
+            conversation(conversation_id),
+            read=conversation_of,
+            body=body,
+            **at_revision(expected_revision),
         )
 
     def associate_client(self, conversation_id: str, client_id: str, client_name: str) -> Call[Conversation]:
@@ -150,8 +153,12 @@ class ConversationCalls(Calls):
             "POST", "conversations", conversation(conversation_id), "read", read=conversation_of
         )
 
-    def delete_conversation(self, conversation_id: str) -> Call[None]:
-        return self._silent("DELETE", "conversations", conversation(conversation_id))
+    def delete_conversation(
+        self, conversation_id: str, *, expected_revision: int | None = None
+    ) -> Call[None]:
+        return self._silent(
+            "DELETE", "conversations", conversation(conversation_id), **at_revision(expected_revision)
+        )
 
     def delete_session(self, session_id: str, *, tag: str) -> Call[None]:
         (label,) = parse_tags((tag,), field="tag")
@@ -233,31 +240,41 @@ class ConversationCalls(Calls):
         return _documents(complete if redact is None else redacted(complete, redact))
 
     def messages(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "Talk[list_[Message]]":
+        found = yield from self.entries(conversation_id, limit, offset)
+        return [entry.message for entry in found if why_unreadable(entry) is None]
+
+    def entries(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "Talk[list_[Entry]]":
         check_count(limit, field="limit", least=0)
         check_count(offset, field="offset", least=0)
-        found: list_[Message] = []
-        seen = 0
+        found: list_[Entry] = []
         while True:
-            wanted = min(limit - seen, LARGEST_PAGE)
-            entries: list_[Message | None] = yield self._entries(conversation_id, wanted, offset + seen)
-            found += [message for message in entries if message is not None]
-            seen += len(entries)
-            if len(entries) < wanted or seen >= limit:
+            wanted = min(limit - len(found), LARGEST_PAGE)
+            page: list_[Entry] = yield self._part(conversation_id, wanted, offset + len(found))
+            found += page[:wanted]
+            if len(page) < wanted or len(found) >= limit:
                 return found
 
-    def _entries(self, conversation_id: str, limit: int, offset: int) -> "Call[list_[Message | None]]":
+    def _part(self, conversation_id: str, limit: int, offset: int) -> "Call[list_[Entry]]":
+        """A part of the log. The server gives one message at the least."""
         return self._call(
             "GET",
             "conversations",
             conversation(conversation_id),
             "messages",
-            query={"limit": limit, "offset": offset},
-            read=_messages_of,
+            query={"limit": max(1, limit), "offset": offset},
+            read=_entries_of,
         )
 
-    def clear_history(self, conversation_id: str) -> Call[Conversation]:
+    def clear_history(
+        self, conversation_id: str, *, expected_revision: int | None = None
+    ) -> Call[Conversation]:
         return self._call(
-            "DELETE", "conversations", conversation(conversation_id), "messages", read=conversation_of
+            "DELETE",
+            "conversations",
+            conversation(conversation_id),
+            "messages",
+            read=conversation_of,
+            **at_revision(expected_revision),
         )
 
     # Context
@@ -277,6 +294,7 @@ class ConversationCalls(Calls):
             "agent_name": agent_name if self.config.enable_agent_filtering else None,
             "policy": None if wanted is None else msgspec.to_builtins(wanted),
             "pending": _documents(pending),
+            "counter": None if self.counter is None else self.counter.name,
         }
         return self._call(
             "POST",
@@ -307,14 +325,8 @@ class ConversationCalls(Calls):
         policy = policy or WindowPolicy(max_messages=self.config.context_window_size)
         if agent_name is not None and self.config.enable_agent_filtering:
             policy = replace(policy, agent_name=agent_name)
-        counter = Estimator()
         context = window_of_pending(
-            conversation_id,
-            policy,
-            cost=costs_by(counter),
-            counter=counter.name,
-            pending=pending,
-            now=datetime.now(UTC),
+            conversation_id, policy, cost=_about, pending=pending, now=datetime.now(UTC)
         )
         return replace(context, report=_why(context.report, str(error)))
 
@@ -339,12 +351,8 @@ def _documents(messages: Sequence[Message]) -> list_[dict[str, Any]]:
     return [message_document(message) for message in messages]
 
 
-def _messages_of(document: Any) -> list_[Message | None]:
-    """A page of the log; None stands for what cannot be read."""
-    return [
-        Message.from_dict(entry["message"]) if entry.get("unreadable") is None else None
-        for entry in document["entries"]
-    ]
+def _entries_of(document: Any) -> list_[Entry]:
+    return [entry_of(entry) for entry in document["entries"]]
 
 
 def _record_of(appended: Appended) -> Conversation:
@@ -357,10 +365,6 @@ def _unchanged(record: Conversation, expected_revision: int | None) -> Appended:
     return Appended(conversation=record, new=())
 
 
-def _nobody(_: NotFound) -> None:
-    return None
-
-
 def _channel(channel: Channel) -> Channel:
     if channel not in VALUE_SETS["channel"]:
         raise InvalidInput.not_in("channel", channel, VALUE_SETS["channel"])
@@ -370,6 +374,11 @@ def _channel(channel: Channel) -> Channel:
 def _why(report: Report, why: str) -> Report:
     nothing = None if report.nothing_to_send is None else why
     return replace(report, warnings=(why, *report.warnings), nothing_to_send=nothing, degraded=True)
+
+
+def _about(message: Message) -> int:
+    """What a message costs at the most: the counter is the server's, and loading one here takes a while."""
+    return characters_in(message) // 2 + 8
 
 
 def _in_query(value: Any) -> Any:

@@ -11,6 +11,7 @@ from recollect.protocol.bodies import ContextBody, ContextQuestion, Count, Diale
 from recollect.server.answers import as_json
 from recollect.server.calls import Call, NoBody, NoQuery
 from recollect.server.endpoints import Reply, Routes
+from recollect.tokens import counter_named
 from recollect.windows import WindowPolicy
 
 routes = Routes("context")
@@ -50,13 +51,18 @@ async def load_context(call: Call[ContextQuestion, NoQuery]) -> Reply:
     body = call.body
     policy = None if body.policy is None else WindowPolicy(**_fields(body.policy))
     pending = read(list(body.pending)) if body.pending else []
-    return await _context(call, body.dialect, agent_name=body.agent_name, policy=policy, pending=pending)
+    return await _context(
+        call, body.dialect, body.counter, agent_name=body.agent_name, policy=policy, pending=pending
+    )
 
 
-async def _context(call: Call[Any, Any], dialect: str | None, **asked: Any) -> Reply:
+async def _context(
+    call: Call[Any, Any], dialect: str | None, counter: str | None = None, **asked: Any
+) -> Reply:
+    manager = call.manager if counter is None else call.manager.counting_with(counter_named(counter))
     if dialect is None:
-        return as_json(context_document(await call.manager.load_context(call.conversation_id, **asked)))
-    request = await call.manager.load_request(call.conversation_id, dialect, **asked)
+        return as_json(context_document(await manager.load_context(call.conversation_id, **asked)))
+    request = await manager.load_request(call.conversation_id, dialect, **asked)
     return as_json({"messages": request.messages, "system": request.system})
 
 

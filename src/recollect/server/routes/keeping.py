@@ -158,9 +158,13 @@ async def _sent(place: Path) -> AsyncGenerator[bytes, None]:
         while block := await asyncio.to_thread(file.read, _BLOCK):
             yield block
     finally:
-        if file is not None:
-            file.close()
-        shutil.rmtree(place, ignore_errors=True)
+        await asyncio.to_thread(_clear, file, place)
+
+
+def _clear(file: BinaryIO | None, place: Path) -> None:
+    if file is not None:
+        file.close()
+    shutil.rmtree(place, ignore_errors=True)
 
 
 @routes.post(
