@@ -108,7 +108,7 @@ async def memory(
 
 
 async def test_a_life_with_everything_in_it(memory: recollect.Memory, seen: Seen, tmp_path: Path) -> None:
-    erin = memory.of(f"erin-{SECRET}")
+    erin = memory.of(f"erin-{SECRET}-{new_id()}")
     conversation = await erin.get_or_create_conversation(f"kitchen-{SECRET}")
     async with erin.turn(conversation.id) as turn:
         turn.user(f"my code is {SECRET}", tags=[SECRET])
@@ -122,6 +122,12 @@ async def test_a_life_with_everything_in_it(memory: recollect.Memory, seen: Seen
     assert await erin.search_conversations(SECRET)
     assert await erin.search_history(SECRET, tag=SECRET, explain=True)
     await erin.similar(conversation.id)
+    contact = await erin.clients.add(f"Mia {SECRET}", email=f"{SECRET}@example.org", notes=SECRET)
+    assert await erin.clients.get(contact.id)
+    await erin.clients.remove(contact.id)
+    note = await erin.remember(f"the code is {SECRET}", subject=SECRET, tags=[SECRET])
+    assert await erin.recall(SECRET)
+    await erin.forget(note.id)
     await erin.list(tags=[SECRET], assigned_to=SECRET)
     await erin.export(tmp_path / "export")
     await erin.archive(conversation.id)
@@ -137,7 +143,7 @@ async def test_a_life_with_everything_in_it(memory: recollect.Memory, seen: Seen
 
 
 async def test_what_goes_wrong_by_the_callers_doing(memory: recollect.Memory, seen: Seen) -> None:
-    erin = memory.of(f"erin-{SECRET}")
+    erin = memory.of(f"erin-{SECRET}-{new_id()}")
     conversation = await erin.get_or_create_conversation("kitchen")
     message = new_id()
     await erin.add_message(conversation.id, "user", SECRET, message_id=message)
@@ -162,7 +168,7 @@ async def test_what_goes_wrong_by_the_callers_doing(memory: recollect.Memory, se
 
 async def test_every_call_given_nonsense(memory: recollect.Memory, seen: Seen, tmp_path: Path) -> None:
     """Whatever methods there are: with the secret for every argument, and for all but an id."""
-    erin = memory.of(f"erin-{SECRET}")
+    erin = memory.of(f"erin-{SECRET}-{new_id()}")
     for name, method in inspect.getmembers(erin, inspect.iscoroutinefunction):
         if name.startswith("_") or name in ("export", "import_"):
             continue

@@ -24,6 +24,7 @@ from recollect.contracts import ConversationStore, Document
 from recollect.conversations import Changes, Conversation, Query, check_count
 from recollect.errors import ContactNotFound, ConversationNotFound, DocumentConflict, InvalidInput
 from recollect.ids import IdSource, new_id, parse_uuid
+from recollect.telemetry.calls import watched_as
 
 if TYPE_CHECKING:
     from recollect.clients.importing import Imported
@@ -49,6 +50,7 @@ class Attentive(Protocol):
         """It is gone."""
 
 
+@watched_as("clients.")
 class Contacts:
     """One owner's contacts; `manager.clients`."""
 
