@@ -75,6 +75,10 @@ class ConversationConfig(_Group, frozen=True, kw_only=True):
     """Results of a listing or search, when the caller names no limit."""
     notes_tokens: int = 500
     """Tokens for the owner's notes in a context: some twenty-five sentences; 0 leaves them out."""
+    summaries: str = "off"
+    """off; or extract: what a context no longer shows is summarized by sentences that say most."""
+    summary_tokens: int = 300
+    """Tokens for a summary of what a context no longer shows, where summaries are made."""
     enable_client_association: bool = True
     """Whether clients named in a conversation are linked to it."""
     enable_agent_filtering: bool = True
@@ -209,7 +213,8 @@ class AgentConfig(_Group, frozen=True, kw_only=True):
     """The system prompt; empty is one for an assistant that remembers."""
 
 
-CHOICES = {"resilience": RESILIENCE, "provider": PROVIDERS}
+SUMMARIES = ("off", "extract")
+CHOICES = {"resilience": RESILIENCE, "provider": PROVIDERS, "summaries": SUMMARIES}
 """Settings that are one of a few words."""
 
 GROUPS: tuple[type[_Group], ...] = (
@@ -230,6 +235,8 @@ ENVIRONMENT = {
     "cache_ttl": "CONVERSATION_CACHE_TTL",
     "search_limit": "CONVERSATION_SEARCH_LIMIT",
     "notes_tokens": "CONVERSATION_NOTES_TOKENS",
+    "summaries": "CONVERSATION_SUMMARIES",
+    "summary_tokens": "CONVERSATION_SUMMARY_TOKENS",
     "enable_client_association": "ENABLE_CLIENT_ASSOCIATION",
     "enable_agent_filtering": "ENABLE_AGENT_FILTERING",
     "sliding_window_enable": "SLIDING_WINDOW_ENABLE",

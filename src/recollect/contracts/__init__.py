@@ -58,7 +58,17 @@ from recollect.contracts.entries import (
     set_aside,
     why_unreadable,
 )
-from recollect.contracts.guests import Agent, Ask, Embedder, OnText, Reply, Stop, TokenCounter, Usage
+from recollect.contracts.guests import (
+    Agent,
+    Ask,
+    Embedder,
+    OnText,
+    Reply,
+    Stop,
+    Summarizer,
+    TokenCounter,
+    Usage,
+)
 from recollect.contracts.powers import (
     JOURNAL,
     Change,
@@ -116,6 +126,7 @@ __all__ = [
     "Sealable",
     "Searchable",
     "Stop",
+    "Summarizer",
     "TokenCounter",
     "Usage",
     "Watchable",
