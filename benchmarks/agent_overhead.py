@@ -5,8 +5,8 @@ the turn sends: a window of twenty messages, the system prompt with thirty notes
 that window from a conversation of a thousand messages, reads the notes, runs the loop, and stores question
 and answer durably. Everything is on as it is by default. Vectors for search by meaning are made in the quiet
 a second after a turn; here that happens between two measurements, but in the last run, whose turns follow
-each other at once. Time of the processor is that of all threads: what a machine that is busy with other things
-cannot stretch much.
+each other at once. Time of the processor is that of all threads: what a machine that is busy with other
+things cannot stretch much.
 """
 
 import asyncio
