@@ -190,6 +190,8 @@ class PolicyBody(Sent, frozen=True, kw_only=True):
     max_tokens: Annotated[int, Meta(ge=1, le=2**53)] | None = None
     prompt_tokens: Count = 0
     tools_tokens: Count = 0
+    notes_tokens: Count | None = None
+    summary_tokens: Count | None = None
     preserve_system: bool = True
     agent_name: str | None = None
     tags: list[str] = []
