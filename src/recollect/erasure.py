@@ -29,6 +29,7 @@ from recollect.contracts import JOURNAL, Backend, ConversationStore, Document, E
 from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound, RecollectError, StoreDamaged
 from recollect.ids import parse_uuid
+from recollect.notes import forget_said_in
 from recollect.premises import Premises
 
 log = logging.getLogger("recollect.erasure")
@@ -163,6 +164,7 @@ class _Erasing:
         if intent.conversation_id is not None:
             self._count(await _counts_of(store, intent.conversation_id))
             await store.delete(intent.conversation_id)
+            self._count({"notes": await forget_said_in(store, intent.conversation_id)})
         elif self._again:
             self._count(await _clear_older(store, intent.started_at))
         else:

@@ -9,6 +9,8 @@
     ├── NotFound (LookupError)
     │   ├── ConversationNotFound      not there, expired, or somebody else's: the same words for all
     │   ├── MessageNotFound           the conversation holds no message of this id
+    │   ├── ContactNotFound           the owner has no contact of this id
+    │   ├── NoteNotFound              the owner has no note of this id
     │   └── ArchiveNotFound           there is no archive of this conversation
     ├── Conflict                      somebody else was first; nothing was stored
     │   ├── RevisionConflict          the conversation moved on past `expected_revision`
@@ -103,6 +105,22 @@ class MessageNotFound(NotFound):
         super().__init__(f"conversation {conversation_id} has no message {shown(message_id)}")
         self.conversation_id = conversation_id
         self.message_id = message_id
+
+
+class ContactNotFound(NotFound):
+    """There is no such contact."""
+
+    def __init__(self, client_id: str) -> None:
+        super().__init__(f"there is no contact {shown(client_id)}")
+        self.client_id = client_id
+
+
+class NoteNotFound(NotFound):
+    """There is no such note."""
+
+    def __init__(self, note_id: str) -> None:
+        super().__init__(f"there is no note {shown(note_id)}")
+        self.note_id = note_id
 
 
 class ArchiveNotFound(NotFound):

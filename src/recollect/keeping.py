@@ -40,6 +40,7 @@ from recollect.lifetimes import (
     spoken_span,
 )
 from recollect.messages import Message
+from recollect.notes import forget_said_in, purge_notes
 from recollect.pictures import Pictures
 from recollect.premises import Premises
 
@@ -84,8 +85,9 @@ class Keeping:
     # Retention
 
     async def purge_expired(self) -> int:
-        """Remove this owner's expired conversations; returns how many."""
+        """Remove this owner's expired conversations, and notes; returns how many conversations."""
         purged = await self.store.purge_expired()
+        await purge_notes(self.store)
         await self.pictures.purge(self.store)
         return purged
 
@@ -248,7 +250,8 @@ class Keeping:
         """Erase a conversation, or without one everything that this owner has, from everywhere, for good.
 
         Rows, index, vectors, summaries, notes, cached copies, pictures, spools and archives go, and leave
-        the store's files. An erasure that is cut short goes on when the store is opened again.
+        the store's files; with a conversation, the notes that were made from it. An erasure that is cut
+        short goes on when the store is opened again.
         """
         from recollect.erasure import erase
 
@@ -278,7 +281,8 @@ class Keeping:
     ) -> Message:
         """Take the words out of a message; a mark stays in its place, and what ties it to tool calls.
 
-        Id, time and place stay; what is derived from the conversation is forgotten. With `scrub` the
+        Id, time and place stay; what is derived from the conversation is forgotten, and so are notes that
+        were made from this message. With `scrub` the
         words leave the store's files at once also where that costs a rewrite of tables or files.
         """
         entry = await self.store.entry(conversation_id, message_id)
@@ -293,6 +297,7 @@ class Keeping:
         await self.searcher.room.forgets(self.owner, replaced.conversation_id)
         self.searcher.noted(replaced.conversation_id)
         await self._forget_pictures(replaced.conversation_id, references_in(entry.message))
+        await forget_said_in(self.store, replaced.conversation_id, message_id)
         if scrub and isinstance(self.premises.backend, Erasing):
             await self.premises.backend.scrub(self.owner)
         return replaced.message

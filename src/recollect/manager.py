@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
+from recollect.beside import Beside
 from recollect.blobs import BlobStore
 from recollect.clock import parse_moment
 from recollect.contexts import Context, Report
@@ -34,6 +35,7 @@ from recollect.intake import Intake
 from recollect.keeping import Keeping
 from recollect.lifetimes import RetentionRules
 from recollect.messages import ContentType, Message, Role, parse_tags
+from recollect.noting import Noting
 from recollect.pictures import Images, Pictures
 from recollect.premises import Premises
 from recollect.redaction import Redactor
@@ -46,12 +48,16 @@ from recollect.windows import WindowPolicy, read_window, window_of_pending, writ
 from recollect.windows.shortening import Cost
 
 if TYPE_CHECKING:
+    from recollect.clients.book import Contacts
     from recollect.search.searching import Searcher
 
 log = logging.getLogger("recollect.manager")
 
+NOBODYS = "00000000-0000-0000-0000-000000000000"
+"""The id of a conversation that is not there yet."""
 
-class ConversationManager(Keeping, Finding, Speaking):
+
+class ConversationManager(Keeping, Finding, Speaking, Noting):
     """One owner's conversations: start, append, read, change, forget.
 
     Made by `memory.of(owner)`; made directly, without a store, it keeps everything in memory.
@@ -210,6 +216,13 @@ class ConversationManager(Keeping, Finding, Speaking):
         client_id = parse_uuid(client_id, field="client_id")
         return await self.store.update(conversation_id, Changes(client_id=client_id, client_name=client_name))
 
+    @property
+    def clients(self) -> "Contacts":
+        """This owner's contacts: make, read, change, remove, list, import."""
+        from recollect.clients.book import Contacts
+
+        return Contacts(self.store, ids=self._ids)
+
     async def mark_read(self, conversation_id: str) -> Conversation:
         """Nothing is unread any more."""
         return await self.store.update(conversation_id, Changes(unread_count=0))
@@ -329,10 +342,12 @@ class ConversationManager(Keeping, Finding, Speaking):
         """What a model should see: the latest messages that fit, always a valid request.
 
         With `agent_name`, only that agent's messages and the user's. `pending` messages count as
-        said but not stored. An unknown conversation gives an empty context. While the store is away it
-        is made from the last known state, where there is the resilient layer; a store that fails twice,
-        or is not done within the `context_deadline` of the settings, gives one with `pending` alone.
-        Either is degraded, with the reason in the report: an agent is never kept waiting.
+        said but not stored. The owner's notes stand behind the system messages at the front, within a
+        budget of their own: `policy.notes_tokens`. An unknown conversation gives an empty context.
+        While the store is away it is made from the last known state, where there is the resilient
+        layer; a store that fails twice, or is not done within the `context_deadline` of the settings,
+        gives one with `pending` alone. Either is degraded, with the reason in the report: an agent is
+        never kept waiting.
         Where nobody's words are left, by a filter or because nobody spoke, `report.nothing_to_send`
         says why.
         """
@@ -367,25 +382,51 @@ class ConversationManager(Keeping, Finding, Speaking):
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
     ) -> Context:
         cost, counter = await self._counting(policy)
+        beside = await self._beside(policy, cost)
         view = self.pictures.view(self.store, pending)
         context = await read_window(
-            view.as_store(), conversation_id, policy, cost=cost, counter=counter, pending=pending
+            view.as_store(),
+            conversation_id,
+            beside.reserved_in(policy),
+            cost=cost,
+            counter=counter,
+            pending=pending,
         )
-        return view.reported(context)
+        return beside.added_to(view.reported(context))
+
+    async def _beside(self, policy: WindowPolicy, cost: Cost) -> Beside:
+        """What the context holds besides the log."""
+        notes, trouble = await self._notes_shown(policy)
+        message = notes.message
+        return Beside(notes=notes, tokens=0 if message is None else cost(message), trouble=trouble)
 
     async def _degraded(
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message], *, why: str
     ) -> Context:
         """The window over what is being said, which is all that is known now."""
         log.error("context not loaded: %s", why)
-        cost, counter = await self._counting(policy)
-        context = window_of_pending(
-            conversation_id, policy, cost=cost, counter=counter, pending=pending, now=self.store.now()
-        )
+        context = await self._window_of(conversation_id, policy, pending)
         warnings = (why, *context.report.warnings)
         nothing = None if context.report.nothing_to_send is None else why
         report = replace(context.report, warnings=warnings, nothing_to_send=nothing, degraded=True)
         return replace(context, report=report)
+
+    async def first_context(
+        self, pending: Sequence[Message], *, policy: WindowPolicy | None = None
+    ) -> Context:
+        """What a model should see where nothing is stored yet: the owner's notes, and what is said."""
+        policy = policy or WindowPolicy(max_messages=self.config.context_window_size)
+        cost, _ = await self._counting(policy)
+        beside = await self._beside(policy, cost)
+        return beside.added_to(await self._window_of(NOBODYS, beside.reserved_in(policy), pending))
+
+    async def _window_of(
+        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
+    ) -> Context:
+        cost, counter = await self._counting(policy)
+        return window_of_pending(
+            conversation_id, policy, cost=cost, counter=counter, pending=pending, now=self.store.now()
+        )
 
     async def _counting(self, policy: WindowPolicy) -> tuple[Cost, str | None]:
         """What messages cost and the name of the counter; nothing and no name where none can be used."""

@@ -26,6 +26,7 @@ from recollect.ids import IdSource, new_id
 from recollect.keeping import Expiring
 from recollect.lifetimes import Archiving, Retention, RetentionRules, retention_of
 from recollect.manager import ConversationManager
+from recollect.notes import purge_notes
 from recollect.pictures import Images, check_images
 from recollect.premises import Premises
 from recollect.redaction import Redactor
@@ -151,8 +152,10 @@ class Memory:
         return view
 
     async def purge_expired(self) -> int:
-        """Remove every owner's expired conversations now; returns how many."""
+        """Remove every owner's expired conversations and notes now; returns how many conversations."""
         purged = await self.backend.purge_expired()
+        for owner in [owner async for owner in self.owners()]:
+            await purge_notes(self.backend.of(owner))
         if self.blobs is not None:
             await purge_blobs(self.blobs, self.backend)
         return purged

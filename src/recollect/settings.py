@@ -73,6 +73,8 @@ class ConversationConfig(_Group, frozen=True, kw_only=True):
     """Seconds that a read may be served from the cache, where there is one; 0 is no cache."""
     search_limit: int = 50
     """Results of a listing or search, when the caller names no limit."""
+    notes_tokens: int = 500
+    """Tokens for the owner's notes in a context: some twenty-five sentences; 0 leaves them out."""
     enable_client_association: bool = True
     """Whether clients named in a conversation are linked to it."""
     enable_agent_filtering: bool = True
@@ -168,7 +170,7 @@ class ProtectionConfig(_Group, frozen=True, kw_only=True):
     """Whether the trail keeps owners as keyed digests only."""
 
 
-SECRETS = ("master_key", "audit_key")
+SECRETS = ("master_key", "audit_key", "provider_key")
 """Settings that are never shown."""
 
 
@@ -186,7 +188,28 @@ class ResilienceConfig(_Group, frozen=True, kw_only=True):
 
 
 RESILIENCE = ("auto", "fallback", "fail_closed", "off")
-CHOICES = {"resilience": RESILIENCE}
+PROVIDERS = ("recall", "anthropic", "openai", "openai_responses", "bedrock")
+
+
+class AgentConfig(_Group, frozen=True, kw_only=True):
+    """Who answers."""
+
+    provider: str = "recall"
+    """recall: from the owner's own history, without a model; or whose model: anthropic, openai,
+    openai_responses, bedrock."""
+    model: str = ""
+    """The provider's name of the model."""
+    provider_url: str = ""
+    """Another server that speaks as the provider does: Ollama, vLLM, Azure."""
+    provider_key: str = ""
+    """The key of the provider. Without it and without another server, the one that its SDK finds."""
+    provider_api_version: str = ""
+    """Azure's version of its interface: with it the server is Azure's."""
+    instructions: str = ""
+    """The system prompt; empty is one for an assistant that remembers."""
+
+
+CHOICES = {"resilience": RESILIENCE, "provider": PROVIDERS}
 """Settings that are one of a few words."""
 
 GROUPS: tuple[type[_Group], ...] = (
@@ -196,6 +219,7 @@ GROUPS: tuple[type[_Group], ...] = (
     RetentionConfig,
     ProtectionConfig,
     ResilienceConfig,
+    AgentConfig,
 )
 
 ENVIRONMENT = {
@@ -205,6 +229,7 @@ ENVIRONMENT = {
     "context_deadline": "CONVERSATION_CONTEXT_DEADLINE",
     "cache_ttl": "CONVERSATION_CACHE_TTL",
     "search_limit": "CONVERSATION_SEARCH_LIMIT",
+    "notes_tokens": "CONVERSATION_NOTES_TOKENS",
     "enable_client_association": "ENABLE_CLIENT_ASSOCIATION",
     "enable_agent_filtering": "ENABLE_AGENT_FILTERING",
     "sliding_window_enable": "SLIDING_WINDOW_ENABLE",
@@ -229,6 +254,12 @@ ENVIRONMENT = {
     "spool_folder": "RECOLLECT_SPOOL_FOLDER",
     "spool_limit_mb": "RECOLLECT_SPOOL_LIMIT_MB",
     "cache": "RECOLLECT_CACHE",
+    "provider": "RECOLLECT_PROVIDER",
+    "model": "RECOLLECT_MODEL",
+    "provider_url": "RECOLLECT_PROVIDER_URL",
+    "provider_key": "RECOLLECT_PROVIDER_KEY",
+    "provider_api_version": "RECOLLECT_PROVIDER_API_VERSION",
+    "instructions": "RECOLLECT_INSTRUCTIONS",
 }
 """Setting → the environment variable that sets it."""
 
@@ -242,6 +273,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     retention: RetentionConfig = RetentionConfig()
     protection: ProtectionConfig = ProtectionConfig()
     resilience: ResilienceConfig = ResilienceConfig()
+    agent: AgentConfig = AgentConfig()
 
     @classmethod
     def load(cls, *, file: Path | None = None, environ: Mapping[str, str] | None = None) -> Self:
@@ -254,6 +286,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             retention=_group(RetentionConfig, found),
             protection=_group(ProtectionConfig, found),
             resilience=_group(ResilienceConfig, found),
+            agent=_group(AgentConfig, found),
         )
 
 

@@ -13,12 +13,14 @@ from datetime import tzinfo
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from recollect.conversations import VALUE_SETS
 from recollect.dialects import ToolCall, tool_result
 from recollect.errors import InvalidInput, RecollectError, shown
 from recollect.manager import ConversationManager
 from recollect.messages import Message
+from recollect.notes import Source
 from recollect.search.questions import first_moment, last_moment, local_zone
 
 log = logging.getLogger("recollect.tools")
@@ -42,6 +44,8 @@ class Tool(Struct, frozen=True, kw_only=True):
     """Called with the arguments by keyword; answers with text."""
     timeout: float | None = None
     """Seconds that it may take. None: what the caller of `dispatch` says."""
+    in_turn: "Callable[[Source], Run] | None" = None
+    """Gives what it does in a turn of a conversation, where it wants to know in which."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -70,6 +74,13 @@ class ToolRegistry:
         if tool.name in self._tools:
             raise InvalidInput(f"there is a tool {tool.name} already", field="name", value=tool.name)
         self._tools[tool.name] = tool
+
+    def in_turn(self, source: Source) -> "ToolRegistry":
+        """These tools for one turn: those that want to know are told which message it begins with."""
+        if not any(tool.in_turn for tool in self):
+            return self
+        told = [replace(tool, run=tool.in_turn(source)) if tool.in_turn else tool for tool in self]
+        return ToolRegistry(told)
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())

@@ -14,6 +14,7 @@ from recollect.contracts import OnText
 from recollect.errors import NothingToSend
 from recollect.manager import ConversationManager
 from recollect.messages import Message
+from recollect.notes import Source
 from recollect.tokens import count_system, count_tools, ready
 from recollect.tools import ToolRegistry
 from recollect.windows import WindowPolicy
@@ -58,7 +59,9 @@ async def answer_turn(
     async def window(turn: Sequence[Message]) -> Sequence[Message]:
         return await seen(manager, conversation_id, specialist, turn, policy=policy)
 
-    answer = await specialist.loop.run_in(window, question, specialist.tools, on_text=on_text)
+    source = Source(conversation_id=conversation_id, message_id=question.message_id)
+    tools = specialist.tools.in_turn(source)
+    answer = await specialist.loop.run_in(window, question, tools, on_text=on_text)
     await manager.append(conversation_id, answer.messages)
     return answer
 

@@ -169,12 +169,20 @@ class Searcher:
             similar = await self._served(question) if matches.messages > SERVED else None
             similar = similar or await self.similarities(question)
         else:
+            # The question is encoded first: two threads of Python would only take the interpreter from each
+            # other. While vectors are compared, which needs no interpreter, words are looked up.
+            encoded = asyncio.Event()
             matches, similar = await asyncio.gather(
-                self.matches(looked_up(asked), limit=limit), self.similarities(question)
+                self._matches_after(encoded, looked_up(asked), limit=limit),
+                self.similarities(question, encoded),
             )
         ranked = partial(rank, asked, matches, similar, weights=self.weights, among=among)
         many = among is not None or len(matches.found) > WORTH_A_THREAD
         return await asyncio.to_thread(ranked) if many else ranked()
+
+    async def _matches_after(self, encoded: asyncio.Event, terms: Sequence[str], *, limit: int) -> Matches:
+        await encoded.wait()
+        return await self.matches(terms, limit=limit)
 
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
         """From the store's own index, or from the portable one; in what is known while the store is away."""
@@ -188,13 +196,23 @@ class Searcher:
                 raise
         return await matches_in_known(self.store, terms, limit=limit)
 
-    async def similarities(self, question: str) -> Similarities | None:
-        """By the vectors; None where there are none, and while the store is away that has them."""
+    async def similarities(self, question: str, encoded: asyncio.Event | None = None) -> Similarities | None:
+        """By the vectors; None where there are none, and while the store is away that has them.
+
+        `encoded` is set when the question is, or will not be.
+        """
+        encoded = encoded or asyncio.Event()
+        try:
+            return await self._similarities(question, encoded)
+        finally:
+            encoded.set()
+
+    async def _similarities(self, question: str, encoded: asyncio.Event) -> Similarities | None:
         if self.room.embedder is None or self.store.degraded:
             return None
         vectors = self.room.vectors_of(self.owner)
         with self._words_will_do():
-            near = await vectors.near(self.store, readable(question))
+            near = await vectors.near(self.store, readable(question), encoded)
             if vectors.looked_at_all:
                 self.room.looked_at(self.owner)
             for conversation_id in vectors.take_incomplete():

@@ -312,8 +312,8 @@ class PostgresStore(DocumentChecks):
             ((conversations, messages),) = await execute_for(
                 connection, self._name, ("clear_conversations", mine)
             )
-            await execute_for(connection, self._name, ("clear_contacts", mine))
-        return Cleared(conversations=conversations, messages=messages, documents=documents)
+            ((contacts,),) = await execute_for(connection, self._name, ("clear_contacts", mine))
+        return Cleared(conversations=conversations, messages=messages, documents=documents + contacts)
 
     def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
         """Changes by anybody on any machine. See `contracts.Watchable`."""

@@ -47,7 +47,7 @@ from recollect.stores.sql_files import queries
 from recollect.stores.sqlite import rows
 from recollect.stores.sqlite.connections import PACKAGE
 from recollect.stores.sqlite.documents import Documents
-from recollect.stores.sqlite.indexing import row_of, tag_of
+from recollect.stores.sqlite.indexing import index_again, row_of, tag_of
 from recollect.stores.sqlite.searching import matches
 from recollect.wire import decode_message, encode_message
 
@@ -252,7 +252,7 @@ class SQLiteStore(DocumentChecks):
         if self._backend.indexer is not None:
             (place,) = db.execute(SQL["message_key"], (key, *entry.position)).fetchall()
             row = row_of(self._tag, key, rows.count(place), *entry.position, body)
-            self._backend.indexer.replaced(db, (*row, body))
+            index_again(db, row, body)
         db.execute(SQL["touch_conversation"], (to_micros(self.now()), key))
         if not keeps_derived:
             db.execute(SQL["delete_documents"], (key,))
@@ -449,9 +449,13 @@ class SearchableSQLiteStore(SQLiteStore):
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
         check_count(limit, field="limit", least=0)
         asked, now = tuple(terms), to_micros(self.now())
-        return await self._backend.readers.run(
-            lambda db: matches(db, self._owner, self._tag, asked, limit=limit, now=now)
-        )
+
+        def work(db: apsw.Connection) -> Matches | None:
+            return matches(db, self._owner, self._tag, asked, limit=limit, now=now)
+
+        while (found := await self._backend.readers.run(work)) is None:
+            await self._backend.catch_up()
+        return found
 
 
 class _Log:
