@@ -170,7 +170,7 @@ class ProtectionConfig(_Group, frozen=True, kw_only=True):
     """Whether the trail keeps owners as keyed digests only."""
 
 
-SECRETS = ("master_key", "audit_key", "provider_key")
+SECRETS = ("master_key", "audit_key", "provider_key", "transcriber_key")
 """Settings that are never shown."""
 
 
@@ -209,7 +209,26 @@ class AgentConfig(_Group, frozen=True, kw_only=True):
     """The system prompt; empty is one for an assistant that remembers."""
 
 
-CHOICES = {"resilience": RESILIENCE, "provider": PROVIDERS}
+TRANSCRIBERS = ("off", "embedded", "wyoming", "openai")
+
+
+class VoiceConfig(_Group, frozen=True, kw_only=True):
+    """Who understands what is said by voice."""
+
+    transcriber: str = "off"
+    """off; embedded: English, on board; wyoming: a speech service of Home Assistant's; openai: OpenAI's
+    interface, wherever it is spoken."""
+    transcriber_url: str = ""
+    """Where it is: tcp://host:port for wyoming; for openai a server other than OpenAI's own."""
+    transcriber_model: str = ""
+    """Its name of the model; empty is its own choice."""
+    transcriber_key: str = ""
+    """The key that openai wants."""
+    least_confidence_percent: int = 40
+    """Words that are less sure than this are asked for again."""
+
+
+CHOICES = {"resilience": RESILIENCE, "provider": PROVIDERS, "transcriber": TRANSCRIBERS}
 """Settings that are one of a few words."""
 
 GROUPS: tuple[type[_Group], ...] = (
@@ -220,6 +239,7 @@ GROUPS: tuple[type[_Group], ...] = (
     ProtectionConfig,
     ResilienceConfig,
     AgentConfig,
+    VoiceConfig,
 )
 
 ENVIRONMENT = {
@@ -260,6 +280,11 @@ ENVIRONMENT = {
     "provider_key": "RECOLLECT_PROVIDER_KEY",
     "provider_api_version": "RECOLLECT_PROVIDER_API_VERSION",
     "instructions": "RECOLLECT_INSTRUCTIONS",
+    "transcriber": "RECOLLECT_TRANSCRIBER",
+    "transcriber_url": "RECOLLECT_TRANSCRIBER_URL",
+    "transcriber_model": "RECOLLECT_TRANSCRIBER_MODEL",
+    "transcriber_key": "RECOLLECT_TRANSCRIBER_KEY",
+    "least_confidence_percent": "RECOLLECT_LEAST_CONFIDENCE_PERCENT",
 }
 """Setting → the environment variable that sets it."""
 
@@ -274,6 +299,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     protection: ProtectionConfig = ProtectionConfig()
     resilience: ResilienceConfig = ResilienceConfig()
     agent: AgentConfig = AgentConfig()
+    voice: VoiceConfig = VoiceConfig()
 
     @classmethod
     def load(cls, *, file: Path | None = None, environ: Mapping[str, str] | None = None) -> Self:
@@ -287,6 +313,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             protection=_group(ProtectionConfig, found),
             resilience=_group(ResilienceConfig, found),
             agent=_group(AgentConfig, found),
+            voice=_group(VoiceConfig, found),
         )
 
 
