@@ -31,6 +31,7 @@ from recollect.errors import ConversationNotFound, RecollectError, StoreDamaged
 from recollect.ids import parse_uuid
 from recollect.notes import forget_said_in
 from recollect.premises import Premises
+from recollect.telemetry import told
 
 log = logging.getLogger("recollect.erasure")
 
@@ -109,7 +110,9 @@ async def _resumed(document: Document, premises_of: Callable[[str], Premises]) -
         intent = _intent(document)
         receipt = await _Erasing(premises_of(intent.owner), intent, again=True).run()
     except RecollectError as error:
-        log.warning("an erasure that was cut short did not come to its end, and is tried again: %s", error)
+        log.warning(
+            "an erasure that was cut short did not come to its end, and is tried again: %s", told(error)
+        )
         return None
     log.info("an erasure that was cut short came to its end: %s", receipt.digest)
     return receipt

@@ -4,6 +4,8 @@
     ├── InvalidInput (ValueError)     the caller gave something that cannot be stored or used
     │   ├── InvalidId                 an id that is not a UUID, or an owner that is no owner
     │   ├── InvalidMessage            a message that is not one, or content that is not JSON
+    │   ├── Malformed                 what was sent cannot be read at all
+    │   ├── TooLarge                  more bytes than are taken at once
     │   ├── InvalidAudio              sound that is none, is too much, or is in a form that cannot be read
     │   └── InvalidSetting            a setting that does not parse; names where it came from
     ├── NotFound (LookupError)
@@ -16,7 +18,12 @@
     │   ├── RevisionConflict          the conversation moved on past `expected_revision`
     │   ├── MessageConflict           the id is taken by a message with other content
     │   ├── DocumentConflict          the document is not at `expected_version`
-    │   └── ConversationExists        the conversation id is taken
+    │   ├── ConversationExists        the conversation id is taken
+    │   └── KeyReused                 the idempotency key was used for something else
+    ├── AccessError                   whoever asks may not, or not now
+    │   ├── NotAuthenticated          no key, or one that does not hold: the same words for all
+    │   ├── NotAllowed                the key does not reach this far
+    │   └── TooManyRequests           asked too often; says when to come back
     ├── StoreError                    the place where the data live
     │   ├── StoreUnavailable          busy, unreachable or full: trying again may help
     │   │   ├── Overloaded            too much is waiting already: come again later
@@ -76,6 +83,14 @@ class InvalidId(InvalidInput):
 
 class InvalidMessage(InvalidInput):
     """The message cannot be stored."""
+
+
+class Malformed(InvalidInput):
+    """What was sent cannot be read."""
+
+
+class TooLarge(InvalidInput):
+    """More was sent than is taken at once."""
 
 
 class InvalidAudio(InvalidInput):
@@ -179,6 +194,30 @@ class ConversationExists(Conflict):
     def __init__(self, conversation_id: str) -> None:
         super().__init__(f"there is a conversation {conversation_id} already")
         self.conversation_id = conversation_id
+
+
+class KeyReused(Conflict):
+    """The idempotency key was used for something else; nothing was stored."""
+
+
+class AccessError(RecollectError):
+    """This is not allowed."""
+
+
+class NotAuthenticated(AccessError):
+    """A valid key is needed."""
+
+
+class NotAllowed(AccessError):
+    """The key does not allow this."""
+
+
+class TooManyRequests(AccessError):
+    """Too many requests; come again later."""
+
+    def __init__(self, message: str | None = None, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class StoreError(RecollectError):

@@ -43,6 +43,7 @@ from recollect.messages import Message
 from recollect.notes import forget_said_in, purge_notes
 from recollect.pictures import Pictures
 from recollect.premises import Premises
+from recollect.telemetry import happenings, told
 
 if TYPE_CHECKING:
     from recollect.archives import Archive, OwnerArchives
@@ -89,6 +90,7 @@ class Keeping:
         purged = await self.store.purge_expired()
         await purge_notes(self.store)
         await self.pictures.purge(self.store)
+        happenings.conversations_expired(purged)
         return purged
 
     async def retention(self) -> RetentionRules:
@@ -175,7 +177,7 @@ class Keeping:
         try:
             return await self._apply(record, await self.retention())
         except StoreError as error:
-            log.warning("conversation %s does not follow the retention rules yet: %s", record.id, error)
+            log.warning("conversation %s does not follow the retention rules yet: %s", record.id, told(error))
             return record
 
     async def _apply(self, record: Conversation, rules: RetentionRules) -> Conversation:
@@ -224,14 +226,18 @@ class Keeping:
         from recollect.archives import archive
 
         archives = self._archives()
-        return await archive(self.store, archives, conversation_id, blobs=self.premises.blobs)
+        moved = await archive(self.store, archives, conversation_id, blobs=self.premises.blobs)
+        happenings.conversation_ended(conversation_id, "archived")
+        return moved
 
     async def restore(self, conversation_id: str) -> Conversation:
         """Move a conversation back out of its archive, as it was. Raises `ArchiveNotFound`."""
         from recollect.archives import restore
 
         archives = self._archives()
-        return await restore(self.store, archives, conversation_id, blobs=self.premises.blobs)
+        back = await restore(self.store, archives, conversation_id, blobs=self.premises.blobs)
+        happenings.conversation_changed("conversation_restored", "a conversation was restored", back.id)
+        return back
 
     async def archives(self) -> list["Archive"]:
         """What is archived, the most recently active first: nothing of what was said."""
@@ -258,6 +264,7 @@ class Keeping:
         receipt = await erase(self.premises, conversation_id)
         if conversation_id is not None:
             await self._change_rules(lambda known: known.without([parse_uuid(conversation_id, field="id")]))
+        happenings.erased(receipt.erased.get("conversations", 0), conversation_id)
         return receipt
 
     async def export(self, folder: str | Path) -> "Manifest":
@@ -266,6 +273,7 @@ class Keeping:
 
         manifest = await export_owner(self.premises, Path(folder))
         await note(self.store, "export", count=sum(manifest.counts.values()))
+        happenings.conversation_changed("exported", "everything that an owner has was exported")
         return manifest
 
     async def import_(self, folder: str | Path) -> "Manifest":

@@ -22,6 +22,8 @@ from recollect.manager import ConversationManager
 from recollect.messages import Message
 from recollect.notes import Source
 from recollect.search.questions import first_moment, last_moment, local_zone
+from recollect.telemetry import telemetry
+from recollect.telemetry.timing import timed
 
 log = logging.getLogger("recollect.tools")
 
@@ -105,14 +107,24 @@ class ToolRegistry:
         if tool is None:
             names = ", ".join(self._tools) or "none"
             return Outcome(text=f"there is no tool {shown(name)}; there are: {names}", is_error=True)
+        seconds = telemetry.histogram("recollect_tool_seconds", tool=name)
+        with timed("tool", seconds, tool_name=name) as timing:
+            outcome = await self._dispatch(tool, arguments, within if tool.timeout is None else tool.timeout)
+            timing.note(tool_failed=outcome.is_error)
+        if outcome.is_error:
+            telemetry.counter("recollect_tool_errors_total", tool=name).add()
+        return outcome
+
+    async def _dispatch(
+        self, tool: Tool, arguments: Mapping[str, Any] | str | None, seconds: float | None
+    ) -> Outcome:
         try:
-            given = checked(tool, arguments)
-            return Outcome(text=await _run(tool, given, within if tool.timeout is None else tool.timeout))
+            return Outcome(text=await _run(tool, checked(tool, arguments), seconds))
         except RecollectError as error:
             return Outcome(text=str(error), is_error=True)
         except Exception:  # the edge: a model is told that the tool failed, the log says how
-            log.exception("tool %s failed", name)
-            return Outcome(text=f"{name} failed", is_error=True)
+            log.exception("tool %s failed", tool.name)
+            return Outcome(text=f"{tool.name} failed", is_error=True)
 
     async def answer(self, call: ToolCall, dialect: str, *, within: float | None = None) -> Message:
         """Run what a model called; the result is a message in its dialect."""

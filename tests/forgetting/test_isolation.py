@@ -63,6 +63,11 @@ async def _turn(manager: ConversationManager, names: Names, folder: Path) -> Any
     return turn.stored
 
 
+async def _watch(manager: ConversationManager, names: Names, folder: Path) -> Any:
+    async with manager.watch(names.conversation):
+        return "watching"
+
+
 async def _import(manager: ConversationManager, names: Names, folder: Path) -> Any:
     target = folder / new_id()
     await manager.export(target)
@@ -80,6 +85,7 @@ CASES: dict[str, Case] = {
     "clear_history": lambda m, n, f: m.clear_history(n.conversation),
     "delete_conversation": lambda m, n, f: m.delete_conversation(n.conversation),
     "delete_session": lambda m, n, f: m.delete_session(n.session, tag="food"),
+    "entries": lambda m, n, f: m.entries(n.conversation),
     "erase": lambda m, n, f: m.erase(n.conversation),
     "expiring": lambda m, n, f: m.expiring(),
     "export": lambda m, n, f: m.export(f / new_id()),
@@ -112,6 +118,7 @@ CASES: dict[str, Case] = {
     ),
     "similar": lambda m, n, f: m.similar(n.conversation),
     "turn": _turn,
+    "watch": _watch,
     "update_metadata": lambda m, n, f: m.update_metadata(n.conversation, subject="x", tags=["y"]),
 }
 WITHOUT_STORE = {"calibrate", "counting_with", "idling_after"}

@@ -24,6 +24,7 @@ from recollect.manager import ConversationManager
 from recollect.memory import Memory
 from recollect.messages import Message
 from recollect.notes import Source
+from recollect.telemetry import told
 from recollect.windows import WindowPolicy
 
 log = logging.getLogger("recollect.entity")
@@ -166,7 +167,7 @@ class ConversationEntity:
         try:
             text = await self._answer(user_input, conversation_id)
         except RecollectError as error:
-            log.warning("a turn failed and was not stored: %s", error)
+            log.warning("a turn failed and was not stored: %s", told(error))
             return self._sorry(user_input, conversation_id, error)
         except Exception as error:  # the edge: somebody is waiting to hear something
             log.exception("a turn failed and was not stored")

@@ -15,6 +15,7 @@ from recollect.cli.erase import erase
 from recollect.cli.export import export
 from recollect.cli.import_ import import_
 from recollect.cli.keys import keys
+from recollect.cli.loadgen import loadgen
 from recollect.cli.migrate import migrate
 from recollect.cli.notes import notes
 from recollect.cli.postgres import postgres
@@ -23,6 +24,7 @@ from recollect.cli.redact import redact
 from recollect.cli.reindex import reindex
 from recollect.cli.retention import retention
 from recollect.cli.search import search
+from recollect.cli.serve import serve
 from recollect.cli.show import show
 from recollect.cli.stats import stats
 
@@ -36,6 +38,7 @@ app = typer.Typer(
 
 COMMANDS = (
     demo,
+    serve,
     chat,
     conversations,
     show,
@@ -55,6 +58,7 @@ COMMANDS = (
     copy,
     export,
     migrate,
+    loadgen,
 )
 
 for command in COMMANDS:

@@ -38,6 +38,8 @@ from recollect.search.ranking import (
 )
 from recollect.search.room import SearchRoom
 from recollect.search.vectors import NEAREST
+from recollect.telemetry import telemetry, told
+from recollect.telemetry.timing import timed
 
 log = logging.getLogger("recollect.search")
 
@@ -65,6 +67,11 @@ IN_WHAT_IS_KNOWN = "searched in what is known while the store is away"
 NO_VECTORS_YET = "searched by words alone: nothing has vectors yet"
 
 Count = Callable[[str], int]
+
+_candidates, _reading, _browsing = (
+    telemetry.histogram("recollect_search_stage_seconds", stage=stage)
+    for stage in ("candidates", "reading", "browsing")
+)
 
 
 class Findings(Struct, frozen=True, kw_only=True):
@@ -136,16 +143,19 @@ class Searcher:
         if period is not None:
             filters = filters.within(period, now=now, zone=zone)
         if period is not None or not asked.terms:
-            entries = await self._browse(Admission(self.store, filters), budget.results)
+            with timed("search.browsing", _browsing):
+                entries = await self._browse(Admission(self.store, filters), budget.results)
             passages = [passage_of(e, r, terms=(), zone=zone, now=now) for r, e in entries]
             return Findings(passages=tuple(_within(passages, budget, ())))
         ranking = await self.ranking(question, asked, filtered=bool(filters))
         reading = _Reading(self, Admission(self.store, filters), zone=zone, now=now, explain=explain)
-        passages = await reading.passages(ranking, budget.results, most=max(MOST_READ, budget.results))
+        with timed("search.reading", _reading):
+            passages = await reading.passages(ranking, budget.results, most=max(MOST_READ, budget.results))
         if filters and len(passages) < budget.results:
             among = await reading.admission.conversations()
             ranking = await self.ranking(question, asked, among=among)
-            passages = await reading.passages(ranking, budget.results)
+            with timed("search.reading", _reading):
+                passages = await reading.passages(ranking, budget.results)
         return Findings(
             passages=tuple(_within(passages, budget, asked.terms)),
             by_meaning=ranking.by_meaning,
@@ -163,6 +173,12 @@ class Searcher:
         self, question: str, asked: Asked, *, filtered: bool = False, among: Container[str] | None = None
     ) -> Ranking:
         """The messages that come into question, in order; with `among`, all in these conversations."""
+        with timed("search.candidates", _candidates):
+            return await self._ranking(question, asked, filtered=filtered, among=among)
+
+    async def _ranking(
+        self, question: str, asked: Asked, *, filtered: bool, among: Container[str] | None
+    ) -> Ranking:
         limit = BY_WORDS_FILTERED if filtered else BY_WORDS if among is None else EVERYTHING
         if self.room.embedder is not None and isinstance(self.store, Nearest):
             matches = await self.matches(looked_up(asked), limit=limit)
@@ -239,7 +255,7 @@ class Searcher:
         try:
             yield
         except EncoderFailed as error:
-            log.warning("searched by words alone: %s", error)
+            log.warning("searched by words alone: %s", told(error))
             self.room.encoder_trouble = str(error)
         except StoreUnavailable:
             if not self.store.degraded:

@@ -21,7 +21,7 @@ from recollect.tokens.messages import (
     count_system,
     count_tools,
 )
-from recollect.tokens.models import counter_for, default_counter, encoding_for, is_ready, ready
+from recollect.tokens.models import counter_for, counter_named, default_counter, encoding_for, is_ready, ready
 
 __all__ = [
     "PER_REQUEST",
@@ -38,6 +38,7 @@ __all__ = [
     "count_system",
     "count_tools",
     "counter_for",
+    "counter_named",
     "default_counter",
     "encoding_for",
     "is_ready",
