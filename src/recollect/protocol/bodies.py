@@ -244,8 +244,8 @@ class RequestBody(Answered, frozen=True, kw_only=True):
 class HistoryQuestion(Sent, frozen=True, kw_only=True):
     """What is looked for in everything that was said."""
 
-    query: Annotated[str, Meta(max_length=10_000)] = ""
-    max_results: Annotated[int, Meta(ge=1, le=100)] = 5
+    query: Annotated[str, Meta(max_length=20_000)] = ""
+    max_results: Annotated[int, Meta(ge=1, le=1000)] = 5
     role: Role | None = None
     date_from: Moment | None = None
     date_to: Moment | None = None
@@ -260,7 +260,7 @@ class HistoryQuestion(Sent, frozen=True, kw_only=True):
 class ConversationsQuestion(Sent, frozen=True, kw_only=True):
     """Which conversations are looked for."""
 
-    query: Annotated[str, Meta(max_length=10_000)] | None = None
+    query: Annotated[str, Meta(max_length=20_000)] | None = None
     client_id: Uuid | None = None
     status: Status | None = None
     tags: list[str] = []
