@@ -305,6 +305,14 @@ class RedactionBody(Sent, frozen=True, kw_only=True):
     scrub: bool = False
 
 
+class InterruptionBody(Sent, frozen=True, kw_only=True):
+    """Which answer was cut off, and how much of it was heard: characters of what was spoken, or the words."""
+
+    message_id: Name
+    heard: Annotated[int, Meta(ge=0, le=1_000_000)] | str
+    spoken: str | None = None
+
+
 class StatsBody(Answered, frozen=True, kw_only=True):
     """How much there is."""
 
