@@ -27,12 +27,14 @@ from recollect.ids import IdSource, new_id
 from recollect.keeping import Expiring
 from recollect.lifetimes import Archiving, Retention, RetentionRules, retention_of
 from recollect.manager import ConversationManager
+from recollect.notes import purge_notes
 from recollect.pictures import Images, check_images
 from recollect.premises import Premises
 from recollect.redaction import Redactor
 from recollect.retention import SWEEP_EVERY, sweep_forever
 from recollect.settings import ConversationConfig
 from recollect.stores.urls import SERVERS, backend_for, is_server
+from recollect.telemetry import happenings, told
 from recollect.tokens import counter_for, default_counter, is_ready, ready
 
 if TYPE_CHECKING:
@@ -152,8 +154,11 @@ class Memory:
         return view
 
     async def purge_expired(self) -> int:
-        """Remove every owner's expired conversations now; returns how many."""
+        """Remove every owner's expired conversations and notes now; returns how many conversations."""
         purged = await self.backend.purge_expired()
+        for owner in [owner async for owner in self.owners()]:
+            await purge_notes(self.backend.of(owner))
+        happenings.conversations_expired(purged)
         if self.blobs is not None:
             await purge_blobs(self.blobs, self.backend)
         return purged
@@ -192,7 +197,8 @@ class Memory:
                 except (RevisionConflict, ConversationNotFound):
                     continue  # somebody wrote to it, or was first: it is not old, or it is done
                 except StoreDamaged as error:
-                    log.warning("%s", error)  # it stays where it is; the others are archived
+                    # It stays where it is; the others are archived.
+                    log.warning("conversation %s is not archived: %s", record.id, told(error))
             cursor = page.next
             if cursor is None:
                 return archived
@@ -239,7 +245,7 @@ class Memory:
         try:
             await self.resume_erasures()
         except RecollectError as error:
-            log.warning("unfinished erasures cannot be looked for; the sweep tries again: %s", error)
+            log.warning("unfinished erasures cannot be looked for; the sweep tries again: %s", told(error))
 
     async def close(self) -> None:
         """Finish what was accepted and let go. Closing twice is fine."""
@@ -341,6 +347,7 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     resilience: "ResilienceChoice" = "auto",
     cache: "CacheChoice" = "off",
     embedder: Embedder | Literal["installed"] | None = "installed",
+    observe: bool = False,
 ) -> Memory:
     """The memory at a URL; without one, in memory only.
 
@@ -363,7 +370,8 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     when the store is away; "auto" keeps turns in a spool for a store behind a network, and is "off" for
     an embedded one. `cache`: a `Cache` remembers reads. `embedder`: what search by meaning is done
     with: the encoder of `recollect[semantic]` where it is installed, one of your own, or None for
-    search by words alone.
+    search by words alone. `observe`: whether the store's operations are timed one by one, as a server does;
+    calls of the manager always are.
     """
     if is_server(url):
         _check_left_to_server(
@@ -391,6 +399,7 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
         cache=cache,
         encryption=encryption,
         audit=audit,
+        observe=observe,
         clock=clock,
     )
     return Memory(

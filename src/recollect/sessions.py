@@ -26,7 +26,7 @@ from recollect.errors import (
 )
 from recollect.ids import LONGEST_NAME, parse_name
 from recollect.manager import ConversationManager
-from recollect.telemetry import event
+from recollect.telemetry import event, told
 from recollect.windows import WindowPolicy
 
 log = logging.getLogger("recollect.sessions")
@@ -238,7 +238,7 @@ class SessionManager:
         try:
             await self.sweep()
         except RecollectError as error:
-            log.warning("sessions were not swept: %s", error)  # whoever connects must not suffer for it
+            log.warning("sessions were not swept: %s", told(error))  # whoever connects must not suffer for it
 
     async def _removed_if_unused(self, record: Conversation) -> bool:
         """Whether the conversation was removed: nothing was said in it, nothing noted, nobody is in it."""

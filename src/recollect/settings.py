@@ -73,6 +73,8 @@ class ConversationConfig(_Group, frozen=True, kw_only=True):
     """Seconds that a read may be served from the cache, where there is one; 0 is no cache."""
     search_limit: int = 50
     """Results of a listing or search, when the caller names no limit."""
+    notes_tokens: int = 500
+    """Tokens for the owner's notes in a context: some twenty-five sentences; 0 leaves them out."""
     enable_client_association: bool = True
     """Whether clients named in a conversation are linked to it."""
     enable_agent_filtering: bool = True
@@ -203,9 +205,35 @@ class ServerConfig(_Group, frozen=True, kw_only=True):
     """Searches a minute for each key."""
     rate_ask: int = 120
     """Questions to the assistant a minute for each key."""
+    transcriber: str = "embedded"
+    """Who understands what is said by voice: embedded; a Wyoming service, as tcp://host:10300; or a server
+    with OpenAI's interface, as https://host/v1, with the key of the provider."""
+    live_rate: int = 50
+    """Frames a second that a WebSocket connection may send; four seconds of them at once."""
+    live_frame_kb: int = 256
+    """Kilobytes of a WebSocket frame of text."""
+    live_connections: int = 10000
+    """WebSocket connections to a process."""
+    live_connections_per_key: int = 200
+    """WebSocket connections to a process with one key."""
+    live_heartbeat: int = 20
+    """Seconds of silence after which a WebSocket client is asked for a sign of life; 0 never asks."""
 
 
-SECRETS = ("key", "master_key", "audit_key")
+class TelemetryConfig(_Group, frozen=True, kw_only=True):
+    """What a server says about how it is going."""
+
+    log: str = "text"
+    """How lines of the log look: text for people, json for machines."""
+    log_level: str = "info"
+    """From which level on: debug, info, warning, error."""
+    traces_url: str = ""
+    """Where an OpenTelemetry collector takes spans by OTLP over HTTP. Naming it turns tracing on."""
+    traces_percent: int = 100
+    """How many of a hundred requests are traced; those that are traced already stay so."""
+
+
+SECRETS = ("key", "master_key", "audit_key", "provider_key")
 """Settings that are never shown."""
 
 
@@ -223,7 +251,36 @@ class ResilienceConfig(_Group, frozen=True, kw_only=True):
 
 
 RESILIENCE = ("auto", "fallback", "fail_closed", "off")
-CHOICES = {"resilience": RESILIENCE, "jwt_scope": ("read", "write", "admin")}
+PROVIDERS = ("recall", "anthropic", "openai", "openai_responses", "bedrock")
+
+
+class AgentConfig(_Group, frozen=True, kw_only=True):
+    """Who answers."""
+
+    provider: str = "recall"
+    """recall: from the owner's own history, without a model; or whose model: anthropic, openai,
+    openai_responses, bedrock."""
+    model: str = ""
+    """The provider's name of the model."""
+    provider_url: str = ""
+    """Another server that speaks as the provider does: Ollama, vLLM, Azure."""
+    provider_key: str = ""
+    """The key of the provider. Without it and without another server, the one that its SDK finds."""
+    provider_api_version: str = ""
+    """Azure's version of its interface: with it the server is Azure's."""
+    instructions: str = ""
+    """The system prompt; empty is one for an assistant that remembers."""
+
+
+LOGS = ("text", "json")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+CHOICES = {
+    "resilience": RESILIENCE,
+    "provider": PROVIDERS,
+    "jwt_scope": ("read", "write", "admin"),
+    "log": LOGS,
+    "log_level": LOG_LEVELS,
+}
 """Settings that are one of a few words."""
 
 GROUPS: tuple[type[_Group], ...] = (
@@ -234,6 +291,8 @@ GROUPS: tuple[type[_Group], ...] = (
     ProtectionConfig,
     ResilienceConfig,
     ServerConfig,
+    AgentConfig,
+    TelemetryConfig,
 )
 
 ENVIRONMENT = {
@@ -244,6 +303,7 @@ ENVIRONMENT = {
     "context_deadline": "CONVERSATION_CONTEXT_DEADLINE",
     "cache_ttl": "CONVERSATION_CACHE_TTL",
     "search_limit": "CONVERSATION_SEARCH_LIMIT",
+    "notes_tokens": "CONVERSATION_NOTES_TOKENS",
     "enable_client_association": "ENABLE_CLIENT_ASSOCIATION",
     "enable_agent_filtering": "ENABLE_AGENT_FILTERING",
     "sliding_window_enable": "SLIDING_WINDOW_ENABLE",
@@ -283,6 +343,22 @@ ENVIRONMENT = {
     "rate_write": "RECOLLECT_RATE_WRITE",
     "rate_search": "RECOLLECT_RATE_SEARCH",
     "rate_ask": "RECOLLECT_RATE_ASK",
+    "provider": "RECOLLECT_PROVIDER",
+    "model": "RECOLLECT_MODEL",
+    "provider_url": "RECOLLECT_PROVIDER_URL",
+    "provider_key": "RECOLLECT_PROVIDER_KEY",
+    "provider_api_version": "RECOLLECT_PROVIDER_API_VERSION",
+    "instructions": "RECOLLECT_INSTRUCTIONS",
+    "log": "RECOLLECT_LOG",
+    "log_level": "RECOLLECT_LOG_LEVEL",
+    "traces_url": "RECOLLECT_TRACES_URL",
+    "traces_percent": "RECOLLECT_TRACES_PERCENT",
+    "transcriber": "RECOLLECT_TRANSCRIBER",
+    "live_rate": "RECOLLECT_LIVE_RATE",
+    "live_frame_kb": "RECOLLECT_LIVE_FRAME_KB",
+    "live_connections": "RECOLLECT_LIVE_CONNECTIONS",
+    "live_connections_per_key": "RECOLLECT_LIVE_CONNECTIONS_PER_KEY",
+    "live_heartbeat": "RECOLLECT_LIVE_HEARTBEAT",
 }
 """Setting → the environment variable that sets it."""
 
@@ -297,6 +373,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     protection: ProtectionConfig = ProtectionConfig()
     resilience: ResilienceConfig = ResilienceConfig()
     server: ServerConfig = ServerConfig()
+    agent: AgentConfig = AgentConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
 
     @classmethod
     def load(cls, *, file: Path | None = None, environ: Mapping[str, str] | None = None) -> Self:
@@ -310,6 +388,8 @@ class Settings(Struct, frozen=True, kw_only=True):
             protection=_group(ProtectionConfig, found),
             resilience=_group(ResilienceConfig, found),
             server=_group(ServerConfig, found),
+            agent=_group(AgentConfig, found),
+            telemetry=_group(TelemetryConfig, found),
         )
 
 

@@ -4,6 +4,7 @@ import typer
 
 from recollect.cli.archive import archive, archives, restore
 from recollect.cli.audit import audit
+from recollect.cli.chat import chat
 from recollect.cli.config import config
 from recollect.cli.context import context
 from recollect.cli.conversations import conversations
@@ -15,6 +16,7 @@ from recollect.cli.export import export
 from recollect.cli.import_ import import_
 from recollect.cli.keys import keys
 from recollect.cli.migrate import migrate
+from recollect.cli.notes import notes
 from recollect.cli.postgres import postgres
 from recollect.cli.purge import purge
 from recollect.cli.redact import redact
@@ -36,6 +38,7 @@ app = typer.Typer(
 COMMANDS = (
     demo,
     serve,
+    chat,
     conversations,
     show,
     search,
@@ -62,3 +65,4 @@ app.command("import")(import_)
 app.add_typer(postgres)
 app.add_typer(keys)
 app.add_typer(audit)
+app.add_typer(notes)

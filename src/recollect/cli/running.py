@@ -57,14 +57,19 @@ EXIT_CODES: tuple[tuple[type[RecollectError], int], ...] = (
 """Error → exit code. 0 is success, 2 also what a command line that makes no sense gives."""
 
 
-def run(work: Callable[[], Awaitable[T]]) -> T:
+def run(
+    work: Callable[[], Awaitable[T]],
+    *,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> T:
     """Run a command's work; one of our errors becomes a line on stderr and an exit code."""
 
     async def waited() -> T:
         return await work()
 
     try:
-        return asyncio.run(waited())
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            return runner.run(waited())
     except RecollectError as error:
         errors_console().print(f"[bold red]recollect:[/] {escape(readable(str(error)))}", soft_wrap=True)
         code = next(code for kind, code in EXIT_CODES if isinstance(error, kind))

@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 from msgspec import Struct
+from msgspec.structs import replace
 
 from recollect.cli.rendering import console
 from recollect.cli.running import ConfigOption, UrlOption, run
-from recollect.errors import MissingExtra
-from recollect.settings import Settings, masked_url
+from recollect.errors import InvalidSetting, MissingExtra
+from recollect.settings import LOG_LEVELS, LOGS, Settings, masked_url
 from recollect.stores.urls import backend_for
 
 HostOption = Annotated[
@@ -21,6 +22,14 @@ HostOption = Annotated[
 PortOption = Annotated[int | None, typer.Option("--port", "-p", help="The port; 0 takes any that is free.")]
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", "-w", help="Processes; more than one need a store they can share.")
+]
+
+
+LogOption = Annotated[
+    str | None, typer.Option("--log", help="How lines of the log look: text for people, json for machines.")
+]
+LogLevelOption = Annotated[
+    str | None, typer.Option("--log-level", help="From which level on: debug, info, warning, error.")
 ]
 
 
@@ -42,6 +51,8 @@ def serve(
     port: PortOption = None,
     workers: WorkersOption = None,
     config: ConfigOption = None,
+    log: LogOption = None,
+    log_level: LogLevelOption = None,
 ) -> None:
     """Serve the store over HTTP: to this machine alone, unless told otherwise. Ctrl-C stops it.
 
@@ -50,7 +61,7 @@ def serve(
     _check_installed()
 
     def asked() -> tuple[Settings, str, str, int, int]:
-        settings = Settings.load(file=config)
+        settings = with_log(Settings.load(file=config), log, log_level)
         server = settings.server
         return (
             settings,
@@ -105,19 +116,30 @@ async def _listening(plan: _Plan) -> socket.socket:
 
 
 def _serve(plan: _Plan, listening: socket.socket) -> None:
-    from recollect.server.running import serve_here, serve_with_workers
+    from recollect.server.running import fast_loop, serve_here, serve_with_workers, watched
 
     address = f"http://{_in_url(plan.host)}:{listening.getsockname()[1]}"
     announce = partial(_announce, plan, address)
-    if plan.workers > 1:
-        announce()
-        serve_with_workers(plan.url, plan.settings, listening, workers=plan.workers, loopback=plan.is_open)
-        return
 
     def work() -> Awaitable[None]:
         return serve_here(plan.url, plan.settings, listening, loopback=plan.is_open, started=announce)
 
-    run(work)
+    with watched(plan.settings.telemetry):
+        if plan.workers == 1:
+            run(work, loop_factory=fast_loop)
+            return
+        announce()
+        serve_with_workers(plan.url, plan.settings, listening, workers=plan.workers, loopback=plan.is_open)
+
+
+def with_log(settings: Settings, log: str | None, level: str | None) -> Settings:
+    """The settings with what the options say about the log."""
+    chosen = {"log": (log, LOGS), "log_level": (level, LOG_LEVELS)}
+    given = {name: value for name, (value, _) in chosen.items() if value is not None}
+    for name, value in given.items():
+        if value not in chosen[name][1]:
+            raise InvalidSetting.not_in(name, value, chosen[name][1])
+    return replace(settings, telemetry=replace(settings.telemetry, **given))
 
 
 def _in_url(host: str) -> str:

@@ -62,6 +62,7 @@ from recollect.layers.keyring import KIND, Keyring
 from recollect.layers.powers import with_powers_of
 from recollect.layers.sealing import DataKey, DataKeys, Number, Opened, Place, Refused
 from recollect.messages import SEALED, Message
+from recollect.telemetry import told
 
 T = TypeVar("T")
 log = logging.getLogger("recollect.layers.encrypted")
@@ -407,7 +408,7 @@ class EncryptedStore(ConversationStore):
             try:
                 opened.append(await self._open_document(document))
             except Refused as error:
-                log.warning("document %r %r is set aside: %s", kind, document.key, error)
+                log.warning("a document of kind %s is set aside: %s", kind, told(error))
         return opened
 
     async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
@@ -507,7 +508,7 @@ class EncryptedStore(ConversationStore):
             try:
                 opened.append(records.open_record(record, keys, self._owner))
             except StoreDamaged as error:
-                log.warning("%s", error)
+                log.warning("conversation %s cannot be opened: %s", record.id, told(error))
         return opened
 
     async def _write(

@@ -49,18 +49,6 @@ class MessageBody(Struct, frozen=True, kw_only=True):
     extra: dict[str, Any] = {}
 
 
-class PlainMessage(Sent, frozen=True, kw_only=True):
-    """The same where it is text and nothing else: what most messages are, and what is read fastest."""
-
-    role: Role
-    content: str
-    timestamp: datetime | None = None
-    content_type: ContentType = "text"
-    agent_name: str | None = None
-    message_id: str | None = None
-    tags: tuple[str, ...] = ()
-
-
 class EntryBody(Answered, frozen=True, kw_only=True):
     """A message in its place in the log."""
 
@@ -317,6 +305,14 @@ class RedactionBody(Sent, frozen=True, kw_only=True):
     scrub: bool = False
 
 
+class InterruptionBody(Sent, frozen=True, kw_only=True):
+    """Which answer was cut off, and how much of it was heard: characters of what was spoken, or the words."""
+
+    message_id: Name
+    heard: Annotated[int, Meta(ge=0, le=1_000_000)] | str
+    spoken: str | None = None
+
+
 class StatsBody(Answered, frozen=True, kw_only=True):
     """How much there is."""
 
@@ -388,11 +384,21 @@ class HealthBody(Answered, frozen=True, kw_only=True):
     status: Literal["ok"]
 
 
+class CheckBody(Answered, frozen=True, kw_only=True):
+    """One thing that was looked at."""
+
+    about: str
+    state: Literal["well", "warning", "problem"]
+    found: str
+
+
 class ReadyBody(Answered, frozen=True, kw_only=True):
     """Whether requests are taken and the store answers."""
 
     status: Literal["ready", "draining", "away"]
     degraded: bool = False
+    """Whether answers come from the last known state now."""
+    checks: tuple[CheckBody, ...] = ()
 
 
 class ProblemBody(Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import asdict
 
 from recollect.contexts import Context, Report
 from recollect.contracts import Appended, Entry
@@ -26,7 +27,11 @@ def message_document(message: Message) -> Document:
 
 
 def conversation_document(record: Conversation) -> Document:
-    return record.to_dict()
+    """The record in its documented form. On the path of every turn: moments are left to the encoder."""
+    document = asdict(record)
+    document["ttl"] = _in_seconds(record.ttl)
+    document["messages"] = [message.to_dict() for message in record.messages]
+    return document
 
 
 def conversation_of(document: Mapping[str, Any]) -> Conversation:
@@ -40,7 +45,7 @@ def conversation_of(document: Mapping[str, Any]) -> Conversation:
 
 
 def page_document(page: Page) -> Document:
-    return {"conversations": [record.to_dict() for record in page.conversations], "next": page.next}
+    return {"conversations": [conversation_document(each) for each in page.conversations], "next": page.next}
 
 
 def page_of(document: Mapping[str, Any]) -> Page:
@@ -78,7 +83,7 @@ def entry_of(document: Mapping[str, Any]) -> Entry:
 
 def appended_document(appended: Appended) -> Document:
     return {
-        "conversation": appended.conversation.to_dict(),
+        "conversation": conversation_document(appended.conversation),
         "new": [entry_document(entry) for entry in appended.new],
         "known": [entry_document(entry) for entry in appended.known],
     }

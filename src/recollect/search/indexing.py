@@ -23,6 +23,7 @@ from recollect.search.analysis import indexed_terms
 from recollect.search.catching_up import all_entries, all_records
 from recollect.search.encoders import embedded_text
 from recollect.search.vectors import BLOCK, KIND_PREFIX, Block, blocks_of, kind_of
+from recollect.telemetry import told
 
 log = logging.getLogger("recollect.search")
 
@@ -153,7 +154,7 @@ class Indexer:
             async for record in all_records(store):
                 await self.index(noted.owner, store, record.id)
         except (StoreError, Conflict) as error:
-            log.warning("vectors not written, next time again: %s", error)
+            log.warning("vectors not written, next time again: %s", told(error))
             self._known.discard(noted.owner)
         except Exception:  # the edge of a task: whatever an encoder raises must not stop the others
             log.exception("vectors not written")

@@ -17,15 +17,16 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
 from litestar import Request
-from litestar.exceptions import ClientException, HTTPException
+from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp, Empty
+from litestar.types import ASGIApp, Receive
 from msgspec import Struct
 
 from recollect.errors import (
     AccessError,
     InvalidId,
     InvalidInput,
+    Malformed,
     RecollectError,
     RevisionConflict,
     StoreError,
@@ -45,6 +46,7 @@ from recollect.server.calls import (
     source_of,
 )
 from recollect.server.limits import RouteClass
+from recollect.telemetry import told
 
 log = logging.getLogger("recollect.server")
 
@@ -175,8 +177,13 @@ def route_handler(endpoint: Endpoint, service: Service) -> HTTPRouteHandler:
         name=endpoint.name,
         status_code=200,  # what is answered says its own
         include_in_schema=False,
-        request_max_body_size=Empty if endpoint.body_limit is None else endpoint.body_limit,
-    )(answer)
+        before_request=answer,
+    )(_answered_before)
+
+
+async def _answered_before() -> ASGIApp:
+    """What the framework would call last: the answer is given before it reads a thing."""
+    raise AssertionError("a request came past its answer")
 
 
 def _answering(endpoint: Endpoint, service: Service) -> Callable[..., Awaitable[ASGIApp]]:
@@ -212,14 +219,14 @@ async def _note(
             f"{endpoint.method} {endpoint.path}", actor=type(error).__name__, source=source_of(request)
         )
     except RecollectError as failed:
-        log.warning("a refusal could not be noted: %s", failed)
+        log.warning("a refusal could not be noted: %s", told(failed))
 
 
 def _told(error: RecollectError, endpoint: Endpoint) -> Answer:
     answer = as_problem(error)
     if answer.status >= 500:
         level = logging.WARNING if isinstance(error, StoreError) else logging.ERROR
-        log.log(level, "%s %s: %s", endpoint.method, endpoint.path, error)
+        log.log(level, "%s %s: %s", endpoint.method, endpoint.path, told(error))
     return answer
 
 
@@ -235,6 +242,7 @@ class _Reader:
         self._no_body = endpoint.body() if _all_optional(endpoint.body) else None
         self._lists = _list_fields(endpoint.query)
         self._media = endpoint.body_media.type if endpoint.body_media else JSON
+        self._usual = self._media.encode()
 
     async def __call__(
         self,
@@ -248,7 +256,7 @@ class _Reader:
         query = self._query(request.scope["query_string"])
         raw, body = b"", self._no_body
         if self._endpoint.takes_body:
-            raw = await self._raw(request, headers)
+            raw = await self._raw(service, request, headers)
             body = self._body(raw)
         return Call(
             service,
@@ -282,17 +290,19 @@ class _Reader:
                 given[name] = value
         return converted(given, self._endpoint.query, strict=False)
 
-    async def _raw(self, request: "Request[Any, Any, Any]", headers: Headers) -> bytes:
-        media = headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
-        try:
-            raw = await request.body()
-        except ClientException as error:
-            if error.status_code == 413:
-                raise TooLarge("the body is larger than the server takes", field="body") from None
-            raise
-        if raw and not _fits(media, self._media):
+    async def _raw(self, service: Service, request: "Request[Any, Any, Any]", headers: Headers) -> bytes:
+        limit = self._endpoint.body_limit or service.body_limit
+        raw = await read_body(request.receive, headers, limit)
+        if raw and not self._fits(headers.get(b"content-type", b"")):
             raise HTTPException(status_code=415, detail=f"the body must be {self._media}")
         return raw
+
+    def _fits(self, content_type: bytes) -> bool:
+        if content_type == self._usual:
+            return True
+        media = content_type.partition(b";")[0].strip().lower().decode("latin-1")
+        kind, _, rest = self._media.partition("/")
+        return media == self._media or (rest == "*" and media.startswith(f"{kind}/"))
 
     def _body(self, raw: bytes) -> Any:
         if self._endpoint.raw or self._endpoint.body_media is not None:
@@ -302,9 +312,30 @@ class _Reader:
         return decoded(raw, self._decoder, self._endpoint.body)
 
 
-def _fits(media: str, wanted: str) -> bool:
-    kind, _, rest = wanted.partition("/")
-    return media == wanted or (rest == "*" and media.startswith(f"{kind}/"))
+async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
+    """The body, as long as it is no longer than that. Raises `TooLarge`, `Malformed`."""
+    said = headers.get(b"content-length", b"")
+    if said.isdigit() and int(said) > limit:
+        raise _too_large(limit)
+    pieces: list[bytes] = []
+    length = 0
+    while True:
+        message: Any = await receive()
+        if message["type"] == "http.disconnect":
+            raise Malformed("the body breaks off", field="body")
+        piece: bytes = message["body"]
+        length += len(piece)
+        if length > limit:
+            raise _too_large(limit)
+        if not message["more_body"] and not pieces:
+            return piece
+        pieces.append(piece)
+        if not message["more_body"]:
+            return b"".join(pieces)
+
+
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"the body has more than the {limit:,} bytes that are taken here", field="body")
 
 
 def _unquoted(segment: bytes, name: str) -> str:

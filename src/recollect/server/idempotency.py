@@ -22,11 +22,11 @@ _DIGEST = 32
 _LOOKED_AT = 50
 """Other keys that are looked at when one is remembered, to forget those that are old."""
 
-Append = Callable[[list[Message]], Awaitable[Appended]]
+Append = Callable[[Sequence[Message]], Awaitable[Appended]]
 
 
 async def once(
-    call: Call[Any, Any], messages: list[Message], append: Append, *, conversation_id: str | None = None
+    call: Call[Any, Any], messages: Sequence[Message], append: Append, *, conversation_id: str | None = None
 ) -> Appended:
     """Append, or find that it was done before under the request's key.
 

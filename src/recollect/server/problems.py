@@ -29,7 +29,7 @@ def from_framework(_: "Request[Any, Any, Any]", error: HTTPException) -> Respons
     if status == 400:
         return rendered(problem_of(Malformed(str(error.detail))))
     if status >= 500:
-        log.error("the framework failed: %s", error, exc_info=error)
+        log.error("the framework failed", exc_info=error)
     title = _TITLES.get(status, "The request failed.")
     detail = str(error.detail) if status < 500 else title
     problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
@@ -41,9 +41,10 @@ def from_us(_: "Request[Any, Any, Any]", error: RecollectError) -> Response[byte
     return rendered(problem_of(error))
 
 
-def unexpected(request: "Request[Any, Any, Any]", error: Exception) -> Response[bytes]:
+def unexpected(_: "Request[Any, Any, Any]", error: Exception) -> Response[bytes]:
     """What should not have happened: logged with its trace, told without."""
-    log.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
+    # Not the path: what somebody looks for may be in it.
+    log.error("a request failed", exc_info=error)
     return rendered(problem_of(RecollectError()))
 
 

@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
@@ -25,13 +26,20 @@ from recollect.errors import InvalidSetting, StoreUnavailable
 from recollect.layers.choosing import layers_in, resilience_in
 from recollect.server.app import create_app, tokens_for
 from recollect.server.auth.keys import ApiKeys
-from recollect.settings import ServerConfig, Settings
+from recollect.settings import ServerConfig, Settings, TelemetryConfig
 from recollect.stores.urls import parse_url
+from recollect.telemetry.logs import logging_to
+from recollect.telemetry.sharing import shared_folder
+from recollect.telemetry.tracing import tracing_to
 
 if TYPE_CHECKING:
     from litestar import Litestar
 
 log = logging.getLogger("recollect.server")
+
+LARGEST_FRAME = 2 * 1024 * 1024
+"""Bytes of a WebSocket frame that are read at all: beyond it the connection is closed with 1009. Below it
+and above the limits, a frame is refused and the connection stays."""
 
 ALONE = ("memory", "file")
 """Stores that one process has to itself."""
@@ -95,7 +103,31 @@ def bound_socket(host: str, port: int) -> socket.socket:
     return listening
 
 
+# What is seen of it
+
+
+@contextlib.contextmanager
+def watched(settings: TelemetryConfig) -> Iterator[None]:
+    """The block's log goes where people or machines read it, and its spans to whoever collects them."""
+    share = settings.traces_percent / 100
+    with (
+        logging_to(sys.stderr, form=settings.log, level=settings.log_level),
+        tracing_to(settings.traces_url, share=share),
+    ):
+        yield
+
+
 # One process
+
+
+def fast_loop() -> asyncio.AbstractEventLoop:
+    """The event loop of a server: uvloop's, where there is one."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
 
 
 @asynccontextmanager
@@ -111,6 +143,7 @@ async def opened(url: str, settings: Settings) -> AsyncIterator[recollect.Memory
         blobs=settings.store.blobs_folder or None,
         archives=await asyncio.to_thread(archive_folder, folder, kept.archive_key_file) if folder else None,
         resilience=resilience_in(settings.resilience, url),
+        observe=True,
         **{name: value for name, value in layers_in(settings).items() if name != "resilience"},
     ) as memory:
         yield memory
@@ -130,6 +163,11 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._listening()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answers under way on WebSockets are finished before their connections are closed."""
+        await self._app.state.live.drain()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -159,6 +197,8 @@ def configured(app: "Litestar", settings: ServerConfig) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         ws="websockets-sansio",
+        ws_max_size=LARGEST_FRAME,
+        ws_per_message_deflate=False,
         timeout_graceful_shutdown=settings.drain_seconds,
     )
 
@@ -189,7 +229,14 @@ def application(memory: recollect.Memory, settings: Settings, *, loopback: bool)
 def serve_with_workers(
     url: str, settings: Settings, listening: socket.socket, *, workers: int, loopback: bool
 ) -> None:
-    """Serve in several processes that share one socket. One that dies is started again."""
+    """Serve in several processes that share a socket and add up their numbers. One that dies is replaced."""
+    with shared_folder():
+        _serve_with_workers(url, settings, listening, workers=workers, loopback=loopback)
+
+
+def _serve_with_workers(
+    url: str, settings: Settings, listening: socket.socket, *, workers: int, loopback: bool
+) -> None:
     import multiprocessing
     from multiprocessing.connection import wait
 
@@ -222,4 +269,5 @@ def serve_with_workers(
 
 
 def _worker(url: str, settings: Settings, listening: socket.socket, loopback: bool) -> None:
-    asyncio.run(serve_here(url, settings, listening, loopback=loopback))
+    with watched(settings.telemetry), asyncio.Runner(loop_factory=fast_loop) as runner:
+        runner.run(serve_here(url, settings, listening, loopback=loopback))

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from recollect.errors import InvalidSetting, MissingExtra, NotAuthenticated
 from recollect.server.auth.callers import REACHES, Caller, Reach
+from recollect.telemetry import told
 
 if TYPE_CHECKING:
     from jwt import PyJWK
@@ -130,7 +131,7 @@ class Tokens:
                 self._keys = _keys_of(document)
             except (OSError, ValueError) as error:
                 # Those that are known go on to hold: an issuer that is away locks nobody out.
-                log.warning("the JWKS cannot be read: %s", error)
+                log.warning("the JWKS cannot be read: %s", told(error))
 
     def _is_older_than(self, seconds: float) -> bool:
         return self._fetched_at is None or self._monotonic() - self._fetched_at >= seconds
@@ -158,7 +159,7 @@ def _keys_of(document: Any) -> "dict[str, PyJWK]":
         try:
             keys[str(each.get("kid", ""))] = jwt.PyJWK(each)
         except (jwt.PyJWTError, ValueError, KeyError, TypeError) as error:
-            log.warning("a key of the JWKS cannot be used: %s", error)
+            log.warning("a key of the JWKS cannot be used: %s", told(error))
     return keys
 
 

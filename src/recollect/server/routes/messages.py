@@ -4,6 +4,7 @@ A turn of plain text is what nearly every request brings, and it is read straigh
 a caller or a provider writes takes the way through `dialects`, which keeps it as it was given.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -25,11 +26,10 @@ from recollect.protocol.bodies import (
     AppendedBody,
     ConversationBody,
     Count,
-    Dialect,
     EntriesPage,
+    InterruptionBody,
     Limit,
     MessageBody,
-    PlainMessage,
     RedactionBody,
     Sent,
     SessionTurnBody,
@@ -138,7 +138,7 @@ async def add_session_turn(call: Call[SessionTurnBody, NoQuery]) -> Reply:
     messages = read(list(body.messages), dialect=body.dialect)
     manager = idling(call.manager, body.idle_after)
 
-    async def append(given: list[Message]) -> Appended:
+    async def append(given: Sequence[Message]) -> Appended:
         return await manager.append_to_session(
             body.session_id, given, channel=body.channel, tags=tuple(body.tags)
         )
@@ -147,11 +147,11 @@ async def add_session_turn(call: Call[SessionTurnBody, NoQuery]) -> Reply:
     return at_revision(appended_document(stored), stored.conversation.revision, status=201)
 
 
-async def _stored(call: Call[Any, NoQuery], messages: list[Message], expected: int | None) -> Reply:
+async def _stored(call: Call[Any, NoQuery], messages: Sequence[Message], expected: int | None) -> Reply:
     revision = call.expected_revision
     conversation_id = call.conversation_id
 
-    async def append(given: list[Message]) -> Appended:
+    async def append(given: Sequence[Message]) -> Appended:
         return await call.manager.append(
             conversation_id, given, expected_revision=expected if revision is None else revision
         )
@@ -160,48 +160,52 @@ async def _stored(call: Call[Any, NoQuery], messages: list[Message], expected: i
     return at_revision(appended_document(stored), stored.conversation.revision, status=201)
 
 
-class _PlainTurn(Sent, frozen=True, kw_only=True):
-    messages: Annotated[list[PlainMessage], Meta(min_length=1, max_length=1000)]
-    dialect: Dialect | None = None
+class _Said(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A message in our own form and no other: what is read straight into a value."""
+
+
+class _SaidTurn(Sent, frozen=True, kw_only=True):
+    messages: Annotated[list[_Said], Meta(min_length=1, max_length=1000)]
     expected_revision: Count | None = None
 
 
-_plain_turn = msgspec.json.Decoder(_PlainTurn)
-_plain_message = msgspec.json.Decoder(PlainMessage)
+_said_turn = msgspec.json.Decoder(_SaidTurn)
+_said_message = msgspec.json.Decoder(_Said)
+_UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 
-def _turn(raw: bytes) -> tuple[list[Message], int | None]:
+def _turn(raw: bytes) -> tuple[Sequence[Message], int | None]:
     """The messages of a turn, and the revision that it insists on."""
     try:
-        plain = _plain_turn.decode(raw)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        body = converted(from_json(raw), TurnBody)
-        return read(list(body.messages), dialect=body.dialect), body.expected_revision
-    if plain.dialect is not None:
-        return read(from_json(raw)["messages"], dialect=plain.dialect), plain.expected_revision
-    return [_message(each) for each in plain.messages], plain.expected_revision
+        said = _said_turn.decode(raw)
+    except _UNREADABLE:
+        said = None
+    if said is not None and all(map(_is_plain, said.messages)):
+        return said.messages, said.expected_revision
+    body = converted(from_json(raw), TurnBody)
+    return read(list(body.messages), dialect=body.dialect), body.expected_revision
 
 
 def _one(raw: bytes) -> Message:
     try:
-        return _message(_plain_message.decode(raw))
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        document = converted(from_json(raw), dict[str, Any])
-        messages = read([document])
+        said = _said_message.decode(raw)
+    except _UNREADABLE:
+        said = None
+    if said is not None and _is_plain(said):
+        return said
+    messages = read([converted(from_json(raw), dict[str, Any])])
     if len(messages) != 1:
         raise InvalidInput("one message is stored at a time: use turns for several", field="body")
     return messages[0]
 
 
-def _message(plain: PlainMessage) -> Message:
-    return Message(
-        role=plain.role,
-        content=plain.content,
-        timestamp=plain.timestamp,
-        content_type=plain.content_type,
-        agent_name=plain.agent_name,
-        message_id=plain.message_id,
-        tags=plain.tags,
+def _is_plain(message: Message) -> bool:
+    """Whether it is text and our labels, and so means what it says; `dialects` reads everything else."""
+    return (
+        type(message.content) is str
+        and message.dialect == "plain"
+        and not message.extra
+        and not message.tokens
     )
 
 
@@ -210,6 +214,19 @@ async def clear_history(call: Call[NoBody, NoQuery]) -> Reply:
     """Remove the messages; the conversation itself stays."""
     record = await call.manager.clear_history(call.conversation_id, expected_revision=call.expected_revision)
     return at_revision(conversation_document(record), record.revision)
+
+
+@routes.post("/conversations/{conversation_id}/interruptions", answer=MessageBody)
+async def note_interruption(call: Call[InterruptionBody, NoQuery]) -> Reply:
+    """Somebody cut in while an answer was spoken: note how much of it was heard.
+
+    The answer stays as it was generated; a model sees what was heard.
+    """
+    body = call.body
+    message = await call.manager.interrupted(
+        call.conversation_id, body.message_id, heard=body.heard, spoken=body.spoken
+    )
+    return as_json(message_document(message))
 
 
 @routes.post("/conversations/{conversation_id}/redactions", answer=MessageBody)

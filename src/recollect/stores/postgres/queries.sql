@@ -446,7 +446,9 @@ WITH moved AS (
 derived AS (
     DELETE FROM recollect.documents AS d
     USING moved
-    WHERE d.owner = %(owner)s AND d.conversation_id = %(id)s::uuid AND moved.id = d.conversation_id
+    WHERE
+        d.owner = %(owner)s AND d.conversation_id = %(id)s::uuid AND moved.id = d.conversation_id
+        AND NOT %(keeps_derived)s::boolean
 )
 UPDATE recollect.messages AS m
 SET

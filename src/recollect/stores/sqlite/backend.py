@@ -39,6 +39,7 @@ from recollect.stores.sqlite.rows import Row
 from recollect.stores.sqlite.scrubbing import AT_ONCE_SECONDS, PATIENT_SECONDS, Scrubber
 from recollect.stores.sqlite.store import SearchableSQLiteStore, SQLiteStore
 from recollect.stores.threads import to_the_end
+from recollect.telemetry import told
 
 SQL = queries(PACKAGE)
 log = logging.getLogger("recollect.stores.sqlite")
@@ -110,7 +111,7 @@ class SQLiteBackend(Backend):
             if done := await self.reindex():
                 log.info("%s: %d messages that were not in the index are now", self.path, done)
         except RecollectError as error:
-            log.warning("%s: the index lacks messages, and will be tried again: %s", self.path, error)
+            log.warning("%s: the index lacks messages, and will be tried again: %s", self.path, told(error))
 
     async def close(self) -> None:
         catching_up, self._catching_up = self._catching_up, None

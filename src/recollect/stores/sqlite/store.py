@@ -20,6 +20,7 @@ from recollect.contracts import (
     Position,
     check_position,
     check_says_the_same,
+    keeps_words,
     replaced,
     replaced_id,
     replacing,
@@ -238,14 +239,14 @@ class SQLiteStore(DocumentChecks):
                 raise MessageNotFound(conversation_id, message_id)
             entry = replaced(held, replacing(held, message), revision=found.record.revision + 1)
             check_revision(conversation_id, found.record.revision, expected_revision)
-            self._put_in_place(db, found.key, entry)
+            self._put_in_place(db, found.key, entry, keeps_derived=keeps_words(held, message))
             return entry
 
         entry = await self._backend.writer.run(work)
         await self._backend.forgotten()
         return entry
 
-    def _put_in_place(self, db: apsw.Connection, key: int, entry: Entry) -> None:
+    def _put_in_place(self, db: apsw.Connection, key: int, entry: Entry, *, keeps_derived: bool) -> None:
         body = encode_message(entry.message).decode()
         db.execute(SQL["replace_message"], (entry.revision, body, key, *entry.position))
         if self._backend.indexer is not None:
@@ -253,7 +254,8 @@ class SQLiteStore(DocumentChecks):
             row = row_of(self._tag, key, rows.count(place), *entry.position, body)
             index_again(db, row, body)
         db.execute(SQL["touch_conversation"], (to_micros(self.now()), key))
-        db.execute(SQL["delete_documents"], (key,))
+        if not keeps_derived:
+            db.execute(SQL["delete_documents"], (key,))
 
     async def log_end(self, conversation_id: str) -> LogEnd | None:
         values = self._named(parse_uuid(conversation_id, field="conversation_id"))
