@@ -190,6 +190,7 @@ class PolicyBody(Sent, frozen=True, kw_only=True):
     max_tokens: Annotated[int, Meta(ge=1, le=2**53)] | None = None
     prompt_tokens: Count = 0
     tools_tokens: Count = 0
+    notes_tokens: Count | None = None
     preserve_system: bool = True
     agent_name: str | None = None
     tags: list[str] = []
@@ -200,15 +201,18 @@ class PolicyBody(Sent, frozen=True, kw_only=True):
     reach: Annotated[int, Meta(ge=1, le=100_000)] = 4096
 
 
-class ContextQuestion(Sent, frozen=True, kw_only=True):
+class FirstQuestion(Sent, frozen=True, kw_only=True):
+    """Which context is wanted where nothing is stored yet."""
+
+    policy: PolicyBody | None = None
+    pending: Annotated[list[GivenMessage], Meta(max_length=1000)] = []
+    counter: Annotated[str, Meta(description="What counts tokens, as a report names it.")] | None = None
+
+
+class ContextQuestion(FirstQuestion, frozen=True, kw_only=True):
     """Which context is wanted."""
 
     agent_name: str | None = None
-    policy: PolicyBody | None = None
-    pending: Annotated[list[GivenMessage], Meta(max_length=1000)] = []
-    counter: Annotated[str, Meta(description="Whose tokens are counted, by a report's `counter`.")] | None = (
-        None
-    )
     dialect: Dialect | None = None
 
 
