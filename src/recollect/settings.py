@@ -209,6 +209,9 @@ class ServerConfig(_Group, frozen=True, kw_only=True):
     """Searches a minute for each key."""
     rate_ask: int = 120
     """Questions to the assistant a minute for each key."""
+    transcriber: str = "embedded"
+    """Who understands what is said by voice: embedded; a Wyoming service, as tcp://host:10300; or a server
+    with OpenAI's interface, as https://host/v1, with the key of the provider."""
     live_rate: int = 50
     """Frames a second that a WebSocket connection may send; four seconds of them at once."""
     live_frame_kb: int = 256
@@ -384,6 +387,7 @@ ENVIRONMENT = {
     "log_level": "RECOLLECT_LOG_LEVEL",
     "traces_url": "RECOLLECT_TRACES_URL",
     "traces_percent": "RECOLLECT_TRACES_PERCENT",
+    "transcriber": "RECOLLECT_TRANSCRIBER",
     "live_rate": "RECOLLECT_LIVE_RATE",
     "live_frame_kb": "RECOLLECT_LIVE_FRAME_KB",
     "live_connections": "RECOLLECT_LIVE_CONNECTIONS",

@@ -38,7 +38,7 @@ STREAMS = frozenset({("GET", "/v1/changes")})
 @contextmanager
 def a_server(folder: Path, config: ServerConfig = UNLIMITED) -> Iterator[tuple[str, str]]:
     """A server in a thread of its own, with the key of an owner who has some conversations."""
-    ready: "threading.Event" = threading.Event()
+    ready: threading.Event = threading.Event()
     where: dict[str, Any] = {}
 
     async def serve() -> None:
@@ -94,7 +94,7 @@ def known_ids(url: str, key: str) -> list[str]:
 
 
 def fuzz(url: str, key: str, *, cases: int, seed: int = 1) -> Tally:
-    """Play so many cases, spread over all operations. Raises what a check has to say about the first bad one."""
+    """Play so many cases, spread over all operations. Raises what a check says about the first bad one."""
     tally = Tally()
     schema = schemathesis.openapi.from_url(f"{url}/schema/openapi.json")
     operations = [each.ok() for each in schema.get_all_operations()]

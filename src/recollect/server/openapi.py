@@ -314,6 +314,10 @@ EXAMPLES: dict[str, Any] = {
     "search_conversations": {"query": "dinner", "status": "open"},
     "set_retention": {"owner": 7_776_000, "channels": {"voice": 604_800}, "tags": {"legal": None}},
     "ask": {"session_id": "kitchen", "text": "what did I want for dinner?"},
+    "note_interruption": {"message_id": "01952f3e-7d2a-7c11-9a04-5b1f2c3d4e5f", "heard": 42},
+    "remember": {"text": "I like leeks", "tags": ["food"]},
+    "recall": {"query": "what vegetables do I like?"},
+    "forget": {"what": "leeks"},
     "add_client": {"name": "Ann Baker", "nicknames": ["Annie"], "company": "Baker & Sons"},
     "update_client": {"email": "ann@example.org", "phone": None},
 }
