@@ -33,6 +33,7 @@ def run(race: Race, size: Size, entrants: tuple[Entrant, ...]) -> dict[str, Any]
 
 
 def _peer(race: Race, size: Size, entrant: Entrant) -> dict[str, Any]:
+    race.say("W6", entrant)
     with race.place(entrant) as place:
         filled = race.run(
             entrant,
@@ -49,6 +50,7 @@ def _peer(race: Race, size: Size, entrant: Entrant) -> dict[str, Any]:
 
 
 def _ours(race: Race, size: Size, entrant: Entrant) -> tuple[dict[str, Any], dict[str, Any]]:
+    race.say("W6 W7", entrant)
     with race.place(entrant) as place:
         asyncio.run(_filled(place, SMALL, size.messages))
         small = race.run(entrant, "cold", place, session=SESSION)
