@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from recollect.clients.book import Contacts
 from recollect.contracts import ConversationStore
 from recollect.conversations import LONGEST_TTL, VALUE_SETS, Changes, Conversation, expiry, started
 from recollect.errors import InvalidInput
@@ -412,19 +413,61 @@ def test_a_client_without_a_contact_is_refused_by_plain_sql(plain: Plain) -> Non
         plain.all("INSERT INTO api.conversations (client_id) VALUES (%s)", uuid4())
 
 
-async def test_a_client_that_the_store_names_becomes_a_contact(
+async def test_a_client_that_the_store_names_waits_to_be_described(
     plain: Plain, store: ConversationStore
 ) -> None:
     record = await created(store)
     client, other = new_id(), new_id()
     await store.update(record.id, Changes(client_id=client, client_name="Ann"))
     await created(store, client_id=other)
-    contacts = plain.all("SELECT id::text, name FROM api.contacts ORDER BY name NULLS LAST")
-    assert contacts == [{"id": client, "name": "Ann"}, {"id": other, "name": None}]
+    assert plain.all("SELECT id FROM api.contacts") == []
+    plain.all("INSERT INTO api.contacts (id, name) VALUES (%s, 'Ann Smith')", client)
+    assert await Contacts(store).get(client) in (await Contacts(store).list()).contacts
+    with pytest.raises(psycopg.errors.UniqueViolation, match="already"):
+        plain.all("INSERT INTO api.contacts (id, name) VALUES (%s, 'Ann Smith')", client)
     plain.all("DELETE FROM api.contacts WHERE id = %s", client)
     unlinked = await store.get(record.id)
     assert unlinked is not None
     assert (unlinked.client_id, unlinked.client_name) == (None, "Ann")
+
+
+async def test_plain_sql_and_the_store_see_the_same_contacts(plain: Plain, store: ConversationStore) -> None:
+    contacts = Contacts(store)
+    ann = await contacts.add("Ann", nicknames=["Nan"], company="Acme", email="a@b.c", phone="12", notes="n")
+    shown = plain.one("SELECT * FROM api.contacts")
+    assert {
+        "id": str(shown["id"]),
+        **{field: shown[field] for field in ("name", "company", "email", "phone")},
+    } == {
+        "id": ann.id,
+        "name": "Ann",
+        "company": "Acme",
+        "email": "a@b.c",
+        "phone": "12",
+    }
+    assert (shown["nicknames"], shown["notes"], shown["created_at"]) == (["Nan"], "n", ann.created_at)
+    plain.all("UPDATE api.contacts SET phone = '34', nicknames = '{Nan,Annie}'")
+    changed = await contacts.get(ann.id)
+    assert (changed.phone, changed.nicknames, changed.version) == ("34", ("Nan", "Annie"), 2)
+    renamed = await contacts.update(ann.id, name="Anna")
+    assert plain.one("SELECT name, phone FROM api.contacts") == {"name": "Anna", "phone": "34"}
+    assert renamed.version == 3
+    plain.all("INSERT INTO api.contacts DEFAULT VALUES")
+    assert sorted(one.name for one in (await contacts.list()).contacts) == ["", "Anna"]
+    plain.all("DELETE FROM api.contacts")
+    assert (await contacts.list()).contacts == ()
+
+
+async def test_a_sealed_contact_has_no_columns_for_plain_sql(plain: Plain, store: ConversationStore) -> None:
+    key = new_id()
+    await store.put_document("contacts", key, b"sealed")
+    assert plain.one("SELECT id::text, name, email FROM api.contacts") == {
+        "id": key,
+        "name": None,
+        "email": None,
+    }
+    plain.all("UPDATE api.contacts SET name = 'Ann'")
+    assert (await Contacts(store).get(key)).name == "Ann"
 
 
 async def test_what_has_expired_is_not_shown_and_its_id_is_free(

@@ -3,15 +3,17 @@
 Each call is one statement. Where a write finds nothing that it may write, a second one tells why.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from recollect.contacts import KIND as CONTACTS
 from recollect.contracts import Document, Listing, Place
 from recollect.errors import ConversationNotFound, StoreUnavailable
 from recollect.stores.postgres import rows
+from recollect.stores.postgres.contacts import ContactRows, is_contact
 
-Run: TypeAlias = Callable[[tuple[str, dict[str, Any]]], Awaitable[list[rows.Row]]]
-"""Runs a query, with its values, in the owner's name."""
+Run: TypeAlias = Callable[..., Awaitable[list[rows.Row]]]
+"""Runs queries, each with its values, in the owner's name and in one transaction; the rows of the last."""
 
 ATTEMPTS = 50
 """How often a write is tried anew when the document comes and goes in between. Once is rare."""
@@ -24,10 +26,13 @@ class Documents:
         self._run = run
         self._conversation_id = conversation_id
         self._mine = mine | {"id": conversation_id}
+        self._contacts = ContactRows(run, mine)
 
     async def put(
         self, place: Place, data: bytes, *, expected: int | None, owner_name: str | None
     ) -> Document:
+        if is_contact(place):
+            return await self._contacts.put(place, data, expected=expected, owner_name=owner_name)
         values = self._named(place) | {"data": data, "expected": expected, "owner_name": owner_name}
         query = "replace_document" if expected else "put_document"
         for _ in range(ATTEMPTS):
@@ -37,11 +42,19 @@ class Documents:
         raise StoreUnavailable(f"document {place.key!r} changes too fast to be written to")
 
     async def get(self, place: Place) -> Document | None:
+        if is_contact(place):
+            return await self._contacts.get(place)
         listing = Listing(place.kind, place.conversation_id, after="", limit=1)
-        found = await self.page(listing, key=place.key)
+        found = await self._page(listing, key=place.key)
         return found[0] if found else None
 
-    async def page(self, listing: Listing, *, key: str | None = None) -> list[Document]:
+    async def page(self, listing: Listing) -> list[Document]:
+        found = await self._page(listing)
+        if listing.kind == CONTACTS and self._conversation_id is None:
+            found = sorted([*found, *await self._contacts.page(listing)], key=lambda one: one.key)
+        return found[: listing.limit]
+
+    async def _page(self, listing: Listing, *, key: str | None = None) -> list[Document]:
         values = {"kind": listing.kind, "key": key, "after": listing.after, "limit": listing.limit}
         found = await self._read("get_documents", "get_derived", values)
         return [
@@ -60,6 +73,8 @@ class Documents:
         return [kind for (kind,) in await self._read("document_kinds", "derived_kinds", {})]
 
     async def delete(self, place: Place, *, expected: int | None) -> bool:
+        if is_contact(place):
+            return await self._contacts.delete(place, expected=expected)
         values = self._mine | self._named(place) | {"expected": expected}
         for _ in range(ATTEMPTS):
             if await self._run(("delete_document", values)):
@@ -71,7 +86,15 @@ class Documents:
         raise StoreUnavailable(f"document {place.key!r} changes too fast to be removed")
 
     async def restore(self, given: Mapping[Place, Document], *, owner_name: str | None) -> None:
-        documents = given.values()
+        contacts = [document for place, document in given.items() if is_contact(place)]
+        documents = [document for place, document in given.items() if not is_contact(place)]
+        steps = [self._contacts.restoring(contacts, owner_name)] if contacts else []
+        if documents:
+            steps.append(self._restoring(documents, owner_name))
+        if not await self._run(*steps):
+            raise ConversationNotFound(str(self._conversation_id))
+
+    def _restoring(self, documents: Sequence[Document], owner_name: str | None) -> tuple[str, dict[str, Any]]:
         values = {
             "owner_name": owner_name,
             "kinds": [document.kind for document in documents],
@@ -80,8 +103,7 @@ class Documents:
             "moments": [document.updated_at for document in documents],
             "data": [document.data for document in documents],
         }
-        if not await self._run(("restore_documents", self._mine | values)):
-            raise ConversationNotFound(str(self._conversation_id))
+        return "restore_documents", self._mine | values
 
     async def _version(self, place: Place) -> int:
         found = await self.get(place)

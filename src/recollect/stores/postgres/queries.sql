@@ -446,7 +446,9 @@ WITH moved AS (
 derived AS (
     DELETE FROM recollect.documents AS d
     USING moved
-    WHERE d.owner = %(owner)s AND d.conversation_id = %(id)s::uuid AND moved.id = d.conversation_id
+    WHERE
+        d.owner = %(owner)s AND d.conversation_id = %(id)s::uuid AND moved.id = d.conversation_id
+        AND NOT %(keeps_derived)s::boolean
 )
 UPDATE recollect.messages AS m
 SET
@@ -546,9 +548,12 @@ ORDER BY d.key;
 
 -- name: document_kinds
 -- The kinds of an owner's documents.
-SELECT DISTINCT d.kind FROM recollect.documents AS d
+SELECT DISTINCT d.kind COLLATE "C" AS kind FROM recollect.documents AS d
 WHERE d.owner = %(owner)s AND d.conversation_id IS NULL
-ORDER BY d.kind;
+UNION
+SELECT 'contacts' COLLATE "C"
+WHERE EXISTS (SELECT FROM recollect.contacts AS p WHERE p.owner = %(owner)s AND NOT p.brought)
+ORDER BY kind;
 
 -- name: derived_kinds
 -- The kinds of a conversation's documents; empty and missing as above.
@@ -595,6 +600,91 @@ WHERE %(id)s::uuid IS NULL OR EXISTS (SELECT FROM place)
 ON CONFLICT (owner, conversation_id, kind, key) DO UPDATE
     SET version = excluded.version, updated_at = excluded.updated_at, data = excluded.data
 RETURNING d.version;
+
+-- name: put_contact
+-- A contact in the place of what is there, or, with 0 expected, only where nobody has described one. No row comes
+-- back when somebody has.
+INSERT INTO recollect.contacts AS p (
+    owner, owner_name, id, name, nicknames, company, email, phone, notes, data, version, created_at, updated_at
+) VALUES (
+    %(owner)s, %(owner_name)s, %(key)s::uuid, %(name)s, %(nicknames)s::text[], %(company)s, %(email)s, %(phone)s,
+    %(notes)s, %(data)s, 1, %(created_at)s, %(now)s
+)
+ON CONFLICT (owner, id) DO UPDATE
+    SET
+        owner_name = excluded.owner_name, name = excluded.name, nicknames = excluded.nicknames,
+        company = excluded.company, email = excluded.email, phone = excluded.phone, notes = excluded.notes,
+        data = excluded.data, version = CASE WHEN p.brought THEN 1 ELSE p.version + 1 END, brought = false,
+        created_at = excluded.created_at, updated_at = excluded.updated_at
+    WHERE p.brought OR %(expected)s::bigint IS NULL
+RETURNING p.version;
+
+-- name: replace_contact
+-- A contact in the place of one that is at the expected version. No row comes back when it is not.
+UPDATE recollect.contacts AS p
+SET
+    name = %(name)s, nicknames = %(nicknames)s::text[], company = %(company)s, email = %(email)s,
+    phone = %(phone)s, notes = %(notes)s, data = %(data)s, version = p.version + 1,
+    created_at = %(created_at)s, updated_at = %(now)s
+WHERE
+    p.owner = %(owner)s AND p.id = %(key)s::uuid AND NOT p.brought AND p.version = %(expected)s::bigint
+RETURNING p.version;
+
+-- name: get_contacts
+-- An owner's contacts: one of them by its id, or those after an id, or after any text that sorts before some.
+SELECT
+    p.id::text, p.version, p.updated_at, p.data, p.name, p.nicknames, p.company, p.email, p.phone, p.notes,
+    p.created_at
+FROM recollect.contacts AS p
+WHERE
+    p.owner = %(owner)s AND NOT p.brought
+    AND (%(key)s::uuid IS NULL OR p.id = %(key)s::uuid)
+    AND p.id >= coalesce(%(after_id)s::uuid, '00000000-0000-0000-0000-000000000000'::uuid)
+    AND p.id::text COLLATE "C" > %(after)s
+ORDER BY p.id
+LIMIT %(limit)s;
+
+-- name: delete_contact
+-- A contact, at the expected version or at any; a row comes back when it went. Its conversations stay, without a
+-- client; the foreign key would see to it too, but tell nobody.
+WITH gone AS (
+    DELETE FROM recollect.contacts AS p
+    WHERE
+        p.owner = %(owner)s AND p.id = %(key)s::uuid AND NOT p.brought
+        AND (%(expected)s::bigint IS NULL OR p.version = %(expected)s)
+    RETURNING p.owner, p.id
+), let_go AS (
+    UPDATE recollect.conversations AS c
+    SET client_id = NULL, revision = c.revision + 1, updated_at = %(now)s
+    FROM gone
+    WHERE c.owner = %(owner)s AND c.owner = gone.owner AND c.client_id = gone.id
+    RETURNING recollect.tell(c.owner, c.id, c.revision)
+)
+SELECT gone.id::text, (SELECT count(*) FROM let_go) FROM gone;
+
+-- name: restore_contacts
+-- Contacts exactly as they are given, whatever is there.
+INSERT INTO recollect.contacts AS p (
+    owner, owner_name, id, name, nicknames, company, email, phone, notes, data, version, created_at, updated_at
+)
+SELECT
+    %(owner)s, %(owner_name)s, given.id, given.name,
+    ARRAY(SELECT jsonb_array_elements_text(given.nicknames)), given.company, given.email, given.phone,
+    given.notes, given.data, given.version, given.created_at, given.updated_at
+FROM unnest(
+    %(keys)s::uuid[], %(names)s::text[], %(nicknames)s::jsonb[], %(companies)s::text[], %(emails)s::text[],
+    %(phones)s::text[], %(notes)s::text[], %(data)s::bytea[], %(versions)s::bigint[],
+    %(created)s::timestamptz[], %(moments)s::timestamptz[]
+) AS given (
+    id, name, nicknames, company, email, phone, notes, data, version, created_at, updated_at
+)
+ON CONFLICT (owner, id) DO UPDATE
+    SET
+        owner_name = excluded.owner_name, name = excluded.name, nicknames = excluded.nicknames,
+        company = excluded.company, email = excluded.email, phone = excluded.phone, notes = excluded.notes,
+        data = excluded.data, version = excluded.version, brought = false, created_at = excluded.created_at,
+        updated_at = excluded.updated_at
+RETURNING p.version;
 
 -- name: purge_owner
 -- One owner's expired conversations, a few at a time so that turns get in between.
@@ -644,8 +734,9 @@ WITH gone AS (DELETE FROM recollect.documents AS d WHERE d.owner = %(owner)s RET
 SELECT count(*) FROM gone;
 
 -- name: clear_contacts
--- All of one owner's contacts.
-DELETE FROM recollect.contacts AS c WHERE c.owner = %(owner)s;
+-- All of one owner's contacts; comes back with how many had been described.
+WITH gone AS (DELETE FROM recollect.contacts AS c WHERE c.owner = %(owner)s RETURNING c.brought)
+SELECT count(*) FILTER (WHERE NOT gone.brought) FROM gone;
 
 -- name: tables
 -- Every table that holds rows, what a partition of it may hold, and whether this role may write it anew.
@@ -656,11 +747,11 @@ WHERE n.nspname = 'recollect' AND t.relkind = 'r' AND t.relname <> 'migrations'
 ORDER BY t.relname;
 
 -- name: drop_brought_contacts
--- Contacts that came along with a conversation, of which nothing but a name is known, and to which none refers
--- any more.
+-- Rows that came along with a conversation, for a client whom nobody has described, and to which none refers any
+-- more.
 DELETE FROM recollect.contacts AS p
 WHERE
-    p.owner = %(owner)s AND p.brought AND p.email IS NULL AND p.phone IS NULL AND p.notes IS NULL
+    p.owner = %(owner)s AND p.brought
     AND NOT EXISTS (
         SELECT FROM recollect.conversations AS c WHERE c.owner = p.owner AND c.client_id = p.id
     );

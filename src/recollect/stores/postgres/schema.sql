@@ -68,18 +68,33 @@ END;
 
 -- Tables --------------------------------------------------------------------------------------
 
--- `brought`: made by a store for a client that nobody had described.
+-- The documents of the kind `contacts`, in columns. `brought`: nobody has described this client, the row is only what
+-- a conversation refers to; it is no contact yet, and neither shown nor read. `data`: the document as it was given
+-- where the columns cannot say it: sealed, or of a later release.
 CREATE TABLE recollect.contacts (
     owner text COLLATE "C" NOT NULL DEFAULT recollect.current_owner(),
     id uuid NOT NULL DEFAULT gen_random_uuid(),
+    owner_name text,
     name text,
+    nicknames text[] NOT NULL DEFAULT '{}'
+        CHECK (
+            CASE WHEN coalesce(array_ndims(nicknames), 1) = 1 THEN array_position(nicknames, NULL) IS NULL
+            ELSE false END
+        ),
+    company text,
     email text,
     phone text,
     notes text,
+    data bytea,
     brought boolean NOT NULL DEFAULT false,
+    version bigint NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (owner, id)
+    PRIMARY KEY (owner, id),
+    CONSTRAINT contacts_in_time CHECK (
+        created_at BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00'
+        AND updated_at BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00'
+    )
 );
 
 -- `owner_name` is the owner in full where `owner` is only its digest. `indexed_count` says how many messages can be
@@ -339,7 +354,8 @@ $$;
 SELECT recollect.keep_no_samples('messages', ARRAY['body', 'message_key', 'terms']);
 SELECT recollect.keep_no_samples('sessions', ARRAY['session_key', 'session_name']);
 SELECT recollect.keep_no_samples('documents', ARRAY['key', 'data']);
-SELECT recollect.keep_no_samples('contacts', ARRAY['name', 'email', 'phone', 'notes']);
+SELECT recollect.keep_no_samples(
+    'contacts', ARRAY['name', 'nicknames', 'company', 'email', 'phone', 'notes', 'data']);
 SELECT recollect.keep_no_samples(
     'conversations', ARRAY['client_name', 'subject', 'assigned_to', 'tags', 'notes']);
 
@@ -712,6 +728,8 @@ BEGIN
             SELECT d.owner, d.owner_name
             FROM recollect.documents AS d
             WHERE d.owner > p_last AND d.conversation_id IS NULL
+            UNION ALL
+            SELECT p.owner, p.owner_name FROM recollect.contacts AS p WHERE p.owner > p_last AND NOT p.brought
         ) AS having_something
         GROUP BY having_something.owner
         ORDER BY having_something.owner
@@ -804,7 +822,7 @@ RETURNS TABLE (place bigint, document jsonb, role text, at timestamptz, key text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     fields CONSTANT text[] := ARRAY[
-        'role', 'content', 'timestamp', 'content_type', 'agent_name', 'message_id', 'tags', 'dialect'];
+        'role', 'content', 'timestamp', 'content_type', 'agent_name', 'message_id', 'tags', 'speech', 'dialect'];
     given jsonb;
     extra jsonb;
 BEGIN
@@ -845,6 +863,24 @@ BEGIN
 END
 $$;
 
+-- Whether this says how a message sounded, as `Speech` does: a confidence from 0 to 1, a language, what was spoken,
+-- and how many characters of that were heard.
+CREATE FUNCTION recollect.is_speech(p_speech jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE jsonb_typeof(p_speech)
+    WHEN 'object' THEN p_speech - ARRAY['confidence', 'language', 'spoken', 'heard'] = '{}'
+        AND coalesce(jsonb_typeof(p_speech -> 'confidence'), 'null') IN ('null', 'number')
+        AND coalesce(jsonb_typeof(p_speech -> 'language'), 'null') IN ('null', 'string')
+        AND coalesce(jsonb_typeof(p_speech -> 'spoken'), 'null') IN ('null', 'string')
+        AND coalesce(jsonb_typeof(p_speech -> 'heard'), 'null') IN ('null', 'number')
+        AND NOT jsonb_path_exists(p_speech, '$.confidence ? (@ < 0 || @ > 1)')
+        AND NOT jsonb_path_exists(
+            p_speech,
+            '$.heard ? (@ < 0 || @ > $most || @.floor() != @)',
+            jsonb_build_object('most', coalesce(length(p_speech ->> 'spoken'), -1)))
+    ELSE false
+END;
+
 CREATE FUNCTION recollect.check_message(p_place bigint, p_given jsonb, p_extra jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -870,6 +906,11 @@ BEGIN
     IF jsonb_typeof(p_given -> 'tags') <> 'array' OR jsonb_path_exists(p_given, '$.tags[*] ? (@.type() != "string")')
     THEN
         RAISE check_violation USING MESSAGE = format('message %s: tags must be an array of text', p_place);
+    END IF;
+    IF p_given ? 'speech' AND NOT recollect.is_speech(p_given -> 'speech') THEN
+        RAISE check_violation USING MESSAGE = format(
+            'message %s: speech must have the fields confidence, language, spoken, heard; got %s',
+            p_place, p_given -> 'speech');
     END IF;
     IF jsonb_path_exists(p_given || p_extra, '$.**{500 to last}') THEN
         RAISE check_violation USING MESSAGE = format('message %s is nested too deep to be stored', p_place);
@@ -905,9 +946,9 @@ RETURN CASE
 END;
 
 CREATE VIEW api.contacts WITH (security_invoker = true) AS
-SELECT c.id, c.name, c.email, c.phone, c.notes, c.created_at, c.updated_at
+SELECT c.id, c.name, c.nicknames, c.company, c.email, c.phone, c.notes, c.created_at, c.updated_at
 FROM recollect.contacts AS c
-WHERE c.owner = (SELECT recollect.current_owner());
+WHERE c.owner = (SELECT recollect.current_owner()) AND NOT c.brought;
 
 CREATE VIEW api.conversations WITH (security_invoker = true) AS
 SELECT
@@ -1143,6 +1184,69 @@ $$;
 
 CREATE TRIGGER delete_conversation INSTEAD OF DELETE ON api.conversations
     FOR EACH ROW EXECUTE FUNCTION recollect.api_delete();
+
+-- A client that conversations refer to may be waiting to be described.
+CREATE FUNCTION recollect.api_insert_contact() RETURNS trigger
+LANGUAGE plpgsql AS $$
+DECLARE
+    me text := recollect.writer();
+    given uuid := coalesce(NEW.id, gen_random_uuid());
+BEGIN
+    INSERT INTO recollect.contacts AS p (
+        owner, owner_name, id, name, nicknames, company, email, phone, notes, created_at, updated_at
+    ) VALUES (
+        me, recollect.writer_name(), given, NEW.name, coalesce(NEW.nicknames, '{}'),
+        NEW.company, NEW.email, NEW.phone, NEW.notes, coalesce(NEW.created_at, now()), coalesce(NEW.updated_at, now())
+    )
+    ON CONFLICT (owner, id) DO UPDATE
+        SET
+            name = excluded.name, nicknames = excluded.nicknames, company = excluded.company,
+            email = excluded.email, phone = excluded.phone, notes = excluded.notes, data = NULL, brought = false,
+            version = 1, owner_name = excluded.owner_name, created_at = excluded.created_at,
+            updated_at = excluded.updated_at
+        WHERE p.brought;
+    IF NOT FOUND THEN
+        RAISE unique_violation USING MESSAGE = format('there is a contact %s already', given);
+    END IF;
+    SELECT shown.* INTO NEW FROM api.contacts AS shown WHERE shown.id = given;
+    RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER insert_contact INSTEAD OF INSERT ON api.contacts
+    FOR EACH ROW EXECUTE FUNCTION recollect.api_insert_contact();
+
+-- What is written here is what the columns say: a sealed contact is sealed no more.
+CREATE FUNCTION recollect.api_update_contact() RETURNS trigger
+LANGUAGE plpgsql AS $$
+DECLARE
+    me text := recollect.writer();
+BEGIN
+    IF NEW.id IS DISTINCT FROM OLD.id THEN
+        RAISE check_violation USING MESSAGE = 'the id of a contact does not change';
+    END IF;
+    UPDATE recollect.contacts AS p
+    SET
+        name = CASE WHEN NEW.name IS DISTINCT FROM OLD.name THEN NEW.name ELSE p.name END,
+        nicknames = coalesce(
+            CASE WHEN NEW.nicknames IS DISTINCT FROM OLD.nicknames THEN NEW.nicknames ELSE p.nicknames END, '{}'),
+        company = CASE WHEN NEW.company IS DISTINCT FROM OLD.company THEN NEW.company ELSE p.company END,
+        email = CASE WHEN NEW.email IS DISTINCT FROM OLD.email THEN NEW.email ELSE p.email END,
+        phone = CASE WHEN NEW.phone IS DISTINCT FROM OLD.phone THEN NEW.phone ELSE p.phone END,
+        notes = CASE WHEN NEW.notes IS DISTINCT FROM OLD.notes THEN NEW.notes ELSE p.notes END,
+        created_at = CASE WHEN NEW.created_at IS DISTINCT FROM OLD.created_at THEN NEW.created_at ELSE p.created_at END,
+        data = NULL, version = p.version + 1, updated_at = now()
+    WHERE p.owner = me AND p.id = OLD.id AND NOT p.brought;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    SELECT shown.* INTO NEW FROM api.contacts AS shown WHERE shown.id = OLD.id;
+    RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER update_contact INSTEAD OF UPDATE ON api.contacts
+    FOR EACH ROW EXECUTE FUNCTION recollect.api_update_contact();
 
 -- Conversations outlive their contact. The foreign key would do the same, without telling watchers.
 CREATE FUNCTION recollect.api_delete_contact() RETURNS trigger

@@ -20,6 +20,7 @@ from recollect.contracts import (
     Place,
     Position,
     check_position,
+    keeps_words,
     replaced,
     replaced_id,
     replacing,
@@ -208,7 +209,7 @@ class PostgresStore(DocumentChecks):
         while (held := await self.entry(conversation_id, replaced_id(message))) is not None:
             kept = replacing(held, message)
             values = {"key": key_of(replaced_id(message)), "sequence": held.sequence}
-            values |= await self._replacement(kept)
+            values |= {"keeps_derived": keeps_words(held, message)} | await self._replacement(kept)
             found = await self._run(("lock_conversation", named), ("replace_message", named | values))
             if found:
                 return replaced(held, kept, revision=found[0][0])
@@ -311,8 +312,8 @@ class PostgresStore(DocumentChecks):
             ((conversations, messages),) = await execute_for(
                 connection, self._name, ("clear_conversations", mine)
             )
-            await execute_for(connection, self._name, ("clear_contacts", mine))
-        return Cleared(conversations=conversations, messages=messages, documents=documents)
+            ((contacts,),) = await execute_for(connection, self._name, ("clear_contacts", mine))
+        return Cleared(conversations=conversations, messages=messages, documents=documents + contacts)
 
     def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
         """Changes by anybody on any machine. See `contracts.Watchable`."""
