@@ -4,6 +4,7 @@ anything goes wrong."""
 import asyncio
 import inspect
 import io
+import json
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
 import recollect
 from recollect.agents import AgenticLoop, Specialist, SupervisorAgent
@@ -330,3 +333,47 @@ async def test_a_task_that_nobody_waits_for(seen: Seen) -> None:
     text = seen.everything()["log"]
     assert "ValueError" in text
     assert SECRET not in text
+
+
+# Over a WebSocket
+
+
+FRAMES = (
+    {"type": "text", "id": new_id(), "text": SECRET},
+    {"type": "text", "id": SECRET, "text": SECRET},
+    {"type": "watch", "conversation_id": SECRET},
+    {"type": "typing", "active": True, "conversation_id": SECRET},
+    {"type": "interrupt", "id": SECRET},
+    {"type": SECRET},
+    {SECRET: SECRET},
+)
+
+
+async def test_a_connection_in_order_and_broken(seen: Seen) -> None:
+    """Frames of every kind, frames that are none, keys that are none, and then no word of goodbye."""
+    async with serving(observe=True) as server:
+        key = (await server.key(f"erin-{SECRET}"))["Authorization"].removeprefix("Bearer ")
+        address = server.url.replace("http", "ws") + f"/ws?token={SECRET}"
+        for shown in (key, SECRET):
+            async with connect(address, additional_headers={"X-Request-ID": "live-1"}) as socket:
+                hello = {
+                    "type": "hello",
+                    "key": shown,
+                    "session_id": SECRET,
+                    "name": SECRET,
+                    "device": SECRET,
+                }
+                await socket.send(json.dumps(hello))
+                with suppress(ConnectionClosed):
+                    await socket.recv()
+                    for frame in FRAMES:
+                        await socket.send(json.dumps(frame))
+                        await socket.recv()
+                    await socket.send(f"{{{SECRET}")
+                    await socket.send(SECRET.encode())
+                    await socket.recv()
+    seen.check()
+    log = seen.log.getvalue()
+    assert '"event":"connection_closed"' in log
+    assert '"request_id":"live-1"' in log
+    assert key not in log
