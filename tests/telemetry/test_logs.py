@@ -105,11 +105,21 @@ def test_the_log_is_afterwards_as_it_was_before() -> None:
 
 
 def test_a_slow_reader_of_the_log_keeps_nobody_waiting_and_no_memory_either() -> None:
-    waiting: queue.Queue[logging.LogRecord] = queue.Queue()
+    waiting: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     handing = _Handing(waiting)
     for _ in range(MOST_WAITING + 5):
-        handing.enqueue(logging.makeLogRecord({}))
+        handing.emit(logging.makeLogRecord({"msg": "x"}))
     assert waiting.qsize() == MOST_WAITING
+
+
+def test_a_stream_that_breaks_stops_nobody() -> None:
+    class Broken(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    with logging_to(Broken()):
+        log.warning("one")
+        log.warning("two")
 
 
 # Nothing that anybody said
