@@ -55,7 +55,12 @@ ROWS: dict[str, list[tuple[str, str, list[Query]]]] = {
         (
             "Clients linked",
             "cps",
-            [("linked", f"sum(rate(recollect_client_associations_total{RATE}))")],
+            [
+                ("linked", f"sum(rate(recollect_client_associations_total{RATE}))"),
+                ("by what was said", f"sum(rate(recollect_clients_linked_total{RATE}))"),
+                ("ambiguous", f"sum(rate(recollect_clients_ambiguous_total{RATE}))"),
+                ("not looked at", f"sum(rate(recollect_client_notes_dropped_total{RATE}))"),
+            ],
         ),
         (
             "Lengths, on average",
