@@ -75,6 +75,7 @@ class Memory:
         embedder: Embedder | None = None,
         summarizer: Summarizer | Literal["extract"] | None = None,
     ) -> None:
+        from recollect.clients.room import ClientRoom
         from recollect.search.room import SearchRoom
 
         check_images(images, has_blobs=blobs is not None)
@@ -90,6 +91,7 @@ class Memory:
         self.search_room = SearchRoom(embedder)
         by_config = None if config is None or config.summaries == "off" else config.summaries
         self.summary_room = SummaryRoom(_summarizer(summarizer or by_config))
+        self.client_room = ClientRoom()
         self._images = images
         self._counter = counter or default_counter()
         self._warm = warm
@@ -120,7 +122,7 @@ class Memory:
 
     def _all_holders(self) -> tuple[Holds, ...]:
         around = [each for each in (self.backend, self.archives) if isinstance(each, Holds)]
-        return (*around, self.search_room, *self.holders)
+        return (*around, self.search_room, self.client_room, *self.holders)
 
     def _of(self, premises: Premises) -> ConversationManager:
         from recollect.search.searching import Searcher
@@ -136,6 +138,7 @@ class Memory:
             premises=premises,
             searcher=Searcher(premises.store, self.search_room, premises.owner),
             summaries=self.summary_room,
+            client_room=self.client_room,
         )
 
     async def owners(self) -> AsyncIterator[str]:
@@ -259,6 +262,7 @@ class Memory:
             for task in background:
                 await _end(task)
             await self.summary_room.close()
+            await self.client_room.close()
             await self.search_room.close()
         finally:
             await self.backend.close()
