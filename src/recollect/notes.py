@@ -19,8 +19,8 @@ Pure but for reading and removing. Below: analysis, contracts, tokens. Above: er
 import logging
 import math
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
@@ -225,6 +225,46 @@ def _was_said_in(note: Note, conversation_id: str, message_id: str | None) -> bo
     if source is None or source.conversation_id != conversation_id:
         return False
     return message_id is None or source.message_id == message_id
+
+
+# What is known while the store is away
+
+MOST_KNOWN = 50_000
+"""Notes, of all owners together, that are held for that. Who was read longest ago goes first."""
+
+
+class KnownNotes:
+    """The notes of owners as they were last read: better than none. Made once for a memory."""
+
+    def __init__(self, most: int = MOST_KNOWN) -> None:
+        self._most = most
+        self._held: OrderedDict[str, list[Note]] = OrderedDict()
+
+    def keep(self, owner: str, notes: Sequence[Note]) -> None:
+        """These are the owner's notes now."""
+        self._held[owner] = list(notes)
+        self._held.move_to_end(owner)
+        while len(self._held) > 1 and sum(map(len, self._held.values())) > self._most:
+            self._held.popitem(last=False)
+
+    def add(self, owner: str, note: Note) -> None:
+        """The owner has one more."""
+        self.keep(owner, [*self._held.get(owner, ()), note])
+
+    def of(self, owner: str) -> Sequence[Note] | None:
+        """The owner's notes as far as they are known; None where they were never read."""
+        return self._held.get(owner)
+
+    def drop(self, owner: str) -> int:
+        """Something was forgotten: it must not come back from here."""
+        return len(self._held.pop(owner, ()))
+
+    async def forgets(
+        self, owner: str, conversation_id: str | None, *, until: datetime | None = None
+    ) -> Mapping[str, int]:
+        """Let go of copies in memory, as `Holds` asks."""
+        self.drop(owner)
+        return {}
 
 
 # What holds
