@@ -230,7 +230,7 @@ def _was_said_in(note: Note, conversation_id: str, message_id: str | None) -> bo
 # What is known while the store is away
 
 MOST_KNOWN = 50_000
-"""Notes, of all owners together, that are held for that. Who was read longest ago goes first."""
+"""Notes, and owners, that are held for that. Who was read longest ago goes first."""
 
 
 class KnownNotes:
@@ -239,13 +239,15 @@ class KnownNotes:
     def __init__(self, most: int = MOST_KNOWN) -> None:
         self._most = most
         self._held: OrderedDict[str, list[Note]] = OrderedDict()
+        self._size = 0
 
     def keep(self, owner: str, notes: Sequence[Note]) -> None:
         """These are the owner's notes now."""
+        self.drop(owner)
         self._held[owner] = list(notes)
-        self._held.move_to_end(owner)
-        while len(self._held) > 1 and sum(map(len, self._held.values())) > self._most:
-            self._held.popitem(last=False)
+        self._size += len(notes) + 1
+        while len(self._held) > 1 and self._size > self._most:
+            self.drop(next(iter(self._held)))
 
     def add(self, owner: str, note: Note) -> None:
         """The owner has one more."""
@@ -255,9 +257,10 @@ class KnownNotes:
         """The owner's notes as far as they are known; None where they were never read."""
         return self._held.get(owner)
 
-    def drop(self, owner: str) -> int:
+    def drop(self, owner: str) -> None:
         """Something was forgotten: it must not come back from here."""
-        return len(self._held.pop(owner, ()))
+        held = self._held.pop(owner, None)
+        self._size -= 0 if held is None else len(held) + 1
 
     async def forgets(
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None

@@ -89,7 +89,7 @@ async def test_what_is_known_is_bounded_and_forgets_on_request() -> None:
     async def note(text: str) -> Note:
         return await ConversationManager().remember(text)
 
-    known = KnownNotes(most=2)
+    known = KnownNotes(most=4)
     for owner in ("a", "b", "c"):
         known.keep(owner, [await note(owner)])
     assert known.of("a") is None
