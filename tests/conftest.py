@@ -4,6 +4,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 from blockbuster import blockbuster_ctx
+from hypothesis import settings
 
 # Loaded before any loop runs: importing reads files, once.
 import recollect.stores.json_file
@@ -11,6 +12,7 @@ import recollect.stores.postgres
 import recollect.stores.redis
 import recollect.stores.sqlite  # noqa: F401
 from tests import summary
+from tests.servers.apart import stays_apart
 
 pytest.register_assert_rewrite("recollect.testing")
 
@@ -27,18 +29,33 @@ def nothing_blocks_the_event_loop() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def fewer_examples_through_a_server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A property holds in the store for all its examples; on the way through a socket some of them will do."""
+    asked = getattr(request.function, "_hypothesis_internal_use_settings", None)
+    if asked is not None and "server" in summary.parameters_of(request.node.nodeid):
+        bounded = settings(asked, max_examples=min(asked.max_examples, THROUGH_A_SERVER))
+        monkeypatch.setattr(request.function, "_hypothesis_internal_use_settings", bounded)
+
+
+THROUGH_A_SERVER = 15
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what the fast tier leaves out: what needs a server, what rewrites a file for every example, and
-    what plays the whole contract once more around a layer or a provider."""
+    what plays the whole contract once more around a layer or a provider. And leave out for good what cannot
+    be played through a server of ours."""
+    items[:] = [item for item in items if not stays_apart(item.nodeid)]
     for item in items:
         stores = set(summary.stores_of(item.nodeid))
         if SERVERS & stores:
             item.add_marker("server")
-        if item.nodeid.startswith(AROUND) or ("file" in stores and item.nodeid.startswith(PLAYED_OFTEN)):
+        if item.nodeid.startswith(AROUND) or (WAITING & stores and item.nodeid.startswith(PLAYED_OFTEN)):
             item.add_marker("slow")
 
 
 SERVERS = {"redis", "postgres"}
+WAITING = {"file", "server"}
 AROUND = ("tests/layers/", "tests/agents/", "tests/forgetting/", "tests/chaos/")
 PLAYED_OFTEN = ("tests/properties/", "tests/faces/", "tests/forgetting/test_isolation")
 

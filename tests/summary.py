@@ -11,8 +11,9 @@ STORES = {
     "sqlite": "sqlite",
     "redis": "redis",
     "postgres": "postgres",
+    "server": "server",
 }
-"""A store's name in a parameter, and in the name of its test module."""
+"""A store's name in a parameter, and in the name of its test module; and a server, which has a store."""
 OUTCOMES = ("passed", "failed", "error", "skipped")
 
 _MODULE = re.compile(r"(?:[^:]*/)?stores/test_(\w+)\.py")
@@ -24,9 +25,14 @@ def stores_of(test: str) -> list[str]:
     module = _MODULE.match(test)
     if module:
         return [name for name, prefix in STORES.items() if f"{module[1]}_".startswith(f"{prefix}_")]
-    parameters = _PARAMETERS.search(test)
-    named = parameters[1].split("-") if parameters else []
+    named = parameters_of(test)
     return [name for name in STORES if name in named]
+
+
+def parameters_of(test: str) -> list[str]:
+    """The parameters in a test's name."""
+    parameters = _PARAMETERS.search(test)
+    return parameters[1].split("-") if parameters else []
 
 
 def counted(stats: Mapping[str, Sequence[Any]]) -> dict[str, Counter[str]]:

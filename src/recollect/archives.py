@@ -206,6 +206,21 @@ class OwnerArchives:
             await asyncio.to_thread(release)
 
 
+def archive_folder(folder: str, key_file: str = "") -> ArchiveFolder:
+    """The folder of archives; with a key file, what is put there is sealed with the passphrase in it."""
+    if not key_file:
+        return ArchiveFolder(folder)
+    from recollect.sealing import PassphraseSealer
+
+    try:
+        passphrase = Path(key_file).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSetting(
+            f"the key file {key_file} cannot be read: {error}", field="archive_key_file"
+        ) from None
+    return ArchiveFolder(folder, sealer=PassphraseSealer(passphrase))
+
+
 def _bare(archive: Archive) -> Archive:
     """What a seal is bound to: the head, without what the seal itself decides."""
     return replace(archive, sealed=None, size=0, sha256="")

@@ -33,10 +33,11 @@ class TokenUse(Struct, frozen=True, kw_only=True):
     system: int = 0
     history: int = 0
     summary: int = 0
+    notes: int = 0
 
     @property
     def total(self) -> int:
-        return self.prompt + self.tools + self.system + self.history + self.summary
+        return self.prompt + self.tools + self.system + self.history + self.summary + self.notes
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -60,6 +61,12 @@ class Report(Struct, frozen=True, kw_only=True):
     """Ids of tool calls whose result never came; the context says so in its place."""
     shortened: tuple[str, ...] = ()
     """Ids of tool calls whose results were shortened to fit."""
+    notes: tuple[str, ...] = ()
+    """Ids of the notes that are in the context."""
+    notes_left_out: tuple[str, ...] = ()
+    """Ids of the notes that did not fit into their budget."""
+    summarized: int = 0
+    """How many of the oldest messages the summary in the context stands for. Some of them may be shown."""
     nothing_to_send: str | None = None
     """Why nobody's words are in the context, so that it is no request; None where it is one."""
     warnings: tuple[str, ...] = ()

@@ -29,7 +29,9 @@ from recollect.contracts import JOURNAL, Backend, ConversationStore, Document, E
 from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound, RecollectError, StoreDamaged
 from recollect.ids import parse_uuid
+from recollect.notes import forget_said_in
 from recollect.premises import Premises
+from recollect.telemetry import told
 
 log = logging.getLogger("recollect.erasure")
 
@@ -108,7 +110,9 @@ async def _resumed(document: Document, premises_of: Callable[[str], Premises]) -
         intent = _intent(document)
         receipt = await _Erasing(premises_of(intent.owner), intent, again=True).run()
     except RecollectError as error:
-        log.warning("an erasure that was cut short did not come to its end, and is tried again: %s", error)
+        log.warning(
+            "an erasure that was cut short did not come to its end, and is tried again: %s", told(error)
+        )
         return None
     log.info("an erasure that was cut short came to its end: %s", receipt.digest)
     return receipt
@@ -163,6 +167,7 @@ class _Erasing:
         if intent.conversation_id is not None:
             self._count(await _counts_of(store, intent.conversation_id))
             await store.delete(intent.conversation_id)
+            self._count({"notes": await forget_said_in(store, intent.conversation_id)})
         elif self._again:
             self._count(await _clear_older(store, intent.started_at))
         else:

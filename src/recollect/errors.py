@@ -4,17 +4,26 @@
     ├── InvalidInput (ValueError)     the caller gave something that cannot be stored or used
     │   ├── InvalidId                 an id that is not a UUID, or an owner that is no owner
     │   ├── InvalidMessage            a message that is not one, or content that is not JSON
+    │   ├── Malformed                 what was sent cannot be read at all
+    │   ├── TooLarge                  more bytes than are taken at once
+    │   ├── InvalidAudio              sound that is none, is too much, or is in a form that cannot be read
     │   └── InvalidSetting            a setting that does not parse; names where it came from
     ├── NotFound (LookupError)
     │   ├── ConversationNotFound      not there, expired, or somebody else's: the same words for all
     │   ├── MessageNotFound           the conversation holds no message of this id
     │   ├── ContactNotFound           the owner has no contact of this id
+    │   ├── NoteNotFound              the owner has no note of this id
     │   └── ArchiveNotFound           there is no archive of this conversation
     ├── Conflict                      somebody else was first; nothing was stored
     │   ├── RevisionConflict          the conversation moved on past `expected_revision`
     │   ├── MessageConflict           the id is taken by a message with other content
     │   ├── DocumentConflict          the document is not at `expected_version`
-    │   └── ConversationExists        the conversation id is taken
+    │   ├── ConversationExists        the conversation id is taken
+    │   └── KeyReused                 the idempotency key was used for something else
+    ├── AccessError                   whoever asks may not, or not now
+    │   ├── NotAuthenticated          no key, or one that does not hold: the same words for all
+    │   ├── NotAllowed                the key does not reach this far
+    │   └── TooManyRequests           asked too often; says when to come back
     ├── StoreError                    the place where the data live
     │   ├── StoreUnavailable          busy, unreachable or full: trying again may help
     │   │   ├── Overloaded            too much is waiting already: come again later
@@ -34,6 +43,9 @@
     │   │   └── RequestTooLong        the request is longer than the model takes
     │   ├── AgentRefused              the model would not answer, or its answer was withheld
     │   └── TooManySteps              tools were called again and again, and no answer came
+    ├── NotUnderstood                 nobody spoke, or not so that the words are sure enough
+    ├── TranscriberError              whoever was to turn sound into words did not
+    │   └── TranscriberUnavailable    not reached, failed inside, or too late: trying again may help
     └── MissingExtra (ImportError)    an optional package is not installed; says what to type
 
 A class's docstring is its default message. Errors carry their data as attributes, so that a
@@ -73,6 +85,18 @@ class InvalidMessage(InvalidInput):
     """The message cannot be stored."""
 
 
+class Malformed(InvalidInput):
+    """What was sent cannot be read."""
+
+
+class TooLarge(InvalidInput):
+    """More was sent than is taken at once."""
+
+
+class InvalidAudio(InvalidInput):
+    """The sound cannot be used."""
+
+
 class InvalidSetting(InvalidInput):
     """The setting cannot be used."""
 
@@ -104,6 +128,14 @@ class ContactNotFound(NotFound):
     def __init__(self, client_id: str) -> None:
         super().__init__(f"there is no contact {shown(client_id)}")
         self.client_id = client_id
+
+
+class NoteNotFound(NotFound):
+    """There is no such note."""
+
+    def __init__(self, note_id: str) -> None:
+        super().__init__(f"there is no note {shown(note_id)}")
+        self.note_id = note_id
 
 
 class ArchiveNotFound(NotFound):
@@ -162,6 +194,30 @@ class ConversationExists(Conflict):
     def __init__(self, conversation_id: str) -> None:
         super().__init__(f"there is a conversation {conversation_id} already")
         self.conversation_id = conversation_id
+
+
+class KeyReused(Conflict):
+    """The idempotency key was used for something else; nothing was stored."""
+
+
+class AccessError(RecollectError):
+    """This is not allowed."""
+
+
+class NotAuthenticated(AccessError):
+    """A valid key is needed."""
+
+
+class NotAllowed(AccessError):
+    """The key does not allow this."""
+
+
+class TooManyRequests(AccessError):
+    """Too many requests; come again later."""
+
+    def __init__(self, message: str | None = None, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class StoreError(RecollectError):
@@ -277,6 +333,29 @@ class TooManySteps(AgentError):
     def __init__(self, steps: int) -> None:
         super().__init__(f"no answer after {steps} steps, only calls of tools")
         self.steps = steps
+
+
+class NotUnderstood(RecollectError):
+    """Nothing was understood."""
+
+    def __init__(
+        self, message: str | None = None, *, words: str = "", confidence: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.words = words
+        self.confidence = confidence
+
+
+class TranscriberError(RecollectError):
+    """The sound was not transcribed."""
+
+    def __init__(self, message: str | None = None, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class TranscriberUnavailable(TranscriberError):
+    """The transcriber cannot be used now; trying again may help."""
 
 
 class MissingExtra(RecollectError, ImportError):

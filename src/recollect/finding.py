@@ -13,6 +13,7 @@ from recollect.conversations import Channel, Query, Status
 from recollect.intake import Intake
 from recollect.messages import Role, parse_tags
 from recollect.settings import ConversationConfig
+from recollect.telemetry import happenings
 from recollect.tokens import ready
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ class Finding:
             zone=timezone,
         )
         await note(self.searcher.store, "search", count=len(found.passages))
+        by = "time" if not parse_question(query) else "meaning" if found.by_meaning else "words"
+        happenings.searched(by, len(found.passages), degraded=found.degraded)
         return found
 
     async def _budget(self, results: int, max_tokens: int | None) -> "Budget":
@@ -134,6 +137,7 @@ class Finding:
         )
         found = await search_conversations(self.searcher, parse_question(query), filters, zone=timezone)
         await note(self.searcher.store, "search", count=len(found))
+        happenings.searched("conversations", len(found))
         return found
 
     async def similar(self, conversation_id: str, limit: int = 5) -> "list[FoundConversation]":
@@ -144,4 +148,5 @@ class Finding:
         parse_limit(limit, field="limit")
         found = await similar_conversations(self.searcher, conversation_id, limit=limit)
         await note(self.searcher.store, "search", conversation_id, count=len(found))
+        happenings.searched("likeness", len(found))
         return found

@@ -9,6 +9,7 @@ import random
 import re
 import time
 from collections.abc import Callable
+from hashlib import sha256
 from uuid import UUID
 
 from recollect.errors import InvalidId, shown
@@ -40,6 +41,12 @@ def new_id() -> str:
 
 _VERSION_AND_VARIANT = 0x7000_8000_0000_0000_0000
 _RANDOM_BITS = 0x0FFF_3FFF_FFFF_FFFF_FFFF
+
+
+def following_id(message_id: str, number: int) -> str:
+    """The id of a message that follows another in its turn: the same for the same question."""
+    name = f"{message_id}/{number}"
+    return name if len(name) <= LONGEST_NAME else f"{sha256(message_id.encode()).hexdigest()}/{number}"
 
 
 def parse_uuid(value: object, *, field: str) -> str:

@@ -40,8 +40,10 @@ from recollect.lifetimes import (
     spoken_span,
 )
 from recollect.messages import Message
+from recollect.notes import forget_said_in, purge_notes
 from recollect.pictures import Pictures
 from recollect.premises import Premises
+from recollect.telemetry import happenings, told
 
 if TYPE_CHECKING:
     from recollect.archives import Archive, OwnerArchives
@@ -84,9 +86,11 @@ class Keeping:
     # Retention
 
     async def purge_expired(self) -> int:
-        """Remove this owner's expired conversations; returns how many."""
+        """Remove this owner's expired conversations, and notes; returns how many conversations."""
         purged = await self.store.purge_expired()
+        await purge_notes(self.store)
         await self.pictures.purge(self.store)
+        happenings.conversations_expired(purged)
         return purged
 
     async def retention(self) -> RetentionRules:
@@ -173,7 +177,7 @@ class Keeping:
         try:
             return await self._apply(record, await self.retention())
         except StoreError as error:
-            log.warning("conversation %s does not follow the retention rules yet: %s", record.id, error)
+            log.warning("conversation %s does not follow the retention rules yet: %s", record.id, told(error))
             return record
 
     async def _apply(self, record: Conversation, rules: RetentionRules) -> Conversation:
@@ -222,14 +226,18 @@ class Keeping:
         from recollect.archives import archive
 
         archives = self._archives()
-        return await archive(self.store, archives, conversation_id, blobs=self.premises.blobs)
+        moved = await archive(self.store, archives, conversation_id, blobs=self.premises.blobs)
+        happenings.conversation_ended(conversation_id, "archived")
+        return moved
 
     async def restore(self, conversation_id: str) -> Conversation:
         """Move a conversation back out of its archive, as it was. Raises `ArchiveNotFound`."""
         from recollect.archives import restore
 
         archives = self._archives()
-        return await restore(self.store, archives, conversation_id, blobs=self.premises.blobs)
+        back = await restore(self.store, archives, conversation_id, blobs=self.premises.blobs)
+        happenings.conversation_changed("conversation_restored", "a conversation was restored", back.id)
+        return back
 
     async def archives(self) -> list["Archive"]:
         """What is archived, the most recently active first: nothing of what was said."""
@@ -248,13 +256,15 @@ class Keeping:
         """Erase a conversation, or without one everything that this owner has, from everywhere, for good.
 
         Rows, index, vectors, summaries, notes, cached copies, pictures, spools and archives go, and leave
-        the store's files. An erasure that is cut short goes on when the store is opened again.
+        the store's files; with a conversation, the notes that were made from it. An erasure that is cut
+        short goes on when the store is opened again.
         """
         from recollect.erasure import erase
 
         receipt = await erase(self.premises, conversation_id)
         if conversation_id is not None:
             await self._change_rules(lambda known: known.without([parse_uuid(conversation_id, field="id")]))
+        happenings.erased(receipt.erased.get("conversations", 0), conversation_id)
         return receipt
 
     async def export(self, folder: str | Path) -> "Manifest":
@@ -263,6 +273,7 @@ class Keeping:
 
         manifest = await export_owner(self.premises, Path(folder))
         await note(self.store, "export", count=sum(manifest.counts.values()))
+        happenings.conversation_changed("exported", "everything that an owner has was exported")
         return manifest
 
     async def import_(self, folder: str | Path) -> "Manifest":
@@ -278,7 +289,8 @@ class Keeping:
     ) -> Message:
         """Take the words out of a message; a mark stays in its place, and what ties it to tool calls.
 
-        Id, time and place stay; what is derived from the conversation is forgotten. With `scrub` the
+        Id, time and place stay; what is derived from the conversation is forgotten, and so are notes that
+        were made from this message. With `scrub` the
         words leave the store's files at once also where that costs a rewrite of tables or files.
         """
         entry = await self.store.entry(conversation_id, message_id)
@@ -293,6 +305,7 @@ class Keeping:
         await self.searcher.room.forgets(self.owner, replaced.conversation_id)
         self.searcher.noted(replaced.conversation_id)
         await self._forget_pictures(replaced.conversation_id, references_in(entry.message))
+        await forget_said_in(self.store, replaced.conversation_id, message_id)
         if scrub and isinstance(self.premises.backend, Erasing):
             await self.premises.backend.scrub(self.owner)
         return replaced.message

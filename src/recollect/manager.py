@@ -1,6 +1,7 @@
 """ConversationManager: the one door to an owner's conversations. Below: contracts, rules, stores."""
 
 import logging
+from asyncio import gather
 from collections.abc import Collection, Sequence
 from copy import copy
 from datetime import datetime, timedelta
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
+from recollect.beside import Beside
 from recollect.blobs import BlobStore
 from recollect.clock import parse_moment
 from recollect.contexts import Context, Report
@@ -34,13 +36,20 @@ from recollect.intake import Intake
 from recollect.keeping import Keeping
 from recollect.lifetimes import RetentionRules
 from recollect.messages import ContentType, Message, Role, parse_tags
+from recollect.noting import Noting
 from recollect.pictures import Images, Pictures
 from recollect.premises import Premises
 from recollect.redaction import Redactor
 from recollect.settings import ConversationConfig
+from recollect.speaking import Speaking
 from recollect.stores.in_memory import InMemoryBackend
+from recollect.summaries import message_of
+from recollect.summarizing import Summarizing, SummaryRoom
+from recollect.telemetry import happenings, told
+from recollect.telemetry.calls import watched
 from recollect.tokens import Estimator, costs_by, ready
 from recollect.turns import TurnInProgress
+from recollect.watching import Watching
 from recollect.windows import WindowPolicy, read_window, window_of_pending, write_request
 from recollect.windows.shortening import Cost
 
@@ -51,8 +60,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("recollect.manager")
 
+NOBODYS = "00000000-0000-0000-0000-000000000000"
+"""The id of a conversation that is not there yet."""
 
-class ConversationManager(Keeping, Finding):
+
+@watched
+class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watching):
     """One owner's conversations: start, append, read, change, forget.
 
     Made by `memory.of(owner)`; made directly, without a store, it keeps everything in memory.
@@ -72,11 +85,13 @@ class ConversationManager(Keeping, Finding):
         redact: Redactor | None = None,
         premises: Premises | None = None,
         searcher: "Searcher | None" = None,
+        summaries: SummaryRoom | None = None,
         client_room: "ClientRoom | None" = None,
     ) -> None:
         self.premises = premises or _premises(store, blobs)
         self.store = self.premises.store
         self.searcher = searcher or _searcher(self.premises)
+        self.summaries = summaries or SummaryRoom()
         self.client_room = client_room or _client_room()
         self.config = config or ConversationConfig()
         self.pictures = Pictures(images, self.premises.blobs)
@@ -132,7 +147,10 @@ class ConversationManager(Keeping, Finding):
         if self.premises.rules:
             fresh = started(fresh.id, now=now, ttl=self._lifetime(fresh, RetentionRules()).ttl, **metadata)
         record = await self.store.resume(session_id, fresh, active_since=self._active_since(now))
-        return record if record.id != fresh.id else await self._ruled(record)
+        if record.id != fresh.id:
+            return record
+        happenings.conversation_started(record.id, record.channel)
+        return await self._ruled(record)
 
     def _active_since(self, now: datetime) -> datetime | None:
         return None if self._idle_after is None else now - self._idle_after
@@ -187,8 +205,12 @@ class ConversationManager(Keeping, Finding):
         unread_count: int | None = None,
         ttl: timedelta | None = None,
         clear: Collection[str] = (),
+        expected_revision: int | None = None,
     ) -> Conversation:
-        """Change what is given; None leaves a field as it is, a name in `clear` empties it."""
+        """Change what is given; None leaves a field as it is, a name in `clear` empties it.
+
+        With `expected_revision`, only if nobody wrote since.
+        """
         given = {
             "status": status,
             "priority": priority,
@@ -201,9 +223,11 @@ class ConversationManager(Keeping, Finding):
             "ttl": ttl,
         }
         changes: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
-        changes |= _cleared(clear)
+        changes |= cleared(clear)
         changes = await self._with_lifetime(conversation_id, changes)
-        updated = await self.store.update(conversation_id, Changes(**changes))
+        updated = await self.store.update(
+            conversation_id, Changes(**changes), expected_revision=expected_revision
+        )
         if ttl is not None or "ttl" in clear:
             await self._remember_lifetime(conversation_id, updated.ttl)
         return updated
@@ -211,7 +235,10 @@ class ConversationManager(Keeping, Finding):
     async def associate_client(self, conversation_id: str, client_id: str, client_name: str) -> Conversation:
         """Link the conversation to a client."""
         client_id = parse_uuid(client_id, field="client_id")
-        return await self.store.update(conversation_id, Changes(client_id=client_id, client_name=client_name))
+        changes = Changes(client_id=client_id, client_name=client_name)
+        linked = await self.store.update(conversation_id, changes)
+        happenings.client_associated(linked.id)
+        return linked
 
     @property
     def clients(self) -> "Contacts":
@@ -225,11 +252,14 @@ class ConversationManager(Keeping, Finding):
         """Nothing is unread any more."""
         return await self.store.update(conversation_id, Changes(unread_count=0))
 
-    async def delete_conversation(self, conversation_id: str) -> None:
+    async def delete_conversation(
+        self, conversation_id: str, *, expected_revision: int | None = None
+    ) -> None:
         """Remove the conversation with everything in it. What is not there is no error."""
-        await self.store.delete(conversation_id)
+        await self.store.delete(conversation_id, expected_revision=expected_revision)
         self.searcher.forget(conversation_id)
         await self.pictures.forget(conversation_id)
+        happenings.conversation_ended(conversation_id, "deleted")
 
     async def delete_session(self, session_id: str, *, tag: str) -> None:
         """Remove the session's conversation, and with it the earlier ones that have this tag."""
@@ -281,6 +311,7 @@ class ConversationManager(Keeping, Finding):
             await self.pictures.forget(conversation_id)
             raise
         self.searcher.noted(conversation_id)
+        happenings.turn_stored(conversation_id, prepared, known=len(stored.known))
         if self.config.enable_client_association:
             self.client_room.waiting.note(self.premises.owner, self.store, conversation_id, prepared)
         return stored
@@ -320,13 +351,20 @@ class ConversationManager(Keeping, Finding):
 
     async def messages(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Message]":
         """A page of the whole log, counted from the oldest message. What cannot be read is left out."""
-        return _readable(await self.store.page(conversation_id, limit=limit, offset=offset))
+        return _readable(await self.entries(conversation_id, limit, offset))
 
-    async def clear_history(self, conversation_id: str) -> Conversation:
+    async def entries(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Entry]":
+        """The same with every message in its place. What cannot be read holds it, and says why."""
+        return await self.store.page(conversation_id, limit=limit, offset=offset)
+
+    async def clear_history(
+        self, conversation_id: str, *, expected_revision: int | None = None
+    ) -> Conversation:
         """Remove the messages; the conversation itself stays."""
-        emptied = await self.store.rewrite(conversation_id, ())
+        emptied = await self.store.rewrite(conversation_id, (), expected_revision=expected_revision)
         self.searcher.forget(conversation_id)
         await self.pictures.forget(conversation_id)
+        happenings.conversation_changed("history_cleared", "a history was cleared", conversation_id)
         return emptied.conversation
 
     # Context
@@ -342,10 +380,13 @@ class ConversationManager(Keeping, Finding):
         """What a model should see: the latest messages that fit, always a valid request.
 
         With `agent_name`, only that agent's messages and the user's. `pending` messages count as
-        said but not stored. An unknown conversation gives an empty context. While the store is away it
-        is made from the last known state, where there is the resilient layer; a store that fails twice,
-        or is not done within the `context_deadline` of the settings, gives one with `pending` alone.
-        Either is degraded, with the reason in the report: an agent is never kept waiting.
+        said but not stored. The owner's notes stand behind the system messages at the front, within a
+        budget of their own: `policy.notes_tokens`; behind them, where the memory has a summarizer, the
+        summary of what is no longer shown. An unknown conversation gives an empty context.
+        While the store is away it is made from the last known state, where there is the resilient
+        layer; a store that fails twice, or is not done within the `context_deadline` of the settings,
+        gives one with `pending` alone. Either is degraded, with the reason in the report: an agent is
+        never kept waiting.
         Where nobody's words are left, by a filter or because nobody spoke, `report.nothing_to_send`
         says why.
         """
@@ -354,6 +395,13 @@ class ConversationManager(Keeping, Finding):
             raise InvalidInput(f"policy must be a WindowPolicy; got {shown(policy)}", field="policy")
         if agent_name is not None and self.config.enable_agent_filtering:
             policy = replace(policy, agent_name=agent_name)
+        context = await self._load_context(conversation_id, policy, pending)
+        happenings.context_loaded(conversation_id, context)
+        return context
+
+    async def _load_context(
+        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
+    ) -> Context:
         with noting_freshness() as seen:
             try:
                 loading = self._window_or_again(conversation_id, policy, pending)
@@ -362,8 +410,10 @@ class ConversationManager(Keeping, Finding):
                 return Context(report=Report(warnings=(str(error),), nothing_to_send=str(error)))
             except TimeoutError:
                 why = f"the store did not answer within {self.config.context_deadline} s"
+                log.error("context not loaded: %s", why)  # noqa: TRY400  the words say it all
                 return await self._degraded(conversation_id, policy, pending, why=why)
             except StoreError as error:
+                log.error("context not loaded: %s", told(error))  # noqa: TRY400
                 return await self._degraded(conversation_id, policy, pending, why=str(error))
         return _told(context, seen)
 
@@ -373,7 +423,7 @@ class ConversationManager(Keeping, Finding):
         try:
             return await self._window(conversation_id, policy, pending)
         except StoreError as error:
-            log.warning("context not loaded, trying once more: %s", error)
+            log.warning("context not loaded, trying once more: %s", told(error))
         return await self._window(conversation_id, policy, pending)
 
     async def _window(
@@ -381,24 +431,67 @@ class ConversationManager(Keeping, Finding):
     ) -> Context:
         cost, counter = await self._counting(policy)
         view = self.pictures.view(self.store, pending)
-        context = await read_window(
-            view.as_store(), conversation_id, policy, cost=cost, counter=counter, pending=pending
+
+        async def window(reserved: WindowPolicy) -> Context:
+            store = view.as_store()
+            return await read_window(
+                store, conversation_id, reserved, cost=cost, counter=counter, pending=pending
+            )
+
+        if policy.max_tokens is None:  # what stands besides takes nothing away: both are read at once
+            beside, context = await gather(self._beside(policy, cost), window(policy))
+        else:
+            beside = await self._beside(policy, cost)
+            context = await window(beside.reserved_in(policy))
+        beside = await self._with_summary(beside, conversation_id, context, cost)
+        return beside.added_to(view.reported(context))
+
+    async def _beside(self, policy: WindowPolicy, cost: Cost) -> Beside:
+        """What the context holds besides the log."""
+        notes, trouble = await self._notes_shown(policy)
+        message = notes.message
+        return Beside(
+            notes=notes,
+            notes_tokens=0 if message is None else cost(message),
+            trouble=trouble,
+            reserved=self._summary_budget(policy),
         )
-        return view.reported(context)
+
+    async def _with_summary(
+        self, beside: Beside, conversation_id: str, context: Context, cost: Cost
+    ) -> Beside:
+        summary, text = await self._summary_for(conversation_id, context, beside.reserved)
+        if summary is None or text is None:
+            return beside
+        message = message_of(text)
+        return replace(beside, summary=message, summary_tokens=cost(message), summarized=summary.messages)
 
     async def _degraded(
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message], *, why: str
     ) -> Context:
         """The window over what is being said, which is all that is known now."""
-        log.error("context not loaded: %s", why)
-        cost, counter = await self._counting(policy)
-        context = window_of_pending(
-            conversation_id, policy, cost=cost, counter=counter, pending=pending, now=self.store.now()
-        )
+        context = await self._window_of(conversation_id, policy, pending)
         warnings = (why, *context.report.warnings)
         nothing = None if context.report.nothing_to_send is None else why
         report = replace(context.report, warnings=warnings, nothing_to_send=nothing, degraded=True)
         return replace(context, report=report)
+
+    async def first_context(
+        self, pending: Sequence[Message], *, policy: WindowPolicy | None = None
+    ) -> Context:
+        """What a model should see where nothing is stored yet: the owner's notes, and what is said."""
+        policy = policy or WindowPolicy(max_messages=self.config.context_window_size)
+        cost, _ = await self._counting(policy)
+        beside = await self._beside(policy, cost)
+        return beside.added_to(await self._window_of(NOBODYS, beside.reserved_in(policy), pending))
+
+    async def _window_of(
+        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
+    ) -> Context:
+        cost, counter = await self._counting(policy)
+        return window_of_pending(
+            conversation_id, policy, cost=cost, counter=counter, pending=pending, now=self.store.now()
+        )
 
     async def _counting(self, policy: WindowPolicy) -> tuple[Cost, str | None]:
         """What messages cost and the name of the counter; nothing and no name where none can be used."""
@@ -432,10 +525,14 @@ class ConversationManager(Keeping, Finding):
         `usage` is a response's usage, or the number of its prompt tokens. Returns what estimates are
         multiplied with from now on; None where tokens are counted exactly, and nothing is to learn.
         """
-        counter = self.intake.counter
-        if not isinstance(counter, Estimator):
-            return None
-        return counter.calibrate(estimated=context.report.tokens.total, reported=usage)
+        return calibrated(self.intake.counter, context, usage)
+
+
+def calibrated(counter: TokenCounter, context: Context, usage: Any) -> float | None:
+    """What an estimator multiplies with after it has learned from this; None for a counter that is exact."""
+    if not isinstance(counter, Estimator):
+        return None
+    return counter.calibrate(estimated=context.report.tokens.total, reported=usage)
 
 
 def _searcher(premises: Premises) -> "Searcher":
@@ -464,11 +561,11 @@ def _premises(store: ConversationStore | None, blobs: BlobStore | None) -> Premi
 def _readable(entries: Sequence[Entry]) -> "list_[Message]":
     readable: list_[Message] = []
     for entry in entries:
-        why = why_unreadable(entry)
-        if why is None:
+        if why_unreadable(entry) is None:
             readable.append(entry.message)
         else:
-            log.warning("conversation %s: message %d: %s", entry.conversation_id, entry.sequence, why)
+            where = entry.conversation_id, entry.sequence
+            log.warning("conversation %s: message %d cannot be read; `recollect show` says why", *where)
     return readable
 
 
@@ -498,7 +595,8 @@ _CLEARABLE: dict[str, Any] = {
 }
 
 
-def _cleared(fields: Collection[str]) -> dict[str, Any]:
+def cleared(fields: Collection[str]) -> dict[str, Any]:
+    """The changes that empty these fields, or an error that names the one that cannot be emptied."""
     if not isinstance(fields, Collection):
         raise InvalidInput(f"clear must be a list of names; got {shown(fields)}", field="clear")
     for field in fields:

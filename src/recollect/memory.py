@@ -5,13 +5,14 @@ import logging
 from collections.abc import AsyncIterator, Coroutine, Generator, Iterator, Sequence
 from copy import copy
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from recollect.blobs import BlobBackend, blobs_at, purge_blobs
 from recollect.clock import Clock, system_clock
-from recollect.contracts import JOURNAL, Backend, Embedder, Holds, TokenCounter
+from recollect.contracts import JOURNAL, Backend, Embedder, Holds, Summarizer, TokenCounter
 from recollect.conversations import DEFAULT_TTL, Query, check_span
 from recollect.deadlines import ended
 from recollect.errors import (
@@ -26,12 +27,15 @@ from recollect.ids import IdSource, new_id
 from recollect.keeping import Expiring
 from recollect.lifetimes import Archiving, Retention, RetentionRules, retention_of
 from recollect.manager import ConversationManager
+from recollect.notes import purge_notes
 from recollect.pictures import Images, check_images
 from recollect.premises import Premises
 from recollect.redaction import Redactor
 from recollect.retention import SWEEP_EVERY, sweep_forever
 from recollect.settings import ConversationConfig
-from recollect.stores.urls import backend_for
+from recollect.stores.urls import SERVERS, backend_for, is_server
+from recollect.summarizing import SummaryRoom
+from recollect.telemetry import happenings, told
 from recollect.tokens import counter_for, default_counter, is_ready, ready
 
 if TYPE_CHECKING:
@@ -69,6 +73,7 @@ class Memory:
         redact: Redactor | None = None,
         holders: Sequence[Holds] = (),
         embedder: Embedder | None = None,
+        summarizer: Summarizer | Literal["extract"] | None = None,
     ) -> None:
         from recollect.clients.room import ClientRoom
         from recollect.search.room import SearchRoom
@@ -84,6 +89,8 @@ class Memory:
         """What holds copies of what is stored, to be told of erasures: append to it."""
         self._redact = redact
         self.search_room = SearchRoom(embedder)
+        by_config = None if config is None or config.summaries == "off" else config.summaries
+        self.summary_room = SummaryRoom(_summarizer(summarizer or by_config))
         self.client_room = ClientRoom()
         self._images = images
         self._counter = counter or default_counter()
@@ -130,6 +137,7 @@ class Memory:
             redact=self._redact,
             premises=premises,
             searcher=Searcher(premises.store, self.search_room, premises.owner),
+            summaries=self.summary_room,
             client_room=self.client_room,
         )
 
@@ -154,8 +162,11 @@ class Memory:
         return view
 
     async def purge_expired(self) -> int:
-        """Remove every owner's expired conversations now; returns how many."""
+        """Remove every owner's expired conversations and notes now; returns how many conversations."""
         purged = await self.backend.purge_expired()
+        for owner in [owner async for owner in self.owners()]:
+            await purge_notes(self.backend.of(owner))
+        happenings.conversations_expired(purged)
         if self.blobs is not None:
             await purge_blobs(self.blobs, self.backend)
         return purged
@@ -194,7 +205,8 @@ class Memory:
                 except (RevisionConflict, ConversationNotFound):
                     continue  # somebody wrote to it, or was first: it is not old, or it is done
                 except StoreDamaged as error:
-                    log.warning("%s", error)  # it stays where it is; the others are archived
+                    # It stays where it is; the others are archived.
+                    log.warning("conversation %s is not archived: %s", record.id, told(error))
             cursor = page.next
             if cursor is None:
                 return archived
@@ -241,7 +253,7 @@ class Memory:
         try:
             await self.resume_erasures()
         except RecollectError as error:
-            log.warning("unfinished erasures cannot be looked for; the sweep tries again: %s", error)
+            log.warning("unfinished erasures cannot be looked for; the sweep tries again: %s", told(error))
 
     async def close(self) -> None:
         """Finish what was accepted and let go. Closing twice is fine."""
@@ -249,6 +261,7 @@ class Memory:
         try:
             for task in background:
                 await _end(task)
+            await self.summary_room.close()
             await self.client_room.close()
             await self.search_room.close()
         finally:
@@ -272,6 +285,18 @@ async def _load(counter: TokenCounter) -> None:
         await ready(counter)
     except RecollectError as error:
         log.warning("messages will not be counted: %s", error)
+
+
+def _summarizer(given: Summarizer | str | None) -> Summarizer | None:
+    if given is None:
+        return None
+    if isinstance(given, str):
+        if given != "extract":
+            raise InvalidSetting.not_in("summarizer", given, ("extract",))
+        from recollect.extracting import ExtractiveSummarizer
+
+        return ExtractiveSummarizer()
+    return given
 
 
 def _archives_at(
@@ -309,9 +334,23 @@ async def _end(task: "asyncio.Task[None]") -> None:
         loop.call_soon_threadsafe(task.cancel)
 
 
+def _behind_server(url: str, **options: Any) -> Memory:
+    """The memory of a server. Its client stands above this module, and is found by name as stores are."""
+    scheme = url.partition(":")[0].lower()
+    return cast(Memory, import_module(SERVERS[scheme]).RemoteMemory(url, **options))
+
+
+def _check_left_to_server(**given: bool) -> None:
+    """Refuse what would be without effect. What only says how a store is run is left unsaid."""
+    for name, is_given in given.items():
+        if is_given:
+            raise InvalidSetting(f"{name} is the server's to decide: set it there", field=name)
+
+
 def open(  # noqa: A001  recollect.open() is the name people will look for
     url: str = "memory://",
     *,
+    key: str | None = None,
     config: ConversationConfig | None = None,
     clock: Clock = system_clock,
     ids: IdSource = new_id,
@@ -330,10 +369,14 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     resilience: "ResilienceChoice" = "auto",
     cache: "CacheChoice" = "off",
     embedder: Embedder | Literal["installed"] | None = "installed",
+    summarizer: Summarizer | Literal["extract"] | None = None,
+    observe: bool = False,
 ) -> Memory:
     """The memory at a URL; without one, in memory only.
 
-    `ttl`: how long a conversation is kept after its last activity; None keeps it. `idle_after`: a
+    An `https://` URL is that of a server, and `key` what opens it: the handles have the same methods and give
+    the same values, `config`, `ids`, `idle_after` and `redact` hold here, and the rest is the server's to
+    decide. `ttl`: how long a conversation is kept after its last activity; None keeps it. `idle_after`: a
     session that was silent for longer starts a fresh conversation; None never does. `sweep_every`: how
     often expired conversations are removed in the background; None leaves it to you. `model`: whose
     tokens are counted when a message is stored, once and for all; without it, those of `o200k_base`, or
@@ -350,8 +393,27 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     when the store is away; "auto" keeps turns in a spool for a store behind a network, and is "off" for
     an embedded one. `cache`: a `Cache` remembers reads. `embedder`: what search by meaning is done
     with: the encoder of `recollect[semantic]` where it is installed, one of your own, or None for
-    search by words alone.
+    search by words alone. `summarizer`: what makes summaries of what a context no longer shows, in the
+    background: "extract" quotes the sentences that say most, one of your own may ask a model; None is what
+    `config` says, and that is none by default. `observe`: whether the store's operations are timed one by
+    one, as a server does; calls of the manager always are.
     """
+    if is_server(url):
+        _check_left_to_server(
+            clock=clock is not system_clock,
+            ttl=ttl != DEFAULT_TTL,
+            model=model is not None,
+            images=images != "placeholder",
+            blobs=blobs is not None,
+            retention=retention is not None,
+            archives=archives is not None,
+            encryption=encryption is not None,
+            audit=audit is not None,
+            summarizer=summarizer is not None,
+        )
+        return _behind_server(url, key=key, config=config, ids=ids, idle_after=idle_after, redact=redact)
+    if key is not None:
+        raise InvalidSetting("a key opens a server, and this is the URL of a store", field="key")
     from recollect.layers.choosing import layered
     from recollect.search.encoders import installed_encoder
 
@@ -363,6 +425,7 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
         cache=cache,
         encryption=encryption,
         audit=audit,
+        observe=observe,
         clock=clock,
     )
     return Memory(
@@ -380,4 +443,5 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
         archives=_archives_at(archives, encryption),
         redact=redact,
         embedder=installed_encoder() if embedder == "installed" else embedder,
+        summarizer=summarizer,
     )

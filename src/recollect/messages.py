@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Self, get_args
 
 from msgspec import UNSET, Struct
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import asdict, force_setattr, replace
 
 from recollect.clock import parse_moment
 from recollect.errors import InvalidInput, InvalidMessage, shown
@@ -28,13 +28,64 @@ ROLES: tuple[Role, ...] = get_args(Role)
 CONTENT_TYPES: tuple[ContentType, ...] = get_args(ContentType)
 
 
+class Speech(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a message sounded: what a transcript was worth, or how far an answer was heard.
+
+    An answer that was interrupted has all three: its content is what was generated, `spoken` what the
+    voice was to say of it, and `heard` where it was cut off.
+    """
+
+    confidence: float | None = None
+    """How sure the transcriber was of the words, from 0 to 1; None where it did not say."""
+    language: str | None = None
+    """The language that was heard, as the transcriber names it."""
+    spoken: str | None = None
+    """What the voice was to say: without markup, and not longer than a voice should go on."""
+    heard: int | None = None
+    """How many characters of `spoken` were heard before somebody cut in; None where all were."""
+
+    def __post_init__(self) -> None:
+        if self.confidence is not None:
+            _check_confidence(self.confidence)
+        for field in ("language", "spoken"):
+            value = getattr(self, field)
+            if value is not None:
+                parse_text(value, field=f"speech.{field}")
+        if self.heard is not None:
+            _check_heard(self.heard, self.spoken)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether somebody cut in."""
+        return self.heard is not None
+
+    @property
+    def words_heard(self) -> str | None:
+        """What was heard of what was spoken; None where nothing was spoken."""
+        return self.spoken if self.spoken is None or self.heard is None else self.spoken[: self.heard]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields that have a value."""
+        return {field: value for field, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, document: object) -> "Speech":
+        """The inverse. A field that is not ours is refused."""
+        if not isinstance(document, Mapping) or not document.keys() <= set(cls.__struct_fields__):
+            fields = ", ".join(cls.__struct_fields__)
+            raise InvalidMessage(
+                f"speech must have the fields {fields}; got {shown(document)}", field="speech"
+            )
+        return cls(**document)
+
+
 class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that somebody said: immutable, equal by content, ignorant of where it is kept.
 
     `content` is any JSON value; it is left out only where a dialect has messages without one (an
     OpenAI message that is all tool calls). `extra` holds every field that a dialect has and we
-    have not. `tokens` holds what the message costs, by the name of the counter; it is derived,
-    and so is no part of equality.
+    have not. `speech` says how it sounded, and is no part of a request. `tokens` holds what the
+    message costs, by the name of the counter; it is derived, and so is no part of equality.
     """
 
     role: Role
@@ -46,6 +97,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tags: tuple[str, ...] = ()
     dialect: str = "plain"
     extra: dict[str, Any] = {}
+    speech: Speech | None = None
     tokens: dict[str, int] = {}
 
     def __post_init__(self) -> None:
@@ -65,6 +117,8 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise InvalidMessage(f"dialect must be a name; got {shown(self.dialect)}", field="dialect")
         if type(self.extra) is not dict:
             raise InvalidMessage(f"extra must be a dict; got {shown(self.extra)}", field="extra")
+        if self.speech is not None and type(self.speech) is not Speech:
+            raise InvalidMessage(f"speech must be a Speech; got {shown(self.speech)}", field="speech")
         if self.tokens != {}:
             _check_tokens(self.tokens)
         if self.content is UNSET and not self.extra:
@@ -88,6 +142,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
             self.tags,
             self.dialect,
             self.extra,
+            self.speech,
         )
 
     def says_the_same_as(self, other: Self) -> bool:
@@ -117,6 +172,8 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
             document["message_id"] = self.message_id
         if self.tags:
             document["tags"] = list(self.tags)
+        if self.speech is not None:
+            document["speech"] = self.speech.to_dict()
         if self.dialect == "plain":
             return document | {key: value for key, value in self.extra.items() if key not in _DOCUMENTED}
         document["dialect"] = self.dialect
@@ -139,6 +196,8 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
             known["timestamp"] = parse_moment(known["timestamp"], field="timestamp")
         if "tags" in known:
             known["tags"] = parse_tags(known["tags"])
+        if "speech" in known:
+            known["speech"] = Speech.from_dict(known["speech"])
         extra = {key: value for key, value in document.items() if key not in _DOCUMENTED}
         if known.get("dialect", "plain") != "plain":
             if extra.pop("without_content", False):
@@ -149,7 +208,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _DOCUMENTED = frozenset(
-    ("role", "content", "timestamp", "content_type", "agent_name", "message_id", "tags", "dialect")
+    ("role", "content", "timestamp", "content_type", "agent_name", "message_id", "tags", "speech", "dialect")
 )
 _COUNTED = frozenset(("role", "content", "dialect", "extra"))
 
@@ -164,6 +223,27 @@ def words_of(message: Message) -> str:
         return message.content.partition(".")[0]
     content = [] if message.content is UNSET else [message.content]
     return json.dumps([content, message.extra], sort_keys=True)
+
+
+def _check_confidence(confidence: object) -> None:
+    number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
+    if not number or not 0 <= confidence <= 1:  # type: ignore[operator]
+        raise InvalidInput(
+            f"speech.confidence must be a number from 0 to 1; got {shown(confidence)}",
+            field="speech.confidence",
+            value=confidence,
+        )
+
+
+def _check_heard(heard: object, spoken: str | None) -> None:
+    if spoken is None:
+        raise InvalidInput("speech.heard needs speech.spoken", field="speech.heard", value=heard)
+    if isinstance(heard, bool) or not isinstance(heard, int) or not 0 <= heard <= len(spoken):
+        raise InvalidInput(
+            f"speech.heard must be a number of characters, 0 to {len(spoken)}; got {shown(heard)}",
+            field="speech.heard",
+            value=heard,
+        )
 
 
 def _check_tokens(tokens: object) -> None:

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from recollect.errors import RecollectError
+from recollect.telemetry import told
 
 log = logging.getLogger("recollect.retention")
 
@@ -43,7 +44,7 @@ async def sweep_once(memory: Swept) -> int:
     try:
         purged = await memory.sweep()
     except RecollectError as error:
-        log.warning("sweep failed: %s", error)
+        log.warning("sweep failed: %s", told(error))
         return 0
     if purged:
         log.info("sweep removed %d expired conversations", purged)

@@ -73,6 +73,12 @@ class ConversationConfig(_Group, frozen=True, kw_only=True):
     """Seconds that a read may be served from the cache, where there is one; 0 is no cache."""
     search_limit: int = 50
     """Results of a listing or search, when the caller names no limit."""
+    notes_tokens: int = 500
+    """Tokens for the owner's notes in a context: some twenty-five sentences; 0 leaves them out."""
+    summaries: str = "off"
+    """off; or extract: what a context no longer shows is summarized by sentences that say most."""
+    summary_tokens: int = 300
+    """Tokens for a summary of what a context no longer shows, where summaries are made."""
     enable_client_association: bool = True
     """Whether clients named in a conversation are linked to it."""
     enable_agent_filtering: bool = True
@@ -147,6 +153,8 @@ class StoreConfig(_Group, frozen=True, kw_only=True):
     url: str = DEFAULT_URL
     blobs_folder: str = ""
     """Where pictures are kept beside the store; empty is nowhere."""
+    key: str = ""
+    """What opens the server, where `url` is that of a server."""
 
 
 class ProtectionConfig(_Group, frozen=True, kw_only=True):
@@ -168,7 +176,68 @@ class ProtectionConfig(_Group, frozen=True, kw_only=True):
     """Whether the trail keeps owners as keyed digests only."""
 
 
-SECRETS = ("master_key", "audit_key")
+class ServerConfig(_Group, frozen=True, kw_only=True):
+    """How the server listens, whom it lets in, and how much it takes."""
+
+    server_host: str = "127.0.0.1"
+    """The address it listens on. Beyond this machine it wants keys or tokens."""
+    server_port: int = 8765
+    """The port; 0 takes any that is free."""
+    server_workers: int = 1
+    """Processes that share the port."""
+    owner: str = "default"
+    """Whose data it is where there are no keys and the request does not say."""
+    max_body_kb: int = 4096
+    """Kilobytes that a request may have; folders and recordings have limits of their own."""
+    drain_seconds: int = 10
+    """Seconds that running requests get to finish when the server stops."""
+    jwt_issuer: str = ""
+    """Who issues JSON Web Tokens. Naming it turns them on."""
+    jwt_audience: str = ""
+    """For whom they are issued: this server."""
+    jwt_jwks: str = ""
+    """The issuer's public keys: a file or an https URL."""
+    jwt_leeway: int = 30
+    """Seconds that clocks may differ."""
+    jwt_scope: str = "write"
+    """What a token allows that names no scope: read, write or admin."""
+    rate_read: int = 6000
+    """Reads a minute for each key; 0 is no limit."""
+    rate_write: int = 3000
+    """Writes a minute for each key."""
+    rate_search: int = 600
+    """Searches a minute for each key."""
+    rate_ask: int = 120
+    """Questions to the assistant a minute for each key."""
+    transcriber: str = "embedded"
+    """Who understands what is said by voice: embedded; a Wyoming service, as tcp://host:10300; or a server
+    with OpenAI's interface, as https://host/v1, with the key of the provider."""
+    live_rate: int = 50
+    """Frames a second that a WebSocket connection may send; four seconds of them at once."""
+    live_frame_kb: int = 256
+    """Kilobytes of a WebSocket frame of text."""
+    live_connections: int = 10000
+    """WebSocket connections to a process."""
+    live_connections_per_key: int = 200
+    """WebSocket connections to a process with one key."""
+    live_heartbeat: int = 20
+    """Seconds of silence after which a WebSocket client is asked for a sign of life; 0 never asks."""
+
+
+class TelemetryConfig(_Group, frozen=True, kw_only=True):
+    """What a server says about how it is going."""
+
+    log: str = "text"
+    """How lines of the log look: text for people, json for machines."""
+    log_level: str = "info"
+    """From which level on: debug, info, warning, error."""
+    traces_url: str = ""
+    """Where an OpenTelemetry collector takes spans by OTLP over HTTP. Naming it turns tracing on."""
+    traces_percent: int = 100
+    """How many of a hundred requests are traced; those that are traced already stay so."""
+
+
+SECRETS = ("key", "master_key", "audit_key", "provider_key", "transcriber_key")
 """Settings that are never shown."""
 
 
@@ -186,7 +255,58 @@ class ResilienceConfig(_Group, frozen=True, kw_only=True):
 
 
 RESILIENCE = ("auto", "fallback", "fail_closed", "off")
-CHOICES = {"resilience": RESILIENCE}
+PROVIDERS = ("recall", "anthropic", "openai", "openai_responses", "bedrock")
+
+
+class AgentConfig(_Group, frozen=True, kw_only=True):
+    """Who answers."""
+
+    provider: str = "recall"
+    """recall: from the owner's own history, without a model; or whose model: anthropic, openai,
+    openai_responses, bedrock."""
+    model: str = ""
+    """The provider's name of the model."""
+    provider_url: str = ""
+    """Another server that speaks as the provider does: Ollama, vLLM, Azure."""
+    provider_key: str = ""
+    """The key of the provider. Without it and without another server, the one that its SDK finds."""
+    provider_api_version: str = ""
+    """Azure's version of its interface: with it the server is Azure's."""
+    instructions: str = ""
+    """The system prompt; empty is one for an assistant that remembers."""
+
+
+SUMMARIES = ("off", "extract")
+TRANSCRIBERS = ("off", "embedded", "wyoming", "openai")
+
+
+class VoiceConfig(_Group, frozen=True, kw_only=True):
+    """Who understands what is said by voice."""
+
+    transcriber: str = "off"
+    """off; embedded: English, on board; wyoming: a speech service of Home Assistant's; openai: OpenAI's
+    interface, wherever it is spoken."""
+    transcriber_url: str = ""
+    """Where it is: tcp://host:port for wyoming; for openai a server other than OpenAI's own."""
+    transcriber_model: str = ""
+    """Its name of the model; empty is its own choice."""
+    transcriber_key: str = ""
+    """The key that openai wants."""
+    least_confidence_percent: int = 40
+    """Words that are less sure than this are asked for again."""
+
+
+LOGS = ("text", "json")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+CHOICES = {
+    "resilience": RESILIENCE,
+    "provider": PROVIDERS,
+    "summaries": SUMMARIES,
+    "transcriber": TRANSCRIBERS,
+    "jwt_scope": ("read", "write", "admin"),
+    "log": LOGS,
+    "log_level": LOG_LEVELS,
+}
 """Settings that are one of a few words."""
 
 GROUPS: tuple[type[_Group], ...] = (
@@ -196,15 +316,23 @@ GROUPS: tuple[type[_Group], ...] = (
     RetentionConfig,
     ProtectionConfig,
     ResilienceConfig,
+    ServerConfig,
+    AgentConfig,
+    VoiceConfig,
+    TelemetryConfig,
 )
 
 ENVIRONMENT = {
     "url": "RECOLLECT_URL",
     "blobs_folder": "RECOLLECT_BLOBS_FOLDER",
+    "key": "RECOLLECT_KEY",
     "context_window_size": "CONVERSATION_CONTEXT_WINDOW_SIZE",
     "context_deadline": "CONVERSATION_CONTEXT_DEADLINE",
     "cache_ttl": "CONVERSATION_CACHE_TTL",
     "search_limit": "CONVERSATION_SEARCH_LIMIT",
+    "notes_tokens": "CONVERSATION_NOTES_TOKENS",
+    "summaries": "CONVERSATION_SUMMARIES",
+    "summary_tokens": "CONVERSATION_SUMMARY_TOKENS",
     "enable_client_association": "ENABLE_CLIENT_ASSOCIATION",
     "enable_agent_filtering": "ENABLE_AGENT_FILTERING",
     "sliding_window_enable": "SLIDING_WINDOW_ENABLE",
@@ -229,6 +357,42 @@ ENVIRONMENT = {
     "spool_folder": "RECOLLECT_SPOOL_FOLDER",
     "spool_limit_mb": "RECOLLECT_SPOOL_LIMIT_MB",
     "cache": "RECOLLECT_CACHE",
+    "server_host": "RECOLLECT_HOST",
+    "server_port": "RECOLLECT_PORT",
+    "server_workers": "RECOLLECT_WORKERS",
+    "owner": "RECOLLECT_OWNER",
+    "max_body_kb": "RECOLLECT_MAX_BODY_KB",
+    "drain_seconds": "RECOLLECT_DRAIN_SECONDS",
+    "jwt_issuer": "RECOLLECT_JWT_ISSUER",
+    "jwt_audience": "RECOLLECT_JWT_AUDIENCE",
+    "jwt_jwks": "RECOLLECT_JWT_JWKS",
+    "jwt_leeway": "RECOLLECT_JWT_LEEWAY",
+    "jwt_scope": "RECOLLECT_JWT_SCOPE",
+    "rate_read": "RECOLLECT_RATE_READ",
+    "rate_write": "RECOLLECT_RATE_WRITE",
+    "rate_search": "RECOLLECT_RATE_SEARCH",
+    "rate_ask": "RECOLLECT_RATE_ASK",
+    "provider": "RECOLLECT_PROVIDER",
+    "model": "RECOLLECT_MODEL",
+    "provider_url": "RECOLLECT_PROVIDER_URL",
+    "provider_key": "RECOLLECT_PROVIDER_KEY",
+    "provider_api_version": "RECOLLECT_PROVIDER_API_VERSION",
+    "instructions": "RECOLLECT_INSTRUCTIONS",
+    "transcriber": "RECOLLECT_TRANSCRIBER",
+    "transcriber_url": "RECOLLECT_TRANSCRIBER_URL",
+    "transcriber_model": "RECOLLECT_TRANSCRIBER_MODEL",
+    "transcriber_key": "RECOLLECT_TRANSCRIBER_KEY",
+    "least_confidence_percent": "RECOLLECT_LEAST_CONFIDENCE_PERCENT",
+    "log": "RECOLLECT_LOG",
+    "log_level": "RECOLLECT_LOG_LEVEL",
+    "traces_url": "RECOLLECT_TRACES_URL",
+    "traces_percent": "RECOLLECT_TRACES_PERCENT",
+    "transcriber": "RECOLLECT_TRANSCRIBER",
+    "live_rate": "RECOLLECT_LIVE_RATE",
+    "live_frame_kb": "RECOLLECT_LIVE_FRAME_KB",
+    "live_connections": "RECOLLECT_LIVE_CONNECTIONS",
+    "live_connections_per_key": "RECOLLECT_LIVE_CONNECTIONS_PER_KEY",
+    "live_heartbeat": "RECOLLECT_LIVE_HEARTBEAT",
 }
 """Setting → the environment variable that sets it."""
 
@@ -242,6 +406,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     retention: RetentionConfig = RetentionConfig()
     protection: ProtectionConfig = ProtectionConfig()
     resilience: ResilienceConfig = ResilienceConfig()
+    server: ServerConfig = ServerConfig()
+    agent: AgentConfig = AgentConfig()
+    voice: VoiceConfig = VoiceConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
 
     @classmethod
     def load(cls, *, file: Path | None = None, environ: Mapping[str, str] | None = None) -> Self:
@@ -254,6 +422,10 @@ class Settings(Struct, frozen=True, kw_only=True):
             retention=_group(RetentionConfig, found),
             protection=_group(ProtectionConfig, found),
             resilience=_group(ResilienceConfig, found),
+            server=_group(ServerConfig, found),
+            agent=_group(AgentConfig, found),
+            voice=_group(VoiceConfig, found),
+            telemetry=_group(TelemetryConfig, found),
         )
 
 

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from recollect.contexts import Context
 from recollect.contracts import Appended
-from recollect.conversations import Query
 from recollect.dialects import write
 from recollect.errors import InvalidInput, InvalidSetting, RevisionConflict, shown
 from recollect.ids import parse_name
@@ -129,7 +128,7 @@ class ConversationMemoryManager:
         found: dict[str, None] = {}
         after: str | None = None
         while True:
-            page = await self._manager.store.find(Query(tags=(LABEL,), limit=_PAGE, after=after))
+            page = await self._manager.list(tags=(LABEL,), limit=_PAGE, after=after)
             found |= dict.fromkeys(name for record in page.conversations for name in _named(record.tags))
             after = page.next
             if after is None:
@@ -177,6 +176,8 @@ def _policy_for(config: SlidingWindowConfig, tools: Tools, retention_ratio: floa
         tools_tokens=tools if isinstance(tools, int) else 0,
         retention_ratio=retention_ratio,
         look_back=LOOK_BACK,
+        summary_tokens=0,
+        notes_tokens=0,  # this face gives back what was added to it, and nothing else
     )
 
 

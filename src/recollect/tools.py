@@ -13,13 +13,17 @@ from datetime import tzinfo
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from recollect.conversations import VALUE_SETS
 from recollect.dialects import ToolCall, tool_result
 from recollect.errors import InvalidInput, RecollectError, shown
 from recollect.manager import ConversationManager
 from recollect.messages import Message
+from recollect.notes import Source
 from recollect.search.questions import first_moment, last_moment, local_zone
+from recollect.telemetry import telemetry
+from recollect.telemetry.timing import timed
 
 log = logging.getLogger("recollect.tools")
 
@@ -42,6 +46,8 @@ class Tool(Struct, frozen=True, kw_only=True):
     """Called with the arguments by keyword; answers with text."""
     timeout: float | None = None
     """Seconds that it may take. None: what the caller of `dispatch` says."""
+    in_turn: "Callable[[Source], Run] | None" = None
+    """Gives what it does in a turn of a conversation, where it wants to know in which."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -71,6 +77,13 @@ class ToolRegistry:
             raise InvalidInput(f"there is a tool {tool.name} already", field="name", value=tool.name)
         self._tools[tool.name] = tool
 
+    def in_turn(self, source: Source) -> "ToolRegistry":
+        """These tools for one turn: those that want to know are told which message it begins with."""
+        if not any(tool.in_turn for tool in self):
+            return self
+        told = [replace(tool, run=tool.in_turn(source)) if tool.in_turn else tool for tool in self]
+        return ToolRegistry(told)
+
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
 
@@ -94,14 +107,24 @@ class ToolRegistry:
         if tool is None:
             names = ", ".join(self._tools) or "none"
             return Outcome(text=f"there is no tool {shown(name)}; there are: {names}", is_error=True)
+        seconds = telemetry.histogram("recollect_tool_seconds", tool=name)
+        with timed("tool", seconds, tool_name=name) as timing:
+            outcome = await self._dispatch(tool, arguments, within if tool.timeout is None else tool.timeout)
+            timing.note(tool_failed=outcome.is_error)
+        if outcome.is_error:
+            telemetry.counter("recollect_tool_errors_total", tool=name).add()
+        return outcome
+
+    async def _dispatch(
+        self, tool: Tool, arguments: Mapping[str, Any] | str | None, seconds: float | None
+    ) -> Outcome:
         try:
-            given = checked(tool, arguments)
-            return Outcome(text=await _run(tool, given, within if tool.timeout is None else tool.timeout))
+            return Outcome(text=await _run(tool, checked(tool, arguments), seconds))
         except RecollectError as error:
             return Outcome(text=str(error), is_error=True)
         except Exception:  # the edge: a model is told that the tool failed, the log says how
-            log.exception("tool %s failed", name)
-            return Outcome(text=f"{name} failed", is_error=True)
+            log.exception("tool %s failed", tool.name)
+            return Outcome(text=f"{tool.name} failed", is_error=True)
 
     async def answer(self, call: ToolCall, dialect: str, *, within: float | None = None) -> Message:
         """Run what a model called; the result is a message in its dialect."""

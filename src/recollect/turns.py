@@ -1,4 +1,4 @@
-"""A turn in the making: collected in memory, stored whole or not at all. Below: contracts, windows."""
+"""A turn in the making: collected in memory, stored whole or not at all. Below: intake, windows."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,6 +9,7 @@ from recollect.contexts import Context
 from recollect.contracts import Appended
 from recollect.dialects import Request
 from recollect.errors import RecollectError
+from recollect.intake import Intake
 from recollect.messages import ContentType, Message, Role, parse_tags
 from recollect.windows import write_request
 
@@ -16,17 +17,11 @@ if TYPE_CHECKING:
     from recollect.manager import ConversationManager
 
 
-class TurnInProgress:
-    """What `manager.turn(conversation_id)` gives: say things, then leave the block to store them.
+class TurnBeingSaid:
+    """What is said in a turn, collected. Whoever stores it, and how, is another's business."""
 
-    When the block raises or is cancelled, nothing of the turn is stored. `stored` says afterwards
-    what was.
-    """
-
-    def __init__(
-        self, manager: "ConversationManager", conversation_id: str, *, expected_revision: int | None = None
-    ) -> None:
-        self._manager = manager
+    def __init__(self, intake: Intake, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        self._intake = intake
         self._conversation_id = conversation_id
         self._expected_revision = expected_revision
         self._messages: list[Message] = []
@@ -67,7 +62,7 @@ class TurnInProgress:
     ) -> Message:
         """Add one message. Content is text, any JSON, or what an SDK returned, as it is."""
         self._check_under_way()
-        message = self._manager.intake.message(
+        message = self._intake.message(
             role,
             content,
             agent_name=agent_name,
@@ -81,10 +76,28 @@ class TurnInProgress:
 
     def add(self, given: Any, *, dialect: str | None = None) -> list[Message]:
         """Add messages as they are: of ours, a provider's dicts or SDK objects, a list, a whole response."""
-        messages = self._manager.intake.messages(given, dialect=dialect)
+        messages = self._intake.messages(given, dialect=dialect)
         self._check_under_way()
         self._messages.extend(messages)
         return messages
+
+    def _check_under_way(self) -> None:
+        if self._over:
+            raise RecollectError("this turn is over; start another one")
+
+
+class TurnInProgress(TurnBeingSaid):
+    """What `manager.turn(conversation_id)` gives: say things, then leave the block to store them.
+
+    When the block raises or is cancelled, nothing of the turn is stored. `stored` says afterwards
+    what was.
+    """
+
+    def __init__(
+        self, manager: "ConversationManager", conversation_id: str, *, expected_revision: int | None = None
+    ) -> None:
+        super().__init__(manager.intake, conversation_id, expected_revision=expected_revision)
+        self._manager = manager
 
     async def load_context(self, agent_name: str | None = None) -> Context:
         """What a model should see now, the conversation so far and this turn, with a report."""
@@ -102,10 +115,6 @@ class TurnInProgress:
         Raises `NothingToSend` while nobody has said anything.
         """
         return write_request(await self.load_context(agent_name), dialect)
-
-    def _check_under_way(self) -> None:
-        if self._over:
-            raise RecollectError("this turn is over; start another one")
 
     async def __aenter__(self) -> Self:
         return self

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from recollect.errors import InvalidMessage, StoreDamaged, shown
-from recollect.messages import Message
+from recollect.messages import Message, Speech
 
 WIRE_VERSION = 1
 """Written beside every set of bodies (schema, file, export), so that a reader knows what it holds."""
@@ -51,7 +51,11 @@ def _encode_with_escapes(message: Message) -> bytes:
     fields = {name: getattr(message, name) for name in message.__struct_fields__}
     defaults = dict(zip(message.__struct_fields__[1:], message.__struct_defaults__, strict=True))
     given = {name: value for name, value in fields.items() if name == "role" or value != defaults[name]}
-    return json.dumps(given, ensure_ascii=True, default=datetime.isoformat).encode()
+    return json.dumps(given, ensure_ascii=True, default=_plain).encode()
+
+
+def _plain(value: datetime | Speech) -> Any:
+    return value.to_dict() if isinstance(value, Speech) else value.isoformat()
 
 
 def _decode_with_escapes(body: bytes | str, error: Exception) -> Message:

@@ -65,7 +65,7 @@ def test_whom_a_text_names(run: Run, ann: Any) -> None:
     assert "Nobody" in run("clients", "identify", "the lights", *ERIN).stdout
     assert json.loads(run("clients", "identify", "the lights", *ERIN, "--json").stdout) is None
     run("clients", "add", "Bo Oakley", *ERIN)
-    match = json.loads(run("clients", "identify", "Oakley called", *ERIN, "--spoken", "--json").stdout)
+    match = json.loads(run("clients", "identify", "Oakley called", *ERIN, "--by-ear", "--json").stdout)
     assert match["client"] is None
     assert {one["contact"]["name"] for one in match["candidates"]} == {"Ann Oakley", "Bo Oakley"}
     assert "It may be" in run("clients", "identify", "Oakley called", *ERIN).stdout

@@ -27,12 +27,13 @@ from recollect.stores.in_memory import InMemoryBackend
 from recollect.testing import FixedClock
 from recollect.testing.validity import problems
 from recollect.windows import WindowPolicy
+from tests.properties.worlds import local_url
+from tests.servers.remote import open_at
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "server"])
 async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[recollect.Memory]:
-    url = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path}/memory.db"}[request.param]
-    async with recollect.open(url, clock=FixedClock(), sweep_every=None) as opened:
+    async with open_at(local_url(request.param, tmp_path), clock=FixedClock(), sweep_every=None) as opened:
         yield opened
 
 

@@ -9,11 +9,12 @@ import pytest
 
 import recollect
 from recollect.testing import FixedClock
-from tests.properties.worlds import STORES, World, local_url, opened
+from tests.properties.worlds import PLACES, World, local_url, opened
 from tests.servers.postgres import Databases
+from tests.servers.remote import open_at
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=PLACES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store with nothing in it: on a server that others use too, a part of it, or all of it emptied."""
     match request.param:
@@ -45,10 +46,10 @@ def clock() -> FixedClock:
 
 @pytest.fixture
 async def memory(url: str, clock: FixedClock) -> AsyncIterator[recollect.Memory]:
-    async with recollect.open(url, clock=clock, sweep_every=None) as memory:
+    async with open_at(url, clock=clock, sweep_every=None) as memory:
         yield memory
 
 
-@pytest.fixture(scope="module", params=STORES)
+@pytest.fixture(scope="module", params=PLACES)
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     yield from opened(request.param, tmp_path_factory.mktemp(request.param), request)

@@ -20,6 +20,7 @@ from recollect.ids import new_id
 from recollect.testing import FixedClock
 from recollect.windows import WindowPolicy
 from tests.properties.worlds import World, examples
+from tests.servers.remote import open_at
 
 WORDS = "[Image sent: photo]"
 
@@ -59,7 +60,7 @@ def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> BlobBackend:
 
 @pytest.fixture
 async def album(url: str, clock: FixedClock, blobs: BlobBackend) -> AsyncIterator[Memory]:
-    opened = recollect.open(url, clock=clock, sweep_every=None, images="blobs", blobs=blobs)
+    opened = open_at(url, clock=clock, sweep_every=None, images="blobs", blobs=blobs)
     async with opened as memory:
         yield memory
 
@@ -79,7 +80,7 @@ async def shown(manager: ConversationManager, conversation_id: str) -> list[Any]
 async def test_a_picture_becomes_words_or_stays(
     url: str, images: Literal["placeholder", "keep"], kept: dict[str, Any]
 ) -> None:
-    async with recollect.open(url, images=images, sweep_every=None) as memory:
+    async with open_at(url, images=images, sweep_every=None) as memory:
         erin = memory.of("erin")
         conversation_id = await begun(erin, sent(1), sent(1))
         expected = [[kept, text("what is it?")], [text("picture 1")]] * 2
@@ -145,7 +146,7 @@ async def test_a_picture_in_a_tool_loop_is_there_until_the_answer_and_the_next_q
 async def test_a_missing_or_damaged_blob_gives_words_and_a_warning(
     url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    opened = recollect.open(url, images="blobs", blobs=tmp_path / "blobs", sweep_every=None)
+    opened = open_at(url, images="blobs", blobs=tmp_path / "blobs", sweep_every=None)
     async with opened as memory:
         erin = memory.of("erin")
         question = {"role": "user", "content": [image(1), image(2), image(3)]}

@@ -8,8 +8,9 @@ import pytest
 
 import recollect
 from recollect.testing import FixedClock
-from tests.properties.worlds import STORES, local_url
+from tests.properties.worlds import PLACES, local_url
 from tests.servers.postgres import Databases
+from tests.servers.remote import open_at
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def clock() -> FixedClock:
     return FixedClock()
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=PLACES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     match request.param:
         case "redis":
@@ -31,7 +32,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 async def memory(url: str, clock: FixedClock, tmp_path: Path) -> AsyncIterator[recollect.Memory]:
-    async with recollect.open(
+    async with open_at(
         url,
         clock=clock,
         sweep_every=None,

@@ -35,6 +35,7 @@ from recollect.manager import ConversationManager
 from recollect.sealing import KeySealer, PassphraseSealer, ProviderSealer
 from recollect.testing import FixedClock
 from tests.raw import Bodies, edit_bodies, read_bodies
+from tests.servers.remote import open_at
 
 DAY = timedelta(days=1)
 PNG = base64.b64encode(b"\x89PNG\r\n a picture").decode()
@@ -328,9 +329,7 @@ async def test_a_sealed_archive_opens_with_its_key_only(kind: str, tmp_path: Pat
 
 async def test_an_encrypted_memory_seals_its_archives_with_its_master_key(url: str, tmp_path: Path) -> None:
     master = MasterKeys(b"k" * 32)
-    async with recollect.open(
-        url, sweep_every=None, encryption=master, archives=tmp_path / "archives"
-    ) as memory:
+    async with open_at(url, sweep_every=None, encryption=master, archives=tmp_path / "archives") as memory:
         erin = memory.of("erin")
         record = await erin.get_or_create_conversation("kitchen")
         await erin.add_message(record.id, "user", "the secret")

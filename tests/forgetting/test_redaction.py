@@ -14,6 +14,7 @@ from recollect.messages import Message
 from recollect.moving import copy
 from recollect.testing import FixedClock
 from recollect.testing.validity import problems
+from tests.servers.remote import open_at
 
 CARD = re.compile(r"\d{4} \d{4}")
 
@@ -31,7 +32,7 @@ def mask(message: Message) -> Message | None:
 
 @pytest.fixture
 async def masked(url: str, clock: FixedClock, tmp_path: Path) -> Any:
-    async with recollect.open(
+    async with open_at(
         url, clock=clock, sweep_every=None, redact=mask, images="blobs", blobs=tmp_path / "blobs"
     ) as memory:
         yield memory.of("erin")

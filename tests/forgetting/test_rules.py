@@ -14,6 +14,7 @@ from recollect.ids import new_id
 from recollect.lifetimes import RetentionRules, decode_rules, encode_rules, lifetime_of
 from recollect.settings import RetentionConfig, Settings
 from recollect.testing import FixedClock
+from tests.servers.remote import open_at
 
 DAY = timedelta(days=1)
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -190,7 +191,7 @@ class TestOnEveryStore:
             "RECOLLECT_TTL_OWNERS": "kiosk=2",
         }
         config = Settings.load(environ=environ).retention
-        async with recollect.open(
+        async with open_at(
             url,
             clock=clock,
             sweep_every=None,

@@ -18,6 +18,7 @@ from recollect.lifetimes import Archiving, Retention
 from recollect.messages import Message
 from recollect.retention import JITTER, pause, sweep_forever, sweep_once
 from recollect.testing import FixedClock
+from tests.servers.remote import open_at
 
 TTL = timedelta(hours=1)
 WRITERS = 10
@@ -131,7 +132,7 @@ def test_sweeps_are_uneven() -> None:
 
 async def test_the_sweep_archives_and_deletes_by_age(url: str, clock: FixedClock, tmp_path: Path) -> None:
     policy = Retention(archiving=Archiving(after=timedelta(days=10), delete_after=timedelta(days=40)))
-    async with recollect.open(
+    async with open_at(
         url, clock=clock, sweep_every=None, ttl=None, archives=tmp_path / "archives", retention=policy
     ) as memory:
         erin = memory.of("erin")

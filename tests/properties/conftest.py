@@ -1,12 +1,12 @@
-"""Every property on every store."""
+"""Every property on every store, and through a server."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.properties.worlds import STORES, World, opened
+from tests.properties.worlds import PLACES, World, opened
 
 
-@pytest.fixture(scope="module", params=STORES)
+@pytest.fixture(scope="module", params=PLACES)
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     yield from opened(request.param, tmp_path_factory.mktemp(request.param), request)

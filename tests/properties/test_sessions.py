@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from recollect.ids import new_id
 from recollect.manager import ConversationManager
+from recollect.sessions import RESERVED, SessionManager
 from tests.properties.worlds import World, examples, forget, names, say, spoken
 
 
@@ -81,5 +82,70 @@ def test_a_session_leads_to_its_conversation(world: World, sessions: list[str]) 
             assert bound is not None
             assert bound.id == conversation_id
             assert (await erin.get_or_create_conversation(session)).id == conversation_id
+
+    world.play(play)
+
+
+sessions_ = names.filter(lambda name: not name.startswith(RESERVED))
+channels = st.sampled_from(["voice", "text"])
+
+
+# Feature: conversation-context, Property 11: Session initialization with history
+@examples
+@given(said=spoken, session=sessions_, channel=channels)
+def test_a_session_asked_into_a_conversation_begins_with_its_history(
+    world: World, said: list[Any], session: str, channel: Any
+) -> None:
+    async def play(erin: ConversationManager) -> None:
+        conversation = await erin.get_or_create_conversation("earlier: " + session)
+        await say(erin, conversation.id, said)
+        sessions = SessionManager(erin)
+        begun = await sessions.create_session(session, channel, conversation_id=conversation.id)
+        assert [message.content for message in begun.conversation.messages] == [text for _, text, _ in said]
+        context = await sessions.load_session_context(session)
+        assert [message["content"] for message in context] == [text for _, text, _ in said]
+
+    world.play(play)
+
+
+# Feature: conversation-context, Property 13: Multi-session continuity
+@examples
+@given(turns=st.lists(st.tuples(spoken, channels), min_size=2, max_size=4))
+def test_sessions_of_one_device_go_on_with_one_conversation(
+    world: World, turns: list[tuple[list[Any], Any]]
+) -> None:
+    async def play(erin: ConversationManager) -> None:
+        for number, (said, channel) in enumerate(turns):
+            sessions = SessionManager(erin)  # as in another process: nothing is remembered but in the store
+            begun = await sessions.create_session(f"session {number}", channel, device="kitchen")
+            await say(erin, begun.conversation_id, said)
+            await sessions.end_session(f"session {number}")
+        stored = await erin.messages(begun.conversation_id, limit=1000)
+        assert [message.content for message in stored] == [text for said, _ in turns for _, text, _ in said]
+        assert len((await erin.list()).conversations) == 1
+
+    world.play(play)
+
+
+# Feature: conversation-context, Property 24: Session-to-conversation mapping
+@examples
+@given(sessions=st.lists(sessions_, min_size=1, max_size=4, unique=True), ended=st.sets(st.integers(0, 3)))
+def test_an_active_session_has_its_conversation_and_an_ended_one_has_none(
+    world: World, sessions: list[str], ended: set[int]
+) -> None:
+    async def play(erin: ConversationManager) -> None:
+        manager = SessionManager(erin)
+        made = {}
+        for name in sessions:
+            made[name] = (await manager.create_session(name)).conversation_id
+            await say(erin, made[name], [("user", name, "text")])
+        over = {name for number, name in enumerate(sessions) if number in ended}
+        for name in over:
+            await manager.end_session(name)
+        assert len(set(made.values())) == len(sessions)
+        found = {name: await SessionManager(erin).get_conversation_id(name) for name in sessions}
+        assert found == {name: None if name in over else made[name] for name in sessions}
+        again = {name: (await SessionManager(erin).create_session(name)).conversation_id for name in over}
+        assert again == {name: made[name] for name in over}
 
     world.play(play)

@@ -14,6 +14,7 @@ import recollect
 from recollect.conversations import VALUE_SETS
 from recollect.ids import new_id
 from recollect.manager import ConversationManager
+from tests.servers.remote import BEHIND, open_at
 
 T = TypeVar("T")
 Play = Callable[[ConversationManager], Awaitable[T]]
@@ -35,7 +36,7 @@ class World:
         self.memory = self.runner.run(self._open())
 
     async def _open(self) -> recollect.Memory:
-        return await recollect.open(self.url, sweep_every=None, embedder=None)
+        return await open_at(self.url, sweep_every=None, embedder=None)
 
     def play(self, play: Play[T]) -> T:
         """Play it for an owner that nobody else has, and clear up afterwards."""
@@ -70,6 +71,8 @@ async def forget(manager: ConversationManager) -> None:
 
 
 STORES = ("memory", "sqlite", "file", "redis", "postgres")
+PLACES = (*STORES, "server")
+"""Where a manager's conversations can be: in a store, or behind a server, which has one."""
 
 
 def url_for(store: str, folder: Path, request: pytest.FixtureRequest) -> str:
@@ -88,6 +91,7 @@ def local_url(store: str, folder: Path) -> str:
         "memory": "memory://",
         "sqlite": f"sqlite:///{folder}/memory.db?synchronous=normal",
         "file": f"file://{folder}/conversations.json",
+        "server": f"{BEHIND}sqlite:///{folder}/memory.db?synchronous=normal",
     }[store]
 
 

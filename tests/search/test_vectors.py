@@ -14,7 +14,7 @@ from recollect.manager import ConversationManager
 from recollect.messages import Message
 from recollect.search import encoders
 from recollect.search.encoders import LONGEST_TEXT, UniversalEncoder, embedded_text
-from recollect.search.indexing import remove_vectors
+from recollect.search.indexing import Indexer, remove_vectors
 from recollect.search.room import SearchRoom
 from recollect.search.searching import Searcher
 from recollect.search.vectors import BLOCK, blocks_of, kind_of
@@ -237,3 +237,34 @@ def test_importing_the_package_loads_no_numpy() -> None:
 
     code = "import recollect, sys; assert 'numpy' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(("quiet", "patience"), [(0.01, 3600.0), (3600.0, 0.01)])
+async def test_vectors_are_made_when_it_is_quiet_or_when_it_never_is(quiet: float, patience: float) -> None:
+    async with recollect.open("memory://", sweep_every=None, embedder=None) as memory:
+        written: asyncio.Queue[str] = asyncio.Queue()
+        indexer = Indexer(
+            WordEncoder(),
+            written=lambda _, conversation_id: written.put_nowait(conversation_id),
+            quiet=quiet,
+            patience=patience,
+        )
+        erin = memory.of("erin")
+        conversation_id = await said(erin, "We have a new dog")
+        indexer.note("erin", erin.store, conversation_id)
+        async with asyncio.timeout(30):
+            assert await written.get() == conversation_id
+        await indexer.close()
+
+
+async def test_while_turns_keep_coming_vectors_wait() -> None:
+    async with recollect.open("memory://", sweep_every=None, embedder=None) as memory:
+        embedder = WordEncoder()
+        indexer = Indexer(embedder, written=lambda _, __: None, quiet=3600.0, patience=7200.0)
+        erin = memory.of("erin")
+        for _ in range(3):
+            indexer.note("erin", erin.store, await said(erin, "We have a new dog"))
+        assert embedder.texts == []
+        await indexer.settled()
+        assert embedder.texts == ["We have a new dog"] * 3
+        await indexer.close()

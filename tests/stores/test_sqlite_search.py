@@ -1,6 +1,7 @@
 """Search in SQLite is search; and what is its own: the tables, catching up, leaving no trace."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -17,8 +18,8 @@ from recollect.errors import InvalidSetting, RecollectError
 from recollect.ids import new_id
 from recollect.messages import Message
 from recollect.search.analysis import terms_of
-from recollect.stores.sqlite import SQLiteBackend
-from recollect.stores.sqlite.indexing import REINDEX_BATCH, WAITING_MOST, index_waiting
+from recollect.stores.sqlite import SQLiteBackend, indexing, lanes
+from recollect.stores.sqlite.indexing import REINDEX_BATCH, WORTH_INDEXING, index_waiting
 from recollect.stores.urls import backend_for
 from recollect.testing import FixedClock, SearchContract
 from recollect.testing.contract.search import check, counted, entries_of, searched
@@ -71,15 +72,76 @@ async def sound(backend: SQLiteBackend) -> None:
     assert kept == found
 
 
-async def test_many_turns_are_found_before_and_after_they_go_into_the_index(path: Path) -> None:
+async def indexed(backend: SQLiteBackend) -> int:
+    return int(await backend.readers.run(lambda db: db.execute("SELECT count(*) FROM indexed").get))
+
+
+async def at_rest(backend: SQLiteBackend, *, count: int) -> None:
+    """Wait until so many messages went into the index by themselves."""
+    async with asyncio.timeout(30):
+        while await indexed(backend) < count:  # noqa: ASYNC110  it happens in a thread, which tells nobody
+            await asyncio.sleep(0.01)
+
+
+async def test_turns_are_found_before_and_after_they_go_into_the_index_in_a_moment_of_rest(
+    path: Path,
+) -> None:
     backend = await opened(path)
     erin = backend.of("erin")
-    for number in range(WAITING_MOST + 10):
+    for number in range(WORTH_INDEXING + 10):
         await said(erin, f"door {number} word{number % 7}")
         if number % 9 == 0:
             await check(erin, "door", "word3", str(number))
+    await at_rest(backend, count=WORTH_INDEXING)
     await check(erin, "door", "word3")
     await sound(backend)
+    await backend.close()
+
+
+async def test_where_turns_come_without_a_pause_they_take_the_oldest_along(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "AT_REST_SECONDS", 60.0)
+    monkeypatch.setattr(indexing, "MOST_WAITING", 2 * WORTH_INDEXING)
+    backend = await opened(path)
+    await said(backend.of("erin"), *(f"door {number}" for number in range(4 * WORTH_INDEXING)))
+    assert await indexed(backend) >= 2 * WORTH_INDEXING
+    await check(backend.of("erin"), "door", "7")
+    await sound(backend)
+    await backend.close()
+
+
+async def test_a_search_takes_in_what_waits_when_it_is_much(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "AT_REST_SECONDS", 60.0)
+    backend = await opened(path)
+    erin = backend.of("erin")
+    await said(erin, *(f"door {number}" for number in range(3 * WORTH_INDEXING)))
+    assert await indexed(backend) < WORTH_INDEXING
+    await check(erin, "door", "0", str(3 * WORTH_INDEXING - 1))
+    assert await indexed(backend) == 3 * WORTH_INDEXING
+    await backend.close()
+
+
+async def test_a_moment_of_rest_that_fails_is_logged_and_comes_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    backend = await opened(path)
+    failed = threading.Event()
+
+    def index_waiting_or_fail(db: apsw.Connection, most: int) -> int:
+        if not failed.is_set():
+            failed.set()
+            raise apsw.FullError("database or disk is full")
+        return index_waiting(db, most)
+
+    monkeypatch.setattr(indexing, "index_waiting", index_waiting_or_fail)
+    await said(backend.of("erin"), *(f"door {number}" for number in range(WORTH_INDEXING)))
+    assert await asyncio.to_thread(failed.wait, 30)
+    await said(backend.of("erin"), "the last door")
+    await at_rest(backend, count=WORTH_INDEXING)
+    assert "disk is full" in caplog.text
     await backend.close()
 
 
@@ -91,7 +153,7 @@ async def test_what_waited_when_a_process_ended_is_found_and_goes_in_later(path:
     assert (await check(backend.of("erin"), "door", "window")).frequencies == (1, 1)
     await said(backend.of("erin"), "the lamp")
     await check(backend.of("erin"), "door", "window", "lamp")
-    assert await backend.writer.run(lambda db: db.execute("SELECT count(*) FROM indexed").get) == 3
+    await at_rest(backend, count=2)
     await backend.close()
 
 
@@ -187,10 +249,11 @@ class TestNoTrace:
         clock = FixedClock()
         backend = await opened(path, clock=clock)
         erin = backend.of("erin")
-        kept = await said(erin, *(f"lampshade{number} beside" for number in range(WAITING_MOST)), ttl=None)
+        kept = await said(erin, *(f"lampshade{number} beside" for number in range(WORTH_INDEXING)), ttl=None)
         record = await erin.create(started(new_id(), now=clock(), ttl=HOUR))
-        for number in range(WAITING_MOST * 2):
+        for number in range(WORTH_INDEXING * 2):
             await erin.append(record.id, [user(f"quuxword{number} wibblewobble", message_id=f"m{number}")])
+        await backend.catch_up()
         assert b"wibblewobbl" in raw(path)
         match how:
             case "delete":
@@ -198,7 +261,7 @@ class TestNoTrace:
             case "rewrite":
                 await erin.rewrite(record.id, [])
             case "replace":
-                for number in range(WAITING_MOST * 2):
+                for number in range(WORTH_INDEXING * 2):
                     await erin.replace(record.id, user("[gone]", message_id=f"m{number}"))
             case "clear":
                 await erin.clear()

@@ -4,7 +4,11 @@
     AnthropicAgent, OpenAIChatAgent, OpenAIResponsesAgent, StrandsAgent
                       models behind providers, each through its own SDK, loaded when first needed
     answer_turn       the loop in a conversation: what the agent sees, and the turn stored whole
+    RecallAgent       answers from the owner's own history, without a model
+    AgentSummarizer   summaries of what a window no longer shows, by a model
     SupervisorAgent   several specialists, one voice
+    Assistants, assistant_for
+                      the assistant that the settings name
     ConversationEntity
                       the same with the shape of Home Assistant's conversation entity
 
@@ -14,6 +18,7 @@ An agent of your own is any class with the methods of `recollect.contracts.Agent
 from recollect.agents.answering import Specialist, answer_turn
 from recollect.agents.anthropic import AnthropicAgent
 from recollect.agents.apologies import apology_for
+from recollect.agents.choosing import Assistants, agent_for, assistant_for
 from recollect.agents.entity import (
     ConversationEntity,
     ConversationInput,
@@ -24,14 +29,18 @@ from recollect.agents.entity import (
 from recollect.agents.loop import AgenticLoop, Answer
 from recollect.agents.openai_chat import OpenAIChatAgent
 from recollect.agents.openai_responses import OpenAIResponsesAgent
+from recollect.agents.recall import RecallAgent
 from recollect.agents.routing import ModelRouter, Router, RuleRouter
 from recollect.agents.strands import StrandsAgent
+from recollect.agents.summarizer import AgentSummarizer
 from recollect.agents.supervisor import SupervisorAgent
 
 __all__ = [
+    "AgentSummarizer",
     "AgenticLoop",
     "Answer",
     "AnthropicAgent",
+    "Assistants",
     "ConversationEntity",
     "ConversationInput",
     "ConversationResult",
@@ -40,11 +49,14 @@ __all__ = [
     "ModelRouter",
     "OpenAIChatAgent",
     "OpenAIResponsesAgent",
+    "RecallAgent",
     "Router",
     "RuleRouter",
     "Specialist",
     "StrandsAgent",
     "SupervisorAgent",
+    "agent_for",
     "answer_turn",
     "apology_for",
+    "assistant_for",
 ]

@@ -12,8 +12,10 @@ from recollect.agents.loop import AgenticLoop, Answer
 from recollect.agents.views import View, check_view, narrated
 from recollect.contracts import OnText
 from recollect.errors import NothingToSend
+from recollect.ids import following_id
 from recollect.manager import ConversationManager
 from recollect.messages import Message
+from recollect.notes import Source
 from recollect.tokens import count_system, count_tools, ready
 from recollect.tools import ToolRegistry
 from recollect.windows import WindowPolicy
@@ -49,8 +51,9 @@ async def answer_turn(
 ) -> Answer:
     """The specialist's answer, with what it may see of the conversation; the whole turn is stored.
 
-    What raises, or is cancelled, stores nothing. Raises `AgentError`, `ConversationNotFound`,
-    `StoreError`.
+    What raises, or is cancelled, stores nothing. A question that brings its id gives ids to what follows:
+    asked again, also of another process, it is stored once, and another answer to it raises
+    `MessageConflict`. Raises `AgentError`, `ConversationNotFound`, `StoreError`.
     """
     question = specialist.loop.question(user_text).with_(agent_name=specialist.name)
     policy = await _policy(manager, specialist)
@@ -58,9 +61,21 @@ async def answer_turn(
     async def window(turn: Sequence[Message]) -> Sequence[Message]:
         return await seen(manager, conversation_id, specialist, turn, policy=policy)
 
-    answer = await specialist.loop.run_in(window, question, specialist.tools, on_text=on_text)
-    await manager.append(conversation_id, answer.messages)
-    return answer
+    source = Source(conversation_id=conversation_id, message_id=question.message_id)
+    tools = specialist.tools.in_turn(source)
+    answer = await specialist.loop.run_in(window, question, tools, on_text=on_text)
+    messages = _numbered(answer.messages, user_text)
+    stored = await manager.append(conversation_id, messages)
+    return replace(answer, messages=messages, stored=stored)
+
+
+def _numbered(messages: tuple[Message, ...], asked: str | Message) -> tuple[Message, ...]:
+    """The turn with ids that follow from the question's, where that was brought along."""
+    if not isinstance(asked, Message) or asked.message_id is None:
+        return messages
+    question, *others = messages
+    ids = (following_id(asked.message_id, number) for number in range(1, len(messages)))
+    return (question, *(other.with_(message_id=name) for other, name in zip(others, ids, strict=True)))
 
 
 async def seen(

@@ -6,7 +6,7 @@ Below: answering, memory. Above: the integration.
 """
 
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, Literal, Protocol
 from uuid import uuid4
@@ -16,13 +16,15 @@ from msgspec.structs import replace
 
 from recollect.agents.answering import Specialist, answer_turn
 from recollect.agents.apologies import apology_for
-from recollect.agents.loop import AgenticLoop, Tools, as_registry
+from recollect.agents.loop import AgenticLoop, Answer, Tools, as_registry
 from recollect.conversations import Conversation
 from recollect.errors import InvalidInput, InvalidSetting, RecollectError, RevisionConflict, shown
 from recollect.ids import parse_name
 from recollect.manager import ConversationManager
 from recollect.memory import Memory
 from recollect.messages import Message
+from recollect.notes import Source
+from recollect.telemetry import told
 from recollect.windows import WindowPolicy
 
 log = logging.getLogger("recollect.entity")
@@ -152,7 +154,7 @@ class ConversationEntity:
         self._may_forget = memory is None and max_history_turns > 0
         # What is sent has the question beside its history; what is kept has not.
         self._sent = WindowPolicy(max_turns=max_history_turns and max_history_turns + 1)
-        self._kept = WindowPolicy(max_turns=max_history_turns)
+        self._kept = WindowPolicy(max_turns=max_history_turns, notes_tokens=0, summary_tokens=0)
         self._auto_create = auto_create_conversation_id
         self._owner_of = owner_of
         self._apology = apology
@@ -165,7 +167,7 @@ class ConversationEntity:
         try:
             text = await self._answer(user_input, conversation_id)
         except RecollectError as error:
-            log.warning("a turn failed and was not stored: %s", error)
+            log.warning("a turn failed and was not stored: %s", told(error))
             return self._sorry(user_input, conversation_id, error)
         except Exception as error:  # the edge: somebody is waiting to hear something
             log.exception("a turn failed and was not stored")
@@ -204,9 +206,9 @@ class ConversationEntity:
         tools = as_registry(self._tools(manager) if callable(self._tools) else self._tools)
         question = self._loop.question(user_input.text)
         loop = self._loop.instructed(getattr(user_input, "extra_system_prompt", None))
-        if conversation_id is None:
-            return (await loop.run(question, (), tools)).text
         specialist = Specialist(loop=loop, tools=tools, policy=self._sent)
+        if conversation_id is None:
+            return (await self._answer_first(manager, specialist, question)).text
         return await self._answer_in(manager, conversation_id, specialist, question)
 
     async def _answer_in(
@@ -216,7 +218,7 @@ class ConversationEntity:
         known = await manager.session(session)
         if known is None:
             # Nothing is made before there is something to keep: a first turn that fails leaves nothing.
-            answer = await specialist.loop.run(question, (), specialist.tools)
+            answer = await self._answer_first(manager, specialist, question)
             stored = await manager.append_to_session(
                 session, answer.messages, channel="voice", tags=(LABEL, _tag(conversation_id))
             )
@@ -225,6 +227,17 @@ class ConversationEntity:
         answer = await answer_turn(manager, known.id, specialist, question)
         await self._bound(manager, known)
         return answer.text
+
+    async def _answer_first(
+        self, manager: ConversationManager, specialist: Specialist, question: Message
+    ) -> Answer:
+        """The answer where nothing was said before: all that is known are the owner's notes."""
+
+        async def window(turn: Sequence[Message]) -> Sequence[Message]:
+            return (await manager.first_context(turn, policy=specialist.policy)).messages
+
+        tools = specialist.tools.in_turn(Source(message_id=question.message_id))
+        return await specialist.loop.run_in(window, question, tools)
 
     async def _bound(self, manager: ConversationManager, record: Conversation) -> None:
         """In this process's own memory, let go of what will never be sent again."""

@@ -14,11 +14,14 @@ from typing import Any, Self
 from msgspec import Struct
 
 from recollect.contexts import Context
-from recollect.contracts import Agent, Ask, OnText, Reply, Usage
+from recollect.contracts import Agent, Appended, Ask, OnText, Reply, Usage
 from recollect.dialects import ToolCall, meaning_of, read, tool_result
 from recollect.errors import InvalidInput, TooManySteps, shown
 from recollect.ids import IdSource, new_id
 from recollect.messages import Message
+from recollect.telemetry import telemetry
+from recollect.telemetry.calls import error_kind
+from recollect.telemetry.timing import timed
 from recollect.tools import Tool, ToolRegistry
 
 log = logging.getLogger("recollect.agents")
@@ -46,6 +49,8 @@ class Answer(Struct, frozen=True, kw_only=True):
     """What the provider counted, over all steps."""
     complete: bool = True
     """Whether the answer came to its end; False where the model ran out of room."""
+    stored: Appended | None = None
+    """What storing the turn did, where it was stored."""
 
 
 class AgenticLoop:
@@ -152,7 +157,7 @@ class AgenticLoop:
                 tools=described,
                 may_call=step < self._max_steps,
             )
-            reply = await self.agent.reply(ask, on_text=on_text)
+            reply = await replied(self.agent, ask, on_text=on_text, step=step)
             calls = turn.add(reply, self._labelled(reply.messages))
             if not calls and reply.stop != "pause":
                 return turn.answer(steps=step, complete=reply.stop != "length")
@@ -186,6 +191,23 @@ class AgenticLoop:
             message.with_(agent_name=name, message_id=message.message_id or self._ids())
             for message in messages
         ]
+
+
+async def replied(agent: Agent, ask: Ask, *, on_text: OnText | None, step: int) -> Reply:
+    """The agent's reply; how long it took and what it cost are counted under the agent's name."""
+    seconds = telemetry.histogram("recollect_agent_step_seconds", agent=agent.name)
+    try:
+        with timed("agent.step", seconds, agent_name=agent.name, step=step):
+            reply = await agent.reply(ask, on_text=on_text)
+    except Exception as error:
+        telemetry.counter("recollect_agent_errors_total", agent=agent.name, error=error_kind(error)).add()
+        raise
+    if reply.usage is not None:
+        for direction, tokens in (("in", reply.usage.input_tokens), ("out", reply.usage.output_tokens)):
+            telemetry.counter("recollect_agent_tokens_total", agent=agent.name, direction=direction).add(
+                tokens
+            )
+    return reply
 
 
 class _Turn:

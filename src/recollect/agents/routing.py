@@ -9,6 +9,7 @@ from recollect.contracts import Agent, Ask, Reply
 from recollect.dialects import meaning_of
 from recollect.errors import AgentError, InvalidInput, shown
 from recollect.messages import Message
+from recollect.telemetry import told
 from recollect.tools import Tool, ToolRegistry, checked
 
 log = logging.getLogger("recollect.agents")
@@ -54,7 +55,7 @@ class ModelRouter:
         try:
             reply = await self._agent.reply(ask)
         except AgentError as error:
-            log.warning("nobody could be asked who should answer: %s", error)
+            log.warning("nobody could be asked who should answer: %s", told(error))
             return None
         return _chosen(reply, tool, agents)
 
@@ -105,7 +106,7 @@ def _chosen(reply: Reply, tool: Tool, agents: Mapping[str, str]) -> str | None:
         try:
             return str(checked(tool, call.arguments)["agent_name"])
         except InvalidInput as error:
-            log.warning("the router named nobody: %s", error)
+            log.warning("the router named nobody: %s", told(error))
     # A model without tools names the agent in words.
     words = " ".join(meaning.text for meaning in meanings)
     named = [name for name in agents if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)]

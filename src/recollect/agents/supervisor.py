@@ -14,6 +14,7 @@ from recollect.dialects import meaning_of
 from recollect.errors import ConversationNotFound, InvalidInput, RecollectError, RevisionConflict, shown
 from recollect.manager import ConversationManager
 from recollect.messages import ContentType, Message
+from recollect.telemetry import told
 
 log = logging.getLogger("recollect.agents")
 
@@ -49,7 +50,7 @@ class SupervisorAgent:
         self._router = router
         self._sessions = sessions
         self._channel: Channel = channel
-        self._apology = apology
+        self.apology = apology
 
     async def process_query(
         self,
@@ -71,11 +72,11 @@ class SupervisorAgent:
         try:
             answer = await self.answer_query(question, session_id, conversation_id, on_text=on_text)
         except RecollectError as error:
-            log.warning("a turn failed and was not stored: %s", error)
-            return self._apology(error)
+            log.warning("a turn failed and was not stored: %s", told(error))
+            return self.apology(error)
         except Exception as error:  # the edge: whatever an agent of somebody else's does, the user is told
             log.exception("a turn failed and was not stored")
-            return self._apology(error)
+            return self.apology(error)
         return answer.text
 
     async def answer_query(
@@ -108,11 +109,11 @@ class SupervisorAgent:
     async def _remove(self, record: Conversation) -> None:
         """Take back a conversation that was made for a turn which failed, unless somebody else uses it."""
         try:
-            await self.conversation_manager.store.delete(record.id, expected_revision=record.revision)
+            await self.conversation_manager.delete_conversation(record.id, expected_revision=record.revision)
         except (RevisionConflict, ConversationNotFound):
             return
         except RecollectError as error:
-            log.warning("an empty conversation stays behind: %s", error)
+            log.warning("an empty conversation stays behind: %s", told(error))
 
     async def _conversation_of(self, session_id: str) -> str:
         assert self._sessions is not None
@@ -142,7 +143,7 @@ class SupervisorAgent:
         described = {name: specialist.description for name, specialist in self._specialists.items()}
         chosen = await self._router.choose(meaning_of(question).text, recent, described)
         if chosen is not None and chosen not in self._specialists:
-            log.warning("there is no agent %s to route to", shown(chosen))
+            log.warning("the router named an agent that is not there")
         return self._specialists.get(chosen or "", default)
 
 

@@ -198,8 +198,8 @@ def identify(
     text: Annotated[str, typer.Argument(help="What somebody said.")],
     owner: RequiredOwner,
     url: UrlOption = None,
-    spoken: Annotated[
-        bool, typer.Option("--spoken", help="It was heard: names that sound alike are the same.")
+    by_ear: Annotated[
+        bool, typer.Option("--by-ear", help="It was heard: names that sound alike are the same.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -207,7 +207,7 @@ def identify(
 
     async def work() -> ClientMatch | None:
         async with memory_at(url, by_meaning=False) as memory:
-            return await ClientAssociationService(memory.of(owner)).identify_client(text, spoken=spoken)
+            return await ClientAssociationService(memory.of(owner)).identify_client(text, by_ear=by_ear)
 
     match = run(work)
     if as_json:

@@ -58,15 +58,17 @@ def context(
     elif as_json:
         print_json({"messages": list(found), "report": found.report} if explain else list(found))
     else:
-        _print_context(console(), found, explain=explain)
+        print_context(console(), found, explain=explain)
 
 
-def _print_context(out: Console, found: Context, *, explain: bool) -> None:
+def print_context(out: Console, found: Context, *, explain: bool) -> None:
+    """What a model would get, message by message; with `explain`, and why."""
     for message in found.messages:
         out.print(spoken(message))
     report = found.report
     left = len(report.left_out) + report.not_read
-    out.print(f"\n[dim]{len(found)} of {report.message_count:,} messages, {left:,} left out[/]")
+    from_log = len(found) - bool(report.notes)
+    out.print(f"\n[dim]{from_log} of {report.message_count:,} messages, {left:,} left out[/]")
     if report.nothing_to_send is not None:
         out.print(f"[yellow]! nothing to send: {escape(readable(report.nothing_to_send))}[/]")
     for warning in report.warnings:
@@ -84,8 +86,11 @@ def _print_report(out: Console, report: Report) -> None:
         )
         out.print(
             f"[dim]prompt {use.prompt:,} · tools {use.tools:,} · system {use.system:,} · "
-            f"history {use.history:,}[/]"
+            f"history {use.history:,} · notes {use.notes:,}[/]"
         )
+    if report.notes or report.notes_left_out:
+        left = f", {len(report.notes_left_out)} did not fit" if report.notes_left_out else ""
+        out.print(f"[bold]Notes[/]  {len(report.notes)} in the context{left}")
     out.print(f"[bold]Stable prefix[/]  {report.stable_prefix} messages")
     if report.not_read:
         out.print(f"[bold]Not read[/]  {report.not_read:,} older messages")

@@ -6,7 +6,7 @@ from rich.table import Table
 
 from recollect.checkup import Finding, checkup
 from recollect.cli.rendering import console, readable
-from recollect.cli.running import JsonOption, UrlOption, print_json, run
+from recollect.cli.running import JsonOption, UrlOption, print_json, run, settled_url
 from recollect.settings import Settings
 
 MARKS = {"well": "[green]well[/]", "warning": "[yellow]warning[/]", "problem": "[bold red]problem[/]"}
@@ -17,7 +17,7 @@ def doctor(url: UrlOption = None, as_json: JsonOption = False) -> None:
 
     async def work() -> list[Finding]:
         settings = Settings.load()
-        return await checkup(url or settings.store.url, settings)
+        return await checkup(settled_url(url), settings)
 
     findings = run(work)
     if as_json:

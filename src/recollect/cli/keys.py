@@ -1,9 +1,13 @@
-"""`recollect keys …`: the keys that a store is encrypted with."""
+"""`recollect keys …`: the keys that a store is encrypted with, and those that a server lets in."""
 
 import asyncio
-from typing import Annotated
+import re
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
+from rich.table import Table
 
 from recollect.cli.rendering import console, counted
 from recollect.cli.running import (
@@ -11,19 +15,26 @@ from recollect.cli.running import (
     OwnerOption,
     UrlOption,
     check_exists,
+    memory_at,
     print_json,
     require_master_key,
     run,
     settled_url,
 )
+from recollect.errors import InvalidInput, shown
 from recollect.settings import Settings
 
-keys = typer.Typer(name="keys", help="The keys that a store is encrypted with.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from recollect.server.auth.keys import ApiKey
+
+keys = typer.Typer(
+    name="keys", help="Keys: to a server, and those that a store is encrypted with.", no_args_is_help=True
+)
 
 
 @keys.callback()
 def about_keys() -> None:
-    """The keys that a store is encrypted with."""
+    """Keys: to a server, and those that a store is encrypted with."""
 
 
 @keys.command()
@@ -83,3 +94,114 @@ def rotate(
             f"[yellow]! {counted(done.waiting, 'old data key')} kept for other processes: "
             "run it again in some minutes[/]"
         )
+
+
+# Keys to a server
+
+KeyOwners = Annotated[
+    list[str], typer.Option("--owner", "-o", help="Whose data the key reaches; '*' is everybody's.")
+]
+ScopeOption = Annotated[
+    str, typer.Option("--scope", "-s", help="read; write, too; or admin: retention, export, erasure, too.")
+]
+ExpiresOption = Annotated[
+    str | None, typer.Option("--expires", "-e", help="After how long: 12h, 90d, 1y; without it, never.")
+]
+NameOption = Annotated[str, typer.Option("--name", "-n", help="What it is for, to know it again.")]
+
+
+@keys.command()
+def create(
+    owner: KeyOwners,
+    scope: ScopeOption = "write",
+    expires: ExpiresOption = None,
+    name: NameOption = "",
+    url: UrlOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a key to a server on this store, and print it: this once, for only its digest is kept."""
+
+    async def work() -> "tuple[str, ApiKey]":
+        from recollect.server.auth.callers import parse_reach
+        from recollect.server.auth.keys import ApiKeys
+
+        span = None if expires is None else parse_span(expires)
+        async with memory_at(url, create=True, by_meaning=False) as memory:
+            return await ApiKeys(memory.backend).create(
+                owner, scope=parse_reach(scope), name=name, expires_in=span
+            )
+
+    text, key = run(work)
+    if as_json:
+        print_json({"key": text, **_told(key)})
+        return
+    typer.echo(text)
+    until = "for good" if key.expires_at is None else f"until {key.expires_at:%Y-%m-%d %H:%M} UTC"
+    typer.echo(f"Key {key.id} ({key.scope}) reaches {', '.join(key.owners)}, {until}.", err=True)
+    typer.echo("It is shown this once.", err=True)
+
+
+@keys.command("list")
+def list_(url: UrlOption = None, as_json: JsonOption = False) -> None:
+    """List the keys to a server on this store. The keys themselves are not kept, and not shown."""
+
+    async def work() -> "list[tuple[ApiKey, bool]]":
+        from recollect.server.auth.keys import ApiKeys
+
+        async with memory_at(url, by_meaning=False) as memory:
+            found = ApiKeys(memory.backend)
+            return [(key, key.holds(found.now())) for key in await found.list()]
+
+    found = run(work)
+    if as_json:
+        print_json([_told(key) | {"holds": holds} for key, holds in found])
+        return
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for column in ("id", "name", "scope", "owners", "made", "expires", ""):
+        table.add_column(column, overflow="fold")
+    for key, holds in found:
+        state = "revoked" if key.revoked_at else "" if holds else "expired"
+        row = (key.name, key.scope, ", ".join(key.owners), _day(key.created_at), _day(key.expires_at))
+        table.add_row(key.id, *map(escape, row), state, style="" if holds else "dim")
+    console().print(table)
+
+
+@keys.command()
+def revoke(
+    key_id: Annotated[str, typer.Argument(help="The id of the key, as `recollect keys list` shows it.")],
+    url: UrlOption = None,
+) -> None:
+    """Make a key worthless. Servers that run refuse it after five seconds at the latest."""
+
+    async def work() -> "ApiKey":
+        from recollect.server.auth.keys import ApiKeys
+
+        async with memory_at(url, by_meaning=False) as memory:
+            return await ApiKeys(memory.backend).revoke(key_id)
+
+    key = run(work)
+    console().print(f"Key {key.id} is worthless since {_day(key.revoked_at)}.")
+
+
+def _told(key: "ApiKey") -> dict[str, object]:
+    """All that is known of a key but its digest."""
+    names = [name for name in key.__struct_fields__ if name != "digest"]
+    return {name: getattr(key, name) for name in names}
+
+
+def _day(moment: datetime | None) -> str:
+    return "never" if moment is None else f"{moment:%Y-%m-%d %H:%M}"
+
+
+_SPAN = re.compile(r"(\d{1,6})\s*(h|d|w|y)", re.ASCII).fullmatch
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1), "y": timedelta(days=365)}
+
+
+def parse_span(text: str) -> timedelta:
+    """A length of time as people write it: 12h, 90d, 6w, 1y."""
+    found = _SPAN(text.strip().lower())
+    if not found or not int(found[1]):
+        raise InvalidInput(
+            f"expires must be a length of time, as in 12h, 90d or 1y; got {shown(text)}", field="expires"
+        )
+    return int(found[1]) * _UNITS[found[2]]

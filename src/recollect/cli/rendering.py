@@ -75,7 +75,9 @@ def spoken(message: Message) -> Text:
     """A message as somebody would read it aloud: who, and what."""
     role = "tool" if carries_tool_results(message) else message.role
     line = Text()
-    line.append(f"{readable(message.agent_name or role):>10}  ", style=ROLE_STYLES[role])
+    # A question is labelled with the agent that answered it: that is not who speaks.
+    name = role if role == "user" else message.agent_name or role
+    line.append(f"{readable(name):>10}  ", style=ROLE_STYLES[role])
     return line + summary(message)
 
 

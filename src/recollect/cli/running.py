@@ -4,7 +4,7 @@ import asyncio
 import getpass
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 import recollect
-from recollect.archives import ArchiveFolder
+from recollect.archives import archive_folder
 from recollect.cli.rendering import errors_console, readable
 from recollect.conversations import Conversation
 from recollect.errors import (
@@ -26,15 +26,18 @@ from recollect.errors import (
     StoreUnavailable,
 )
 from recollect.manager import ConversationManager
-from recollect.sealing import PassphraseSealer
 from recollect.settings import Settings
-from recollect.stores.urls import backend_for
+from recollect.stores.urls import backend_for, is_server
 
 T = TypeVar("T")
 
 UrlOption = Annotated[
     str | None,
-    typer.Option("--url", "-u", help="The store, as in sqlite:///memory.db; else RECOLLECT_URL decides."),
+    typer.Option(
+        "--url",
+        "-u",
+        help="A store, as in sqlite:///memory.db, or a server, as in https://…; else RECOLLECT_URL.",
+    ),
 ]
 OwnerOption = Annotated[
     str | None, typer.Option("--owner", "-o", help="Only this owner; without it, everybody.")
@@ -54,14 +57,19 @@ EXIT_CODES: tuple[tuple[type[RecollectError], int], ...] = (
 """Error → exit code. 0 is success, 2 also what a command line that makes no sense gives."""
 
 
-def run(work: Callable[[], Awaitable[T]]) -> T:
+def run(
+    work: Callable[[], Awaitable[T]],
+    *,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> T:
     """Run a command's work; one of our errors becomes a line on stderr and an exit code."""
 
     async def waited() -> T:
         return await work()
 
     try:
-        return asyncio.run(waited())
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            return runner.run(waited())
     except RecollectError as error:
         errors_console().print(f"[bold red]recollect:[/] {escape(readable(str(error)))}", soft_wrap=True)
         code = next(code for kind, code in EXIT_CODES if isinstance(error, kind))
@@ -85,6 +93,11 @@ async def memory_at(
     """
     settings = Settings.load()
     url = url or settings.store.url
+    if is_server(url):
+        _check_served(archives=archives, by_meaning=by_meaning)
+        async with recollect.open(url, key=settings.store.key or None) as memory:
+            yield memory
+        return
     if not create:
         await asyncio.to_thread(check_exists, url)
     kept = settings.retention
@@ -95,7 +108,7 @@ async def memory_at(
         ttl=kept.ttl,
         retention=kept.retention,
         blobs=settings.store.blobs_folder or None,
-        archives=await asyncio.to_thread(_archives, folder, kept.archive_key_file) if folder else None,
+        archives=await asyncio.to_thread(archive_folder, folder, kept.archive_key_file) if folder else None,
         sweep_every=None,
         warm=False,
         **_layers(settings, url, spools=spools) | ({"encryption": None} if plain else {}),
@@ -104,25 +117,20 @@ async def memory_at(
         yield memory.acting_as(_operator(), source="command line")
 
 
+def _check_served(*, archives: str | None, by_meaning: bool) -> None:
+    """Refuse options that only the server could follow."""
+    if archives is not None:
+        raise InvalidSetting("where archives are is the server's to decide", field="--folder", value=archives)
+    if not by_meaning:
+        raise InvalidSetting("how is searched is the server's to decide", field="--words")
+
+
 def _operator() -> str:
     """Who types, for the audit trail: the name of their account."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # an account without a name, as in some containers
         return "operator"
-
-
-def _archives(folder: str, key_file: str) -> ArchiveFolder | str:
-    """The folder of archives; with a key file, what is put there is sealed with the passphrase in it."""
-    if not key_file:
-        return folder
-    try:
-        passphrase = Path(key_file).read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidSetting(
-            f"the key file {key_file} cannot be read: {error}", field="archive_key_file"
-        ) from None
-    return ArchiveFolder(folder, sealer=PassphraseSealer(passphrase))
 
 
 def _layers(settings: Settings, url: str, *, spools: bool) -> dict[str, Any]:
@@ -143,8 +151,14 @@ def require_master_key(settings: Settings) -> None:
 
 
 def settled_url(url: str | None) -> str:
-    """The URL, or the one that the settings name."""
-    return url or Settings.load().store.url
+    """The URL, or the one that the settings name; of a store, for commands that need the store itself."""
+    place = url or Settings.load().store.url
+    if is_server(place):
+        raise InvalidSetting(
+            "this command needs the store itself: run it where the store is, with --url of the store",
+            field="url",
+        )
+    return place
 
 
 def check_exists(url: str) -> None:
@@ -173,9 +187,8 @@ async def find_conversation(
 ) -> tuple[str, ConversationManager, Conversation]:
     """Whose conversation this is, and its record. Raises `ConversationNotFound`."""
     async for name, manager in managers(memory, owner):
-        record = await manager.store.get(conversation_id)
-        if record is not None:
-            return name, manager, record
+        with suppress(ConversationNotFound):
+            return name, manager, await manager.get_conversation(conversation_id)
     raise ConversationNotFound(conversation_id)
 
 

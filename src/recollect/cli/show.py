@@ -33,7 +33,7 @@ def show(
     async def work() -> tuple[str, Conversation, list[Entry]]:
         async with memory_at(url) as memory:
             name, manager, record = await find_conversation(memory, owner, conversation_id)
-            return name, record, await manager.store.page(record.id, limit=limit, offset=offset)
+            return name, record, await manager.entries(record.id, limit, offset)
 
     name, record, entries = run(work)
     if as_json:

@@ -48,17 +48,17 @@ class Association:
         self._room = room
         self._contacts = Contacts(store, room=room, owner=owner)
 
-    async def identify_client(self, text: str, *, spoken: bool = False) -> ClientMatch | None:
+    async def identify_client(self, text: str, *, by_ear: bool = False) -> ClientMatch | None:
         """Whom a text names: one client with a confidence, candidates where it could be several, or None.
 
-        `spoken`: the text was heard, not written, so names that sound alike are the same.
+        `by_ear`: the text was heard, not written, so names that sound alike are the same.
         """
         from recollect.clients.identifying import identify
 
         if not isinstance(text, str):
             raise InvalidInput(f"text must be text; got {shown(text)}", field="text", value=text)
         index = await self._room.index_of(self._owner, self._store)
-        return await asyncio.to_thread(identify, text, index, spoken=spoken)
+        return await asyncio.to_thread(identify, text, index, by_ear=by_ear)
 
     async def link_conversation_to_client(
         self, conversation_id: str, client: "str | ClientMatch | Contact"
@@ -112,7 +112,7 @@ class Association:
         if carries_tool_results(message):
             return None
         text = meaning_of(resolve(message, {})).text
-        return await self.identify_client(text, spoken=message.content_type == "audio") if text else None
+        return await self.identify_client(text, by_ear=message.content_type == "audio") if text else None
 
     async def _link_unless_linked(self, record: Conversation, contact: Contact) -> Conversation | None:
         unlinked = await self._store.get_document(BY_HAND, _KEY, conversation_id=record.id)

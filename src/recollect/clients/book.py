@@ -151,7 +151,7 @@ class Contacts:
             "notes": notes,
         }
         changes = parse_fields({field: value for field, value in given.items() if value is not None})
-        changes |= _cleared(clear)
+        changes |= cleared_fields(clear)
         while True:
             before = await self.get(client_id)
             try:
@@ -221,7 +221,8 @@ def contact_in(document: Document) -> Contact:
 _EMPTY: dict[str, Any] = {"nicknames": (), "company": None, "email": None, "phone": None, "notes": None}
 
 
-def _cleared(fields: Collection[str]) -> dict[str, Any]:
+def cleared_fields(fields: Collection[str]) -> dict[str, Any]:
+    """The changes that empty these fields, or an error that names the one that cannot be emptied."""
     for field in fields:
         if field not in _EMPTY:
             raise InvalidInput.not_in("clear", field, _EMPTY)

@@ -141,6 +141,12 @@ def replaced(held: Entry, message: Message, *, revision: int) -> Entry:
     return replace(held, message=message, revision=revision, unreadable=None)
 
 
+def keeps_words(held: Entry, message: Message) -> bool:
+    """Whether a message that takes the place of a stored one says the same: then what was derived from the
+    log still holds, and stays."""
+    return held.unreadable is None and held.message.says_the_same_as(message)
+
+
 def replaced_id(message: Message) -> str:
     """The id of the message that shall be replaced."""
     if message.message_id is None:

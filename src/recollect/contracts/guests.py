@@ -1,10 +1,11 @@
-"""What is brought along from elsewhere: encoders, token counters, agents. Below: values."""
+"""What is brought along: encoders, token counters, summarizers, agents, transcribers. Below: values."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import AsyncIterable, Callable, Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from recollect.errors import InvalidAudio, shown
 from recollect.messages import Message
 
 
@@ -35,6 +36,22 @@ class TokenCounter(Protocol):
 
     def count_text(self, text: str) -> int:
         """How many tokens the text is. Any text has a count; loading at the first one may take a moment."""
+        ...
+
+
+class Summarizer(Protocol):
+    """Says in short what was said: a model, or something built in."""
+
+    @property
+    def name(self) -> str:
+        """Its summaries are kept under this name."""
+        ...
+
+    async def summarize(self, earlier: str, messages: Sequence[Message], *, max_tokens: int) -> str:
+        """What the earlier summary, empty for none, and these messages say together, in so many tokens.
+
+        What goes wrong is one of our errors: it is tried again later, and the earlier summary stays.
+        """
         ...
 
 
@@ -104,4 +121,94 @@ class Agent(Protocol):
 
     async def close(self) -> None:
         """Let go of what it opened itself. Closing twice is fine."""
+        ...
+
+
+PCM = "audio/pcm"
+"""The media type of bare samples."""
+
+
+class AudioFormat(Struct, frozen=True, kw_only=True):
+    """How samples are written: whole numbers, little-endian, one after the other for each channel."""
+
+    rate: int = 16_000
+    """Samples a second. Speech needs no more than this."""
+    width: int = 2
+    """Bytes a sample."""
+    channels: int = 1
+
+    def __post_init__(self) -> None:
+        for field, least, most in (("rate", 4_000, 192_000), ("width", 1, 4), ("channels", 1, 8)):
+            value = getattr(self, field)
+            if type(value) is not int or not least <= value <= most:
+                raise InvalidAudio(
+                    f"{field} must be a whole number from {least} to {most}; got {shown(value)}",
+                    field=field,
+                    value=value,
+                )
+
+    @property
+    def frame(self) -> int:
+        """Bytes that sound at the same moment."""
+        return self.width * self.channels
+
+
+class Audio(Struct, frozen=True, kw_only=True):
+    """Sound: bare samples, or a file of another media type, which not every transcriber can read."""
+
+    data: bytes
+    media_type: str = PCM
+    format: AudioFormat = AudioFormat()
+    """Of bare samples. A file says so itself."""
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it lasts; None where only the file knows."""
+        if self.media_type != PCM:
+            return None
+        return len(self.data) / (self.format.frame * self.format.rate)
+
+
+class Segment(Struct, frozen=True, kw_only=True):
+    """Some words of a transcript, and when they were said: seconds from the beginning."""
+
+    text: str
+    start: float
+    end: float
+    confidence: float | None = None
+
+
+class Transcript(Struct, frozen=True, kw_only=True):
+    """What was understood."""
+
+    text: str
+    confidence: float | None = None
+    """How sure of the words, from 0 to 1; None where the transcriber does not say."""
+    language: str | None = None
+    segments: tuple[Segment, ...] = ()
+
+
+class Transcriber(Protocol):
+    """Whoever turns sound into words. What goes wrong is a `TranscriberError`; no error says a secret."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def transcribe(self, audio: Audio, *, language: str | None = None) -> Transcript:
+        """The words. Where nothing was understood the text is empty. `language` is what to expect."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what it opened. Closing twice is fine."""
+        ...
+
+
+@runtime_checkable
+class Listening(Protocol):
+    """A transcriber that listens while somebody still speaks."""
+
+    async def listen(
+        self, chunks: AsyncIterable[bytes], audio_format: AudioFormat, *, language: str | None = None
+    ) -> Transcript:
+        """The words in bare samples that arrive piece by piece."""
         ...

@@ -114,7 +114,8 @@ class ConversationStore(Protocol):
         """Put the message in the place of the one that holds its id: the one way to change what was said.
 
         Place, time, role and the moment of storing stay; the revisions of entry and record move on. What
-        is derived from the log goes. Raises `MessageNotFound`.
+        is derived from the log goes, unless the message says the same as before and only its labels are
+        others. Raises `MessageNotFound`.
         """
         ...
 
@@ -251,7 +252,7 @@ def _is_as_given(message: Message, document: dict[str, Any]) -> bool:
     return same_labels and message.says_the_same_as(given)
 
 
-_LABELS = ("timestamp", "content_type", "agent_name", "message_id", "tags")
+_LABELS = ("timestamp", "content_type", "agent_name", "message_id", "tags", "speech")
 
 
 _EVERYTHING = 2**53

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from recollect.dialects import anthropic, openai_chat, openai_responses, plain
 from recollect.dialects.blanking import blanked
 from recollect.dialects.edits import only_results, with_result_text, without_results, without_thinking
+from recollect.dialects.hearing import as_heard
 from recollect.dialects.images import references_in, rehydrate, resolve, split_images, without_images
 from recollect.dialects.intake import (
     Given,
@@ -36,6 +37,7 @@ __all__ = [
     "Request",
     "ToolCall",
     "ToolResult",
+    "as_heard",
     "blanked",
     "meaning_of",
     "only_results",

@@ -31,7 +31,7 @@ def blanked(message: Message, *, mark: str = MARK) -> Message:
     if content is UNSET and not extra:
         content = mark
     tags = message.tags if TAG in message.tags else (*message.tags, TAG)
-    return message.with_(content=content, extra=extra, tags=tags, tokens={})
+    return message.with_(content=content, extra=extra, tags=tags, speech=None, tokens={})
 
 
 def _blanked(message: Message, mark: str) -> tuple[Any, dict[str, Any]]:

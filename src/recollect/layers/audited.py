@@ -70,6 +70,10 @@ class AuditedBackend(Backend):
         who = Acting(parse_name(actor, field="actor"), parse_text(source, field="source"))
         return audited(self._inner, self._trail, who)
 
+    async def denied(self, action: str, owner: str = "") -> None:
+        """Note that somebody was turned away before they came to the store."""
+        await _Notes(self._trail, self._acting, owner).add(action, outcome="denied")
+
     async def open(self) -> None:
         await self._trail.open()
         await self._inner.open()

@@ -48,7 +48,7 @@ from recollect.ids import parse_name, parse_uuid
 from recollect.layers.holding import OVERHEAD, own, size_of
 from recollect.layers.powers import with_powers_of
 from recollect.messages import Message
-from recollect.telemetry import Telemetry, telemetry
+from recollect.telemetry import Telemetry, telemetry, told
 
 log = logging.getLogger("recollect.cached")
 
@@ -116,9 +116,9 @@ class Shelves:
         self._slots: OrderedDict[tuple[str, str], _Slot] = OrderedDict()
         self._flights: dict[tuple[str, str], dict[Hashable, _Flight]] = {}
         self.size = 0
-        self.hits = metrics.counter("recollect_cache_hits_total", "Reads served from the cache", store=name)
-        self.misses = metrics.counter("recollect_cache_misses_total", "Reads that were loaded", store=name)
-        metrics.gauge("recollect_cache_bytes", "Bytes in the cache", lambda: self.size, store=name)
+        self.hits = metrics.counter("recollect_cache_hits_total", store=name)
+        self.misses = metrics.counter("recollect_cache_misses_total", store=name)
+        metrics.gauge("recollect_cache_bytes", "", lambda: self.size, store=name)
 
     # Keeping
 
@@ -265,7 +265,7 @@ class Watching:
                 async for change in changes:
                     self._shelves.heard(owner, change)
         except StoreError as error:
-            log.info("changes are not heard of, reads are checked instead: %s", error)
+            log.info("changes are not heard of, reads are checked instead: %s", told(error))
 
     def _ended(self, owner: str, task: "asyncio.Task[None]") -> None:
         if self._tasks.get(owner) is task:

@@ -40,9 +40,14 @@ def layered(
     cache: CacheChoice = "off",
     encryption: "EncryptionChoice | None" = None,
     audit: "AuditChoice | None" = None,
+    observe: bool = False,
     clock: Clock = system_clock,
 ) -> Backend:
     """The backend of this URL with the layers that are wanted around it."""
+    if observe:
+        from recollect.layers.observed import observed
+
+        backend = observed(backend, name=store_name(url))
     backend = with_resilience(backend, url, resilience, sealed=encryption is not None)
     if encryption is not None:
         from recollect.layers.choices import encryption_of

@@ -62,6 +62,7 @@ from recollect.layers.keyring import KIND, Keyring
 from recollect.layers.powers import with_powers_of
 from recollect.layers.sealing import DataKey, DataKeys, Number, Opened, Place, Refused
 from recollect.messages import SEALED, Message
+from recollect.telemetry import told
 
 T = TypeVar("T")
 log = logging.getLogger("recollect.layers.encrypted")
@@ -401,13 +402,26 @@ class EncryptedStore(ConversationStore):
     ) -> list[Document]:
         if kind == KIND:
             return []
-        found = await self._inner.documents(kind, conversation_id=conversation_id, after=after, limit=limit)
+        opened: list[Document] = []
+        while True:
+            wanted = limit - len(opened)
+            found = await self._inner.documents(
+                kind, conversation_id=conversation_id, after=after, limit=wanted
+            )
+            opened += await self._open_documents(found)
+            # A page that is not full is the last one: what was set aside is made up for from the next.
+            if len(found) < wanted or len(opened) == limit:
+                return opened
+            after = found[-1].key
+
+    async def _open_documents(self, found: Sequence[Document]) -> list[Document]:
+        """Those that can be read; the others are set aside."""
         opened: list[Document] = []
         for document in found:
             try:
                 opened.append(await self._open_document(document))
             except Refused as error:
-                log.warning("document %r %r is set aside: %s", kind, document.key, error)
+                log.warning("a document of kind %s is set aside: %s", document.kind, told(error))
         return opened
 
     async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
@@ -507,7 +521,7 @@ class EncryptedStore(ConversationStore):
             try:
                 opened.append(records.open_record(record, keys, self._owner))
             except StoreDamaged as error:
-                log.warning("%s", error)
+                log.warning("conversation %s cannot be opened: %s", record.id, told(error))
         return opened
 
     async def _write(

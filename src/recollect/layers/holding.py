@@ -18,7 +18,12 @@ OVERHEAD = 512
 
 
 def size_of(messages: Iterable[Message]) -> int:
-    return sum(OVERHEAD + _length(message.content) + _length(message.extra) for message in messages)
+    return sum(OVERHEAD + _size(message) for message in messages)
+
+
+def _size(message: Message) -> int:
+    spoken = 0 if message.speech is None else len(message.speech.spoken or "")
+    return _length(message.content) + _length(message.extra) + spoken
 
 
 def is_fixed(message: Message) -> bool:

@@ -33,7 +33,7 @@ from recollect.contracts import Entry, set_aside
 from recollect.errors import MissingExtra, StoreDamaged
 from recollect.ids import MARK
 from recollect.keys import KEY_BYTES, NONCE_BYTES, aes_gcm
-from recollect.messages import ROLES, SEALED, ContentType, Message, words_of
+from recollect.messages import ROLES, SEALED, ContentType, Message, Speech, words_of
 from recollect.wire import check_json, decode_message, encode_message
 
 try:
@@ -151,6 +151,7 @@ class _Words(Struct, frozen=True, omit_defaults=True):
     tags: tuple[str, ...] = ()
     dialect: str = "plain"
     extra: dict[str, Any] = {}
+    speech: Speech | None = None
     tokens: dict[str, int] = {}
 
 
@@ -165,6 +166,7 @@ def body_of(message: Message) -> bytes:
         message.tags,
         message.dialect,
         message.extra,
+        message.speech,
         message.tokens,
     )
     try:

@@ -281,7 +281,7 @@ def _tell_unreadable(entries: Iterable[Entry]) -> int:
     unreadable = [entry for entry in entries if entry.unreadable is not None]
     for entry in unreadable:
         where = (entry.conversation_id, entry.sequence)
-        _log.warning("conversation %s: message %d is not copied: %s", *where, entry.unreadable)
+        _log.warning("conversation %s: message %d cannot be read and is not copied", *where)
     return len(unreadable)
 
 

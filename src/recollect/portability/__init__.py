@@ -6,7 +6,7 @@
     archives/…               archived conversations, each as it was, opened
     manifest.json            what there is: counts, and the SHA-256 of every file
 
-`folders` writes and reads, `page` renders.
+`folders` writes and reads, `page` renders, `zips` makes one file of it for the way over a network.
 """
 
 from recollect.portability.folders import Manifest, export_owner, import_owner, read_manifest

@@ -53,10 +53,10 @@ class Manifest(Struct, frozen=True, kw_only=True):
 
 async def export_owner(premises: Premises, folder: Path) -> Manifest:
     """Write everything that is held about the owner into a folder that is not there yet, or empty."""
-    draft = await asyncio.to_thread(_begin, folder)
+    draft = await asyncio.to_thread(begin_folder, folder)
     try:
         manifest = await _fill(premises, draft)
-        await asyncio.to_thread(_finish, draft, folder)
+        await asyncio.to_thread(finish_folder, draft, folder)
     except BaseException:
         await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
         raise
@@ -82,7 +82,7 @@ async def _fill(premises: Premises, draft: Path) -> Manifest:
 
 
 async def _write_lines(premises: Premises, path: Path) -> dict[str, int]:
-    file = await asyncio.to_thread(_create, path)
+    file = await asyncio.to_thread(create_file, path)
     try:
         report = await export_store(premises.owner, premises.store, file)
     finally:
@@ -123,7 +123,7 @@ async def _write_archives(archives: OwnerArchives | None, draft: Path) -> tuple[
 
 def _write_page(draft: Path, owner: str, exported_at: datetime) -> None:
     archived = sorted((draft / "archives").glob("*.jsonl"))
-    with _create(draft / PAGE) as file:
+    with create_file(draft / PAGE) as file:
         for piece in page(owner, exported_at, _lines_of(draft / LINES), _lines_of(*archived)):
             file.write(piece.encode(errors="replace"))
 
@@ -141,7 +141,7 @@ def _lines_of(*paths: Path) -> Iterator[bytes]:
 
 async def import_owner(premises: Premises, folder: Path) -> Manifest:
     """Bring what a folder holds into the owner's store. A folder that was altered changes nothing."""
-    manifest = await asyncio.to_thread(_checked, folder)
+    manifest = await asyncio.to_thread(checked_folder, folder)
     if manifest.archives and premises.archives is None:
         raise InvalidSetting(
             "the folder holds archives, which need a place: recollect.open(archives='some/folder')",
@@ -184,8 +184,8 @@ def _pictures_in(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.iterdir()} if folder.is_dir() else {}
 
 
-def _checked(folder: Path) -> Manifest:
-    """The manifest, when every file is what it says."""
+def checked_folder(folder: Path) -> Manifest:
+    """The manifest, when every file is what it says. Blocks."""
     manifest = read_manifest(folder)
     for file in manifest.files:
         _check_file(folder, file)
@@ -206,7 +206,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _check_file(folder: Path, file: File) -> None:
-    if not _is_ours(file.path):
+    if not is_part_of_export(file.path):
         raise StoreDamaged(f"the manifest names a file that no export has: {shown(file.path)}")
     try:
         digest = _digest(folder / file.path)
@@ -216,7 +216,7 @@ def _check_file(folder: Path, file: File) -> None:
         raise StoreDamaged(f"{file.path} was altered: its SHA-256 is not that of the manifest")
 
 
-def _is_ours(path: str) -> bool:
+def is_part_of_export(path: str) -> bool:
     """Whether an export can have a file of this name: a manifest must not lead elsewhere."""
     return path in (LINES, PAGE) or bool(
         _BLOB.fullmatch(path) or re.fullmatch(r"archives/[0-9a-f-]{36}\.jsonl", path, re.ASCII)
@@ -240,7 +240,8 @@ def _as_backend(store: ConversationStore) -> Backend:
 # Files
 
 
-def _begin(folder: Path) -> Path:
+def begin_folder(folder: Path) -> Path:
+    """A folder beside the place of this one, to be filled and then put there by `finish_folder`. Blocks."""
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise InvalidSetting(
@@ -254,7 +255,8 @@ def _begin(folder: Path) -> Path:
     return draft
 
 
-def _finish(draft: Path, folder: Path) -> None:
+def finish_folder(draft: Path, folder: Path) -> None:
+    """Put the filled folder in its place. Blocks."""
     try:
         if folder.exists():
             folder.rmdir()
@@ -263,7 +265,8 @@ def _finish(draft: Path, folder: Path) -> None:
         raise StoreUnavailable(f"{folder} cannot be written: {error.strerror or error}") from error
 
 
-def _create(path: Path) -> BinaryIO:
+def create_file(path: Path) -> BinaryIO:
+    """A new file, readable by this user alone. Blocks."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Conversations are nobody else's business.
@@ -273,7 +276,7 @@ def _create(path: Path) -> BinaryIO:
 
 
 def _write(path: Path, data: bytes) -> None:
-    with _create(path) as file:
+    with create_file(path) as file:
         try:
             file.write(data)
         except OSError as error:

@@ -95,7 +95,9 @@ def _strings_in(value: Any) -> Iterator[str]:
 
 def named_speaker(message: Message) -> str:
     """The name of who speaks, where the message has it as a label; else nothing."""
-    name = message.agent_name or (message.extra.get("name") if message.extra else None)
+    # A question is labelled with the agent that answered it: that is not who speaks.
+    agent = None if message.role == "user" else message.agent_name
+    name = agent or (message.extra.get("name") if message.extra else None)
     return name if isinstance(name, str) else ""
 
 

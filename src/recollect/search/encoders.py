@@ -38,13 +38,17 @@ def readable(text: str) -> str:
 
 async def encoded(embedder: Embedder, text: str) -> Any:
     """The vector of a text, made off the event loop. Whatever the encoder raises is `EncoderFailed`."""
+    return (await encoded_all(embedder, [text]))[0]
+
+
+async def encoded_all(embedder: Embedder, texts: Sequence[str]) -> Any:
+    """The vectors of several texts, a row for each."""
     try:
-        rows = await asyncio.to_thread(embedder.embed, [text])
+        return await asyncio.to_thread(embedder.embed, list(texts))
     except RecollectError:
         raise
     except Exception as error:  # an encoder may be anybody's, and raise anything
         raise EncoderFailed(f"the encoder failed: {type(error).__name__}: {error}") from error
-    return rows[0]
 
 
 class UniversalEncoder:

@@ -23,11 +23,14 @@ from recollect.search.analysis import indexed_terms
 from recollect.search.catching_up import all_entries, all_records
 from recollect.search.encoders import embedded_text
 from recollect.search.vectors import BLOCK, KIND_PREFIX, Block, blocks_of, kind_of
+from recollect.telemetry import told
 
 log = logging.getLogger("recollect.search")
 
 QUIET = 1.0
-"""Seconds after a turn before its vectors are made: nobody searches for what was said a second ago."""
+"""Seconds without a turn before vectors are made: nobody searches for what was said a second ago."""
+PATIENCE = 30 * QUIET
+"""Seconds after which they are made although turns keep coming."""
 _MOST_PROGRESS = 1_000
 
 
@@ -52,11 +55,18 @@ class Indexer:
     """Writes vectors, one conversation after another, when nothing was noted for a moment."""
 
     def __init__(
-        self, embedder: Embedder, *, written: Callable[[str, str], None], quiet: float = QUIET
+        self,
+        embedder: Embedder,
+        *,
+        written: Callable[[str, str], None],
+        quiet: float = QUIET,
+        patience: float = PATIENCE,
     ) -> None:
         self.embedder = embedder
         self._written = written
         self._quiet = quiet
+        self._patience = patience
+        self._noted_at = 0.0
         self._notes: dict[Noted, ConversationStore] = {}
         self._known: set[str] = set()
         self._progress: OrderedDict[str, Progress] = OrderedDict()
@@ -75,8 +85,9 @@ class Indexer:
         if conversation_id is not None:
             self._notes[Noted(owner, conversation_id)] = store
         loop = self._running_loop()
+        self._noted_at = loop.time()
         if self._notes and self._timer is None and self._worker is None:
-            self._timer = loop.call_later(self._quiet, self._start)
+            self._start_when_quiet(loop, self._noted_at + self._patience)
 
     def knows(self, owner: str) -> None:
         """Somebody looked at all that this owner has, and notes what lacks."""
@@ -88,6 +99,13 @@ class Indexer:
         if loop is not self._loop:
             self._loop, self._timer, self._worker = loop, None, None
         return loop
+
+    def _start_when_quiet(self, loop: asyncio.AbstractEventLoop, latest: float) -> None:
+        quiet_at = min(self._noted_at + self._quiet, latest)
+        if quiet_at > loop.time():
+            self._timer = loop.call_at(quiet_at, self._start_when_quiet, loop, latest)
+        else:
+            self._start()
 
     def _start(self) -> None:
         self._timer = None
@@ -136,7 +154,7 @@ class Indexer:
             async for record in all_records(store):
                 await self.index(noted.owner, store, record.id)
         except (StoreError, Conflict) as error:
-            log.warning("vectors not written, next time again: %s", error)
+            log.warning("vectors not written, next time again: %s", told(error))
             self._known.discard(noted.owner)
         except Exception:  # the edge of a task: whatever an encoder raises must not stop the others
             log.exception("vectors not written")

@@ -13,8 +13,9 @@ alone. `docs/search-quality.md` has the measurements behind every number here.
 """
 
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import tzinfo
+from heapq import nlargest
 from typing import NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -185,9 +186,10 @@ def rank(
     found = _candidates(asked, matches, near)
     _weigh(found.values(), asked, similar, weights)
     priors = _priors(found.values(), weights)
-    for one in found.values():
-        one.conversation = weights.conversation * priors[one.conversation_id]
-        one.previous = _previous(one, found, weights)
+    for (conversation_id, sequence), one in found.items():
+        one.conversation = weights.conversation * priors[conversation_id]
+        before = found.get((conversation_id, sequence - 1))
+        one.previous = 0.0 if before is None else _previous(before, weights)
         one.score = one.own + one.conversation + one.previous
     ordered = sorted(found.values(), key=_order)
     return Ranking(asked=asked, matches=matches, ordered=ordered, by_meaning=similar is not None)
@@ -225,18 +227,21 @@ class Scorer:
     """BM25 of a match, from what the index knows of the terms."""
 
     def __init__(self, matches: Matches, terms: int) -> None:
-        self._rarities = [rarity(n, matches.messages) for n in matches.frequencies[:terms]]
-        self._average = matches.terms / matches.messages if matches.messages else 1.0
+        rarities = [rarity(n, matches.messages) for n in matches.frequencies[:terms]]
+        self._most = [rare * (SATURATION + 1) for rare in rarities]
+        average = matches.terms / matches.messages if matches.messages else 1.0
+        self._damping = SATURATION * (1 - LENGTH)
+        self._damping_by_length = SATURATION * LENGTH / average
 
     def __call__(self, match: Match) -> float:
         return sum(self.contributions(match))
 
     def contributions(self, match: Match) -> list[float]:
         """What each term adds."""
-        damping = SATURATION * (1 - LENGTH + LENGTH * match.length / self._average)
+        damping = self._damping + self._damping_by_length * match.length
         return [
-            rarity * count * (SATURATION + 1) / (count + damping) if count else 0.0
-            for rarity, count in zip(self._rarities, match.counts, strict=False)
+            most * count / (count + damping) if count else 0.0
+            for most, count in zip(self._most, match.counts, strict=False)
         ]
 
 
@@ -253,22 +258,24 @@ def _weigh(
         known = similar.of([one.key for one in candidates])
         for one, similarity in zip(candidates, known, strict=True):
             one.similarity = similarity
+    nearness = _nearness(similar)
+    terms = len(asked.terms)
     for one in candidates:
         words = one.bm25 / best
         one.words = weights.words * words
-        one.meaning = weights.meaning * _meaning(one, words, similar)
-        one.speaker = weights.speaker if _speaks(one.match, len(asked.terms)) else 0.0
-        one.date = weights.date if _told_then(one.position, asked) else 0.0
+        # A message without a vector is judged by its words.
+        one.meaning = weights.meaning * (words if one.similarity is None else nearness(one.similarity))
+        one.speaker = weights.speaker if _speaks(one.match, terms) else 0.0
+        one.date = weights.date if asked.periods and _told_then(one.position, asked) else 0.0
         one.person = _person(one, weights)
         one.own = (one.words + one.meaning + one.speaker) * one.person + one.date
 
 
-def _meaning(one: Ranked, words: float, similar: Similarities | None) -> float:
-    """How near the message is, from 0 to 1; by its words where it has no vector."""
-    if similar is None or one.similarity is None:
-        return words
-    span = similar.highest - similar.lowest
-    return (one.similarity - similar.lowest) / span if span > 0 else 1.0
+def _nearness(similar: Similarities | None) -> Callable[[float], float]:
+    """From a similarity to how near that is, from 0 to 1."""
+    lowest = 0.0 if similar is None else similar.lowest
+    span = 0.0 if similar is None else similar.highest - lowest
+    return lambda similarity: (similarity - lowest) / span if span > 0 else 1.0
 
 
 def _speaks(match: Match | None, terms: int) -> bool:
@@ -277,8 +284,6 @@ def _speaks(match: Match | None, terms: int) -> bool:
 
 
 def _told_then(position: Position, asked: Asked) -> bool:
-    if not asked.periods:
-        return False
     day = from_micros(position.micros).astimezone(asked.zone).date()
     return any(period.told_on(day) for period in asked.periods)
 
@@ -295,7 +300,7 @@ def _priors(candidates: Iterable[Ranked], weights: Weights) -> Mapping[str, floa
     for one in candidates:
         scores.setdefault(one.conversation_id, []).append(one.own)
     best = {
-        conversation_id: sum(sorted(own, reverse=True)[: weights.best_of])
+        conversation_id: sum(own if len(own) <= weights.best_of else nlargest(weights.best_of, own))
         for conversation_id, own in scores.items()
     }
     lowest, highest = min(best.values(), default=0.0), max(best.values(), default=0.0)
@@ -303,10 +308,7 @@ def _priors(candidates: Iterable[Ranked], weights: Weights) -> Mapping[str, floa
     return {key: (value - lowest) / span if span > 0 else 0.0 for key, value in best.items()}
 
 
-def _previous(one: Ranked, candidates: Mapping[Key, Ranked], weights: Weights) -> float:
+def _previous(before: Ranked, weights: Weights) -> float:
     """What the message before adds: much when it is short, as a question that this one answers."""
-    before = candidates.get((one.conversation_id, one.position.sequence - 1))
-    if before is None:
-        return 0.0
     brevity = weights.brief_previous / (weights.brief_previous + before.length)
     return weights.previous * (before.words + before.meaning) * brevity

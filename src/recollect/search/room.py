@@ -12,12 +12,16 @@ from recollect.contracts import ConversationStore, Embedder
 from recollect.search.encoders import installed_encoder
 from recollect.search.indexing import QUIET, Indexer
 from recollect.search.portable import OwnerIndex
+from recollect.search.texts import TextVectors
 from recollect.search.vectors import OwnerVectors
 
 MOST_MESSAGES = 500_000
 """Messages, of all owners together, in indexes that stand in for a store's own."""
 MOST_VECTOR_BYTES = 512 * 1024 * 1024
 """Memory for vectors, of all owners together. Whoever searched longest ago goes first."""
+
+MOST_TEXTS = 20_000
+"""Texts that are no messages, of all owners together, whose vectors are held."""
 
 
 class _Sized(Protocol):
@@ -47,6 +51,7 @@ class SearchRoom:
         self._most_vectors = 0 if embedder is None else most_vector_bytes // (embedder.dimension * 4)
         self._indexes: OrderedDict[str, OwnerIndex] = OrderedDict()
         self._vectors: OrderedDict[str, OwnerVectors] = OrderedDict()
+        self._texts: OrderedDict[str, TextVectors] = OrderedDict()
 
     @classmethod
     def with_installed_encoder(cls) -> "SearchRoom":
@@ -65,6 +70,14 @@ class SearchRoom:
             assert self.embedder is not None, "without an encoder there are no vectors"
             self._vectors[owner] = OwnerVectors(self.embedder)
         return _used(self._vectors, owner, self._most_vectors)
+
+    def texts_of(self, owner: str) -> TextVectors | None:
+        """The vectors of an owner's texts that are no messages: notes. None without an encoder."""
+        if self.embedder is None:
+            return None
+        if owner not in self._texts:
+            self._texts[owner] = TextVectors(self.embedder)
+        return _used(self._texts, owner, MOST_TEXTS)
 
     def note(self, owner: str, store: ConversationStore, conversation_id: str | None = None) -> None:
         """Something was said, or is going to be looked for."""
@@ -89,6 +102,7 @@ class SearchRoom:
     ) -> Mapping[str, int]:
         """Let go of copies in memory, as `Holds` asks: what is needed of them is made anew."""
         held = (self._indexes.pop(owner, None), self._vectors.pop(owner, None))
+        self._texts.pop(owner, None)
         if self.indexer is not None:
             self.indexer.forget(owner)
         return {"indexes": sum(one is not None for one in held)}
@@ -99,6 +113,7 @@ class SearchRoom:
             await self.indexer.close()
         self._indexes.clear()
         self._vectors.clear()
+        self._texts.clear()
 
 
 def _used(held: "OrderedDict[str, S]", owner: str, most: int) -> S:

@@ -38,6 +38,8 @@ from recollect.search.ranking import (
 )
 from recollect.search.room import SearchRoom
 from recollect.search.vectors import NEAREST
+from recollect.telemetry import telemetry, told
+from recollect.telemetry.timing import timed
 
 log = logging.getLogger("recollect.search")
 
@@ -65,6 +67,11 @@ IN_WHAT_IS_KNOWN = "searched in what is known while the store is away"
 NO_VECTORS_YET = "searched by words alone: nothing has vectors yet"
 
 Count = Callable[[str], int]
+
+_candidates, _reading, _browsing = (
+    telemetry.histogram("recollect_search_stage_seconds", stage=stage)
+    for stage in ("candidates", "reading", "browsing")
+)
 
 
 class Findings(Struct, frozen=True, kw_only=True):
@@ -136,16 +143,19 @@ class Searcher:
         if period is not None:
             filters = filters.within(period, now=now, zone=zone)
         if period is not None or not asked.terms:
-            entries = await self._browse(Admission(self.store, filters), budget.results)
+            with timed("search.browsing", _browsing):
+                entries = await self._browse(Admission(self.store, filters), budget.results)
             passages = [passage_of(e, r, terms=(), zone=zone, now=now) for r, e in entries]
             return Findings(passages=tuple(_within(passages, budget, ())))
         ranking = await self.ranking(question, asked, filtered=bool(filters))
         reading = _Reading(self, Admission(self.store, filters), zone=zone, now=now, explain=explain)
-        passages = await reading.passages(ranking, budget.results, most=max(MOST_READ, budget.results))
+        with timed("search.reading", _reading):
+            passages = await reading.passages(ranking, budget.results, most=max(MOST_READ, budget.results))
         if filters and len(passages) < budget.results:
             among = await reading.admission.conversations()
             ranking = await self.ranking(question, asked, among=among)
-            passages = await reading.passages(ranking, budget.results)
+            with timed("search.reading", _reading):
+                passages = await reading.passages(ranking, budget.results)
         return Findings(
             passages=tuple(_within(passages, budget, asked.terms)),
             by_meaning=ranking.by_meaning,
@@ -163,18 +173,32 @@ class Searcher:
         self, question: str, asked: Asked, *, filtered: bool = False, among: Container[str] | None = None
     ) -> Ranking:
         """The messages that come into question, in order; with `among`, all in these conversations."""
+        with timed("search.candidates", _candidates):
+            return await self._ranking(question, asked, filtered=filtered, among=among)
+
+    async def _ranking(
+        self, question: str, asked: Asked, *, filtered: bool, among: Container[str] | None
+    ) -> Ranking:
         limit = BY_WORDS_FILTERED if filtered else BY_WORDS if among is None else EVERYTHING
         if self.room.embedder is not None and isinstance(self.store, Nearest):
             matches = await self.matches(looked_up(asked), limit=limit)
             similar = await self._served(question) if matches.messages > SERVED else None
             similar = similar or await self.similarities(question)
         else:
+            # The question is encoded first: two threads of Python would only take the interpreter from each
+            # other. While vectors are compared, which needs no interpreter, words are looked up.
+            encoded = asyncio.Event()
             matches, similar = await asyncio.gather(
-                self.matches(looked_up(asked), limit=limit), self.similarities(question)
+                self._matches_after(encoded, looked_up(asked), limit=limit),
+                self.similarities(question, encoded),
             )
         ranked = partial(rank, asked, matches, similar, weights=self.weights, among=among)
         many = among is not None or len(matches.found) > WORTH_A_THREAD
         return await asyncio.to_thread(ranked) if many else ranked()
+
+    async def _matches_after(self, encoded: asyncio.Event, terms: Sequence[str], *, limit: int) -> Matches:
+        await encoded.wait()
+        return await self.matches(terms, limit=limit)
 
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
         """From the store's own index, or from the portable one; in what is known while the store is away."""
@@ -188,13 +212,23 @@ class Searcher:
                 raise
         return await matches_in_known(self.store, terms, limit=limit)
 
-    async def similarities(self, question: str) -> Similarities | None:
-        """By the vectors; None where there are none, and while the store is away that has them."""
+    async def similarities(self, question: str, encoded: asyncio.Event | None = None) -> Similarities | None:
+        """By the vectors; None where there are none, and while the store is away that has them.
+
+        `encoded` is set when the question is, or will not be.
+        """
+        encoded = encoded or asyncio.Event()
+        try:
+            return await self._similarities(question, encoded)
+        finally:
+            encoded.set()
+
+    async def _similarities(self, question: str, encoded: asyncio.Event) -> Similarities | None:
         if self.room.embedder is None or self.store.degraded:
             return None
         vectors = self.room.vectors_of(self.owner)
         with self._words_will_do():
-            near = await vectors.near(self.store, readable(question))
+            near = await vectors.near(self.store, readable(question), encoded)
             if vectors.looked_at_all:
                 self.room.looked_at(self.owner)
             for conversation_id in vectors.take_incomplete():
@@ -221,7 +255,7 @@ class Searcher:
         try:
             yield
         except EncoderFailed as error:
-            log.warning("searched by words alone: %s", error)
+            log.warning("searched by words alone: %s", told(error))
             self.room.encoder_trouble = str(error)
         except StoreUnavailable:
             if not self.store.degraded:

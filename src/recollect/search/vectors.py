@@ -197,11 +197,15 @@ class OwnerVectors:
         incomplete, self._incomplete = self._incomplete, set()
         return incomplete
 
-    async def near(self, store: ConversationStore, text: str) -> Near | None:
-        """How near everything is to the text, after catching up; None when there are no vectors."""
+    async def near(self, store: ConversationStore, text: str, ready: asyncio.Event) -> Near | None:
+        """How near everything is to the text, after catching up; None when there are no vectors.
+
+        `ready` is set when all that is left is to compare.
+        """
         async with self._lock:
             # Encoding takes as long as looking for what is new: both at once.
             row, _ = await asyncio.gather(encoded(self._embedder, text), self._catch_up(store))
+            ready.set()
             if not self._matrix.alive:
                 return None
             return await asyncio.to_thread(self._compare, row)

@@ -24,6 +24,7 @@ from recollect.contracts import (
     Position,
     check_position,
     check_says_the_same,
+    keeps_words,
     replaced_id,
     replacing,
     set_aside,
@@ -264,13 +265,15 @@ class Shelf(Struct, kw_only=True):
         held = log.by_id.get(message_id)
         if held is None:
             raise MessageNotFound(log.record.id, message_id)
-        body = encode_message(replacing(_entry(log, held), message))
+        before = _entry(log, held)
+        body = encode_message(replacing(before, message))
         check_revision(log.record.id, log.record.revision, expected_revision)
         slot = Slot(held.position, log.record.revision + 1, held.stored_at, body)
         log.slots[bisect_left(log.slots, held.position, key=_position)] = slot
         log.by_id[message_id] = slot
         log.record = touched(log.record, now=now)
-        log.documents.clear()
+        if not keeps_words(before, message):
+            log.documents.clear()
         self.forgotten += 1
         return _entry(log, slot)
 

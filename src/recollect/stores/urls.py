@@ -25,6 +25,14 @@ STORES = {
 }
 """URL scheme → the module whose `backend(address, clock)` opens it."""
 
+SERVERS = {"http": "recollect.client", "https": "recollect.client"}
+"""URL scheme → the module whose `RemoteMemory` is a memory behind a server."""
+
+
+def is_server(url: object) -> bool:
+    """Whether this is the address of a server, and not of a store."""
+    return isinstance(url, str) and url.partition(":")[0].lower() in SERVERS
+
 
 class Address(Struct, frozen=True, kw_only=True):
     """A store's URL, taken apart.

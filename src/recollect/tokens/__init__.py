@@ -5,6 +5,7 @@ estimate.py    estimates for all others, corrected by what a provider reports
 models.py      which of them a model needs
 messages.py    what messages, a system prompt and tools cost
 costs.py       the same for a message, counted once
+words.py       counts of words that were met before
 packed.py      the rank files under `ranks/`
 """
 
@@ -20,7 +21,7 @@ from recollect.tokens.messages import (
     count_system,
     count_tools,
 )
-from recollect.tokens.models import counter_for, default_counter, encoding_for, is_ready, ready
+from recollect.tokens.models import counter_for, counter_named, default_counter, encoding_for, is_ready, ready
 
 __all__ = [
     "PER_REQUEST",
@@ -37,6 +38,7 @@ __all__ = [
     "count_system",
     "count_tools",
     "counter_for",
+    "counter_named",
     "default_counter",
     "encoding_for",
     "is_ready",

@@ -58,10 +58,10 @@ class Estimator:
     kept with a message is `uncorrected`, so that a count outlives what is learned later.
     """
 
-    def __init__(self, base: TokenCounter | None = None) -> None:
+    def __init__(self, base: TokenCounter | None = None, *, correction: float = 1.0) -> None:
         self._base = base or default_base()
         self.uncorrected = WithMargin(self._base)
-        self._correction = 1.0
+        self._correction = float(_within_bounds(correction))
         self._reports = 0
         self._learning = threading.Lock()
 

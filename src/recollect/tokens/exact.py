@@ -1,4 +1,4 @@
-"""Exact token counts, as OpenAI's models count, without a network. Below: `packed`. Above: `models`.
+"""Exact token counts, as OpenAI's models count, offline. Below: `packed`, `words`. Above: `models`.
 
 Pattern and special tokens come from tiktoken's own constructors, the ranks from this package. Text
 is ordinary text: what looks like a special token is counted as the characters that it is.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from recollect.errors import InvalidInput, MissingExtra, RecollectError, shown
 from recollect.tokens.packed import Ranks, read_ranks
+from recollect.tokens.words import Words, is_line
 
 if TYPE_CHECKING:
     import tiktoken
@@ -44,6 +45,7 @@ class ExactCounter:
             raise InvalidInput.not_in("encoding", name, ENCODINGS)
         self.name: str = name
         self._encoding: tiktoken.Encoding | None = None
+        self._words: Words | None = None
 
     def __repr__(self) -> str:
         return f"ExactCounter({self.name!r})"
@@ -52,14 +54,25 @@ class ExactCounter:
         """How many tokens the text is."""
         if not isinstance(text, str):
             raise InvalidInput(f"only text has tokens; got {shown(text)}", field="text", value=text)
-        encoding = self._encoding or self._load()
-        if len(text) < LONG_RUN:
-            return len(encoding.encode_ordinary(text))
-        return count_long(text, encoding)
+        encoding, words = self._encoding, self._words
+        if encoding is None or words is None:
+            encoding, words = self._load()
+        if len(text) > LONG_RUN:
+            return count_long(text, encoding)
+        return words.total(text) if is_line(text) else len(encoding.encode_ordinary(text))
 
-    def _load(self) -> "tiktoken.Encoding":
-        self._encoding = encoding_of(self.name)
-        return self._encoding
+    def _load(self) -> "tuple[tiktoken.Encoding, Words]":
+        self._encoding, self._words = encoding_of(self.name), words_of(self.name)
+        return self._encoding, self._words
+
+
+_words: dict[str, Words] = {}
+
+
+def words_of(name: str) -> Words:
+    """The words that were counted by an encoding, once per process."""
+    encoding = encoding_of(name)
+    return _words.setdefault(name, Words(lambda text: len(encoding.encode_ordinary(text))))
 
 
 def count_long(text: str, encoding: "tiktoken.Encoding", *, long_run: int = LONG_RUN) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from functools import lru_cache
 from importlib.util import find_spec
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -32,6 +33,23 @@ def counter_for(model: str) -> TokenCounter:
     if not find_spec("tiktoken"):
         raise MissingExtra(COUNTING_EXACTLY, extra="tokens")
     return _exact[encoding]
+
+
+@lru_cache(maxsize=256)
+def counter_named(name: str) -> TokenCounter:
+    """The counter that has this name, as an answer's report says it: for whoever counts for somebody else.
+
+    It is shared, and nobody's to calibrate: what was learned is in the name.
+    """
+    if name in _exact:
+        return counter_for(name)
+    learned = _ESTIMATE(name) if isinstance(name, str) else None
+    if learned is None:
+        raise InvalidInput.not_in("counter", name, (*_exact, "estimate", "estimate@1.25"))
+    return Estimator(correction=float(learned[1] or 1))
+
+
+_ESTIMATE = re.compile(r"estimate(?:@(\d\.\d\d))?", re.ASCII).fullmatch
 
 
 def encoding_for(model: str) -> EncodingName | None:

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from recollect.contexts import Context, LeftOut, Reason, Report, TokenUse
 from recollect.contracts import Entry, why_unreadable
-from recollect.dialects import meaning_of, only_results
+from recollect.dialects import as_heard, meaning_of, only_results
 from recollect.errors import BudgetExceeded
 from recollect.messages import Message
 from recollect.windows.choosing import Choice, choose
@@ -95,7 +96,7 @@ def draft_window(
     `partial`: there are older entries, so what stands before the first question here is not known
     well enough to be judged, and is passed over.
     """
-    read = _without(entries, head)
+    read = _as_heard(_without(entries, head))
     grouping = group_log(read)
     if partial:
         grouping = _from_first_turn(grouping)
@@ -156,6 +157,16 @@ def _without(entries: Sequence[Entry], head: Sequence[Entry]) -> Sequence[Entry]
         return entries
     heading = {entry.sequence for entry in head}
     return [entry for entry in entries if entry.sequence not in heading]
+
+
+def _as_heard(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """What was heard of answers that were cut off, in the place of what was generated."""
+    if all(entry.message.speech is None for entry in entries):
+        return entries
+    return [
+        entry if entry.message.speech is None else replace(entry, message=as_heard(entry.message))
+        for entry in entries
+    ]
 
 
 def _from_first_turn(grouping: Grouping) -> Grouping:

@@ -33,7 +33,7 @@ from recollect.layers.resilient.replaying import Replayer
 from recollect.layers.resilient.retrying import Effort, Sleep, is_transient, with_retries
 from recollect.layers.resilient.spool import Ref, Spool
 from recollect.layers.resilient.store import LARGE, ResilientStore, store_around
-from recollect.telemetry import Telemetry, event, telemetry
+from recollect.telemetry import Telemetry, event, telemetry, told
 
 log = logging.getLogger("recollect.resilient")
 
@@ -79,6 +79,8 @@ class Health(Struct, frozen=True, kw_only=True):
     reason: str | None
     spool_operations: int
     spool_bytes: int
+    spool_limit: int
+    """Bytes that the spool may take; 0 where nothing is accepted while the store is away."""
     spool_oldest_seconds: float
     dead_letters: int
     """Operations that the store refused, and that wait for somebody to look at them."""
@@ -136,29 +138,22 @@ class ResilientBackend(Backend):
 
     def _count(self, metrics: Telemetry) -> None:
         store = self.name
-        self.retries = metrics.counter("recollect_retries_total", "Attempts made again", store=store)
-        self.degraded_reads = metrics.counter(
-            "recollect_degraded_reads_total", "Reads answered from the last known state", store=store
-        )
-        self.accepted = metrics.counter(
-            "recollect_spool_accepted_total", "Operations accepted into the spool", store=store
-        )
-        self.replayed = metrics.counter(
-            "recollect_spool_replayed_total", "Spooled operations that the store has now", store=store
-        )
-        self.set_aside = metrics.counter(
-            "recollect_dead_letters_total", "Spooled operations that the store refused", store=store
-        )
+        self.retries = metrics.counter("recollect_retries_total", store=store)
+        self.degraded_reads = metrics.counter("recollect_degraded_reads_total", store=store)
+        self.accepted = metrics.counter("recollect_spool_accepted_total", store=store)
+        self.replayed = metrics.counter("recollect_spool_replayed_total", store=store)
+        self.set_aside = metrics.counter("recollect_dead_letters_total", store=store)
         states = ("closed", "half_open", "open")
-        gauges: dict[str, tuple[str, Callable[[], float]]] = {
-            "breaker_state": ("0 closed, 1 half open, 2 open", lambda: states.index(self.breaker.state)),
-            "spool_operations": ("Operations in the spool", lambda: self.spool_depth),
-            "spool_bytes": ("Bytes that the spool takes", lambda: self.spool_bytes),
-            "spool_oldest_seconds": ("Age of the operation that waits longest", lambda: self.spool_age),
-            "known_bytes": ("Bytes of the last known state", lambda: self.known.size),
+        gauges: dict[str, Callable[[], float]] = {
+            "breaker_state": lambda: states.index(self.breaker.state),
+            "spool_operations": lambda: self.spool_depth,
+            "spool_bytes": lambda: self.spool_bytes,
+            "spool_limit_bytes": lambda: self.resilience.spool_limit,
+            "spool_oldest_seconds": lambda: self.spool_age,
+            "known_bytes": lambda: self.known.size,
         }
-        for gauge, (description, read) in gauges.items():
-            metrics.gauge(f"recollect_{gauge}", description, read, store=store)
+        for gauge, read in gauges.items():
+            metrics.gauge(f"recollect_{gauge}", "", read, store=store)
 
     # A backend
 
@@ -192,7 +187,7 @@ class ResilientBackend(Backend):
             self._has_letters = bool(await asyncio.to_thread(letters.count, self.folder))
             await self.adopt()
         except StoreError as error:
-            event(log, logging.ERROR, "spool_not_adopted", f"an earlier spool cannot be read: {error}")
+            event(log, logging.ERROR, "spool_not_adopted", f"an earlier spool cannot be read: {told(error)}")
 
     async def close(self) -> None:
         if self._state == "closed":
@@ -287,6 +282,7 @@ class ResilientBackend(Backend):
             reason=self.why if degraded else None,
             spool_operations=self.spool_depth,
             spool_bytes=self.spool_bytes,
+            spool_limit=0 if self._fails_closed else self.resilience.spool_limit,
             spool_oldest_seconds=self.spool_age,
             dead_letters=await asyncio.to_thread(letters.count, self.folder),
         )
@@ -554,7 +550,9 @@ class ResilientBackend(Backend):
             try:
                 await self.recover()
             except StoreError as error:
-                event(log, logging.WARNING, "replay_stopped", f"replay stopped: {error}", store=self.name)
+                event(
+                    log, logging.WARNING, "replay_stopped", f"replay stopped: {told(error)}", store=self.name
+                )
                 await asyncio.sleep(0.1)
 
     # Forgetting

@@ -20,6 +20,7 @@ from recollect.contracts import (
     Place,
     Position,
     check_position,
+    keeps_words,
     replaced,
     replaced_id,
     replacing,
@@ -208,7 +209,7 @@ class PostgresStore(DocumentChecks):
         while (held := await self.entry(conversation_id, replaced_id(message))) is not None:
             kept = replacing(held, message)
             values = {"key": key_of(replaced_id(message)), "sequence": held.sequence}
-            values |= await self._replacement(kept)
+            values |= {"keeps_derived": keeps_words(held, message)} | await self._replacement(kept)
             found = await self._run(("lock_conversation", named), ("replace_message", named | values))
             if found:
                 return replaced(held, kept, revision=found[0][0])

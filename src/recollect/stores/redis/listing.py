@@ -127,8 +127,9 @@ class Index:
         for one, reply in zip(conversation_ids, await self._connections.many(commands), strict=True):
             try:
                 found.append((one, values.stored(one, reply)))
-            except StoreDamaged as error:
-                log.error("%s: %s", self._connections.name, error)  # noqa: TRY400  the words say it all
+            except StoreDamaged:
+                # Its words would quote what is stored.
+                log.error("%s: conversation %s cannot be read", self._connections.name, one)  # noqa: TRY400
         return found
 
     async def batches(self, ceiling: str = "+inf") -> AsyncGenerator[tuple[list[Conversation], Listed], None]:

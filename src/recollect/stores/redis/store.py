@@ -21,6 +21,7 @@ from recollect.contracts import (
     Place,
     Position,
     check_position,
+    keeps_words,
     replaced,
     replaced_id,
     replacing,
@@ -230,6 +231,7 @@ class RedisStore(DocumentChecks):
             values.position_text(held.position),
             moment_of(held.stored_at),
             encode_message(kept),
+            "1" if keeps_words(held, message) else "",
         )
         if status == b"moved":
             raise _moved_on(conversation_id, expected_revision, reply)

@@ -39,6 +39,7 @@ from recollect.stores.sqlite.rows import Row
 from recollect.stores.sqlite.scrubbing import AT_ONCE_SECONDS, PATIENT_SECONDS, Scrubber
 from recollect.stores.sqlite.store import SearchableSQLiteStore, SQLiteStore
 from recollect.stores.threads import to_the_end
+from recollect.telemetry import told
 
 SQL = queries(PACKAGE)
 log = logging.getLogger("recollect.stores.sqlite")
@@ -86,7 +87,7 @@ class SQLiteBackend(Backend):
             await self.close()
             raise
         if self.indexer is not None:
-            self._catching_up = asyncio.create_task(self._catch_up())
+            self._catching_up = asyncio.create_task(self._complete_index())
 
     def _open_once(self) -> None:
         with self._opening:
@@ -98,17 +99,19 @@ class SQLiteBackend(Backend):
         with translated(self.path):
             others = [connect(self.path, synchronous=self._synchronous) for _ in range(READERS)]
         self._readers = ReadLane(self.path, others, name="reader")
-        self._writer = WriteLane(self.path, first, name="writer", forget=self.ends.clear)
+        self._writer = WriteLane(
+            self.path, first, name="writer", forget=self.ends.clear, at_rest=self.indexer
+        )
         # A process that was killed may have deleted something and not yet emptied the log of it.
         self._scrubber.scrub(seconds=0)
 
-    async def _catch_up(self) -> None:
+    async def _complete_index(self) -> None:
         """Index what was written without an index, by an earlier process or by others."""
         try:
             if done := await self.reindex():
                 log.info("%s: %d messages that were not in the index are now", self.path, done)
         except RecollectError as error:
-            log.warning("%s: the index lacks messages, and will be tried again: %s", self.path, error)
+            log.warning("%s: the index lacks messages, and will be tried again: %s", self.path, told(error))
 
     async def close(self) -> None:
         catching_up, self._catching_up = self._catching_up, None
@@ -170,12 +173,19 @@ class SQLiteBackend(Backend):
 
     async def _reindexing(self) -> AsyncIterator[int]:
         """How many messages each step has indexed: first those at the end, in order, then those between."""
-        while done := await self.writer.run(partial(index_waiting, most=REINDEX_BATCH)):
+        done = REINDEX_BATCH
+        while done == REINDEX_BATCH:  # fewer are all; what comes meanwhile is for the next moment of rest
+            done = await self.writer.run(partial(index_waiting, most=REINDEX_BATCH))
             yield done
         found: Backlog | None = Backlog([], Cursor())
         while found is not None:
             yield await self.writer.run(partial(index_backlog, rows=found.rows)) if found.rows else 0
             found = await self.readers.run(partial(backlog, cursor=found.next))
+
+    async def catch_up(self) -> None:
+        """Index all that waits."""
+        while await self.writer.run(partial(index_waiting, most=REINDEX_BATCH)) == REINDEX_BATCH:
+            pass
 
     async def _squeeze(self, *, seconds: float | None) -> None:
         """Have what was deleted leave the index's pages. What the time is too short for is done later."""

@@ -1,9 +1,10 @@
 """Writing the index for searching. Below: `search.analysis`. Above: `store`, `searching`.
 
 A message is findable as soon as it is stored: what comes after the last message in the index waits to be
-analysed, and a search reads it from the log. Each time `WAITING_MOST` messages have come, they go into the
-index together, in the transaction of the turn that makes up the number: FTS5 takes many for not much more
-than one. What leaves the log leaves the index by foreign keys and triggers, whoever deletes it.
+analysed, and a search reads it from the log. When some have gathered, and the writing thread has nothing else
+to do, they go into the index together: FTS5 takes many for not much more than one, and no turn waits for it.
+Where turns come so fast that it never rests, they take the oldest with them, so that the rest stays bounded.
+What leaves the log leaves the index by foreign keys and triggers, whoever deletes it.
 """
 
 from collections.abc import Sequence
@@ -24,10 +25,14 @@ from recollect.wire import decode_message
 
 SQL = queries(PACKAGE)
 
-WAITING_MOST = 64
-"""Messages that wait for the index. More make writing cheaper, and searching dearer."""
-INDEXED_AT_ONCE = 500
-"""Messages that are taken into memory to be indexed."""
+Row = tuple[int, int, int, int, int, Role, int, str]
+"""A message as the index keeps it: key, conversation, owner's tag, moment, sequence, role, length, terms."""
+
+WORTH_INDEXING = 64
+"""Messages that wait before they go into the index. More make writing cheaper, and searching dearer."""
+MOST_WAITING = 10_000
+"""Messages that may wait while turns come without a pause: a search then takes them in first, in a third of
+a second."""
 MERGED_PAGES = 64
 """Pages of the index that one step writes anew: some milliseconds."""
 REINDEX_BATCH = 200
@@ -44,21 +49,23 @@ class Indexer:
     """Fills the index on the writing thread. It counts what waits by itself; others may write as well."""
 
     def __init__(self) -> None:
-        self._waiting = WAITING_MOST  # unknown yet: the first turn takes in what an earlier process left
+        self._waiting = WORTH_INDEXING  # unknown yet: an earlier process may have left some
 
     def wrote(self, db: apsw.Connection, count: int) -> None:
-        """So many messages were stored: once in a while, all that wait are indexed."""
+        """So many messages were stored. Only when too many wait, some of them go into the index now."""
         self._waiting += count
-        if self._waiting >= WAITING_MOST:
-            self._waiting = 0
-            while index_waiting(db, INDEXED_AT_ONCE) == INDEXED_AT_ONCE:
-                pass
+        if self._waiting >= MOST_WAITING:
+            self.do_some(db)
 
-    def replaced(self, db: apsw.Connection, row: tuple[Any, ...]) -> None:
-        """A message in the midst of the others says something else; the trigger has taken it out."""
-        self._waiting = WAITING_MOST
-        self.wrote(db, 0)  # first those that wait, for rows are added in order
-        index_backlog(db, [row])
+    @property
+    def has_work(self) -> bool:
+        """Whether as many wait as are worth a transaction."""
+        return self._waiting >= WORTH_INDEXING
+
+    def do_some(self, db: apsw.Connection) -> None:
+        """Take the oldest that wait into the index."""
+        done = index_waiting(db, WORTH_INDEXING)
+        self._waiting = self._waiting - done if done == WORTH_INDEXING else 0
 
 
 def index_waiting(db: apsw.Connection, most: int) -> int:
@@ -69,7 +76,41 @@ def index_waiting(db: apsw.Connection, most: int) -> int:
         for key, conversation, owner, at, sequence, body in found
     ]
     db.executemany(SQL["insert_indexed"], rows)
+    _put_terms(db, rows)
     return len(rows)
+
+
+def index_again(db: apsw.Connection, row: Row, body: str) -> None:
+    """A message that says something else has left the index: it goes back, unless it waits there."""
+    if row[0] <= count_of(db, "last_indexed"):
+        index_backlog(db, [(row, body)])
+
+
+def too_many_wait(db: apsw.Connection) -> bool:
+    """Whether more wait than a search should analyse by itself."""
+    return count_of(db, "most_waiting") > 2 * WORTH_INDEXING
+
+
+def _put_terms(db: apsw.Connection, rows: Sequence[Row]) -> None:
+    """What else an indexed message changes: the full-text table, and the counts of its conversation.
+
+    No trigger does this: for each statement of a trigger FTS5 writes down what it has gathered so far.
+    """
+    spoken = [row for row in rows if row[-1]]
+    db.executemany(SQL["insert_terms"], [(row[0], _tagged(row[2], row[-1])) for row in spoken])
+    counts: dict[int, list[int]] = {}
+    for row in rows:
+        count = counts.setdefault(row[1], [0, 0, 0])
+        count[0] += 1
+        count[1] += row[-2] > 0
+        count[2] += row[-2]
+    db.executemany(SQL["count_indexed"], [(*count, key) for key, count in counts.items()])
+
+
+def _tagged(tag: int, terms: str) -> str:
+    """The terms with the owner before each, as the full-text table and its trigger have them."""
+    owner = f"{tag:015x}"
+    return owner + terms.replace(" ", f" {owner}")
 
 
 class Squeeze:
@@ -112,9 +153,9 @@ class Cursor(NamedTuple):
 
 
 class Backlog(NamedTuple):
-    """Some messages that nobody analysed, with their terms and bodies, and where to go on."""
+    """Some messages that nobody analysed, as the index keeps them, with their bodies, and where to go on."""
 
-    rows: list[tuple[Any, ...]]
+    rows: list[tuple[Row, str]]
     next: Cursor
 
 
@@ -128,7 +169,7 @@ def backlog(db: apsw.Connection, cursor: Cursor) -> Backlog | None:
     if found:
         tag = tag_of(cursor.owner)
         rows = [
-            (*row_of(tag, cursor.conversation, key, at, sequence, body), body)
+            (row_of(tag, cursor.conversation, key, at, sequence, body), body)
             for key, at, sequence, body in found
         ]
         _, at, sequence, _ = found[-1]
@@ -137,14 +178,18 @@ def backlog(db: apsw.Connection, cursor: Cursor) -> Backlog | None:
     return Backlog([], Cursor(*following)) if following else None
 
 
-def index_backlog(db: apsw.Connection, rows: Sequence[tuple[Any, ...]]) -> int:
-    """Index what was found, unless it changed since; returns how many messages."""
-    before = db.total_changes()
-    db.executemany(SQL["insert_if_not_indexed"], rows)
-    return len(rows) if db.total_changes() > before else 0
+def index_backlog(db: apsw.Connection, rows: Sequence[tuple[Row, str]]) -> int:
+    """Index what was found, unless it changed since; returns how many messages were looked at, if any did."""
+    put = []
+    for row, body in rows:
+        db.execute(SQL["insert_if_not_indexed"], (*row, body))
+        if db.changes():
+            put.append(row)
+    _put_terms(db, put)
+    return len(rows) if put else 0
 
 
-def row_of(tag: int, conversation: int, key: int, at: int, sequence: int, body: str) -> tuple[Any, ...]:
+def row_of(tag: int, conversation: int, key: int, at: int, sequence: int, body: str) -> Row:
     """A message as the index keeps it."""
     role, terms = analysed(body, at)
     return key, conversation, tag, at, sequence, role, len(terms), " ".join(terms)

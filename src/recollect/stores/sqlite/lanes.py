@@ -6,12 +6,13 @@ data durable is paid once for many turns. Below: the engine. Above: `backend`.
 """
 
 import asyncio
+import logging
 import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import apsw
 
@@ -19,6 +20,7 @@ from recollect.errors import StoreClosed
 from recollect.stores.doors import Door
 from recollect.stores.sqlite.connections import ours, patience
 
+log = logging.getLogger("recollect.stores.sqlite")
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], Any]
 
@@ -27,6 +29,9 @@ LARGEST_BATCH = 512
 
 WORTH_SPLITTING = 50e-6
 """Seconds of a commit, for each turn in it, up to which two commits cost less than a loop that waits."""
+
+AT_REST_SECONDS = 0.05
+"""Without a job for so long, the writing thread has time for what nobody waits for."""
 
 MOST_JOBS = 4096
 """Jobs that may be in a lane's queue; whoever comes after them waits for a place, and then is refused."""
@@ -132,6 +137,15 @@ class ReadLane(Lane):
                 _settle([job])
 
 
+class AtRest(Protocol):
+    """What the writing thread does, bit by bit, while it has nothing else to do."""
+
+    @property
+    def has_work(self) -> bool: ...
+
+    def do_some(self, db: apsw.Connection) -> None: ...
+
+
 class WriteLane(Lane):
     """The waiting jobs in one transaction; a job that fails is undone alone.
 
@@ -140,14 +154,22 @@ class WriteLane(Lane):
     committed. Told earlier, they would only take the interpreter from this thread, and then wait
     while the disk is busy.
 
-    `forget` is called when what an earlier turn saw in the database may not be so any more: something
-    else than a turn was written, a transaction was undone, or another process has written.
+    `at_rest` is what there is to do when no job comes for a moment. `forget` is called when what an
+    earlier turn saw in the database may not be so any more: something else than a turn was written, a
+    transaction was undone, or another process has written.
     """
 
     def __init__(
-        self, path: str, connection: apsw.Connection, *, name: str, forget: Callable[[], object]
+        self,
+        path: str,
+        connection: apsw.Connection,
+        *,
+        name: str,
+        forget: Callable[[], object],
+        at_rest: AtRest | None = None,
     ) -> None:
         self._forget = forget
+        self._at_rest = at_rest
         self._untold: list[Job] = []
         self._commit_seconds = 0.0
         self._data_version = -1
@@ -156,7 +178,7 @@ class WriteLane(Lane):
         super().__init__(path, [connection], name=name)
 
     def _serve(self, connection: apsw.Connection) -> None:
-        while (job := self._next()) is not None:
+        while (job := self._next(connection)) is not None:
             jobs = [one for one in (job, *self._waiting()) if not one.future.cancelled()]
             try:
                 self._commit(jobs, connection)
@@ -166,10 +188,29 @@ class WriteLane(Lane):
             self._untold += jobs
         self._tell()
 
-    def _next(self) -> Job | None:
+    def _next(self, connection: apsw.Connection) -> Job | None:
         if self._jobs.empty():
             self._tell()
+            while self._at_rest is not None and self._at_rest.has_work:
+                try:
+                    return self._jobs.get(timeout=AT_REST_SECONDS)
+                except queue.Empty:
+                    if not self._rest(self._at_rest, connection):
+                        break
         return self._jobs.get()
+
+    def _rest(self, at_rest: AtRest, connection: apsw.Connection) -> bool:
+        """Do a bit of what nobody waits for; whether that worked. If not, it is tried after the next job."""
+        try:
+            self._begin(connection)
+            at_rest.do_some(connection)
+            self._end(connection)
+        except Exception as error:  # noqa: BLE001  nobody waits for it, so nobody can be told but the log
+            log.warning("%s", ours(error, self._path))
+            return False
+        finally:
+            self._undo(connection)
+        return True
 
     def _waiting(self) -> list[Job]:
         """The other jobs for this batch: all that wait, or half of them where two batches pay."""

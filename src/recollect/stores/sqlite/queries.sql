@@ -251,6 +251,22 @@ RETURNING message_count;
 INSERT INTO indexed (message, conversation, owner, at, sequence, role, length, terms)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: insert_terms
+-- The terms of a message, each with its owner before it, so that they are found.
+INSERT INTO message_terms (rowid, terms) VALUES (?, ?);
+
+-- name: count_indexed
+-- How much of a conversation is in the index.
+UPDATE conversations SET analysed = analysed + ?, searchable = searchable + ?, terms = terms + ? WHERE pk = ?;
+
+-- name: last_indexed
+-- The newest message in the index.
+SELECT coalesce(max(message), 0) FROM indexed;
+
+-- name: most_waiting
+-- How many messages wait for the index at most: keys of deleted ones may lie between.
+SELECT coalesce(max(pk), 0) - (SELECT coalesce(max(message), 0) FROM indexed) FROM messages;
+
 -- name: waiting_messages
 -- The oldest messages that wait for the index.
 SELECT m.pk, m.conversation, c.owner, m.at, m.sequence, m.body
@@ -261,16 +277,13 @@ ORDER BY m.pk
 LIMIT ?;
 
 -- name: waiting_for_owner
--- What of an owner is among the newest messages that wait for the index.
+-- What of an owner is among the messages that wait for the index.
 SELECT m.pk, c.id, m.at, m.sequence, m.body
-FROM (
-    SELECT pk, conversation, at, sequence, body FROM messages
-    WHERE pk > (SELECT coalesce(max(message), 0) FROM indexed)
-    ORDER BY pk DESC
-    LIMIT ?3
-) AS m
+FROM messages AS m
 CROSS JOIN conversations AS c ON c.pk = m.conversation
-WHERE c.owner = ?1 AND (c.expires_at IS NULL OR c.expires_at > ?2);
+WHERE
+    m.pk > (SELECT coalesce(max(message), 0) FROM indexed)
+    AND c.owner = ?1 AND (c.expires_at IS NULL OR c.expires_at > ?2);
 
 -- name: not_indexed_conversations
 -- Where there may be messages that nobody analysed: written while there was no index, or by somebody who
@@ -278,11 +291,12 @@ WHERE c.owner = ?1 AND (c.expires_at IS NULL OR c.expires_at > ?2);
 SELECT pk, owner FROM conversations WHERE analysed < message_count AND pk > ? ORDER BY pk LIMIT 1;
 
 -- name: not_indexed_messages
--- Messages of a conversation that nobody analysed, after a position.
+-- Messages of a conversation that nobody analysed, after a position, without those that wait at the end.
 SELECT m.pk, m.at, m.sequence, m.body
 FROM messages AS m
 WHERE
     m.conversation = ? AND (m.at, m.sequence) > (?, ?)
+    AND m.pk <= (SELECT coalesce(max(message), 0) FROM indexed)
     AND NOT EXISTS (SELECT 1 FROM indexed AS i WHERE i.message = m.pk)
 ORDER BY m.at, m.sequence
 LIMIT ?;
@@ -341,3 +355,7 @@ INSERT INTO message_terms (message_terms, rank) VALUES ('merge', ?);
 -- name: settle_index_residue
 -- What was deleted so far has left the file.
 UPDATE index_residue SET messages = max(0, messages - ?);
+
+-- name: weights
+-- Bytes of every table and index, the parts of the full-text index each by itself.
+SELECT name, sum(pgsize) FROM dbstat GROUP BY name ORDER BY name;

@@ -105,15 +105,6 @@ CREATE VIRTUAL TABLE term_frequencies USING fts5vocab (message_terms, row);
 CREATE TABLE index_residue (messages INTEGER NOT NULL) STRICT;
 INSERT INTO index_residue (messages) VALUES (0);
 
-CREATE TRIGGER message_is_indexed AFTER INSERT ON indexed BEGIN
-    INSERT INTO message_terms (rowid, terms)
-    SELECT new.message, replace(' ' || new.terms, ' ', printf(' %015x', new.owner)) WHERE new.length > 0;
-    UPDATE conversations
-    SET
-        analysed = analysed + 1, searchable = searchable + (new.length > 0), terms = terms + new.length
-    WHERE pk = new.conversation;
-END;
-
 CREATE TRIGGER message_is_not_indexed AFTER DELETE ON indexed BEGIN
     INSERT INTO message_terms (message_terms, rowid, terms)
     SELECT 'delete', old.message, replace(' ' || old.terms, ' ', printf(' %015x', old.owner))

@@ -7,7 +7,7 @@ most, so they are read whole, and of common ones only the newest messages, when 
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -17,15 +17,12 @@ from recollect.contracts import Match, Matches, Position
 from recollect.search.analysis import LONGEST_TERM
 from recollect.stores.sql_files import queries
 from recollect.stores.sqlite.connections import PACKAGE
-from recollect.stores.sqlite.indexing import analysed
+from recollect.stores.sqlite.indexing import analysed, too_many_wait
 
 SQL = queries(PACKAGE)
 
 MOST_READ = 4_000
 """Places of terms that are read for one search, unless more are asked for: some milliseconds."""
-
-MOST_WAITING = 512
-"""Messages that are analysed for one search. Only what was written without an index can be more."""
 
 _POSSIBLE = re.compile(r"[a-z0-9\u0080-\ud7ff\ue000-\U0010ffff]+").fullmatch
 _EVERYTHING = 2**53
@@ -34,10 +31,12 @@ _decode = msgspec.json.Decoder(list[int]).decode
 
 def matches(
     db: apsw.Connection, owner: str, tag: int, terms: Sequence[str], *, limit: int, now: int
-) -> Matches:
-    """What the index knows of these terms, as of one moment."""
+) -> Matches | None:
+    """What the index knows of these terms, as of one moment; None where too many messages wait for it."""
     db.execute("BEGIN")
     try:
+        if too_many_wait(db):
+            return None
         return _Search(db, owner, tag, terms, limit=limit, now=now).answer()
     finally:
         db.execute("COMMIT")
@@ -52,7 +51,7 @@ class _Search:
         self._db = db
         self._tag = tag
         self._terms = terms
-        self._words = [f" {term} " if _possible(term) else "\0" for term in terms]
+        self._words = {place: f" {term} " for place, term in enumerate(terms) if _possible(term)}
         self._limit = limit
         self._messages, self._total, over = _row(db, "searched_totals", owner, now)
         values = (owner, now)
@@ -65,8 +64,9 @@ class _Search:
     def answer(self) -> Matches:
         frequencies = {term: self._frequency(term) for term in dict.fromkeys(self._terms) if _possible(term)}
         self._collect(frequencies)
+        said = {place: word for place, word in self._words.items() if frequencies[self._terms[place]]}
         return Matches(
-            found=tuple(self._found()),
+            found=tuple(self._found(said)),
             frequencies=tuple(frequencies.get(term, 0) for term in self._terms),
             messages=self._messages,
             terms=self._total,
@@ -75,12 +75,12 @@ class _Search:
     def _read_waiting(self, owner: str, now: int) -> dict[int, Match]:
         """What waits for the index; counted among what is in it."""
         waiting: dict[int, Match] = {}
-        found: list[Any] = self._db.execute(SQL["waiting_for_owner"], (owner, now, MOST_WAITING)).fetchall()
+        found: list[Any] = self._db.execute(SQL["waiting_for_owner"], (owner, now)).fetchall()
         for key, conversation_id, at, sequence, body in found:
             role, terms = analysed(body, at)
             if terms:
                 row = (key, conversation_id, at, sequence, role, len(terms), " ".join(terms))
-                waiting[key] = self._match(row)
+                waiting[key] = self._match(row, self._words)
                 self._messages += 1
                 self._total += len(terms)
         return waiting
@@ -128,23 +128,27 @@ class _Search:
         for key in keys:
             scores[key] = scores.get(key, 0.0) + weight
 
-    def _found(self) -> list[Match]:
+    def _found(self, words: Mapping[int, str]) -> list[Match]:
         """The best of what was scored; of equals, first what was met first: the newest with rare terms."""
         keys = sorted(self._scores, key=self._scores.__getitem__, reverse=True)[: self._limit]
         text = msgspec.json.encode([key for key in keys if key not in self._waiting]).decode()
         found: list[Any] = self._db.execute(SQL["found_messages"], (text,)).fetchall()
-        known = self._waiting | {row[0]: self._match(row) for row in found}
+        known = self._waiting | {row[0]: self._match(row, words) for row in found}
         return [known[key] for key in keys]
 
-    def _match(self, row: Sequence[Any]) -> Match:
+    def _match(self, row: Sequence[Any], words: Mapping[int, str]) -> Match:
+        """The message of a row, with how often it has each of the words, by their place among the terms."""
         _, conversation_id, at, sequence, role, length, terms = row
         # With two spaces between them no two words share one, so that counting texts counts words.
         text = f" {terms.replace(' ', '  ')} "
+        counts = [0] * len(self._terms)
+        for place, word in words.items():
+            counts[place] = text.count(word)
         return Match(
             conversation_id=conversation_id,
             position=Position(at, sequence),
             role=role,
-            counts=tuple([text.count(word) for word in self._words]),
+            counts=tuple(counts),
             length=length,
         )
 

@@ -20,6 +20,7 @@ from recollect.contracts import (
     Position,
     check_position,
     check_says_the_same,
+    keeps_words,
     replaced,
     replaced_id,
     replacing,
@@ -46,7 +47,7 @@ from recollect.stores.sql_files import queries
 from recollect.stores.sqlite import rows
 from recollect.stores.sqlite.connections import PACKAGE
 from recollect.stores.sqlite.documents import Documents
-from recollect.stores.sqlite.indexing import row_of, tag_of
+from recollect.stores.sqlite.indexing import index_again, row_of, tag_of
 from recollect.stores.sqlite.searching import matches
 from recollect.wire import decode_message, encode_message
 
@@ -238,22 +239,23 @@ class SQLiteStore(DocumentChecks):
                 raise MessageNotFound(conversation_id, message_id)
             entry = replaced(held, replacing(held, message), revision=found.record.revision + 1)
             check_revision(conversation_id, found.record.revision, expected_revision)
-            self._put_in_place(db, found.key, entry)
+            self._put_in_place(db, found.key, entry, keeps_derived=keeps_words(held, message))
             return entry
 
         entry = await self._backend.writer.run(work)
         await self._backend.forgotten()
         return entry
 
-    def _put_in_place(self, db: apsw.Connection, key: int, entry: Entry) -> None:
+    def _put_in_place(self, db: apsw.Connection, key: int, entry: Entry, *, keeps_derived: bool) -> None:
         body = encode_message(entry.message).decode()
         db.execute(SQL["replace_message"], (entry.revision, body, key, *entry.position))
         if self._backend.indexer is not None:
             (place,) = db.execute(SQL["message_key"], (key, *entry.position)).fetchall()
             row = row_of(self._tag, key, rows.count(place), *entry.position, body)
-            self._backend.indexer.replaced(db, (*row, body))
+            index_again(db, row, body)
         db.execute(SQL["touch_conversation"], (to_micros(self.now()), key))
-        db.execute(SQL["delete_documents"], (key,))
+        if not keeps_derived:
+            db.execute(SQL["delete_documents"], (key,))
 
     async def log_end(self, conversation_id: str) -> LogEnd | None:
         values = self._named(parse_uuid(conversation_id, field="conversation_id"))
@@ -447,9 +449,13 @@ class SearchableSQLiteStore(SQLiteStore):
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
         check_count(limit, field="limit", least=0)
         asked, now = tuple(terms), to_micros(self.now())
-        return await self._backend.readers.run(
-            lambda db: matches(db, self._owner, self._tag, asked, limit=limit, now=now)
-        )
+
+        def work(db: apsw.Connection) -> Matches | None:
+            return matches(db, self._owner, self._tag, asked, limit=limit, now=now)
+
+        while (found := await self._backend.readers.run(work)) is None:
+            await self._backend.catch_up()
+        return found
 
 
 class _Log:

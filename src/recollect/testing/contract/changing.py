@@ -8,7 +8,7 @@ from recollect.contracts import Backend, Cleared, ConversationStore, Entry, Eras
 from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound, InvalidInput, MessageNotFound, RevisionConflict
 from recollect.ids import new_id
-from recollect.messages import Message
+from recollect.messages import Message, Speech
 from recollect.testing.clocks import FixedClock
 from recollect.testing.contract.base import Contract, assistant, new_conversation, user
 
@@ -79,6 +79,21 @@ class ChangingContract(Contract):
         await store.replace(conversation.id, user("[gone]", message_id="m1"))
         assert await store.document_kinds(conversation_id=conversation.id) == []
         assert await store.document_kinds() == ["notes"]
+
+    async def test_what_was_derived_stays_where_only_labels_are_replaced(
+        self, store: ConversationStore
+    ) -> None:
+        conversation = await store.create(new_conversation(store))
+        await store.append(conversation.id, [assistant("a long answer", message_id="m1")])
+        await store.put_document("summary", "1", b"what was said", conversation_id=conversation.id)
+        speech = Speech(spoken="a long answer", heard=6)
+        labelled = assistant("a long answer", message_id="m1", speech=speech, tags=("cut",))
+        entry = await store.replace(conversation.id, labelled)
+        assert (entry.message.speech, entry.message.tags) == (speech, ("cut",))
+        assert entry == await store.entry(conversation.id, "m1")
+        kept = await store.get_document("summary", "1", conversation_id=conversation.id)
+        assert kept is not None
+        assert kept.data == b"what was said"
 
     async def test_what_cannot_be_replaced_is_refused(
         self, backend: Backend, store: ConversationStore, conversation: Conversation

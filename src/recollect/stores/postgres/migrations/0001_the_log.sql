@@ -822,7 +822,7 @@ RETURNS TABLE (place bigint, document jsonb, role text, at timestamptz, key text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     fields CONSTANT text[] := ARRAY[
-        'role', 'content', 'timestamp', 'content_type', 'agent_name', 'message_id', 'tags', 'dialect'];
+        'role', 'content', 'timestamp', 'content_type', 'agent_name', 'message_id', 'tags', 'speech', 'dialect'];
     given jsonb;
     extra jsonb;
 BEGIN
@@ -863,6 +863,24 @@ BEGIN
 END
 $$;
 
+-- Whether this says how a message sounded, as `Speech` does: a confidence from 0 to 1, a language, what was spoken,
+-- and how many characters of that were heard.
+CREATE FUNCTION recollect.is_speech(p_speech jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE jsonb_typeof(p_speech)
+    WHEN 'object' THEN p_speech - ARRAY['confidence', 'language', 'spoken', 'heard'] = '{}'
+        AND coalesce(jsonb_typeof(p_speech -> 'confidence'), 'null') IN ('null', 'number')
+        AND coalesce(jsonb_typeof(p_speech -> 'language'), 'null') IN ('null', 'string')
+        AND coalesce(jsonb_typeof(p_speech -> 'spoken'), 'null') IN ('null', 'string')
+        AND coalesce(jsonb_typeof(p_speech -> 'heard'), 'null') IN ('null', 'number')
+        AND NOT jsonb_path_exists(p_speech, '$.confidence ? (@ < 0 || @ > 1)')
+        AND NOT jsonb_path_exists(
+            p_speech,
+            '$.heard ? (@ < 0 || @ > $most || @.floor() != @)',
+            jsonb_build_object('most', coalesce(length(p_speech ->> 'spoken'), -1)))
+    ELSE false
+END;
+
 CREATE FUNCTION recollect.check_message(p_place bigint, p_given jsonb, p_extra jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -888,6 +906,11 @@ BEGIN
     IF jsonb_typeof(p_given -> 'tags') <> 'array' OR jsonb_path_exists(p_given, '$.tags[*] ? (@.type() != "string")')
     THEN
         RAISE check_violation USING MESSAGE = format('message %s: tags must be an array of text', p_place);
+    END IF;
+    IF p_given ? 'speech' AND NOT recollect.is_speech(p_given -> 'speech') THEN
+        RAISE check_violation USING MESSAGE = format(
+            'message %s: speech must have the fields confidence, language, spoken, heard; got %s',
+            p_place, p_given -> 'speech');
     END IF;
     IF jsonb_path_exists(p_given || p_extra, '$.**{500 to last}') THEN
         RAISE check_violation USING MESSAGE = format('message %s is nested too deep to be stored', p_place);

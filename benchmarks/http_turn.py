@@ -1,0 +1,225 @@
+"""`POST turn` on SQLite beside an empty POST route of the same framework: `python -m benchmarks.http_turn`.
+
+The server is a process of its own, and so is the load: 64 connections that are kept open, each with one
+request under way. Rounds of both kinds alternate, so that a machine that is busy for a while is so for both.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.measuring import middle_half, p50, p99
+from benchmarks.turns import ANSWER, QUESTION
+
+CONNECTIONS = 64
+SECONDS = 2.0
+ROUNDS = 6
+
+TURN = {"messages": [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": ANSWER}]}
+
+
+# The server
+
+
+async def serve(folder: Path) -> None:
+    """The server, with an empty route beside its own; says on stdout where it is, and with which key."""
+    from litestar import post
+
+    import recollect
+    from recollect.server.app import create_app
+    from recollect.server.auth.keys import ApiKeys
+    from recollect.server.running import Server, bound_socket, configured
+    from recollect.settings import ServerConfig, Settings
+
+    @post("/empty", include_in_schema=False)
+    async def empty() -> None:
+        """Nothing at all."""
+
+    settings = Settings(server=ServerConfig(rate_write=2**40))  # counted, but never refused
+    listening = bound_socket("127.0.0.1", 0)
+    async with recollect.open(f"sqlite:///{folder}/turns.db") as memory:
+        key, _ = await ApiKeys(memory.backend).create(["erin"])
+        app = create_app(memory, settings, route_handlers=[empty])
+
+        def started() -> None:
+            print(json.dumps({"port": listening.getsockname()[1], "key": key}), flush=True)
+
+        server = Server(app, configured(app, settings.server), listening=started)
+        await server.serve(sockets=[listening])
+
+
+# The load
+
+
+class Line(asyncio.Protocol):
+    """A connection with one request under way: the next is sent when the answer to the last is there."""
+
+    def __init__(self, request: bytes, until: float) -> None:
+        self.request = request
+        self.until = until
+        self.times: list[float] = []
+        self.bad = 0
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._buffer = b""
+        self._sent_at = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._send()
+
+    def _send(self) -> None:
+        self._sent_at = time.perf_counter()
+        self._transport.write(self.request)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        head, found, body = self._buffer.partition(b"\r\n\r\n")
+        if not found or len(body) < _length(head):
+            return
+        self.times.append(time.perf_counter() - self._sent_at)
+        self.bad += not head.startswith(b"HTTP/1.1 201")
+        self._buffer = b""
+        if time.perf_counter() < self.until:
+            self._send()
+        else:
+            self._transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+
+def _length(head: bytes) -> int:
+    at = head.lower().find(b"content-length:")
+    return 0 if at < 0 else int(head[at + 15 :].split(b"\r\n", 1)[0])
+
+
+class Round(NamedTuple):
+    """One kind of request for some time."""
+
+    rate: float
+    times: list[float]
+    cpu: float
+    """Seconds of processor time that the server took for each."""
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process so far, where the system tells; it does not depend on the neighbours."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def load(pid: int, port: int, requests: list[bytes], seconds: float) -> Round:
+    """Requests a second, and how long each took."""
+    loop = asyncio.get_running_loop()
+    spent = cpu_seconds(pid)
+    begin = time.perf_counter()
+    lines = []
+    for request in requests:
+        _, line = await loop.create_connection(lambda r=request: Line(r, begin + seconds), "127.0.0.1", port)  # type: ignore[misc]
+        lines.append(line)
+    await asyncio.gather(*(line.ended for line in lines))
+    took = time.perf_counter() - begin
+    times = [each for line in lines for each in line.times]
+    bad = sum(line.bad for line in lines)
+    if bad:
+        raise SystemExit(f"{bad} of {len(times)} answers were not 201")
+    return Round(len(times) / took, times, (cpu_seconds(pid) - spent) / len(times))
+
+
+def request_to(path: str, key: str, body: bytes) -> bytes:
+    head = (
+        f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {key}\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+async def opened(port: int, key: str, count: int) -> list[str]:
+    """Conversations, one for each connection."""
+    ids = []
+    for at in range(count):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        body = json.dumps({"session_id": f"bench-{at}"}).encode()
+        writer.write(request_to("/v1/conversations", key, body))
+        head = await reader.readuntil(b"\r\n\r\n")
+        ids.append(json.loads(await reader.readexactly(_length(head)))["id"])
+        writer.close()
+    return ids
+
+
+async def measure(*, seconds: float, rounds: int) -> dict[str, list[Round]]:
+    with tempfile.TemporaryDirectory() as folder:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.http_turn", "--serve", folder], stdout=subprocess.PIPE
+        )
+        try:
+            assert server.stdout is not None
+            said = json.loads(await asyncio.to_thread(server.stdout.readline))
+            return await _rounds(server.pid, said["port"], said["key"], seconds, rounds)
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+async def _rounds(pid: int, port: int, key: str, seconds: float, rounds: int) -> dict[str, list[Round]]:
+    ids = await opened(port, key, CONNECTIONS)
+    body = json.dumps(TURN).encode()
+    requests = {
+        "turn": [request_to(f"/v1/conversations/{each}/turns", key, body) for each in ids],
+        "empty": [request_to("/empty", key, body) for _ in ids],
+    }
+    found: dict[str, list[Round]] = {name: [] for name in requests}
+    for each in requests.values():
+        await load(pid, port, each, 1.0)  # warms up
+    for _ in range(rounds):
+        for name, each in requests.items():
+            found[name].append(await load(pid, port, each, seconds))
+    return found
+
+
+async def main(*, seconds: float = SECONDS, rounds: int = ROUNDS) -> dict[str, float]:
+    found = await measure(seconds=seconds, rounds=rounds)
+    print(f"{CONNECTIONS} connections, {rounds} rounds of {seconds:g} s each, alternating; SQLite, durable")
+    for name, each in found.items():
+        times = [time for one in each for time in one.times]
+        rate = statistics.median(one.rate for one in each)
+        print(
+            f"{name:6} {rate:8,.0f}/s   p50 {p50(times) * 1e3:6.2f} ms   p99 {p99(times) * 1e3:6.2f} ms"
+            f"   p99/p50 {p99(times) / p50(times):.1f}"
+            f"   processor {statistics.median(one.cpu for one in each) * 1e6:,.0f} µs"
+        )
+    shares = [turn.rate / empty.rate for turn, empty in zip(found["turn"], found["empty"], strict=True)]
+    print(f"turn / empty: {statistics.median(shares):.2f} (middle half {middle_half(shares)})")
+    turns = [time for one in found["turn"] for time in one.times]
+    return {
+        "POST turn / empty POST, throughput": statistics.median(shares),
+        "POST turn, p99 / p50": p99(turns) / p50(turns),
+    }
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--serve", type=Path, help="be the server, with the store in this folder")
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    given = parser.parse_args()
+    if given.serve is not None:
+        from recollect.server.running import fast_loop
+
+        with asyncio.Runner(loop_factory=fast_loop) as runner:
+            runner.run(serve(given.serve))
+    else:
+        asyncio.run(main(seconds=given.seconds, rounds=given.rounds))

@@ -1,0 +1,52 @@
+"""An owner's contacts behind a server, awaited or waited for. Below: describing, sending. Above: managers."""
+
+from collections.abc import Iterator
+
+from recollect.client.describing.contacts import ContactCalls
+from recollect.client.methods import awaited, waited
+from recollect.client.sending import AsyncSender, SyncSender
+from recollect.clients.book import PAGE, Contacts
+from recollect.contacts import Contact
+
+
+class RemoteContacts(Contacts):
+    """One owner's contacts behind a server; `manager.clients`."""
+
+    def __init__(self, calls: ContactCalls, sender: AsyncSender) -> None:
+        # What contacts have of a store is the server's business: nothing of it is made here.
+        self.calls = calls
+        self.sender = sender
+
+    add = awaited(ContactCalls.add, Contacts.add)
+    get = awaited(ContactCalls.get, Contacts.get)
+    lookup = awaited(ContactCalls.lookup, Contacts.lookup)
+    list = awaited(ContactCalls.list, Contacts.list)
+    update = awaited(ContactCalls.update, Contacts.update)
+    remove = awaited(ContactCalls.remove, Contacts.remove)
+    import_csv = awaited(ContactCalls.import_csv, Contacts.import_csv)
+
+
+class SyncContacts:
+    """One owner's contacts behind a server, for code that does not await; `manager.clients`."""
+
+    def __init__(self, calls: ContactCalls, sender: SyncSender) -> None:
+        self.calls = calls
+        self.sender = sender
+
+    add = waited(ContactCalls.add, Contacts.add)
+    get = waited(ContactCalls.get, Contacts.get)
+    lookup = waited(ContactCalls.lookup, Contacts.lookup)
+    list = waited(ContactCalls.list, Contacts.list)
+    update = waited(ContactCalls.update, Contacts.update)
+    remove = waited(ContactCalls.remove, Contacts.remove)
+    import_csv = waited(ContactCalls.import_csv, Contacts.import_csv)
+
+    def every(self) -> Iterator[Contact]:
+        """All contacts, one after the other."""
+        after: str | None = None
+        while True:
+            page = self.list(limit=PAGE, after=after)
+            yield from page.contacts
+            after = page.next
+            if after is None:
+                return

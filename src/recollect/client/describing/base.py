@@ -1,0 +1,123 @@
+"""What every description stands on: whose calls these are, and how one is made. Below: calls, protocol."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from recollect.client.answers import reader
+from recollect.client.calls import Answer, Call, Query, Talk, path_of
+from recollect.contracts import JOURNAL, TokenCounter
+from recollect.conversations import check_count, check_span
+from recollect.errors import InvalidId, NotFound
+from recollect.ids import new_id, parse_name, parse_uuid
+from recollect.intake import Intake
+from recollect.protocol import OWNER_HEADER, to_json
+from recollect.settings import ConversationConfig
+
+T = TypeVar("T")
+
+__all__ = ["LARGEST_PAGE", "VERSION", "Calls", "Talk", "at_revision", "conversation", "nobody"]
+
+LARGEST_PAGE = 1000
+"""What the server gives at once; more is asked for again."""
+
+VERSION = "v1"
+"""The version of the interface, which every path begins with."""
+
+
+class Calls:
+    """One owner's calls, as descriptions. Nothing is sent here."""
+
+    def __init__(
+        self,
+        owner: str,
+        *,
+        intake: Intake,
+        config: ConversationConfig | None = None,
+        idle_after: timedelta | None = None,
+        counter: TokenCounter | None = None,
+    ) -> None:
+        if owner == JOURNAL:
+            raise InvalidId(f"owner must not be {JOURNAL!r}: the name is taken", field="owner", value=owner)
+        self.owner = parse_name(owner, field="owner")
+        self.intake = intake
+        self.given_config = config
+        """What the caller decides; where that is nothing, the server does."""
+        self.config = config or ConversationConfig()
+        self.idle_after = check_span(idle_after, field="idle_after")
+        self.counter = counter
+        """Whose tokens a context is counted in; None leaves it to the server."""
+        self._headers = {OWNER_HEADER: quote(owner, safe="")}
+
+    def _call(
+        self,
+        method: str,
+        *segments: str,
+        read: Callable[[Any], T],
+        query: Query | None = None,
+        body: Mapping[str, Any] | None = None,
+        once: bool = False,
+        headers: Mapping[str, str] | None = None,
+        **fields: Any,
+    ) -> Call[T]:
+        """A call whose answer is JSON.
+
+        With `once` it has a key, made now, by which the server knows it again and answers alike. Messages
+        have ids besides, so the key need not go with the first attempt, where it would cost a record.
+        """
+        return Call(
+            method=method,
+            path=path_of(VERSION, *segments, query=query),
+            read=reader(read),
+            headers={**self._headers, **(headers or {}), **({} if body is None else _JSON)},
+            again={"idempotency-key": new_id()} if once else {},
+            body=b"" if body is None else to_json(body),
+            **fields,
+        )
+
+    def _silent(
+        self,
+        method: str,
+        *segments: str,
+        query: Query | None = None,
+        headers: Mapping[str, str] | None = None,
+        **fields: Any,
+    ) -> Call[None]:
+        """A call whose answer is that it is done."""
+        return Call(
+            method=method,
+            path=path_of(VERSION, *segments, query=query),
+            read=_done,
+            headers={**self._headers, **(headers or {})},
+            **fields,
+        )
+
+    @property
+    def _idle(self) -> dict[str, float]:
+        return {} if self.idle_after is None else {"idle_after": self.idle_after.total_seconds()}
+
+
+_JSON = {"content-type": "application/json"}
+
+
+def at_revision(expected: int | None) -> dict[str, Any]:
+    """What makes a call insist on a revision. It is not sent again by itself: the first may have moved it."""
+    if expected is None:
+        return {}
+    check_count(expected, field="expected_revision", least=0)
+    return {"headers": {"if-match": f'"{expected}"'}, "repeatable": False}
+
+
+def conversation(conversation_id: str) -> str:
+    """The id, checked before it becomes a part of a path."""
+    return parse_uuid(conversation_id, field="conversation_id")
+
+
+def nobody(_: NotFound) -> None:
+    """Stands for what is not there."""
+    return
+
+
+def _done(answer: Answer) -> None:
+    """Whatever a success has to say."""

@@ -1,0 +1,125 @@
+"""Contacts, as calls. Below: base. The signatures are those of `manager.clients`."""
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from recollect.client.answers import reader
+from recollect.client.calls import Call, path_of
+from recollect.client.describing.base import LARGEST_PAGE, VERSION, Calls, Talk, nobody
+from recollect.clients.book import ContactPage, cleared_fields
+from recollect.contacts import Contact, parse_fields
+from recollect.conversations import check_count
+from recollect.errors import InvalidInput, shown
+from recollect.ids import new_id, parse_uuid
+
+if TYPE_CHECKING:
+    from recollect.clients.importing import Imported
+
+
+class ContactCalls(Calls):
+    """The clients that an owner knows."""
+
+    def add(
+        self,
+        name: str,
+        *,
+        nicknames: Sequence[str] = (),
+        company: str | None = None,
+        email: str | None = None,
+        phone: str | None = None,
+        notes: str | None = None,
+        client_id: str | None = None,
+    ) -> Call[Contact]:
+        given = {
+            "name": name,
+            "nicknames": nicknames,
+            "company": company,
+            "email": email,
+            "phone": phone,
+            "notes": notes,
+        }
+        key = new_id() if client_id is None else parse_uuid(client_id, field="client_id")
+        # A second attempt would find the id taken by the first: so it is not sent again by itself.
+        body = {**parse_fields(given), "client_id": key}
+        return self._call("POST", "clients", body=body, read=_contact, repeatable=False)
+
+    def get(self, client_id: str) -> Call[Contact]:
+        return self._call("GET", "clients", _key(client_id), read=_contact)
+
+    def lookup(self, client_id: str) -> Call[Contact | None]:
+        return self._call("GET", "clients", _key(client_id), read=_contact, absent=nobody)
+
+    def list(self, limit: int = 50, after: str | None = None) -> Talk[ContactPage]:
+        check_count(limit, field="limit", least=1)
+        found: list_[Contact] = []
+        while True:
+            query = {"limit": min(limit - len(found), LARGEST_PAGE), "after": after}
+            page: ContactPage = yield self._call("GET", "clients", query=query, read=_page)
+            found += page.contacts
+            after = page.next
+            if after is None or len(found) >= limit:
+                return ContactPage(contacts=tuple(found), next=after)
+
+    def update(
+        self,
+        client_id: str,
+        *,
+        name: str | None = None,
+        nicknames: Sequence[str] | None = None,
+        company: str | None = None,
+        email: str | None = None,
+        phone: str | None = None,
+        notes: str | None = None,
+        clear: Collection[str] = (),
+    ) -> Call[Contact]:
+        given = {
+            "name": name,
+            "nicknames": nicknames,
+            "company": company,
+            "email": email,
+            "phone": phone,
+            "notes": notes,
+        }
+        changes = parse_fields({field: value for field, value in given.items() if value is not None})
+        body = {**changes, **dict.fromkeys(cleared_fields(clear))}
+        return self._call("PATCH", "clients", _key(client_id), body=body, read=_contact)
+
+    def remove(self, client_id: str) -> Talk[bool]:
+        found = yield self.lookup(client_id)
+        yield self._silent("DELETE", "clients", _key(client_id))
+        return found is not None
+
+    def import_csv(self, text: str) -> "Call[Imported]":
+        if not isinstance(text, str):
+            raise InvalidInput(f"text must be text; got {shown(text)}", field="text", value=text)
+        return Call(
+            method="POST",
+            path=path_of(VERSION, "clients", "import"),
+            headers={**self._headers, "content-type": "text/csv"},
+            body=text.encode(errors="replace"),
+            read=reader(_imported),
+        )
+
+
+list_ = list
+"""The built-in, where the method `list` hides it."""
+
+
+def _key(client_id: str) -> str:
+    return parse_uuid(client_id, field="client_id")
+
+
+def _contact(document: Any) -> Contact:
+    return msgspec.convert(document, Contact)
+
+
+def _page(document: Any) -> ContactPage:
+    return msgspec.convert(document, ContactPage)
+
+
+def _imported(document: Any) -> "Imported":
+    from recollect.clients.importing import Imported
+
+    return msgspec.convert(document, Imported)

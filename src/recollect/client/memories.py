@@ -1,0 +1,192 @@
+"""A memory behind a server: handles bound to owners, awaited or waited for. Below: managers, sending."""
+
+import ssl
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from recollect.client.addresses import Server, server_at
+from recollect.client.answers import reader
+from recollect.client.calls import Call, path_of
+from recollect.client.describing import OwnerCalls
+from recollect.client.describing.base import VERSION
+from recollect.client.exchanging import Patience
+from recollect.client.managers import RemoteManager, SyncManager
+from recollect.client.sending import CONNECTIONS, AsyncSender, Options, SyncSender
+from recollect.contracts import Backend
+from recollect.conversations import check_span
+from recollect.errors import InvalidSetting
+from recollect.ids import IdSource, new_id
+from recollect.intake import Intake
+from recollect.memory import Memory
+from recollect.redaction import Redactor
+from recollect.settings import ConversationConfig
+
+if TYPE_CHECKING:
+    from recollect.keeping import Expiring
+    from recollect.layers.resilient import Health
+    from recollect.lifetimes import Archiving
+
+
+class _Opened:
+    """What both kinds of client are opened with."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        config: ConversationConfig | None = None,
+        ids: IdSource = new_id,
+        idle_after: timedelta | None = None,
+        redact: Redactor | None = None,
+        patience: Patience = Patience(),  # noqa: B008  a frozen value
+        connections: int = CONNECTIONS,
+        tls: ssl.SSLContext | None = None,
+        plain_http: bool = False,
+    ) -> None:
+        server = server_at(url, key=key, plain_http=plain_http)
+        self.options = Options(server=server, patience=patience, connections=connections, tls=tls)
+        self._own_config = config
+        self._remote_intake = Intake(ids=ids, redact=redact)
+        self._idle_after = check_span(idle_after, field="idle_after")
+
+    @property
+    def server(self) -> Server:
+        """Where the server is."""
+        return self.options.server
+
+    def _calls(self, owner: str) -> OwnerCalls:
+        return OwnerCalls(
+            owner, intake=self._remote_intake, config=self._own_config, idle_after=self._idle_after
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.server.base!r})"
+
+
+class RemoteMemory(_Opened, Memory):
+    """A memory behind a server: what `recollect.open("https://…")` gives.
+
+    `key`: an API key or a token of this server. `config`, `idle_after`, `ids` and `redact` are as for a store
+    of one's own; where `config` and `idle_after` are not given, the server decides. `patience`: timeouts
+    and repeated attempts. `connections`: requests under way at once. `tls`: whom to trust. `plain_http`:
+    whether a key may go unencrypted to another machine.
+    """
+
+    def __init__(self, url: str, **options: Any) -> None:
+        # What a memory has of a store is the server's business: nothing of it is made here.
+        _Opened.__init__(self, url, **options)
+        self.sender = AsyncSender(self.options)
+
+    archives = None
+    blobs = None
+
+    @property
+    def backend(self) -> Backend:  # type: ignore[override]
+        _servers_business("the store itself")
+
+    @property
+    def search_room(self) -> NoReturn:  # type: ignore[override]
+        _servers_business("what searches share")
+
+    def of(self, owner: str) -> RemoteManager:
+        """The handle of one owner. Whether the key reaches them, the server says at the first call."""
+        return RemoteManager(self._calls(owner), self.sender)
+
+    async def owners(self) -> AsyncIterator[str]:
+        """Everybody whom the key reaches and who has something here."""
+        for owner in await self.sender.carry_out(_owners()):
+            yield owner
+
+    def acting_as(self, actor: str, *, source: str = "") -> Self:
+        """This memory: the server notes in its audit trail whose key it was."""
+        return self
+
+    async def start(self) -> Self:
+        """Get ready. Nothing is sent yet."""
+        await self.sender.open()
+        return self
+
+    async def close(self) -> None:
+        """Let go of all connections. Closing twice is fine."""
+        await self.sender.close()
+
+    async def health(self) -> "Health | None":
+        """None: how the store is doing, `/ready` and `/metrics` of the server say."""
+        return None
+
+    async def purge_expired(self) -> int:
+        """Remove the expired conversations of everybody whom the key reaches; returns how many."""
+        return sum([await self.of(owner).purge_expired() async for owner in self.owners()])
+
+    async def would_purge(self, within: timedelta = timedelta(0)) -> "list[tuple[str, Expiring]]":
+        """What a purge would remove now, or will after some time, of whom and why: a dry run."""
+        found = [
+            (owner, one) async for owner in self.owners() for one in await self.of(owner).expiring(within)
+        ]
+        return sorted(found, key=lambda pair: pair[1].expires_at)
+
+    async def archive_old(self, archiving: "Archiving | None" = None) -> int:
+        _servers_business("archiving by age")
+
+    async def resume_erasures(self) -> NoReturn:
+        _servers_business("going on with erasures")
+
+    async def sweep(self) -> int:
+        _servers_business("the sweep")
+
+    def premises(self, owner: str) -> NoReturn:
+        _servers_business("the premises")
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.start().__await__()
+
+
+class Client(_Opened):
+    """A memory behind a server, for code that does not await; may be used by several threads.
+
+    with recollect.client.Client("https://memory.example.org", key="…") as memory:
+        memory.of("erin").add_message(conversation_id, "user", "hello")
+    """
+
+    def __init__(self, url: str, **options: Any) -> None:
+        super().__init__(url, **options)
+        self.sender = SyncSender(self.options)
+
+    def of(self, owner: str) -> SyncManager:
+        """The handle of one owner. Whether the key reaches them, the server says at the first call."""
+        return SyncManager(self._calls(owner), self.sender)
+
+    def owners(self) -> Iterator[str]:
+        """Everybody whom the key reaches and who has something here."""
+        yield from self.sender.carry_out(_owners())
+
+    def start(self) -> Self:
+        """Get ready. Nothing is sent yet."""
+        self.sender.open()
+        return self
+
+    def close(self) -> None:
+        """Let go of all connections. Closing twice is fine."""
+        self.sender.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _owners() -> Call[list[str]]:
+    read: Callable[[Any], list[str]] = lambda document: [str(one) for one in document["owners"]]  # noqa: E731
+    return Call(method="GET", path=path_of(VERSION, "owners"), read=reader(read))
+
+
+def _servers_business(what: str) -> NoReturn:
+    raise InvalidSetting(
+        f"{what} is the server's business: open the store itself for this, not the server's URL", field="url"
+    )

@@ -1,0 +1,90 @@
+"""An owner's folder as one file, for the way between a server and its client. Blocks. Below: folders.
+
+Nothing in a zip leads outside its folder, and nothing is believed of it: names that no export has are
+refused, no file may be longer than the manifest says, and every digest is checked before the folder stands
+in its place.
+"""
+
+import shutil
+import zipfile
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from recollect.errors import StoreDamaged, StoreForeign, StoreUnavailable, shown
+from recollect.portability.folders import (
+    MANIFEST,
+    Manifest,
+    begin_folder,
+    checked_folder,
+    create_file,
+    finish_folder,
+    is_part_of_export,
+    read_manifest,
+)
+
+LONGEST_MANIFEST = 64 * 1024 * 1024
+_BLOCK = 1024 * 1024
+
+
+def pack_folder(folder: Path, file: BinaryIO) -> Manifest:
+    """Write the folder into a file as a zip, when it is a whole export; the manifest comes first."""
+    manifest = checked_folder(folder)
+    try:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+            for name in (MANIFEST, *(one.path for one in manifest.files)):
+                packed.write(folder / name, name)
+    except OSError as error:
+        raise StoreUnavailable(f"{folder} cannot be packed: {error.strerror or error}") from error
+    return manifest
+
+
+def unpack_folder(file: BinaryIO, folder: Path) -> Manifest:
+    """Make the folder that was packed: all of it, or nothing."""
+    draft = begin_folder(folder)
+    try:
+        _extract(file, draft)
+        manifest = checked_folder(draft)
+        finish_folder(draft, folder)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    return manifest
+
+
+def _extract(file: BinaryIO, draft: Path) -> None:
+    try:
+        with zipfile.ZipFile(file) as packed:
+            _extract_one(packed, MANIFEST, draft, longest=LONGEST_MANIFEST)
+            sizes = {one.path: one.size for one in read_manifest(draft).files}
+            for name in packed.namelist():
+                if name != MANIFEST:
+                    _check_name(name, sizes)
+                    _extract_one(packed, name, draft, longest=sizes[name])
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, KeyError, NotImplementedError, EOFError) as error:
+        raise StoreForeign(f"this is no packed export: {error}") from error
+    except (OSError, RuntimeError, ValueError) as error:
+        raise _told(error) from error
+
+
+def _told(error: Exception) -> Exception:
+    """Errors of ours as they are; what zlib and the disk say as ours."""
+    if isinstance(error, msgspec.MsgspecError | StoreDamaged | StoreForeign | StoreUnavailable):
+        return error
+    return StoreUnavailable(f"the export cannot be unpacked: {error}")
+
+
+def _check_name(name: str, sizes: dict[str, int]) -> None:
+    if not is_part_of_export(name) or name not in sizes:
+        raise StoreDamaged(f"the file holds something that no export has: {shown(name)}")
+
+
+def _extract_one(packed: zipfile.ZipFile, name: str, draft: Path, *, longest: int) -> None:
+    with packed.open(name) as source, create_file(draft / name) as target:
+        left = longest
+        while block := source.read(_BLOCK):
+            left -= len(block)
+            if left < 0:
+                raise StoreDamaged(f"{shown(name)} is longer than the manifest says")
+            target.write(block)

@@ -1,0 +1,145 @@
+"""The gate: from the headers of a request to a caller, or no further. Below: keys, tokens.
+
+Whatever is wrong with what was shown (nothing, unknown, expired, revoked, another issuer's) gives one and the
+same answer. Who was let in is remembered for a few seconds, so that a request costs a look into a dict; a
+key that was revoked is refused everywhere after `REMEMBERED` seconds at the latest.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from hashlib import sha256
+from ipaddress import ip_address
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from msgspec import Struct
+
+from recollect.clock import Clock, system_clock
+from recollect.errors import InvalidInput, NotAllowed, NotAuthenticated
+from recollect.server.auth.callers import Caller
+from recollect.server.auth.keys import ApiKeys
+from recollect.server.auth.tokens import Tokens
+
+REMEMBERED = 5.0
+"""Seconds that a key is taken to be as it was when it was looked up: so long a revoked one may still work."""
+MOST_REMEMBERED = 4096
+LONGEST_CREDENTIAL = 16_384
+
+Headers = Mapping[bytes, bytes]
+
+
+class _Known(Struct, frozen=True):
+    """Somebody who was let in before."""
+
+    caller: Caller
+    looked_up: float
+    until: datetime | None
+
+
+class Gate:
+    """Lets requests in.
+
+    `open_for`: the owner for whom a server without any key is open; None where it never is. Once there is
+    a key, or tokens are taken, nobody gets in without.
+    """
+
+    def __init__(
+        self,
+        keys: ApiKeys,
+        tokens: Tokens | None = None,
+        *,
+        open_for: str | None = None,
+        clock: Clock = system_clock,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.keys = keys
+        self.tokens = tokens
+        self._open_for = None if tokens is not None else open_for
+        self._clock = clock
+        self._monotonic = monotonic
+        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._open_since = -REMEMBERED
+
+    async def admit(self, headers: Headers) -> Caller:
+        """Who asks. Raises `NotAuthenticated`."""
+        shown = headers.get(b"authorization")
+        if shown is None:
+            return await self._without_key(headers)
+        scheme, _, credential = shown.partition(b" ")
+        if scheme.lower() != b"bearer" or not credential or len(credential) > LONGEST_CREDENTIAL:
+            raise NotAuthenticated
+        fingerprint = sha256(credential).digest()
+        known = self._known.get(fingerprint)
+        if known is None or self._monotonic() - known.looked_up >= REMEMBERED:
+            known = await self._look_up(fingerprint, credential)
+        if known.until is not None and self._clock() >= known.until:
+            raise NotAuthenticated
+        return known.caller
+
+    async def _look_up(self, fingerprint: bytes, credential: bytes) -> _Known:
+        self._known.pop(fingerprint, None)
+        at = self._monotonic()
+        caller, until = await self._verified(credential.decode("latin-1").strip())
+        known = self._known[fingerprint] = _Known(caller, at, until)
+        if len(self._known) > MOST_REMEMBERED:
+            self._known.popitem(last=False)
+        return known
+
+    async def _verified(self, text: str) -> tuple[Caller, datetime | None]:
+        if self.tokens is not None and text.count(".") == 2:
+            return await self.tokens.caller(text)
+        key = await self.keys.find(text)
+        if key is None or not key.holds(self._clock()):
+            raise NotAuthenticated
+        return key.caller, key.expires_at
+
+    async def _without_key(self, headers: Headers) -> Caller:
+        if self._open_for is None or not await self._is_open():
+            raise NotAuthenticated
+        check_local(headers)
+        return Caller(name="local", owners=None, reach="admin", owner=self._open_for)
+
+    async def _is_open(self) -> bool:
+        """Whether there is no key. Looked up now and then: the first key that is made closes the door."""
+        if self._monotonic() - self._open_since < REMEMBERED:
+            return True
+        if await self.keys.any():
+            self._open_for = None
+            return False
+        self._open_since = self._monotonic()
+        return True
+
+
+def check_local(headers: Headers) -> None:
+    """Refuse what a web page of somebody else's makes a browser send to an open server on this machine.
+
+    A name that was made to point here shows in `Host`; a foreign page shows in `Origin`.
+    """
+    host = headers.get(b"host", b"localhost").decode("latin-1")
+    origin = headers.get(b"origin")
+    if not _is_local(f"//{host}") or (origin is not None and not _is_local(origin.decode("latin-1"))):
+        raise NotAllowed("without keys, the server answers programs on this machine only")
+
+
+def _is_local(url: str) -> bool:
+    try:
+        name = urlsplit(url).hostname or ""
+        return name == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def wanted_owner(headers: Headers, header: bytes) -> str | None:
+    """The owner that the request names, or None."""
+    value = headers.get(header)
+    if value is None:
+        return None
+    try:
+        return unquote_to_bytes(value).decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidInput(
+            "Recollect-Owner must be percent-encoded UTF-8",
+            field="Recollect-Owner",
+            value=value.decode("latin-1"),
+        ) from None

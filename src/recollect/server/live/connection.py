@@ -1,0 +1,476 @@
+"""One connection: frames in, frames out, no socket anywhere. Below: telling, turns. Above: the handler.
+
+`heard` takes what the client sent; `next` gives what to send. Whoever is at the other end says `hello`
+first: before that, nothing of anybody's is touched. What cannot be done is told in an `error` frame, and the
+connection goes on.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+from recollect.dialects import meaning_of
+from recollect.errors import (
+    AccessError,
+    InvalidInput,
+    MissingExtra,
+    NotAllowed,
+    NotFound,
+    RecollectError,
+    StoreError,
+    StoreUnavailable,
+    TooLarge,
+    TooManyRequests,
+    shown,
+)
+from recollect.ids import parse_uuid
+from recollect.messages import Message
+from recollect.protocol import live
+from recollect.protocol.documents import conversation_document
+from recollect.protocol.live import CloseCode, Outgoing, Place, failure
+from recollect.server.auth.callers import Caller
+from recollect.server.live.feeds import FIRST_LOOK, snapshot
+from recollect.server.live.guests import Guest
+from recollect.server.live.limits import Allowance, Seconds
+from recollect.server.live.places import place_of
+from recollect.server.live.room import LiveRoom
+from recollect.server.live.speech import Transcribe, Utterance
+from recollect.server.live.telling import Ended, Telling
+from recollect.server.live.turns import (
+    Outcome,
+    Service,
+    Turn,
+    Work,
+    answered,
+    cut_in,
+    interrupted,
+    stored_only,
+)
+from recollect.server.live.watches import Watch
+
+
+class Connection:
+    """What one client says and is told."""
+
+    def __init__(
+        self,
+        room: LiveRoom,
+        headers: Mapping[bytes, bytes],
+        *,
+        owner: str | None = None,
+        now: Seconds = time.monotonic,
+    ) -> None:
+        self.caller: Caller | None = None
+        self.cut: Callable[[], bool] = lambda: False
+        """Called when the peer does not even read that it is over."""
+        self._room = room
+        self._limits = room.limits
+        self._headers = dict(headers)
+        self._owner = owner
+        self._now = now
+        self._opened = self._last_heard = now()
+        self._asked_at: float | None = None
+        self._sending_since: float | None = None
+        self._allowance = Allowance(self._limits.frames_per_second, self._limits.burst, now)
+        self._refused = 0
+        self._guest: Guest | None = None
+        self._utterance: Utterance | None = None
+        self._types_in: set[str] = set()
+        self._telling = Telling(self._limits.replies_waiting, self._over)
+        room.enter(self)
+
+    # Out
+
+    async def next(self) -> Outgoing:
+        """The next frame to send, as soon as there is one. Raises `Ended`."""
+        self._sending_since = None
+        frame = await self._telling.next()
+        self._sending_since = self._now()
+        return frame
+
+    @property
+    def ending(self) -> Ended | None:
+        """Why it is over, unless the client left."""
+        return self._telling.ending
+
+    def mention(self, frame: Outgoing) -> None:
+        self._telling.mention(frame)
+
+    def end(self, code: int, reason: str = "") -> None:
+        self._telling.end(code, reason)
+
+    # In
+
+    async def heard(self, data: str | bytes) -> None:
+        """The client sent a frame: text, or a piece of audio."""
+        await self._telling.has_room()
+        self._last_heard, self._asked_at = self._now(), None
+        if self._telling.ending is not None:
+            return None
+        frame_id: str | None = None
+        try:
+            self._allowance.take()
+            if isinstance(data, bytes):
+                return self._heard_audio(data)
+            frame = self._read(data)
+            frame_id = getattr(frame, "id", None)
+            await self._act(frame)
+        except TooManyRequests as error:
+            self._refuse(error, frame_id)
+        except RecollectError as error:
+            self._fail(error, frame_id)
+
+    def _read(self, text: str) -> live.Incoming:
+        if len(text) > self._limits.frame_bytes:
+            raise TooLarge(
+                f"a frame must have at most {self._limits.frame_bytes:,} characters; got {len(text):,}",
+                field="frame",
+                value=len(text),
+            )
+        return live.read_frame(text)
+
+    async def _act(self, frame: live.Incoming) -> None:
+        if isinstance(frame, live.Hello):
+            await self._hello(frame)
+        elif self._guest is None:
+            raise InvalidInput("the first frame must be a hello", field="type")
+        else:
+            await _ACTIONS[type(frame)](self, self._guest, frame)
+
+    def _refuse(self, error: TooManyRequests, frame_id: str | None) -> None:
+        self._refused += 1
+        self._fail(error, frame_id)
+        if self._refused > self._limits.refused_frames:
+            self.end(CloseCode.TOO_MANY, "frames come too fast")
+
+    def _fail(self, error: RecollectError, frame_id: str | None = None) -> None:
+        self._telling.reply(failure(error, id=frame_id))
+        if self._guest is None and self.caller is None:
+            self.end(*_turned_away(error))
+
+    # Hello
+
+    async def _hello(self, hello: live.Hello) -> None:
+        if self._guest is not None:
+            raise InvalidInput("hello was said already", field="type")
+        if self._room.is_draining:
+            self.end(CloseCode.RESTARTING, "the server is restarting")
+            return
+        caller, owner = await self._admitted(hello)
+        guest = await Guest.received(self._room, caller, owner, hello)
+        watch, shown_frame = await self._joined(guest, guest.conversation_id, hello.history, hello.place)
+        self._guest = guest
+        self._serve(guest, may_repeat=hello.place is not None)
+        turns = self._room.turns.of_session(owner, guest.conversation_id, guest.session_id)
+        self._telling.reply(
+            live.Ready(
+                owner=owner,
+                session_id=guest.session_id,
+                conversation=shown_frame.conversation,
+                entries=shown_frame.entries,
+                place=watch.place,
+                resumed=shown_frame.resumed,
+                answering=[turn.id for turn in turns],
+                heartbeat=self._limits.heartbeat_seconds,
+            )
+        )
+        for turn in turns:
+            self._telling.listen(turn, wants_answer=turn.wants_answer)
+
+    async def _admitted(self, hello: live.Hello) -> tuple[Caller, str]:
+        """Who they are, and whose data it is about. Counted once, however often they try."""
+        if hello.key is not None:
+            self._headers[b"authorization"] = b"Bearer " + hello.key.encode()
+        caller = await self._room.gate.admit(self._headers)
+        owner = caller.owner_for(hello.owner if hello.owner is not None else self._owner)
+        if self.caller is None:
+            self._room.admit(self, caller)
+            self.caller = caller
+        return caller, owner
+
+    def _serve(self, guest: Guest, *, may_repeat: bool) -> None:
+        service = Service(
+            manager=guest.manager,
+            assistant=guest.assistant,
+            feeds=self._room.feeds,
+            may_repeat=may_repeat,
+        )
+        self._answer: Work = partial(answered, service=service)
+        self._store: Work = partial(stored_only, service=service)
+        self._keep: Work = partial(interrupted, service=service)
+
+    # Saying something
+
+    async def _text(self, guest: Guest, frame: live.Text) -> None:
+        conversation_id = self._spoken_in(guest, frame.conversation_id)
+        if self._goes_on(guest, conversation_id, frame.id):
+            return
+        question = Message(role="user", content=frame.text, message_id=frame.id)
+        turn = Turn(guest.owner, conversation_id, guest.session_id, question, wants_answer=frame.answer)
+        if frame.answer:
+            self._ask(guest, turn, self._answer)
+        else:
+            self._start(turn, self._store)
+
+    def _spoken_in(self, guest: Guest, wanted: str | None) -> str:
+        """The conversation that something is said in. Raises `NotFound` for one that is not watched here."""
+        guest.caller.check("write")
+        if self._room.is_draining:
+            raise StoreUnavailable("the server is restarting: connect again")
+        if len(self._telling.listening) >= self._limits.turns_waiting:
+            raise TooManyRequests("too many answers are under way", retry_after=1.0)
+        return self._watched(guest, wanted)
+
+    def _watched(self, guest: Guest, wanted: str | None) -> str:
+        conversation_id = guest.conversation_id if wanted is None else _uuid(wanted)
+        if conversation_id not in self._telling.watches:
+            raise NotFound(f"conversation {shown(conversation_id)} is not watched here: watch it first")
+        return conversation_id
+
+    def _goes_on(self, guest: Guest, conversation_id: str, turn_id: str) -> bool:
+        """Whether the same is being answered already: then this connection listens too."""
+        turn = self._room.turns.running(guest.owner, conversation_id, turn_id)
+        if turn is None:
+            return False
+        if turn_id not in self._telling.listening:
+            self._telling.listen(turn, wants_answer=turn.wants_answer)
+        return True
+
+    def _ask(self, guest: Guest, turn: Turn, work: Work) -> None:
+        """Let the turn run, and let the others know that an answer is on its way."""
+        room, place = self._room, (guest.owner, turn.conversation_id)
+        typing = partial(live.Types, conversation_id=turn.conversation_id, role="assistant")
+
+        async def told(turn: Turn) -> Outcome:
+            room.mention(*place, typing(active=True), but=self)
+            try:
+                return await work(turn)
+            finally:
+                room.mention(*place, typing(active=False), but=self)
+
+        self._start(turn, told if room.is_shared(*place) else work)
+
+    def _start(self, turn: Turn, work: Work) -> None:
+        self._room.turns.start(turn, work, self._keep)
+        self._telling.listen(turn, wants_answer=turn.wants_answer)
+
+    async def _interrupt(self, guest: Guest, frame: live.Interrupt) -> None:
+        guest.caller.check("write")
+        wanted = [
+            listening
+            for turn_id, listening in self._telling.listening.items()
+            if frame.id in (None, turn_id) and listening.wants_answer
+        ]
+        if not wanted and frame.id is not None:
+            conversation_id = self._watched(guest, frame.conversation_id)
+            await cut_in(guest.manager, conversation_id, frame.id, heard=frame.heard)
+            await self._room.feeds.look(guest.owner, conversation_id)
+        for listening in wanted:
+            listening.turn.interrupt(listening.sent if frame.heard is None else frame.heard)
+
+    # Speaking
+
+    async def _audio_start(self, guest: Guest, frame: live.AudioStart) -> None:
+        self._spoken_in(guest, frame.conversation_id)
+        self._transcriber()
+        if self._utterance is not None:
+            raise InvalidInput(
+                f"audio {shown(self._utterance.start.id)} has not ended yet", field="id", value=frame.id
+            )
+        self._utterance = Utterance(frame, self._limits)
+
+    def _transcriber(self) -> Transcribe:
+        assert self._guest is not None, "only guests speak"
+        transcribe = self._room.staff.transcriber(self._guest.assistant())
+        if transcribe is None:
+            raise MissingExtra("understanding speech on this server", extra="speech")
+        return transcribe
+
+    def _heard_audio(self, piece: bytes) -> None:
+        if self._guest is None or self._utterance is None:
+            raise InvalidInput("audio must be announced by audio.start", field="audio")
+        try:
+            self._utterance.add(piece)
+        except TooLarge as error:
+            self._fail(error, self._utterance.start.id)
+            self._utterance = None
+
+    async def _audio_end(self, guest: Guest, frame: live.AudioEnd) -> None:
+        utterance = self._ended_utterance(frame.id)
+        audio, transcribe = utterance.complete(), self._transcriber()
+        conversation_id = self._spoken_in(guest, utterance.start.conversation_id)
+        if self._goes_on(guest, conversation_id, frame.id):
+            return
+
+        async def understood(turn: Turn) -> Outcome:
+            question = await transcribe(audio, utterance.start)
+            turn.question = question.with_(message_id=turn.id)
+            self._telling.reply(live.Transcript(id=turn.id, text=meaning_of(question).text))
+            return await self._answer(turn)
+
+        question = Message(role="user", content="", content_type="audio", message_id=frame.id)
+        self._ask(guest, Turn(guest.owner, conversation_id, guest.session_id, question), understood)
+
+    async def _audio_cancel(self, guest: Guest, frame: live.AudioCancel) -> None:
+        self._ended_utterance(frame.id)
+
+    def _ended_utterance(self, utterance_id: str) -> Utterance:
+        utterance = self._utterance
+        if utterance is None or utterance.start.id != utterance_id:
+            raise NotFound(f"there is no audio {shown(utterance_id)} under way")
+        self._utterance = None
+        return utterance
+
+    # Watching
+
+    async def _watch(self, guest: Guest, frame: live.Watch) -> None:
+        conversation_id = _uuid(frame.conversation_id)
+        if (
+            conversation_id not in self._telling.watches
+            and len(self._telling.watches) >= self._limits.watches
+        ):
+            raise TooManyRequests(f"a connection watches at most {self._limits.watches} conversations")
+        _, told = await self._joined(guest, conversation_id, frame.history, frame.place)
+        self._telling.reply(told)
+
+    async def _joined(
+        self, guest: Guest, conversation_id: str, history: int, place: Place | None
+    ) -> tuple[Watch, live.Watching]:
+        """Begin to watch a conversation, or begin again."""
+        feeds, wake = self._room.feeds, self._telling.wake
+        feed = await feeds.join(guest.owner, guest.manager.store, conversation_id, wake)
+        try:
+            if place is None:
+                seen = await snapshot(feed.store, conversation_id, limit=max(history, FIRST_LOOK))
+                record, entries = seen.record, seen.shown(history)
+                watch = Watch(feed, place_of(record, seen.entries), history=history)
+            else:
+                watch, record = await Watch.resumed(feed, place, history=history)
+                entries = []
+        except BaseException:
+            if conversation_id not in self._telling.watches:
+                feeds.leave(guest.owner, feed, wake)
+            raise
+        self._telling.watches[conversation_id] = watch
+        self._room.arrive(guest.owner, conversation_id, self)
+        resumed = place is not None
+        document = conversation_document(record)
+        return watch, live.Watching(
+            conversation=document, entries=entries, place=watch.place, resumed=resumed
+        )
+
+    async def _unwatch(self, guest: Guest, frame: live.Unwatch) -> None:
+        conversation_id = self._watched(guest, frame.conversation_id)
+        self._parted(guest, conversation_id)
+        self._telling.reply(live.Unwatched(conversation_id=conversation_id))
+
+    def _over(self, watch: Watch) -> None:
+        """The conversation is gone."""
+        assert self._guest is not None, "only guests watch"
+        self._parted(self._guest, watch.conversation_id)
+
+    def _parted(self, guest: Guest, conversation_id: str) -> None:
+        self._stop_typing(guest, conversation_id)
+        watch = self._telling.watches.pop(conversation_id, None)
+        if watch is not None:
+            self._room.feeds.leave(guest.owner, watch.feed, self._telling.wake)
+        self._room.depart(guest.owner, conversation_id, self)
+
+    # Typing
+
+    async def _typing(self, guest: Guest, frame: live.Typing) -> None:
+        guest.caller.check("write")
+        conversation_id = self._watched(guest, frame.conversation_id)
+        if frame.active:
+            self._types_in.add(conversation_id)
+            self._mention_typing(guest, conversation_id, active=True)
+        else:
+            self._stop_typing(guest, conversation_id)
+
+    def _stop_typing(self, guest: Guest, conversation_id: str) -> None:
+        if conversation_id in self._types_in:
+            self._types_in.discard(conversation_id)
+            self._mention_typing(guest, conversation_id, active=False)
+
+    def _mention_typing(self, guest: Guest, conversation_id: str, *, active: bool) -> None:
+        frame = live.Types(conversation_id=conversation_id, role="user", active=active, name=guest.name)
+        self._room.mention(guest.owner, conversation_id, frame, but=self)
+
+    # Life signs
+
+    async def _ping(self, guest: Guest, frame: live.Ping) -> None:
+        self._telling.reply(live.PongBack(at=frame.at))
+
+    async def _pong(self, guest: Guest, frame: live.Pong) -> None:
+        """Having been heard is all there is to it."""
+
+    async def _bye(self, guest: Guest, frame: live.Bye) -> None:
+        guest.caller.check("write")
+        await guest.end_session()
+        self.end(CloseCode.NORMAL, "bye")
+
+    def tick(self) -> None:
+        """Look after the connection: called now and then."""
+        now, limits = self._now(), self._limits
+        if self._sending_since is not None and now - self._sending_since > limits.stall_seconds:
+            self.end(CloseCode.TOO_SLOW, "frames are not read")
+            self.cut()
+        elif self._guest is None:
+            if now - self._opened > limits.hello_seconds:
+                self.end(CloseCode.NO_HELLO, "no hello in time")
+        elif limits.heartbeat_seconds and now - self._last_heard > limits.heartbeat_seconds:
+            self._ask_for_a_sign(now)
+
+    def _ask_for_a_sign(self, now: float) -> None:
+        if self._asked_at is None:
+            self._asked_at = now
+            self.mention(live.HeartBeat())
+        elif now - self._asked_at > self._limits.heartbeat_seconds:
+            self.end(CloseCode.GONE, "silent for too long")
+            self.cut()
+
+    async def recheck(self) -> None:
+        """See whether the key still holds. Raises `AccessError`."""
+        if self.caller is not None and self._guest is not None:
+            caller = await self._room.gate.admit(self._headers)
+            caller.owner_for(self._guest.owner)
+
+    def leave(self) -> None:
+        """The connection is over. What was asked is answered and stored all the same."""
+        self._telling.stop_listening()
+        if self._guest is not None:
+            for conversation_id in tuple(self._telling.watches):
+                self._parted(self._guest, conversation_id)
+        self._room.leave(self)
+
+
+def _turned_away(error: RecollectError) -> tuple[int, str]:
+    if isinstance(error, TooManyRequests):
+        return CloseCode.TOO_MANY, "too many"
+    if isinstance(error, StoreError):
+        return CloseCode.TRY_LATER, "try again later"
+    if isinstance(error, NotAllowed):
+        return CloseCode.NOT_ALLOWED, "not allowed"
+    if isinstance(error, AccessError):
+        return CloseCode.NOT_AUTHENTICATED, "not authenticated"
+    return CloseCode.NO_HELLO, "no hello"
+
+
+def _uuid(value: str) -> str:
+    return parse_uuid(value, field="conversation_id")
+
+
+_ACTIONS: dict[type, Callable[[Connection, Guest, Any], Awaitable[None]]] = {
+    live.Text: Connection._text,
+    live.AudioStart: Connection._audio_start,
+    live.AudioEnd: Connection._audio_end,
+    live.AudioCancel: Connection._audio_cancel,
+    live.Interrupt: Connection._interrupt,
+    live.Typing: Connection._typing,
+    live.Watch: Connection._watch,
+    live.Unwatch: Connection._unwatch,
+    live.Ping: Connection._ping,
+    live.Pong: Connection._pong,
+    live.Bye: Connection._bye,
+}

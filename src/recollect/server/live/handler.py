@@ -1,0 +1,144 @@
+"""The WebSocket `/ws`: a socket around a connection. Below: the connection. Above: the application.
+
+Thin: bytes are handed in, frames are handed out, and whichever side ends first ends the other.
+"""
+
+import asyncio
+import base64
+import binascii
+import logging
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+from litestar import WebSocket, websocket
+from litestar.exceptions import WebSocketDisconnect
+from litestar.handlers import WebsocketRouteHandler
+
+from recollect.deadlines import ended
+from recollect.errors import InvalidInput, RecollectError
+from recollect.protocol import OWNER_HEADER
+from recollect.protocol.live import (
+    BEARER_SUBPROTOCOL,
+    OWNER_SUBPROTOCOL,
+    SUBPROTOCOL,
+    CloseCode,
+    write_frame,
+)
+from recollect.server.auth.gate import wanted_owner
+from recollect.server.live.connection import Connection
+from recollect.server.live.room import LiveRoom
+from recollect.server.live.telling import Ended
+
+log = logging.getLogger("recollect.server.live")
+
+Socket: TypeAlias = WebSocket[Any, Any, Any]
+
+PATH = "/ws"
+FAREWELL_SECONDS = 2.0
+"""How long a peer may take to hear why it is over."""
+
+
+def live_handler(room: LiveRoom) -> WebsocketRouteHandler:
+    """The route."""
+
+    @websocket(PATH)
+    async def live(socket: Socket) -> None:
+        await serve(room, socket)
+
+    return live
+
+
+async def serve(room: LiveRoom, socket: Socket) -> None:
+    """One connection, from its handshake to its end."""
+    headers = _headers(socket)
+    offered = list(socket.scope.get("subprotocols") or ())
+    await socket.accept(subprotocols=SUBPROTOCOL if SUBPROTOCOL in offered else None)
+    if room.is_full or room.is_draining:
+        await socket.close(CloseCode.TRY_LATER if room.is_full else CloseCode.RESTARTING)
+        return
+    try:
+        connection = Connection(room, _with_bearer(headers, offered), owner=_owner(headers, offered))
+    except RecollectError:
+        await socket.close(CloseCode.NOT_ALLOWED)
+        return
+    try:
+        parting = await _talk(socket, connection)
+    finally:
+        connection.leave()
+    if parting is not None:
+        with suppress(TimeoutError, WebSocketDisconnect, RuntimeError, OSError):
+            await asyncio.wait_for(socket.close(parting.code, parting.reason), FAREWELL_SECONDS)
+
+
+async def _talk(socket: Socket, connection: Connection) -> Ended | None:
+    """Both directions at once, until one ends; why, unless the client left."""
+    reading = asyncio.create_task(_read(socket, connection), name="recollect-live-read")
+    writing = asyncio.create_task(_write(socket, connection), name="recollect-live-write")
+    connection.cut = lambda: bool(writing.cancel())
+    try:
+        await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await ended(reading, writing)
+    return _parting(connection, reading, writing)
+
+
+def _parting(
+    connection: Connection, reading: "asyncio.Task[None]", writing: "asyncio.Task[None]"
+) -> Ended | None:
+    for task in (reading, writing):
+        error = None if task.cancelled() else task.exception()
+        if error is not None:  # the edge: a mistake of ours ends this connection, and no other
+            log.error("a connection stumbled", exc_info=error)
+            return Ended(CloseCode.INTERNAL, "a mistake of the server's")
+    return connection.ending
+
+
+async def _read(socket: Socket, connection: Connection) -> None:
+    while True:
+        message = await socket.receive()
+        if message["type"] == "websocket.disconnect":
+            return
+        text, data = message.get("text"), message.get("bytes")
+        await connection.heard(text if isinstance(text, str) else bytes(data or b""))  # type: ignore[call-overload]
+
+
+async def _write(socket: Socket, connection: Connection) -> None:
+    # Straight to the socket's own send: a frame is complete, and there may be thousands a second.
+    with suppress(Ended, OSError, WebSocketDisconnect):
+        while True:
+            text = write_frame(await connection.next())
+            await socket.send({"type": "websocket.send", "text": text, "bytes": None})
+
+
+# What the handshake says
+
+
+def _headers(socket: Socket) -> dict[bytes, bytes]:
+    return {name.lower(): value for name, value in socket.scope["headers"]}
+
+
+def _with_bearer(headers: Mapping[bytes, bytes], offered: Iterable[str]) -> dict[bytes, bytes]:
+    """The headers, with the key that a browser hands over as a subprotocol."""
+    key = _offered(offered, BEARER_SUBPROTOCOL)
+    return dict(headers) if key is None else {**headers, b"authorization": b"Bearer " + key}
+
+
+def _owner(headers: Mapping[bytes, bytes], offered: Iterable[str]) -> str | None:
+    """The owner that the handshake names. Raises `InvalidInput`."""
+    named = _offered(offered, OWNER_SUBPROTOCOL)
+    if named is None:
+        return wanted_owner(headers, OWNER_HEADER.encode())
+    try:
+        return named.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidInput("the owner must be UTF-8 in base64url", field="owner") from None
+
+
+def _offered(offered: Iterable[str], prefix: str) -> bytes | None:
+    for name in offered:
+        if name.startswith(prefix):
+            text = name.removeprefix(prefix)
+            with suppress(binascii.Error, ValueError):
+                return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    return None

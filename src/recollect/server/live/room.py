@@ -1,0 +1,192 @@
+"""What all connections of a process share: feeds, turns, who is here, and the clock that looks after them.
+
+Below: feeds, turns, the gate. Above: connections, the handler, the application. A server makes one, opens
+and closes it with the application, and drains it before it ends.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from recollect.deadlines import ended
+from recollect.errors import AccessError, RecollectError, TooManyRequests
+from recollect.manager import ConversationManager
+from recollect.protocol.live import CloseCode, Outgoing
+from recollect.server.auth.callers import Caller
+from recollect.server.live.feeds import Feeds
+from recollect.server.live.limits import LiveLimits
+from recollect.server.live.speech import Transcribe
+from recollect.server.live.turns import Assistant, Turns
+from recollect.telemetry import Telemetry, telemetry
+
+log = logging.getLogger("recollect.server.live")
+
+TICK_SECONDS = 0.25
+"""How often connections are looked after, or more often where a limit is shorter."""
+
+
+class Doorkeeper(Protocol):
+    """Who knows whom to let in: the server's gate."""
+
+    async def admit(self, headers: Mapping[bytes, bytes]) -> Caller: ...
+
+
+class Peer(Protocol):
+    """A connection, as the room sees it."""
+
+    @property
+    def caller(self) -> Caller | None: ...
+
+    def tick(self) -> None: ...
+
+    async def recheck(self) -> None: ...
+
+    def mention(self, frame: Outgoing) -> None: ...
+
+    def end(self, code: int, reason: str = "") -> None: ...
+
+
+class Staff(Protocol):
+    """Who serves a guest: made by the application, which knows its memory and its settings."""
+
+    def manager(self, caller: Caller, owner: str) -> ConversationManager: ...
+
+    def assistant(self, manager: ConversationManager) -> Assistant: ...
+
+    def transcriber(self, assistant: Assistant) -> Transcribe | None: ...
+
+
+class LiveRoom:
+    """Everybody who is connected here."""
+
+    def __init__(
+        self,
+        staff: Staff,
+        gate: Doorkeeper,
+        limits: LiveLimits | None = None,
+        *,
+        metrics: Telemetry = telemetry,
+    ) -> None:
+        self.staff = staff
+        self.gate = gate
+        self.limits = limits or LiveLimits()
+        self.feeds = Feeds(self.limits)
+        self.turns = Turns(self.feeds)
+        self._peers: set[Peer] = set()
+        self._left = asyncio.Event()
+        self._keys: Counter[str] = Counter()
+        self._present: dict[tuple[str, str], set[Peer]] = {}
+        self._keeper: asyncio.Task[None] | None = None
+        self.is_draining = False
+        metrics.gauge("recollect_live_connections", "WebSocket connections", lambda: float(len(self._peers)))
+        metrics.gauge(
+            "recollect_live_feeds", "Conversations that are watched", lambda: float(len(self.feeds))
+        )
+        metrics.gauge("recollect_live_turns", "Turns under way", lambda: float(len(self.turns)))
+
+    # Coming and going
+
+    def enter(self, peer: Peer) -> None:
+        self._peers.add(peer)
+        if self._keeper is None:
+            self._keeper = asyncio.create_task(self._keep(), name="recollect-live-keeper")
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._peers) >= self.limits.connections
+
+    def admit(self, peer: Peer, caller: Caller) -> None:
+        """Count a connection under its key. Raises `TooManyRequests`."""
+        if self._keys[caller.name] >= self.limits.connections_per_key:
+            raise TooManyRequests("too many connections are open with this key", retry_after=1.0)
+        self._keys[caller.name] += 1
+
+    def leave(self, peer: Peer) -> None:
+        """Forget a connection. Its turns go on."""
+        if peer not in self._peers:
+            return
+        self._peers.discard(peer)
+        if peer.caller is not None:
+            self._keys[peer.caller.name] -= 1
+            self._keys += Counter()  # drops those that are at 0
+        if not self._peers:
+            self._left.set()
+
+    # Who is in which conversation
+
+    def arrive(self, owner: str, conversation_id: str, peer: Peer) -> None:
+        self._present.setdefault((owner, conversation_id), set()).add(peer)
+
+    def depart(self, owner: str, conversation_id: str, peer: Peer) -> None:
+        present = self._present.get((owner, conversation_id), set())
+        present.discard(peer)
+        if not present:
+            self._present.pop((owner, conversation_id), None)
+
+    def is_shared(self, owner: str, conversation_id: str) -> bool:
+        """Whether more than one watches the conversation, in this process."""
+        return len(self._present.get((owner, conversation_id), ())) > 1
+
+    def mention(self, owner: str, conversation_id: str, frame: Outgoing, *, but: Peer) -> None:
+        """Tell the others who watch the conversation, in this process."""
+        for peer in tuple(self._present.get((owner, conversation_id), ())):
+            if peer is not but:
+                peer.mention(frame)
+
+    # Looking after them
+
+    async def _keep(self) -> None:
+        limits = self.limits
+        tick = min(TICK_SECONDS, limits.recheck_seconds, limits.stall_seconds, limits.hello_seconds)
+        if limits.heartbeat_seconds:
+            tick = min(tick, limits.heartbeat_seconds / 2)
+        since_check = 0.0
+        while True:
+            await asyncio.sleep(tick)
+            for peer in tuple(self._peers):
+                peer.tick()
+            since_check += tick
+            if since_check >= limits.recheck_seconds:
+                since_check = 0.0
+                await _rechecked(tuple(self._peers))
+
+    # The end
+
+    async def drain(self) -> None:
+        """Take nothing more on, let answers come to their end, then send everybody away."""
+        self.is_draining = True
+        await self.turns.drain(self.limits.drain_seconds)
+        await self._send_away()
+
+    async def _send_away(self) -> None:
+        if not self._peers:
+            return
+        self._left.clear()
+        for peer in tuple(self._peers):
+            peer.end(CloseCode.RESTARTING, "the server is restarting")
+        try:
+            await asyncio.wait_for(self._left.wait(), timeout=max(self.limits.drain_seconds, 1.0))
+        except TimeoutError:
+            log.warning("%d connections did not take their leave", len(self._peers))
+
+    async def close(self) -> None:
+        """Let go of everything. Turns that are still under way are given up."""
+        self.is_draining = True
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            await ended(keeper)
+        await self.turns.drain(0)
+        await self.feeds.close()
+
+
+async def _rechecked(peers: Iterable[Peer]) -> None:
+    """Look at keys again. A store that is away is no reason to send anybody off."""
+    for peer in peers:
+        try:
+            await peer.recheck()
+        except AccessError:
+            peer.end(CloseCode.NOT_AUTHENTICATED, "the key has ended")
+        except RecollectError as error:
+            log.warning("a key cannot be looked at again: %s", error)

@@ -1,0 +1,234 @@
+"""A watch: one connection's reading of one feed. Below: feeds, places. Above: the connection.
+
+A watch is asked for its next frame when the connection has room to send one, and never before: what a
+slow reader has not taken stays in the feed, or in the store. Its place moves with what it hands out.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
+from typing import Self
+
+from msgspec import Raw
+
+from recollect.contracts import Entry
+from recollect.conversations import Conversation
+from recollect.errors import ConversationNotFound
+from recollect.protocol.documents import conversation_document
+from recollect.protocol.live import Changed, Gone, Lagging, Messages, Outgoing, Place, Reset, Updated
+from recollect.server.live.feeds import FIRST_LOOK, FURTHEST_LOOK, Feed, Piece, since, snapshot
+from recollect.server.live.places import place_of
+
+Held = Callable[[Piece], bool]
+
+PAGE = 50
+"""Entries in one frame at most."""
+PAGE_BYTES = 256 * 1024
+"""And about so much of them."""
+
+
+class Watch:
+    """Where one connection stands in one conversation."""
+
+    def __init__(self, feed: Feed, place: Place, *, history: int) -> None:
+        self.feed = feed
+        self.place = place
+        self.is_over = False
+        self._history = history
+        self._held: Held = lambda _: False
+        self._catching_up: _CatchingUp | None = None
+        self._missed_changes: list[Raw] = []
+        self._starts_over = feed.starts_over
+        self._recorded = feed.recorded
+        self._changed = feed.changed
+
+    @classmethod
+    async def resumed(cls, feed: Feed, place: Place, *, history: int) -> tuple[Self, Conversation]:
+        """A watch that goes on where somebody stood, and the record as it is now."""
+        watch = cls(feed, place, history=history)
+        record = await feed.store.get(feed.conversation_id)
+        if record is None:
+            raise ConversationNotFound(feed.conversation_id)
+        if not 0 <= record.message_count - place.messages <= FURTHEST_LOOK:
+            watch._catching_up = _CatchingUp(place.revision)
+            return watch, record
+        seen, told = await since(feed.store, feed.conversation_id, place)
+        watch._catching_up = _CatchingUp(None)
+        watch._missed_changes = [piece.body for piece in _pieces(told.changed)]
+        if told.doubt == "start over":
+            watch._starts_over -= 1
+        return watch, seen.record
+
+    @property
+    def conversation_id(self) -> str:
+        return self.feed.conversation_id
+
+    async def next(self, held: Held = lambda _: False) -> Outgoing | None:
+        """What to tell next; None when all is told. Raises `StoreError`.
+
+        `held` knows messages that will be told in another frame: those of a turn whose end is near.
+        """
+        self._held = held
+        if self.is_over:
+            return None
+        if self.feed.gone:
+            return self._gone()
+        if self.feed.starts_over != self._starts_over:
+            return await self._reset()
+        return await self._next_change() or await self.messages() or await self._next_record()
+
+    async def messages(self, *, before: int | None = None) -> Outgoing | None:
+        """The next new messages; with `before`, only those with smaller sequences."""
+        if self.place.sequence >= self.feed.place.sequence:
+            return None
+        kept = self.feed.kept_since(self.place.sequence)
+        if kept is None:
+            return self._lagging() or await self._from_store(before)
+        return self._told(kept, before)
+
+    def claim(self, pieces: Sequence[Piece]) -> list[Raw]:
+        """Hand out these entries, which stand next, in another frame; not those that were told already."""
+        new = [piece for piece in self.feed.latest(pieces) if piece.sequence > self.place.sequence]
+        if new:
+            self._stands_behind(new)
+        return [piece.body for piece in new]
+
+    # What there is
+
+    async def _next_change(self) -> Outgoing | None:
+        """Changes come first, and leave the place as it is: told twice, they do no harm; missed, they do."""
+        if self._changed < self.feed.changed - len(self.feed.changes):
+            return await self._reset()
+        bodies, self._missed_changes = self._missed_changes, []
+        bodies += [
+            piece.body
+            for number, piece in self.feed.changes
+            if number > self._changed and piece.sequence <= self.place.sequence
+        ]
+        self._changed = self.feed.changed
+        if not bodies:
+            return None
+        return Changed(conversation_id=self.conversation_id, entries=bodies, place=self.place)
+
+    async def _next_record(self) -> Outgoing | None:
+        feed, caught_up = self.feed, self._catching_up
+        if self.place.sequence < feed.place.sequence:
+            return None  # the rest is held
+        self._catching_up = None
+        if caught_up is not None and caught_up.leaves_doubt(feed.place.revision):
+            return await self._reset()
+        if feed.place.revision < self.place.revision or feed.place.sequence < self.place.sequence:
+            return None  # the watch knows more than the feed, which will look soon
+        self.place = feed.place
+        if self._recorded == feed.recorded or feed.record is None:
+            return None
+        self._recorded = feed.recorded
+        return Updated(conversation=conversation_document(feed.record), place=self.place)
+
+    def _told(self, pieces: Sequence[Piece], before: int | None) -> Outgoing | None:
+        wanted = takewhile(lambda piece: not self._held(piece), pieces)
+        page = list(_page(piece for piece in wanted if before is None or piece.sequence < before))
+        if not page:
+            return None
+        self._stands_behind(page)
+        return Messages(
+            conversation_id=self.conversation_id, entries=[piece.body for piece in page], place=self.place
+        )
+
+    def _stands_behind(self, pieces: Sequence[Piece]) -> None:
+        last = pieces[-1]
+        if self._catching_up is not None:
+            self._catching_up.saw(pieces)
+        self.place = Place(
+            revision=self._revision_behind(pieces),
+            sequence=last.sequence,
+            messages=self.place.messages + len(pieces),
+        )
+
+    def _revision_behind(self, pieces: Sequence[Piece]) -> int:
+        """How far everything is told. A place must not lie behind a change that was not."""
+        here, there = self.place.revision, max(piece.revision for piece in pieces)
+        told = self._changed == self.feed.changed and not self._missed_changes
+        if told and (there <= self.feed.place.revision or there == here + 1):
+            return max(here, there)
+        return here
+
+    # From the store
+
+    def _lagging(self) -> Outgoing | None:
+        if self._catching_up is not None:
+            return None
+        self._catching_up = _CatchingUp(None)
+        behind = max(0, self.feed.place.messages - self.place.messages)
+        return Lagging(conversation_id=self.conversation_id, behind=behind)
+
+    async def _from_store(self, before: int | None) -> Outgoing | None:
+        store = self.feed.store
+        if self.feed.place.messages - self.place.messages > FURTHEST_LOOK:
+            # In an orderly log what comes next stands where the count says.
+            entries = await store.page(self.conversation_id, limit=PAGE, offset=self.place.messages)
+            return self._told_in_order(entries, before) or await self._reset()
+        try:
+            _, told = await since(store, self.conversation_id, self.place)
+        except ConversationNotFound:
+            self.feed.gone = True
+            return self._gone()
+        if told.doubt == "start over":
+            return await self._reset()
+        return self._told(_pieces(told.new), before)
+
+    def _told_in_order(self, entries: Sequence[Entry], before: int | None) -> Outgoing | None:
+        after = self.place.sequence
+        for entry in entries:
+            if entry.sequence <= after or entry.revision < self.place.revision:
+                return None
+            after = entry.sequence
+        return self._told(_pieces(entries), before)
+
+    async def _reset(self) -> Outgoing:
+        feed = self.feed
+        self._starts_over, self._recorded, self._changed = feed.starts_over, feed.recorded, feed.changed
+        self._catching_up, self._missed_changes = None, []
+        try:
+            seen = await snapshot(feed.store, self.conversation_id, limit=max(self._history, FIRST_LOOK))
+        except ConversationNotFound:
+            feed.gone = True
+            return self._gone()
+        self.place = place_of(seen.record, seen.entries)
+        return Reset(
+            conversation=conversation_document(seen.record),
+            entries=seen.shown(self._history),
+            place=self.place,
+        )
+
+    def _gone(self) -> Gone:
+        self.is_over = True
+        return Gone(conversation_id=self.conversation_id)
+
+
+class _CatchingUp:
+    """What a watch that is behind sees on its way: enough to know whether it has seen everything."""
+
+    def __init__(self, revision: int | None) -> None:
+        self._revision = revision
+        """Where it began, if what it sees must explain all steps from there; None if that is known."""
+        self._seen: set[int] = set()
+
+    def saw(self, pieces: Iterable[Piece]) -> None:
+        if self._revision is not None:
+            self._seen.update(piece.revision for piece in pieces)
+
+    def leaves_doubt(self, revision: int) -> bool:
+        return self._revision is not None and revision - self._revision > len(self._seen - {self._revision})
+
+
+def _pieces(entries: Sequence[Entry]) -> list[Piece]:
+    return [Piece.of(entry) for entry in entries]
+
+
+def _page(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    size = 0
+    for count, piece in enumerate(pieces):
+        size += piece.size
+        if count and (count >= PAGE or size > PAGE_BYTES):
+            return
+        yield piece

@@ -1,0 +1,66 @@
+"""Whether the server should be sent requests, and why not. Below: the memory. Above: `/ready`.
+
+What is told says nothing about anybody and names no place: it is open to all. A store that is away is no
+reason to turn callers off where turns are accepted in its stead: every server of the house would turn them
+off at once. It is one where nothing is accepted, or where the spool is full.
+"""
+
+from typing import Literal
+
+from recollect.contracts import JOURNAL
+from recollect.deadlines import within
+from recollect.errors import RecollectError
+from recollect.layers.resilient import Health
+from recollect.memory import Memory
+from recollect.protocol.bodies import CheckBody, ReadyBody
+
+PROBE_SECONDS = 2.0
+FULL = 0.95
+"""The share of the spool's limit from which on it counts as full: what comes then may not fit."""
+FILLING = 0.5
+
+State = Literal["well", "warning", "problem"]
+
+
+async def readiness(memory: Memory, *, draining: bool) -> ReadyBody:
+    """Look at the store and the spool."""
+    if draining:
+        return ReadyBody(status="draining", checks=(_check("server", "problem", "it is about to stop"),))
+    answers = await _answers(memory)
+    health = await memory.health()
+    checks = [_store(answers, health), *([] if health is None else [_spool(health)])]
+    ready = all(check.state != "problem" for check in checks)
+    return ReadyBody(
+        status="ready" if ready else "away",
+        degraded=not answers or (health is not None and health.degraded),
+        checks=tuple(checks),
+    )
+
+
+async def _answers(memory: Memory) -> bool:
+    """Whether the store answers a small question in time."""
+    try:
+        await within(PROBE_SECONDS, memory.backend.of(JOURNAL).get_document("ready", "probe"))
+    except (RecollectError, TimeoutError):
+        return False
+    return True
+
+
+def _store(answers: bool, health: Health | None) -> CheckBody:
+    if answers and (health is None or not health.degraded):
+        return _check("store", "well", "it answers")
+    if health is not None and health.spool_limit:
+        return _check("store", "warning", "it is away, or catches up; turns are accepted")
+    return _check("store", "problem", "it does not answer")
+
+
+def _spool(health: Health) -> CheckBody:
+    if not health.spool_limit:
+        return _check("spool", "well", "there is none")
+    share = health.spool_bytes / health.spool_limit
+    state: State = "problem" if share >= FULL else "warning" if share >= FILLING else "well"
+    return _check("spool", state, f"{share:.0%} full, {health.spool_operations} operations wait")
+
+
+def _check(about: str, state: State, found: str) -> CheckBody:
+    return CheckBody(about=about, state=state, found=found)

@@ -1,0 +1,195 @@
+"""How long things are kept, in which form, and that they go."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+from msgspec import UNSET, Meta, Struct
+from msgspec.structs import asdict
+
+from recollect.archives import Archive
+from recollect.erasure import Receipt
+from recollect.errors import StoreDamaged, StoreForeign
+from recollect.keeping import AT_MOST, Expiring
+from recollect.portability import Manifest
+from recollect.portability.zips import pack_folder, unpack_folder
+from recollect.protocol import conversation_document, rules_document, rules_of
+from recollect.protocol.bodies import (
+    Answered,
+    Changed,
+    ConversationBody,
+    Purged,
+    RulesBody,
+    RulesChange,
+)
+from recollect.protocol.documents import seconds
+from recollect.server.answers import Streamed, as_json, as_problem, at_revision
+from recollect.server.calls import Call, NoBody, NoQuery
+from recollect.server.endpoints import Media, Reply, Routes
+
+routes = Routes("keeping")
+
+ZIP = "application/zip"
+LARGEST_FOLDER = 1024 * 1024 * 1024
+_BLOCK = 256 * 1024
+
+
+class Within(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How far to look ahead."""
+
+    within: Annotated[float, Meta(ge=0, le=31_536_000_000)] = 0
+    limit: Annotated[int, Meta(ge=0, le=AT_MOST)] = AT_MOST
+
+
+class ExpiringList(Answered, frozen=True, kw_only=True):
+    """What a purge will remove, and why."""
+
+    expiring: list[Expiring]
+
+
+class ArchiveList(Answered, frozen=True, kw_only=True):
+    """What is archived, without what was said."""
+
+    archives: list[Archive]
+
+
+# Retention
+
+
+@routes.get("/retention", answer=RulesBody)
+async def get_retention(call: Call[NoBody, NoQuery]) -> Reply:
+    """This owner's own rules of how long conversations are kept."""
+    return as_json(rules_document(await call.manager.retention()))
+
+
+@routes.put("/retention", answer=Changed, reach="admin")
+async def set_retention(call: Call[RulesChange, NoQuery]) -> Reply:
+    """Set the rules and apply them. Rules for single conversations stay, unless they are named."""
+    fields = asdict(call.body)
+    inherit = fields.pop("inherit")
+    rules = rules_of({name: value for name, value in fields.items() if value is not UNSET})
+    return as_json({"changed": await call.manager.set_retention(rules, inherit=inherit)})
+
+
+@routes.post("/retention/apply", answer=Changed, reach="admin")
+async def apply_retention(call: Call[NoBody, NoQuery]) -> Reply:
+    """Give every conversation the lifetime that the rules say."""
+    return as_json({"changed": await call.manager.apply_retention()})
+
+
+@routes.get("/retention/expiring", answer=ExpiringList)
+async def list_expiring(call: Call[NoBody, Within]) -> Reply:
+    """What a purge would remove now, or will after some time, and why: a dry run."""
+    within = seconds(call.query.within, field="within")
+    assert within is not None
+    return as_json({"expiring": await call.manager.expiring(within, limit=call.query.limit)})
+
+
+@routes.post("/retention/purge", answer=Purged, reach="admin")
+async def purge(call: Call[NoBody, NoQuery]) -> Reply:
+    """Remove what has expired."""
+    return as_json({"purged": await call.manager.purge_expired()})
+
+
+# Archives
+
+
+@routes.post("/conversations/{conversation_id}/archive", answer=Archive)
+async def archive_conversation(call: Call[NoBody, NoQuery]) -> Reply:
+    """Move a conversation into an archive. Done twice, it is done once."""
+    return as_json(await call.manager.archive(call.conversation_id))
+
+
+@routes.get("/archives", answer=ArchiveList)
+async def list_archives(call: Call[NoBody, NoQuery]) -> Reply:
+    """What is archived, the most recently active first."""
+    return as_json({"archives": await call.manager.archives()})
+
+
+@routes.post("/archives/{conversation_id}/restore", answer=ConversationBody)
+async def restore_archive(call: Call[NoBody, NoQuery]) -> Reply:
+    """Move a conversation back out of its archive, as it was."""
+    record = await call.manager.restore(call.conversation_id)
+    return at_revision(conversation_document(record), record.revision)
+
+
+# Erasure, export, import
+
+
+@routes.post("/conversations/{conversation_id}/erase", answer=Receipt, reach="admin")
+async def erase_conversation(call: Call[NoBody, NoQuery]) -> Reply:
+    """Erase a conversation from everywhere, for good. The receipt counts what went."""
+    return as_json(await call.manager.erase(call.conversation_id))
+
+
+@routes.post("/erase", answer=Receipt, reach="admin")
+async def erase_everything(call: Call[NoBody, NoQuery]) -> Reply:
+    """Erase everything that this owner has, from everywhere, for good."""
+    return as_json(await call.manager.erase())
+
+
+@routes.get("/export", answer=Media(type=ZIP, description="The owner's folder, packed."), reach="admin")
+async def export_everything(call: Call[NoBody, NoQuery]) -> Reply:
+    """Everything that is held about this owner, for people and for programs, as a zip."""
+    place = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="recollect-export-"))
+    try:
+        await call.manager.export(place / "folder")
+        await asyncio.to_thread(_pack, place)
+    except BaseException:
+        await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
+        raise
+    disposition = (b"content-disposition", b'attachment; filename="recollect-export.zip"')
+    return Streamed(_sent(place), media=ZIP.encode(), headers=(disposition,))
+
+
+def _pack(place: Path) -> None:
+    with (place / "packed.zip").open("wb") as file:
+        pack_folder(place / "folder", file)
+    shutil.rmtree(place / "folder")
+
+
+async def _sent(place: Path) -> AsyncGenerator[bytes, None]:
+    """The packed folder, block by block; it is gone afterwards, sent or not."""
+    file: BinaryIO | None = None
+    try:
+        file = await asyncio.to_thread((place / "packed.zip").open, "rb")
+        while block := await asyncio.to_thread(file.read, _BLOCK):
+            yield block
+    finally:
+        await asyncio.to_thread(_clear, file, place)
+
+
+def _clear(file: BinaryIO | None, place: Path) -> None:
+    if file is not None:
+        file.close()
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@routes.post(
+    "/import",
+    answer=Manifest,
+    reach="admin",
+    body_media=Media(type=ZIP, description="An export, packed."),
+    body_limit=LARGEST_FOLDER,
+)
+async def import_everything(call: Call[NoBody, NoQuery]) -> Reply:
+    """Bring an export into the store, as this owner's."""
+    place = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="recollect-import-"))
+    try:
+        await asyncio.to_thread(_unpack, call.raw, place)
+        manifest = await call.manager.import_(place / "folder")
+    except (StoreForeign, StoreDamaged) as error:
+        return as_problem(error, status=422)  # what was sent, not what is here
+    finally:
+        await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
+    return as_json(manifest)
+
+
+def _unpack(raw: bytes, place: Path) -> None:
+    packed = place / "packed.zip"
+    packed.write_bytes(raw)
+    with packed.open("rb") as file:
+        unpack_folder(file, place / "folder")

@@ -1,0 +1,271 @@
+"""What a voice says of an answer: no markup, and not longer than anybody listens. Pure. Below: nothing.
+
+Above: the manager's `interrupted`, the voice assistant. An answer is written to be read; the full text
+stays in the log. The voice gets its words without headings, stars and tables, up to a sentence end
+within the limit.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+SPOKEN_LIMIT = 800
+"""Characters: about a minute of speech. Nobody listens to more in one go; the rest is there to be read."""
+
+
+def spoken_form(text: str, *, limit: int = SPOKEN_LIMIT) -> str:
+    """The words of an answer as a voice says them, cut at a sentence end within the limit."""
+    return cut_at_sentence(without_markup(text), limit)
+
+
+# Markup
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_TAG = re.compile(r"</?[a-zA-Z][\w-]*(?:\s[^<>\n]*)?/?>")
+_IMAGE = re.compile(r"!\[([^\]\n]*)\]\([^)\n]*\)")
+_LINK = re.compile(r"\[([^\]\n]+)\]\([^)\n]*\)|\[([^\]\n]+)\]\[[^\]\n]*\]")
+_FOOTNOTE = re.compile(r"\[\^[^\]\n]+\]:?")
+_ADDRESS = re.compile(
+    r"<?\b(?:https?://|www\.)(?:www\.)?([\w.-]*\w)(?:[/?#:][^\s<>)\]]*[\w/=&-])?>?", re.IGNORECASE
+)
+_CODE = re.compile(r"(`+)(.+?)\1")
+_STRONG = re.compile(r"(\*\*|__|~~)(?=\S)(.+?)(?<=\S)\1", re.DOTALL)
+_EMPHASIS = re.compile(
+    r"(?<![\w*])(\*)(?=[^\s*])([^*\n]+?)(?<=[^\s*])\1(?![\w*])|(?<!\w)(_)(?=\S)([^_\n]+?)\3(?!\w)"
+)
+_ESCAPED = re.compile(r"\\([\\`*_{}\[\]()#+\-.!|>~])")
+_RULE = re.compile(r"^[ \t]*(?:[-*_=][ \t]*){3,}$")
+_HEADING = re.compile(r"^[ \t]*#{1,6}[ \t]+(.*?)[ \t]*#*$")
+_ITEM = re.compile(r"^[ \t]*(?:[-*+•‣◦]|(\d{1,3})[.)])[ \t]+(?:\[[ xX]\][ \t]+)?(.*)$")
+_QUOTE = re.compile(r"^[ \t]*(?:>[ \t]?)+")
+_TABLE_RULE = re.compile(r"^[ \t]*\|?[ \t:|-]*-[ \t:|-]*\|[ \t:|-]*$")
+_BLANKS = re.compile(r"[ \t\r\f\v\u00a0]+")
+
+_ENDS = ".!?…。！？؟।:;,，、；："
+_OPENING = ' \n"“‘«([（「『'
+_CLOSING = "\"'”’»)]）」』"
+
+
+def without_markup(text: str) -> str:
+    """The words alone: of Markdown and HTML what is meant for the ear, in one line for each paragraph."""
+    said = _FENCE.sub("\n", _storable(text))  # nobody reads code aloud
+    said = _TAG.sub("", _COMMENT.sub("", said))
+    said = _LINK.sub(_label, _IMAGE.sub(r"\1", _FOOTNOTE.sub("", said)))
+    said = _ADDRESS.sub(r"\1", said)
+    lines = [_spoken_line(line) for line in said.split("\n")]
+    return "\n".join(_BLANKS.sub(" ", line).strip() for line in lines if line.strip())
+
+
+def _storable(text: str) -> str:
+    """Without what no store keeps and no voice says: control characters and halves of surrogate pairs."""
+    return "".join(
+        character for character in text if character in "\n\t" or unicodedata.category(character) not in _MUTE
+    )
+
+
+_MUTE = ("Cc", "Cs", "Cn", "Co")
+
+
+def _label(link: re.Match[str]) -> str:
+    return link[1] or link[2]
+
+
+def _spoken_line(line: str) -> str:
+    if _RULE.match(line) or _TABLE_RULE.match(line):
+        return ""
+    line = _QUOTE.sub("", line)
+    if heading := _HEADING.match(line):
+        return _ended(_plain_words(heading[1]))
+    if item := _ITEM.match(line):
+        number = f"{item[1]}. " if item[1] else ""
+        return number + _ended(_plain_words(item[2]))
+    if line.strip().startswith("|"):
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        return _ended(_plain_words(", ".join(cell for cell in cells if cell)))
+    return _plain_words(line)
+
+
+def _plain_words(line: str) -> str:
+    """The line without marks for emphasis and code. What is escaped, or stands by itself, is meant."""
+    escaped: list[str] = []
+
+    def put_away(found: re.Match[str]) -> str:
+        escaped.append(found[1])
+        return "\x00"
+
+    line = _CODE.sub(r"\2", _ESCAPED.sub(put_away, line))
+    while (plainer := _EMPHASIS.sub(_inside, _STRONG.sub(r"\2", line))) != line:
+        line = plainer
+    return re.sub("\x00", lambda _: escaped.pop(0), line)
+
+
+def _inside(emphasis: re.Match[str]) -> str:
+    return emphasis[2] or emphasis[4]
+
+
+def _ended(line: str) -> str:
+    """With a full stop, so that a voice pauses where the eye would."""
+    bare = line.rstrip(f" {_CLOSING}")
+    return line if not bare or bare[-1] in _ENDS else f"{line.rstrip()}."
+
+
+# Cutting
+
+_SENTENCE_END = re.compile(rf"(?:[.!?…؟।]+|[。！？]+)[{re.escape(_CLOSING)}]*")
+_CLAUSE_END = re.compile(r"[,;:](?=\s)|\s[–—-](?=\s)|[，、；：]")
+_NO_SPACES = "。！？"
+_BEFORE = re.compile(r"[\w.’'-]*\w$")
+
+_ABBREVIATIONS = frozenset(
+    word
+    for words in (
+        "mr mrs ms dr prof st sr jr vs etc e.g i.e cf approx dept inc ltd mt a.m p.m u.s u.k",
+        "hr fr str bzw ca z.b d.h u.a usw evtl ggf inkl bd sog v.a o.ä s.o vgl zzgl mio mrd tel",  # German
+        "mm mme mlle p.ex env chap",  # French
+        "sra srta ud uds ee.uu p.ej avda dña",  # Spanish
+        "sig sigg dott ecc exmo",  # Italian, Portuguese
+        "dhr mevr bijv o.a d.w.z m.b.t enz",  # Dutch
+    )
+    for word in words.split()
+)
+"""Words that end with a full stop without ending a sentence."""
+_BEFORE_NUMBERS = frozenset(("no", "nr", "vol", "fig", "abs", "art", "núm", "pág", "pag", "p", "blz", "n"))
+"""Those that do so only where a number follows."""
+
+
+def cut_at_sentence(text: str, limit: int = SPOKEN_LIMIT) -> str:
+    """The text up to the last sentence end within the limit.
+
+    Where the first sentence is longer than that: up to a clause, else a word, with an ellipsis, and
+    never inside a word unless one word fills it all.
+    """
+    if len(text) <= limit:
+        return text
+    ends = [end for end in _sentence_ends(text) if end <= limit]
+    if ends:
+        return text[: ends[-1]].rstrip()
+    room = max(0, limit - 1)
+    clauses = [found.start() for found in _CLAUSE_END.finditer(text) if room // 2 <= found.start() <= room]
+    cut = clauses[-1] if clauses else word_end(text, room) or _whole_characters(text, room)
+    return f"{text[:cut].rstrip(_OPENING)}…"
+
+
+def _sentence_ends(text: str) -> Iterator[int]:
+    for found in _SENTENCE_END.finditer(text):
+        if _ends_sentence(text, found):
+            yield found.end()
+
+
+def _ends_sentence(text: str, found: re.Match[str]) -> bool:
+    after = text[found.end() : found.end() + 2]
+    if not after or after[0] == "\n" or found[0][0] in _NO_SPACES:
+        return not _is_numeral(text, found)
+    if not after[0].isspace() or after[1:].islower():
+        return False
+    return found[0][0] != "." or not (_is_abbreviation(text, found) or _is_numeral(text, found))
+
+
+def _is_abbreviation(text: str, found: re.Match[str]) -> bool:
+    before = _BEFORE.search(text, max(0, found.start() - 20), found.start())
+    if before is None:
+        return False
+    word = before[0].lower().lstrip("'’-.")
+    if word in _BEFORE_NUMBERS:
+        return text[found.end() :].lstrip()[:1].isdigit()
+    return word in _ABBREVIATIONS or bool(_INITIALS.fullmatch(word))
+
+
+_INITIALS = re.compile(r"[^\W\d](?:\.[^\W\d])*")
+
+
+def _is_numeral(text: str, found: re.Match[str]) -> bool:
+    """Whether this is the point behind the number of an item, or of a day in German: no end."""
+    before = _BEFORE.search(text, max(0, found.start() - 20), found.start())
+    return found[0] == "." and before is not None and before[0].isdigit() and len(before[0]) <= 2
+
+
+def word_end(text: str, at: int) -> int:
+    """Where the last whole word up to this place ends; 0 when there is none."""
+    at = max(0, min(at, len(text)))
+    while 0 < at < len(text) and _parts_word(text, at):
+        at -= 1
+    return len(text[:at].rstrip())
+
+
+def _parts_word(text: str, at: int) -> bool:
+    """Whether a cut here goes through a word, or through a number or an address with points in it."""
+    left, right = text[at - 1], text[at]
+    if _joins(right) or left == "\u200d":
+        return True
+    if right in _INNER:
+        return left.isalnum() and text[at + 1 : at + 2].isalnum() and not _is_unspaced(left)
+    if left in _INNER:
+        return right.isalnum() and text[at - 2 : at - 1].isalnum() and not _is_unspaced(right)
+    return _in_word(left) and _in_word(right)
+
+
+_INNER = ".,:/@'’-_&"
+
+
+def _in_word(character: str) -> bool:
+    """Whether it is a part of a word. Scripts without spaces may be cut between any two characters."""
+    return (character.isalnum() or _joins(character)) and not _is_unspaced(character)
+
+
+def _is_unspaced(character: str) -> bool:
+    """Chinese, Japanese, Thai, Lao, Khmer, Burmese: words stand side by side."""
+    point = ord(character)
+    return (
+        0x0E00 <= point <= 0x0EFF
+        or 0x1000 <= point <= 0x109F
+        or 0x1780 <= point <= 0x17FF
+        or (0x2E80 <= point <= 0xA4CF or 0xF900 <= point <= 0xFAFF or 0x20000 <= point <= 0x3FFFF)
+    )
+
+
+def _joins(character: str) -> bool:
+    """Whether it belongs to the character before it: an accent, a joiner, a variation."""
+    return unicodedata.category(character) in ("Mn", "Mc", "Me") or character in "\u200d\ufe0f"
+
+
+def _whole_characters(text: str, at: int) -> int:
+    """The place, or the nearest before it that does not part an accent from its letter."""
+    while 0 < at < len(text) and (_joins(text[at]) or text[at - 1] == "\u200d"):
+        at -= 1
+    return at
+
+
+# What was heard
+
+
+def heard_length(spoken: str, heard: str) -> int | None:
+    """How far into what was spoken these words go, whatever their spaces and marks; None if they differ.
+
+    A last word of which only the beginning was heard does not count.
+    """
+    said = list(_WORD.finditer(spoken))
+    words = [found[0].casefold() for found in _WORD.finditer(heard)]
+    texts = [found[0].casefold() for found in said[: len(words)]]
+    if words and words != texts and words[:-1] == texts[:-1] and texts[-1].startswith(words[-1]):
+        words.pop()
+    if words != texts[: len(words)]:
+        return None
+    return _with_marks(spoken, said[len(words) - 1].end()) if words else 0
+
+
+def _with_marks(text: str, at: int) -> int:
+    """Behind the marks that belong to the word before."""
+    while at < len(text) and not (text[at].isspace() or text[at].isalnum() or text[at] in _OPENING):
+        at += 1
+    return at
+
+
+_WORD = re.compile(r"\w+")
+
+
+def heard_after(spoken: str, played: float, length: float) -> int:
+    """About how many characters were heard when so many of all seconds had been played: whole words."""
+    if length <= 0 or played >= length:
+        return len(spoken)
+    return word_end(spoken, int(len(spoken) * max(0.0, played) / length))

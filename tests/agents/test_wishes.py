@@ -1,0 +1,57 @@
+"""What somebody wants of the recall agent, from their words."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recollect.agents.wishes import Wish, is_question, wish_in
+
+WISHES = [
+    ("hello", "greet", ""),
+    ("Good morning!", "greet", ""),
+    ("hi there", "greet", ""),
+    ("Thanks a lot.", "thank", ""),
+    ("bye", "leave", ""),
+    ("What can you do?", "help", ""),
+    ("who are you?", "help", ""),
+    ("remember that the bedroom lights are dim at 9 pm", "remember", "the bedroom lights are dim at 9 pm"),
+    ("Please remember: my name is Erin.", "remember", "my name is Erin"),
+    ("Don't forget that I am allergic to nuts!", "remember", "I am allergic to nuts"),
+    ("note down that bin day is Friday", "remember", "bin day is Friday"),
+    ("could you please remember I like tea", "remember", "I like tea"),
+    ("forget the bedroom lights", "forget", "the bedroom lights"),
+    ("forget what I said about the garden", "forget", "the garden"),
+    ("Forget everything about my job.", "forget", "my job"),
+    ("forget it", "drop", ""),
+    ("never mind", "drop", ""),
+    ("what do you know about me?", "list", ""),
+    ("show my notes", "list", ""),
+    ("What did I say about the bathroom tiles?", "find", "the bathroom tiles"),
+    ("what did we talk about last Tuesday?", "find", "last Tuesday"),
+    ("when did I mention the dentist", "find", "the dentist"),
+    ("did I ever tell you about Rome?", "find", "Rome"),
+    ("search for the wifi password", "find", "the wifi password"),
+    ("When does the train leave", "find", "the train leave"),
+    ("what's the wifi password?", "find", "the wifi password"),
+    ("Is the door locked?", "find", "Is the door locked"),
+    ("The bathroom tiles are from Porto.", "tell", "The bathroom tiles are from Porto."),
+    ("Remember", "tell", "Remember"),
+]
+
+
+@pytest.mark.parametrize(("said", "kind", "about"), WISHES)
+def test_words_become_a_wish(said: str, kind: str, about: str) -> None:
+    wish = wish_in(said)
+    assert (wish.kind, wish.about) == (kind, about)
+
+
+def test_whose_words_are_asked_for() -> None:
+    assert wish_in("what did I say about tea?").whose == "user"
+    assert wish_in("what did you say about tea?").whose == "assistant"
+    assert wish_in("what did we say about tea?").whose is None
+
+
+@given(st.text(max_size=300))
+def test_any_words_are_a_wish(said: str) -> None:
+    assert isinstance(wish_in(said), Wish)
+    assert isinstance(is_question(said), bool)

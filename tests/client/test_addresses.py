@@ -1,0 +1,111 @@
+"""URLs and keys: what is taken, what is refused, and that a key is shown to nobody."""
+
+import logging
+from typing import Any
+
+import pytest
+
+import recollect
+from recollect.client import Client, RemoteMemory
+from recollect.client.addresses import server_at
+from recollect.errors import InvalidSetting
+
+KEY = "rk_verysecret"
+
+
+@pytest.mark.parametrize(
+    ("url", "base"),
+    [
+        ("https://memory.example.org", "https://memory.example.org"),
+        ("https://memory.example.org:8443/", "https://memory.example.org:8443"),
+        ("https://example.org/recollect/", "https://example.org/recollect"),
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000"),
+        ("http://[::1]:8000", "http://[::1]:8000"),
+        ("http://localhost", "http://localhost"),
+        ("HTTPS://example.org", "https://example.org"),
+    ],
+)
+def test_a_url_is_a_host_a_port_and_a_path(url: str, base: str) -> None:
+    assert server_at(url, key=KEY).base == base
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://",
+        "https:///path",
+        "https://example.org?x=1",
+        "https://example.org#x",
+        "https://example.org:0",
+        "https://example.org:99999",
+        "https://exa mple.org",
+        "https://münchen.example",
+        "ftp://example.org",
+        "example.org",
+        7,
+        None,
+    ],
+)
+def test_what_is_no_servers_url_is_refused(url: Any) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        Client(url)
+    assert refused.value.field == "url"
+
+
+def test_a_key_does_not_go_unencrypted_to_another_machine() -> None:
+    with pytest.raises(InvalidSetting, match="unencrypted") as refused:
+        RemoteMemory("http://example.org", key=KEY)
+    assert KEY not in str(refused.value)
+    assert RemoteMemory("http://example.org", key=KEY, plain_http=True).server.base == "http://example.org"
+    assert RemoteMemory("http://example.org").server.key is None, "without a key there is nothing to lose"
+
+
+@pytest.mark.parametrize("host", ["example.org", "127.evil.org", "localhost.evil.org", "10.0.0.1", "[::2]"])
+def test_what_only_looks_like_this_machine_is_another(host: str) -> None:
+    with pytest.raises(InvalidSetting, match="unencrypted"):
+        server_at(f"http://{host}", key=KEY)
+
+
+@pytest.mark.parametrize("key", ["", "with space", "new\nline", "ключ", 7, b"bytes"])
+def test_what_is_no_key_is_refused_and_not_shown(key: Any) -> None:
+    with pytest.raises(InvalidSetting, match="a key is") as refused:
+        server_at("https://example.org", key=key)
+    assert not key or str(key) not in str(refused.value)
+
+
+def test_a_password_in_a_url_is_refused_and_not_shown() -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        server_at("https://erin:verysecret@example.org")
+    assert "verysecret" not in str(refused.value)
+
+
+def test_a_key_is_in_no_repr(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with Client("https://example.org", key=KEY) as client:
+        memory = RemoteMemory("https://example.org", key=KEY)
+        for value in (client, memory, client.options, client.server, client.sender, client.of("erin")):
+            assert KEY not in repr(value)
+            assert KEY not in f"{value}"
+        assert KEY not in str(vars(client))
+    assert KEY not in caplog.text
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "https://example.org/x", "HTTP://localhost"])
+def test_open_knows_a_servers_url(url: str) -> None:
+    assert isinstance(recollect.open(url), RemoteMemory)
+
+
+def test_a_key_for_a_store_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="key"):
+        recollect.open("memory://", key=KEY)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("ttl", None), ("encryption", "env:X"), ("audit", "a.log"), ("model", "gpt-4"), ("images", "keep")],
+)
+def test_what_the_server_decides_is_not_taken_in_silence(option: str, value: Any) -> None:
+    options: dict[str, Any] = {option: value}
+    with pytest.raises(InvalidSetting, match=option):
+        recollect.open("https://example.org", **options)
+    recollect.open("https://example.org", sweep_every=None, warm=False, cache="off", embedder=None)

@@ -1,0 +1,43 @@
+"""Every store, empty, with a clock that stands still; and one owner in it."""
+
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import recollect
+from recollect.manager import ConversationManager
+from recollect.testing import FixedClock
+from tests.properties.worlds import STORES, local_url
+from tests.servers.postgres import Databases
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock()
+
+
+@pytest.fixture(params=STORES)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    match request.param:
+        case "redis":
+            return f"{request.getfixturevalue('one_redis_url')}?prefix=notes-{secrets.token_hex(6)}"
+        case "postgres":
+            databases: Databases = request.getfixturevalue("databases")
+            return databases.new()
+        case _:
+            return local_url(request.param, tmp_path)
+
+
+@pytest.fixture
+async def memory(url: str, clock: FixedClock, tmp_path: Path) -> AsyncIterator[recollect.Memory]:
+    async with recollect.open(
+        url, clock=clock, sweep_every=None, archives=tmp_path / "archives", embedder=None
+    ) as memory:
+        yield memory
+
+
+@pytest.fixture
+def erin(memory: recollect.Memory) -> ConversationManager:
+    return memory.of("erin")

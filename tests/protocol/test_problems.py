@@ -1,0 +1,115 @@
+"""Every error of ours crosses the wire: as a problem, and as the same error again."""
+
+import inspect
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recollect import errors
+from recollect.errors import RecollectError
+from recollect.protocol import error_of, problem_of, status_of, to_json
+
+TEXT = st.text(max_size=30)
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "value": st.none() | st.integers() | TEXT | st.lists(st.integers(), max_size=3) | st.floats(),
+    "expected": st.integers(min_value=0, max_value=2**53 - 1),
+    "actual": st.integers(min_value=0, max_value=2**53 - 1),
+    "needed": st.integers(min_value=0, max_value=2**53 - 1),
+    "budget": st.integers(min_value=0, max_value=2**53 - 1),
+    "steps": st.integers(min_value=0, max_value=1000),
+    "status": st.none() | st.integers(min_value=100, max_value=599),
+    "retry_after": st.none() | st.floats(min_value=0, max_value=1000),
+}
+"""What errors are made of, by name; everything else is text."""
+
+
+def every_kind(kind: type[RecollectError] = RecollectError) -> list[type[RecollectError]]:
+    below = [each for child in kind.__subclasses__() for each in every_kind(child)]
+    return [each for each in (kind, *below) if each.__module__ == errors.__name__]
+
+
+KINDS = every_kind()
+
+
+@st.composite
+def any_error(draw: st.DrawFn) -> RecollectError:
+    """An error of any kind, with any data that it can carry."""
+    kind = draw(st.sampled_from(KINDS))
+    positional, named = [], {}
+    for name, parameter in inspect.signature(kind).parameters.items():
+        value = draw(VALUES.get(name, TEXT))
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            named[name] = value
+        else:
+            positional.append(value)
+    return kind(*positional, **named)
+
+
+def over_the_wire(error: RecollectError) -> RecollectError:
+    problem = json.loads(to_json(problem_of(error)))
+    return error_of(problem, status=problem["status"])
+
+
+@given(any_error())
+def test_an_error_is_raised_again_as_the_same_kind_with_the_same_data(error: RecollectError) -> None:
+    again = over_the_wire(error)
+    assert type(again) is type(error)
+    assert vars(again).keys() == vars(error).keys()
+    for name, value in vars(error).items():
+        if isinstance(value, str | bool) and len(str(value)) <= 200 and value == str(value):
+            assert vars(again)[name] == value or not value.isprintable()
+        elif isinstance(value, int) and abs(value) < 2**53:
+            assert vars(again)[name] == value
+
+
+@given(any_error())
+def test_words_about_the_inside_stay_inside(error: RecollectError) -> None:
+    """Paths, hosts and a provider's words are for the server's log; everything else is told as it is."""
+    inside = isinstance(
+        error, errors.StoreError | errors.AgentError | errors.EncoderFailed | errors.TranscriberError
+    )
+    told = problem_of(error)["detail"]
+    assert told == (type(error).__doc__ if inside else str(error))
+
+
+@given(any_error())
+def test_a_problem_has_the_members_of_the_rfc(error: RecollectError) -> None:
+    problem = problem_of(error)
+    assert problem["type"].startswith("urn:recollect:problem:")
+    assert problem["title"]
+    assert problem["status"] == status_of(error)
+    assert 400 <= problem["status"] <= 599
+
+
+def test_each_kind_has_a_type_of_its_own() -> None:
+    types = {problem_of(error_of({}, status=500))["type"]}
+    types |= {problem_of(kind.__new__(kind))["type"] for kind in KINDS}
+    assert len(types) == len(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (404, errors.NotFound),
+        (401, errors.NotAuthenticated),
+        (429, errors.TooManyRequests),
+        (413, errors.TooLarge),
+        (502, errors.StoreUnavailable),
+        (418, RecollectError),
+    ],
+)
+def test_an_answer_that_is_no_problem_of_ours_is_told_apart_by_its_status(
+    status: int, kind: type[RecollectError]
+) -> None:
+    error = error_of({"title": "Gateway says no"}, status=status)
+    assert type(error) is kind
+    assert str(error) == "Gateway says no"
+
+
+def test_an_error_read_from_a_foreign_answer_has_all_its_data() -> None:
+    error = error_of({}, status=429)
+    assert isinstance(error, errors.TooManyRequests)
+    assert error.retry_after is None

@@ -1,0 +1,514 @@
+"""A connection without a socket: every frame that a client may send, and what comes back."""
+
+import asyncio
+from uuid import uuid4
+
+import pytest
+
+from recollect.messages import Message, Speech
+from recollect.protocol.live import CloseCode
+from recollect.server.live.telling import Ended
+from tests.server.live.parts import PATIENCE, Client, a_room, words
+
+
+async def the_end(client: Client) -> int:
+    with pytest.raises(Ended) as ended:
+        while True:
+            await client.next()
+    return ended.value.code
+
+
+async def test_hello_is_answered_with_the_conversation_and_its_history() -> None:
+    async with a_room() as room:
+        erin = room.erin
+        conversation = await erin.get_or_create_conversation("kitchen", channel="text")
+        await erin.add_message(conversation.id, "user", "is the door locked?")
+        ready = await room.client().hello(session_id="kitchen")
+        assert ready["type"] == "ready"
+        assert ready["owner"] == "erin"
+        assert ready["conversation"]["id"] == conversation.id
+        assert words(ready) == ["is the door locked?"]
+        assert ready["place"] == {"revision": 1, "sequence": 1, "messages": 1}
+
+
+async def test_a_text_is_answered_in_pieces_and_stored_as_a_turn() -> None:
+    async with a_room() as room:
+        client = room.client()
+        ready = await client.hello(session_id="kitchen")
+        done = await client.say("q1", "good morning")
+        pieces = [frame for frame in client.frames if frame["type"] == "answer.delta"]
+        assert "".join(piece["text"] for piece in pieces) == "you said good morning"
+        assert [piece.get("offset", 0) for piece in pieces][0] == 0
+        assert done["text"] == "you said good morning"
+        assert words(done) == ["good morning", "you said good morning"]
+        assert done["place"]["sequence"] == 2
+        stored = await room.erin.messages(ready["conversation"]["id"])
+        assert [message.content for message in stored] == ["good morning", "you said good morning"]
+        assert [message.message_id for message in stored] == done["message_ids"] == ["q1", "q1/1"]
+
+
+async def test_the_agent_is_given_what_was_said_before() -> None:
+    async with a_room() as room:
+        client = room.client()
+        await client.hello(session_id="kitchen")
+        await client.say("q1", "my name is Erin")
+        await client.say("q2", "who am I?")
+        assert [message.content for message in room.agent.windows[-1]] == [
+            "my name is Erin",
+            "you said my name is Erin",
+            "who am I?",
+        ]
+
+
+async def test_words_that_want_no_answer_are_stored_and_told() -> None:
+    async with a_room() as room:
+        one, other = room.client(), room.client()
+        ready = await one.hello(session_id="kitchen")
+        await other.hello(conversation_id=ready["conversation"]["id"])
+        await one.send("text", id="n1", text="back at six", answer=False)
+        assert words(await one.until("stored")) == ["back at six"]
+        assert words(await other.until("messages")) == ["back at six"]
+        assert room.agent.asked == []
+
+
+async def test_without_a_key_nothing_is_told() -> None:
+    async with a_room() as room:
+        for fields in ({"key": "wrong"}, {"key": ""}):
+            client = room.client()
+            error = await client.hello(**fields)
+            assert error["problem"]["status"] == 401
+            assert await the_end(client) == CloseCode.NOT_AUTHENTICATED
+
+
+async def test_the_first_frame_must_be_a_hello() -> None:
+    async with a_room() as room:
+        for frame in ('{"type":"text","id":"1","text":"hi"}', "{", "[]", '"hello"', '{"type":"no"}'):
+            client = room.client(authorization="Bearer erin")
+            await client.connection.heard(frame)
+            assert (await client.next())["problem"]["status"] == 422
+            assert await the_end(client) == CloseCode.NO_HELLO
+
+
+async def test_a_key_reaches_its_owner_only_and_says_the_same_for_all_others() -> None:
+    async with a_room() as room:
+        await room.memory.of("not erin").get_or_create_conversation("kitchen")
+        answers = []
+        for owner in ("not erin", "nobody"):
+            client = room.client()
+            answers.append(await client.hello(owner=owner))
+            assert await the_end(client) == CloseCode.NOT_ALLOWED
+        assert answers[0] == answers[1]
+        assert answers[0]["problem"]["status"] == 403
+
+
+async def test_somebody_elses_conversation_is_not_there() -> None:
+    async with a_room() as room:
+        theirs = await room.memory.of("not erin").get_or_create_conversation("kitchen")
+        client = room.client()
+        await client.hello(session_id="mine")
+        for conversation_id in (theirs.id, str(uuid4())):
+            await client.send("watch", conversation_id=conversation_id)
+            error = await client.next()
+            assert error["problem"]["type"] == "urn:recollect:problem:conversation-not-found"
+        await client.send("text", id="1", text="hi", conversation_id=theirs.id)
+        assert (await client.next())["problem"]["status"] == 404
+
+
+async def test_a_key_of_several_owners_names_one() -> None:
+    async with a_room() as room:
+        client = room.client()
+        assert (await client.hello(key="both"))["problem"]["status"] == 422
+        client = room.client()
+        assert (await client.hello(key="both", owner="not erin", session_id="s"))["owner"] == "not erin"
+
+
+async def test_a_key_that_may_only_read_watches_and_says_nothing() -> None:
+    async with a_room() as room:
+        erin = room.client()
+        ready = await erin.hello(session_id="kitchen")
+        reader = room.client()
+        assert (await reader.hello(key="reader", session_id="new"))["problem"]["status"] == 404
+        await reader.hello(key="reader", session_id="kitchen")
+        for type_, fields in (
+            ("text", {"id": "1", "text": "hi"}),
+            ("typing", {"active": True}),
+            ("audio.start", {"id": "a"}),
+            ("interrupt", {}),
+            ("bye", {}),
+        ):
+            await reader.send(type_, **fields)
+            assert (await reader.next())["problem"]["status"] == 403
+        await erin.say("q1", "good morning")
+        assert words(await reader.until("messages")) == ["good morning", "you said good morning"]
+        assert await room.erin.session("new") is None
+        assert ready["conversation"]["id"]
+
+
+async def test_what_cannot_be_read_is_refused_and_the_connection_goes_on() -> None:
+    async with a_room() as room:
+        client = room.client()
+        await client.hello(session_id="kitchen")
+        for frame in (
+            "{",
+            "null",
+            "[1]",
+            '{"type":"shout"}',
+            '{"type":"text"}',
+            '{"type":"text","id":"1","text":5}',
+            '{"type":"text","id":"1","text":"  "}',
+            '{"type":"text","id":"","text":"hi"}',
+            '{"type":"text","id":"\\u0000","text":"hi"}',
+            '{"type":"text","id":"1","text":"hi","colour":"red"}',
+            '{"type":"text","id":"1","text":"\\ud800"}',
+            '{"type":"watch","conversation_id":"kitchen"}',
+            '{"type":"watch","conversation_id":"00000000-0000-0000-0000-000000000000","history":-1}',
+            '{"type":"interrupt","heard":-1}',
+            '{"type":"audio.end","id":"none"}',
+            '{"type":"hello"}',
+            "[" * 100_000,
+        ):
+            await client.connection.heard(frame)
+            error = await client.next()
+            assert error["type"] == "error", frame
+            assert 400 <= error["problem"]["status"] < 500, frame
+        assert (await client.say("q1", "still there?"))["text"] == "you said still there?"
+
+
+async def test_a_frame_that_is_too_large_is_refused() -> None:
+    async with a_room(frame_bytes=1000) as room:
+        client = room.client()
+        await client.hello(session_id="kitchen")
+        await client.send("text", id="1", text="x" * 1000)
+        assert (await client.next())["problem"]["status"] == 413
+
+
+async def test_an_answer_that_fails_is_told_and_nothing_is_stored() -> None:
+    async with a_room() as room:
+        client = room.client()
+        ready = await client.hello(session_id="kitchen")
+
+        async def broken(*_: object, **__: object) -> None:
+            raise RuntimeError("inside")
+
+        room.agent.reply = broken  # type: ignore[assignment]
+        await client.send("text", id="q1", text="hello")
+        failed = await client.until("answer.failed")
+        assert failed["id"] == "q1"
+        assert failed["apology"]
+        assert "inside" not in str(failed)
+        assert await room.erin.messages(ready["conversation"]["id"]) == []
+
+
+async def test_the_same_text_twice_is_answered_once() -> None:
+    async with a_room() as room:
+        client = room.client()
+        ready = await client.hello(session_id="kitchen")
+        room.agent.may_go_on.clear()
+        await client.send("text", id="q1", text="hello")
+        await room.agent.has_begun.wait()
+        await client.send("text", id="q1", text="hello")
+        room.agent.may_go_on.set()
+        await client.until("answer.done")
+        again = await client.say("q1", "hello")
+        assert again["repeated"]
+        assert again["message_ids"] == ["q1", "q1/1"]
+        assert "entries" not in again or not again["entries"]
+        assert len(await room.erin.messages(ready["conversation"]["id"])) == 2
+
+
+async def test_an_id_that_stands_for_other_words_is_refused() -> None:
+    async with a_room() as room:
+        client = room.client()
+        await client.hello(session_id="kitchen")
+        await client.say("q1", "hello")
+        await client.send("text", id="q1", text="good bye")
+        failed = await client.until("answer.failed")
+        assert failed["problem"]["type"] == "urn:recollect:problem:message-conflict"
+
+
+async def test_questions_of_one_conversation_are_answered_in_order() -> None:
+    async with a_room() as room:
+        client = room.client()
+        ready = await client.hello(session_id="kitchen")
+        room.agent.may_go_on.clear()
+        for number in range(4):
+            await client.send("text", id=f"q{number}", text=str(number))
+        room.agent.may_go_on.set()
+        for _ in range(4):
+            await client.until("answer.done")
+        stored = await room.erin.messages(ready["conversation"]["id"])
+        assert [m.content for m in stored if m.role == "user"] == ["0", "1", "2", "3"]
+        assert [m.role for m in stored] == ["user", "assistant"] * 4
+
+
+async def test_more_questions_than_may_wait_are_refused() -> None:
+    async with a_room(turns_waiting=2) as room:
+        client = room.client()
+        await client.hello(session_id="kitchen")
+        room.agent.may_go_on.clear()
+        for number in range(3):
+            await client.send("text", id=f"q{number}", text=str(number))
+        refused = await client.until("error")
+        assert (refused["id"], refused["problem"]["status"]) == ("q2", 429)
+        room.agent.may_go_on.set()
+
+
+async def test_typing_is_told_to_the_others_who_watch() -> None:
+    async with a_room() as room:
+        one, other, elsewhere = room.client(), room.client(), room.client()
+        ready = await one.hello(session_id="kitchen", name="Erin")
+        await other.hello(conversation_id=ready["conversation"]["id"])
+        await elsewhere.hello(session_id="garage")
+        await one.send("typing", active=True)
+        typing = await other.next()
+        assert (typing["type"], typing["role"], typing["active"], typing["name"]) == (
+            "typing",
+            "user",
+            True,
+            "Erin",
+        )
+        await one.say("q1", "hello")
+        assistant = [await other.next(), await other.next()]
+        assert [(frame["role"], frame["active"]) for frame in assistant if frame["type"] == "typing"][0] == (
+            "assistant",
+            True,
+        )
+        one.leave()
+        gone = await other.until("typing")
+        while gone["role"] != "user":
+            gone = await other.until("typing")
+        assert gone["active"] is False
+        assert [frame["type"] for frame in elsewhere.frames] == ["ready"]
+
+
+async def test_an_interrupted_answer_is_kept_as_far_as_it_was_heard() -> None:
+    async with a_room() as room:
+        client = room.client()
+        ready = await client.hello(session_id="kitchen")
+        room.agent.may_go_on.clear()
+        await client.send("text", id="q1", text="tell me a story")
+        assert (await client.until("answer.delta"))["text"] == "you "
+        await client.send("interrupt", heard=3)
+        done = await client.until("answer.done")
+        assert done["interrupted"]
+        assert done["text"] == "you "
+        stored = await room.erin.messages(ready["conversation"]["id"])
+        assert [message.content for message in stored] == ["tell me a story", "you "]
+        assert stored[1].speech == Speech(spoken="you ", heard=3)
+        assert "interrupted" in stored[1].tags
+        room.agent.may_go_on.set()
+        assert (await client.say("q2", "go on"))["text"] == "you said go on"
+
+
+async def test_somebody_may_cut_in_while_a_complete_answer_is_spoken() -> None:
+    async with a_room() as room:
+        client = room.client()
+        ready = await client.hello(session_id="kitchen")
+        await client.say("q1", "tell me a story")
+        await client.send("interrupt", id="q1")
+        assert (await client.next())["problem"]["field"] == "heard"
+        await client.send("interrupt", id="q1", heard=8)
+        changed = await client.until("changed")
+        assert [entry["sequence"] for entry in changed["entries"]] == [2]
+        _, answer = await room.erin.messages(ready["conversation"]["id"])
+        assert answer.content == "you said tell me a story"
+        assert answer.speech == Speech(spoken="you said tell me a story", heard=8)
+
+
+async def test_an_interruption_before_anything_was_heard_keeps_the_question() -> None:
+    async with a_room() as room:
+        client = room.client()
+        ready = await client.hello(session_id="kitchen")
+        room.agent.may_go_on.clear()
+        await client.send("text", id="q1", text="first")
+        await client.send("text", id="q2", text="second")
+        await room.agent.has_begun.wait()
+        await client.send("interrupt", id="q2", heard=0)
+        room.agent.may_go_on.set()
+        outcomes = [await client.until("answer.done"), await client.until("answer.done")]
+        assert [frame["id"] for frame in outcomes if frame.get("interrupted")] == ["q2"]
+        stored = await room.erin.messages(ready["conversation"]["id"])
+        assert sorted(message.content for message in stored) == ["first", "second", "you said first"]
+
+
+async def test_interrupting_what_is_not_answered_is_an_error() -> None:
+    async with a_room() as room:
+        client = room.client()
+        await client.hello(session_id="kitchen")
+        await client.send("interrupt", id="nothing")
+        assert (await client.next())["problem"]["status"] == 404
+
+
+async def test_audio_is_refused_where_the_server_does_not_understand_speech() -> None:
+    async with a_room() as room:
+        client = room.client()
+        await client.hello(session_id="kitchen")
+        await client.send("audio.start", id="a1")
+        error = await client.next()
+        assert (error["id"], error["problem"]["status"]) == ("a1", 501)
+        await client.connection.heard(b"\0\0")
+        assert (await client.next())["problem"]["status"] == 422
+
+
+async def understood(audio: bytes, _: object) -> Message:
+    return Message(role="user", content=audio.decode(), content_type="audio")
+
+
+async def test_audio_in_pieces_is_transcribed_stored_and_answered() -> None:
+    async with a_room(transcribe=understood) as room:
+        client = room.client()
+        ready = await client.hello(session_id="kitchen", channel="voice")
+        await client.send("audio.start", id="a1")
+        for piece in (b"good ", b"morning"):
+            await client.connection.heard(piece)
+        await client.send("audio.end", id="a1")
+        assert (await client.next())["text"] == "good morning"
+        done = await client.until("answer.done")
+        assert done["text"] == "you said good morning"
+        question, _ = await room.erin.messages(ready["conversation"]["id"])
+        assert (question.content, question.content_type) == ("good morning", "audio")
+
+
+async def test_audio_has_its_limits_and_can_be_given_up() -> None:
+    async with a_room(transcribe=understood, audio_bytes=10, audio_frame_bytes=8) as room:
+        client = room.client()
+        await client.hello(session_id="kitchen")
+        for pieces in ([b"x" * 9], [b"x" * 6, b"x" * 6]):
+            await client.send("audio.start", id="a1")
+            for piece in pieces:
+                await client.connection.heard(piece)
+            error = await client.next()
+            assert (error["id"], error["problem"]["status"]) == ("a1", 413)
+        await client.send("audio.start", id="a2")
+        await client.send("audio.start", id="a3")
+        assert (await client.next())["id"] == "a3"
+        await client.send("audio.cancel", id="a2")
+        await client.send("audio.end", id="a2")
+        assert (await client.next())["problem"]["status"] == 404
+        await client.send("audio.start", id="a4")
+        await client.send("audio.end", id="a4")
+        assert (await client.next())["problem"]["status"] == 422
+
+
+async def test_frames_that_come_too_fast_are_refused_and_then_the_connection_ends() -> None:
+    async with a_room(frames_per_second=1, burst=3, refused_frames=2) as room:
+        client = room.client()
+        await client.hello(session_id="kitchen")
+        for _ in range(2):
+            await client.send("ping")
+            assert (await client.next())["type"] == "pong"
+        await client.send("ping")
+        error = await client.next()
+        assert (error["problem"]["status"], error["problem"]["retry_after"]) == (429, 1.0)
+        room.clock.now += 1
+        await client.send("ping", at=1.5)
+        assert await client.next() == {"type": "pong", "at": 1.5}
+        for _ in range(3):
+            await client.send("ping")
+        assert await the_end(client) == CloseCode.TOO_MANY
+
+
+async def test_a_key_has_so_many_connections() -> None:
+    async with a_room(connections_per_key=2) as room:
+        clients = [room.client() for _ in range(3)]
+        for client in clients[:2]:
+            assert (await client.hello())["type"] == "ready"
+        assert (await clients[2].hello())["problem"]["status"] == 429
+        assert await the_end(clients[2]) == CloseCode.TOO_MANY
+        clients[2].leave()
+        clients[0].leave()
+        assert (await room.client().hello())["type"] == "ready"
+
+
+async def test_silence_is_asked_about_and_then_taken_for_an_end() -> None:
+    async with a_room(heartbeat_seconds=20) as room:
+        client = room.client()
+        await client.hello(session_id="kitchen")
+        cut: list[bool] = []
+        client.connection.cut = lambda: cut.append(True) is None
+        room.clock.now += 21
+        client.connection.tick()
+        assert await client.next() == {"type": "ping"}
+        await client.send("pong")
+        room.clock.now += 15
+        client.connection.tick()
+        room.clock.now += 6
+        client.connection.tick()
+        assert await client.next() == {"type": "ping"}
+        room.clock.now += 21
+        client.connection.tick()
+        assert await the_end(client) == CloseCode.GONE
+        assert cut
+
+
+async def test_a_peer_that_does_not_read_is_cut_off() -> None:
+    async with a_room(stall_seconds=30) as room:
+        client = room.client()
+        await client.hello(session_id="kitchen")
+        cut: list[bool] = []
+        client.connection.cut = lambda: cut.append(True) is None
+        room.clock.now += 31
+        client.connection.tick()
+        assert cut
+        assert await the_end(client) == CloseCode.TOO_SLOW
+
+
+async def test_who_says_no_hello_in_time_is_sent_away() -> None:
+    async with a_room(hello_seconds=5) as room:
+        client = room.client()
+        room.clock.now += 6
+        client.connection.tick()
+        assert await the_end(client) == CloseCode.NO_HELLO
+
+
+async def test_a_key_that_ends_ends_its_connections() -> None:
+    async with a_room(recheck_seconds=0.01) as room:
+        client = room.client()
+        await client.hello(session_id="kitchen")
+        del room.gate.callers["erin"]
+        assert await asyncio.wait_for(the_end(client), PATIENCE) == CloseCode.NOT_AUTHENTICATED
+
+
+async def test_bye_ends_the_session_and_the_connection() -> None:
+    async with a_room() as room:
+        client = room.client()
+        await client.hello(session_id="kitchen")
+        await client.say("q1", "hello")
+        await client.send("bye")
+        assert await the_end(client) == CloseCode.NORMAL
+        assert await room.erin.session("kitchen") is None
+
+
+async def test_a_server_that_ends_finishes_its_answers_first() -> None:
+    async with a_room() as room:
+        client = room.client()
+        ready = await client.hello(session_id="kitchen")
+        room.agent.may_go_on.clear()
+        await client.send("text", id="q1", text="hello")
+        await room.agent.has_begun.wait()
+        draining = asyncio.create_task(room.live.drain())
+        await asyncio.sleep(0)
+        await client.send("text", id="q2", text="one more")
+        assert (await client.until("error"))["problem"]["status"] == 503
+        room.agent.may_go_on.set()
+        assert (await client.until("answer.done"))["text"] == "you said hello"
+        assert await the_end(client) == CloseCode.RESTARTING
+        client.leave()
+        await asyncio.wait_for(draining, PATIENCE)
+        assert len(await room.erin.messages(ready["conversation"]["id"])) == 2
+
+
+async def test_an_answer_that_takes_too_long_to_end_is_given_up_and_leaves_no_trace() -> None:
+    async with a_room(drain_seconds=0) as room:
+        client = room.client()
+        ready = await client.hello(session_id="kitchen")
+        room.agent.may_go_on.clear()
+        await client.send("text", id="q1", text="hello")
+        await room.agent.has_begun.wait()
+        draining = asyncio.create_task(room.live.drain())
+        failed = await client.until("answer.failed")
+        assert failed["problem"]["status"] == 502
+        assert await the_end(client) == CloseCode.RESTARTING
+        client.leave()
+        await draining
+        assert await room.erin.messages(ready["conversation"]["id"]) == []

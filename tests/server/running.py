@@ -1,0 +1,86 @@
+"""A server on a free port of this machine, in this process, over real sockets."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+# Loaded before any loop runs: importing reads files, once.
+import uvicorn.lifespan.on
+import uvicorn.protocols.http.auto
+import uvicorn.protocols.websockets.websockets_sansio_impl  # noqa: F401
+
+import recollect
+from recollect.server.app import create_app
+from recollect.server.auth.callers import Reach
+from recollect.server.auth.keys import ApiKeys
+from recollect.server.calls import Service
+from recollect.server.running import Server, configured
+from recollect.settings import ServerConfig, Settings
+
+UNLIMITED = ServerConfig(rate_read=0, rate_write=0, rate_search=0, rate_ask=0)
+
+
+class Running:
+    """A server that runs, and a client of it."""
+
+    def __init__(self, app: Any, memory: recollect.Memory, url: str, client: httpx.AsyncClient) -> None:
+        self.app = app
+        self.memory = memory
+        self.url = url
+        self.client = client
+        self.keys = ApiKeys(memory.backend)
+
+    @property
+    def service(self) -> Service:
+        service: Service = self.app.state.service
+        return service
+
+    async def key(self, *owners: str, scope: Reach = "write", **more: Any) -> dict[str, str]:
+        """The header with a new key for these owners."""
+        text, _ = await self.keys.create(owners, scope=scope, **more)
+        return {"Authorization": f"Bearer {text}"}
+
+
+class _Quiet(Server):
+    """Signals belong to the tests."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def serving(
+    url: str = "memory://",
+    *,
+    settings: ServerConfig = UNLIMITED,
+    open_without_keys: bool = True,
+    app_options: dict[str, Any] | None = None,
+    **options: Any,
+) -> AsyncIterator[Running]:
+    """A server over the memory at this URL; it ends with the block."""
+    options = {"sweep_every": None, "warm": False, "embedder": None, **options}
+    async with recollect.open(url, **options) as memory:
+        app = create_app(
+            memory,
+            Settings(server=settings),
+            open_without_keys=open_without_keys,
+            **(app_options or {}),
+        )
+        started = asyncio.Event()
+        server = _Quiet(app, configured(app, settings), listening=started.set)
+        server.config.host, server.config.port = "127.0.0.1", 0
+        task = asyncio.create_task(server.serve())
+        try:
+            await asyncio.wait({task, asyncio.create_task(started.wait())}, return_when="FIRST_COMPLETED")
+            port = server.servers[0].sockets[0].getsockname()[1]
+            address = f"http://127.0.0.1:{port}"
+            async with httpx.AsyncClient(base_url=address, timeout=30) as client:
+                yield Running(app, memory, address, client)
+        finally:
+            server.stop()
+            await task

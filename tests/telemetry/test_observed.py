@@ -1,0 +1,67 @@
+"""The observed layer is a store, and times what goes through it."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import recollect
+from recollect.contracts import Backend, Migrated, Nearest, Searchable, Watchable
+from recollect.conversations import started
+from recollect.errors import ConversationNotFound
+from recollect.ids import new_id
+from recollect.layers.observed import observed
+from recollect.messages import Message
+from recollect.stores.in_memory import InMemoryBackend
+from recollect.telemetry import Telemetry
+from recollect.testing import FixedClock, StoreContract
+from tests.layers.worlds import inner_for
+from tests.properties.worlds import STORES
+
+
+class TestObservedStore(StoreContract):
+    @pytest.fixture(params=["memory", "sqlite"])
+    async def backend(
+        self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
+    ) -> AsyncIterator[Backend]:
+        backend = observed(inner_for(request.param, tmp_path, request, clock), metrics=Telemetry())
+        await backend.open()
+        yield backend
+        await backend.close()
+
+
+def numbers(metrics: Telemetry, name: str) -> dict[tuple[str, ...], float]:
+    """Values by label values."""
+    return {tuple(one.labels.values()): one.value for one in metrics.samples() if one.name == name}
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_every_store_keeps_its_powers(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    inner = inner_for(store, tmp_path, request, FixedClock())
+    outer = observed(inner, metrics=Telemetry())
+    assert isinstance(outer, Migrated) == isinstance(inner, Migrated)
+    for power in (Searchable, Nearest, Watchable):
+        assert isinstance(outer.of("erin"), power) == isinstance(inner.of("erin"), power)
+
+
+async def test_operations_are_timed_and_errors_are_counted_by_their_class() -> None:
+    metrics = Telemetry()
+    backend = observed(InMemoryBackend(), name="memory://", metrics=metrics)
+    await backend.open()
+    store = backend.of("erin")
+    record = await store.create(started(new_id(), now=store.now()))
+    await store.append(record.id, [Message(role="user", content="hello")])
+    with pytest.raises(ConversationNotFound):
+        await store.append(new_id(), [Message(role="user", content="hello")])
+    assert numbers(metrics, "recollect_store_seconds_count")["memory://", "append"] == 2
+    assert numbers(metrics, "recollect_store_errors_total") == {
+        ("memory://", "append", "ConversationNotFound"): 1
+    }
+
+
+async def test_a_memory_is_observed_where_that_is_asked_for() -> None:
+    async with recollect.open("memory://", observe=True) as memory:
+        await memory.of("erin").get_or_create_conversation("kitchen")
+        assert type(memory.backend).__name__ == "ObservedBackend"
