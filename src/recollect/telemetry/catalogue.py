@@ -60,6 +60,11 @@ CHAPTERS: dict[str, tuple[Family, ...]] = {
         _counter("recollect_turns_total", "Turns stored"),
         _counter("recollect_messages_total", "Messages stored", "role"),
         _counter("recollect_client_associations_total", "Conversations linked to a client"),
+        _counter("recollect_clients_ambiguous_total", "Messages that may name several clients"),
+        _counter(
+            "recollect_client_notes_dropped_total",
+            "Conversations that were not looked through for clients: too many waited",
+        ),
         _lengths("recollect_message_characters", "Characters in a message that was stored"),
         _lengths("recollect_conversation_messages", "Messages in a conversation when a context is made"),
     ),
