@@ -55,7 +55,11 @@ ROWS: dict[str, list[tuple[str, str, list[Query]]]] = {
         (
             "Clients linked",
             "cps",
-            [("linked", f"sum(rate(recollect_client_associations_total{RATE}))")],
+            [
+                ("linked", f"sum(rate(recollect_client_associations_total{RATE}))"),
+                ("may name several", f"sum(rate(recollect_clients_ambiguous_total{RATE}))"),
+                ("not looked through", f"sum(rate(recollect_client_notes_dropped_total{RATE}))"),
+            ],
         ),
         (
             "Lengths, on average",
