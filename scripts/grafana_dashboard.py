@@ -57,9 +57,8 @@ ROWS: dict[str, list[tuple[str, str, list[Query]]]] = {
             "cps",
             [
                 ("linked", f"sum(rate(recollect_client_associations_total{RATE}))"),
-                ("by what was said", f"sum(rate(recollect_clients_linked_total{RATE}))"),
-                ("ambiguous", f"sum(rate(recollect_clients_ambiguous_total{RATE}))"),
-                ("not looked at", f"sum(rate(recollect_client_notes_dropped_total{RATE}))"),
+                ("may name several", f"sum(rate(recollect_clients_ambiguous_total{RATE}))"),
+                ("not looked through", f"sum(rate(recollect_client_notes_dropped_total{RATE}))"),
             ],
         ),
         (

@@ -31,10 +31,7 @@ MOST_MESSAGES = 50
 CLOSING_SECONDS = 2.0
 """How long closing waits for what is left."""
 
-_dropped = telemetry.counter(
-    "recollect_client_notes_dropped_total",
-    "Conversations that were not looked through for clients: too many waited",
-)
+_dropped = telemetry.counter("recollect_client_notes_dropped_total")
 
 
 class Noted(NamedTuple):
