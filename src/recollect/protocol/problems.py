@@ -34,6 +34,9 @@ STATUSES: tuple[tuple[type[RecollectError], int], ...] = (
     (errors.WindowError, 422),
     (errors.AgentUnavailable, 503),
     (errors.AgentError, 502),
+    (errors.NotUnderstood, 422),
+    (errors.TranscriberUnavailable, 503),
+    (errors.TranscriberError, 502),
     (errors.MissingExtra, 501),
     (RecollectError, 500),
 )
@@ -85,7 +88,9 @@ def _data_of(kind: type[RecollectError]) -> list[str]:
 
 def _is_internal(error: RecollectError) -> bool:
     """Whether its words are for whoever runs the server."""
-    return isinstance(error, (errors.StoreError, errors.EncoderFailed, errors.AgentError))
+    return isinstance(
+        error, (errors.StoreError, errors.EncoderFailed, errors.AgentError, errors.TranscriberError)
+    )
 
 
 def _title(kind: type[RecollectError]) -> str:
