@@ -75,6 +75,10 @@ class ConversationConfig(_Group, frozen=True, kw_only=True):
     """Results of a listing or search, when the caller names no limit."""
     notes_tokens: int = 500
     """Tokens for the owner's notes in a context: some twenty-five sentences; 0 leaves them out."""
+    summaries: str = "off"
+    """off; or extract: what a context no longer shows is summarized by sentences that say most."""
+    summary_tokens: int = 300
+    """Tokens for a summary of what a context no longer shows, where summaries are made."""
     enable_client_association: bool = True
     """Whether clients named in a conversation are linked to it."""
     enable_agent_filtering: bool = True
@@ -205,6 +209,9 @@ class ServerConfig(_Group, frozen=True, kw_only=True):
     """Searches a minute for each key."""
     rate_ask: int = 120
     """Questions to the assistant a minute for each key."""
+    transcriber: str = "embedded"
+    """Who understands what is said by voice: embedded; a Wyoming service, as tcp://host:10300; or a server
+    with OpenAI's interface, as https://host/v1, with the key of the provider."""
     live_rate: int = 50
     """Frames a second that a WebSocket connection may send; four seconds of them at once."""
     live_frame_kb: int = 256
@@ -269,6 +276,7 @@ class AgentConfig(_Group, frozen=True, kw_only=True):
     """The system prompt; empty is one for an assistant that remembers."""
 
 
+SUMMARIES = ("off", "extract")
 TRANSCRIBERS = ("off", "embedded", "wyoming", "openai")
 
 
@@ -293,6 +301,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 CHOICES = {
     "resilience": RESILIENCE,
     "provider": PROVIDERS,
+    "summaries": SUMMARIES,
     "transcriber": TRANSCRIBERS,
     "jwt_scope": ("read", "write", "admin"),
     "log": LOGS,
@@ -322,6 +331,8 @@ ENVIRONMENT = {
     "cache_ttl": "CONVERSATION_CACHE_TTL",
     "search_limit": "CONVERSATION_SEARCH_LIMIT",
     "notes_tokens": "CONVERSATION_NOTES_TOKENS",
+    "summaries": "CONVERSATION_SUMMARIES",
+    "summary_tokens": "CONVERSATION_SUMMARY_TOKENS",
     "enable_client_association": "ENABLE_CLIENT_ASSOCIATION",
     "enable_agent_filtering": "ENABLE_AGENT_FILTERING",
     "sliding_window_enable": "SLIDING_WINDOW_ENABLE",
@@ -376,6 +387,7 @@ ENVIRONMENT = {
     "log_level": "RECOLLECT_LOG_LEVEL",
     "traces_url": "RECOLLECT_TRACES_URL",
     "traces_percent": "RECOLLECT_TRACES_PERCENT",
+    "transcriber": "RECOLLECT_TRANSCRIBER",
     "live_rate": "RECOLLECT_LIVE_RATE",
     "live_frame_kb": "RECOLLECT_LIVE_FRAME_KB",
     "live_connections": "RECOLLECT_LIVE_CONNECTIONS",
