@@ -29,6 +29,7 @@ from recollect.manager import ConversationManager
 from recollect.messages import Message
 from recollect.notes import Note, Source
 from recollect.portability import Manifest
+from recollect.settings import ConversationConfig
 from recollect.stores.in_memory import InMemoryStore
 from recollect.stores.json_file.backend import JsonFileBackend
 from recollect.stores.postgres.backend import PostgresBackend
@@ -303,6 +304,7 @@ async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
         archives=tmp_path / "archives",
         resilience="off",
         embedder=None,  # nothing goes on in the background while questions are counted
+        config=ConversationConfig(enable_client_association=False),
     ) as memory:
         yield memory
 
@@ -363,6 +365,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
         archives=tmp_path / "archives",
         resilience="off",
         embedder=None,  # nothing goes on in the background while questions are counted
+        config=ConversationConfig(enable_client_association=False),
     )
     runner.run(memory.start())
     yield memory, runner.run

@@ -251,3 +251,20 @@ def test_what_no_speech_can_be_is_refused(fields: dict[str, Any]) -> None:
 def test_a_speech_of_somebody_elses_is_refused(speech: Any) -> None:
     with pytest.raises(InvalidInput, match="speech"):
         Message.from_dict({"role": "user", "content": "x", "speech": speech})
+
+
+async def test_what_was_heard_is_carried_along(tmp_path: Path) -> None:
+    """Through an archive and back, and in an owner's folder to another store."""
+    url = f"sqlite:///{tmp_path}/memory.db"
+    async with recollect.open(url, archives=tmp_path / "archives", embedder=None) as memory:
+        erin, bob = memory.of("erin"), memory.of("bob")
+        conversation_id = await answered(erin)
+        await erin.interrupted(conversation_id, "a", heard=33)
+        before = await erin.messages(conversation_id)
+        await erin.archive(conversation_id)
+        await erin.restore(conversation_id)
+        assert await erin.messages(conversation_id) == before
+        await erin.export(tmp_path / "erin")
+        await bob.import_(tmp_path / "erin")
+        assert await bob.messages(conversation_id) == before
+        assert before[1].speech == Speech(spoken=SPOKEN, heard=33)

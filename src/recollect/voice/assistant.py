@@ -127,14 +127,7 @@ class VoiceAssistant:
             return self._reply(answer, transcript, session_id, conversation_id)
         if known is None:
             await self._end_quietly(session_id)
-        return VoiceReply(
-            text=failed,
-            spoken=cut_at_sentence(without_markup(failed), self._spoken_limit),
-            transcript=transcript,
-            session_id=session_id,
-            conversation_id=conversation_id,
-            failed=True,
-        )
+        return self._sorry(failed, transcript, session_id, conversation_id)
 
     async def understand(
         self, audio: Sound, *, audio_format: AudioFormat | None = None, language: str | None = None
@@ -203,6 +196,18 @@ class VoiceAssistant:
             session_id=session_id,
             conversation_id=conversation_id,
             parts=parts,
+        )
+
+    def _sorry(
+        self, apology: str, transcript: Transcript, session_id: str, conversation_id: str
+    ) -> VoiceReply:
+        return VoiceReply(
+            text=apology,
+            spoken=cut_at_sentence(without_markup(apology), self._spoken_limit),
+            transcript=transcript,
+            session_id=session_id,
+            conversation_id=conversation_id,
+            failed=True,
         )
 
     async def _end_quietly(self, session_id: str) -> None:
