@@ -151,11 +151,11 @@ class MemoryBehind(RemoteMemory):
         return ManagerBehind(super().of(owner), self.served)
 
     @property
-    def backend(self) -> Any:
+    def backend(self) -> Any:  # type: ignore[override]
         return There(self.served.memory.backend, self.served)
 
     @property
-    def search_room(self) -> Any:
+    def search_room(self) -> Any:  # type: ignore[override]
         return There(self.served.memory.search_room, self.served)
 
 
@@ -167,11 +167,11 @@ class ManagerBehind(RemoteManager):
         self._served = served
 
     @property
-    def store(self) -> Any:
+    def store(self) -> Any:  # type: ignore[override]
         return There(self._served.memory.of(self.owner).store, self._served)
 
     @property
-    def premises(self) -> Any:
+    def premises(self) -> Any:  # type: ignore[override]
         return There(self._served.memory.premises(self.owner), self._served)
 
 

@@ -118,7 +118,7 @@ class RecallAgent:
         return "\n".join(["What I have noted:", *(f"- {note.text}" for note in notes)])
 
     async def _found(self, wish: Wish) -> str:
-        now = self._manager.store.now().astimezone(self._zone)
+        now = self._manager.now().astimezone(self._zone)
         when_, topic = _taken_apart(wish.about, now, self._zone)
         notes = await self._manager.recall(topic, NOTED) if topic and when_ is None else []
         passages = await self._passages(topic, wish.whose, when_)

@@ -152,7 +152,7 @@ class _Talk:
 
     async def start_another(self) -> None:
         """The next thing that is said starts a conversation. The one before stays."""
-        await self._manager.store.unbind(self._session)
+        await self._manager.leave_session(self._session)
 
     # Commands
 

@@ -11,7 +11,7 @@ from recollect.contracts import AudioFormat
 from recollect.errors import NotFound, RecollectError, shown
 from recollect.messages import Message
 from recollect.protocol import conversation_document, problem_of, to_json
-from recollect.protocol.bodies import AnswerBody, ConversationBody, Name, Question, Seconds
+from recollect.protocol.bodies import AnswerBody, ConversationBody, Name, Question, Seconds, Sent
 from recollect.server.answers import NOTHING, Streamed, as_json, at_revision
 from recollect.server.calls import Call, NoBody, NoQuery
 from recollect.server.endpoints import Media, Reply, Routes
@@ -50,6 +50,12 @@ class Said(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     channels: Annotated[int, Meta(ge=1, le=8)] = 1
 
 
+class Left(Sent, frozen=True, kw_only=True):
+    """Which session is left."""
+
+    session_id: Name
+
+
 @routes.get("/sessions", answer=ConversationBody, revised=True, errors=(404,))
 async def get_session(call: Call[NoBody, Which]) -> Reply:
     """The record of a session's conversation; 404 when it has none, or was silent for too long."""
@@ -69,6 +75,13 @@ async def delete_session(call: Call[NoBody, Ended]) -> Reply:
     record = await call.manager.session(query.session_id)
     if record is not None:
         await call.manager.delete_conversation(record.id)
+    return NOTHING
+
+
+@routes.post("/sessions/leave", status=204)
+async def leave_session(call: Call[Left, NoQuery]) -> Reply:
+    """The session has no conversation any more, which itself stays: what is said next begins another."""
+    await call.manager.leave_session(call.body.session_id)
     return NOTHING
 
 
