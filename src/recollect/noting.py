@@ -39,7 +39,6 @@ from recollect.notes import (
 )
 from recollect.redaction import Redactor, redacted
 from recollect.settings import ConversationConfig
-from recollect.tokens import RoughCounter, kept_by
 from recollect.windows import WindowPolicy
 
 if TYPE_CHECKING:
@@ -59,6 +58,10 @@ class Noting:
     intake: Intake
     config: ConversationConfig
     _ids: IdSource
+
+    if TYPE_CHECKING:
+
+        async def _line_counter(self) -> TokenCounter: ...
 
     async def remember(
         self,
@@ -196,7 +199,7 @@ class Noting:
             return NotesShown(), f"notes could not be read: {error}"
         if not there.current:
             return NotesShown(), None
-        counter = kept_by(self.intake.counter) if await self.intake.can_count() else RoughCounter()
+        counter = await self._line_counter()
         return fitted(there.current, tokens=budget, count=lambda line: _tokens(counter, line)), None
 
     def _notes_budget(self, policy: WindowPolicy) -> int:

@@ -120,6 +120,8 @@ CASES: dict[str, Case] = {
         RetentionRules(owner=None, conversations={n.conversation: None})
     ),
     "similar": lambda m, n, f: m.similar(n.conversation),
+    "summarize": lambda m, n, f: m.summarize(n.conversation),
+    "summary": lambda m, n, f: m.summary(n.conversation),
     "turn": _turn,
     "watch": _watch,
     "update_metadata": lambda m, n, f: m.update_metadata(n.conversation, subject="x", tags=["y"]),

@@ -191,6 +191,7 @@ class PolicyBody(Sent, frozen=True, kw_only=True):
     prompt_tokens: Count = 0
     tools_tokens: Count = 0
     notes_tokens: Count | None = None
+    summary_tokens: Count | None = None
     preserve_system: bool = True
     agent_name: str | None = None
     tags: list[str] = []

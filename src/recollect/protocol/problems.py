@@ -56,14 +56,14 @@ def status_of(error: RecollectError) -> int:
 
 
 def problem_of(error: RecollectError, *, status: int | None = None) -> dict[str, Any]:
-    """The problem that tells of this error."""
+    """The problem that tells of this error. One that is the caller's fault is told in its own words."""
     code = status_of(error) if status is None else status
     data = {_RENAMED.get(name, name): _jsonable(value) for name, value in vars(error).items()}
     return {
         "type": PREFIX + _kebab(type(error).__name__),
         "title": _title(type(error)),
         "status": code,
-        "detail": _title(type(error)) if _is_internal(error) else str(error),
+        "detail": _title(type(error)) if _is_internal(error) and code >= 500 else str(error),
         **{name: value for name, value in data.items() if name not in _MEMBERS},
     }
 

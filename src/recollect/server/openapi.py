@@ -214,7 +214,8 @@ def _header(name: str, description: str, longest: int | None = None) -> Document
 
 def _request_body(endpoint: Endpoint, schemas: _Schemas) -> Document:
     if endpoint.body_media is not None:
-        content: Document = {endpoint.body_media.type: {"schema": {"type": "string", "format": "binary"}}}
+        binary = {"schema": {"type": "string", "format": "binary"}}
+        content: Document = dict.fromkeys(endpoint.body_media.types, binary)
         return {"required": True, "description": endpoint.body_media.description, "content": content}
     media: Document = {"schema": schemas.of(endpoint.body)}
     if endpoint.name in EXAMPLES:

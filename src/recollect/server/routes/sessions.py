@@ -102,7 +102,11 @@ async def ask(call: Call[Question, NoQuery]) -> Reply:
     "/sessions/voice",
     answer=VoiceReply,
     route_class="ask",
-    body_media=Media(type="audio/*", description="A recording, or bare samples (audio/pcm)."),
+    body_media=Media(
+        type="audio/*",
+        description="A recording, or bare samples (audio/pcm).",
+        such_as=("audio/wav", "audio/pcm"),
+    ),
     body_limit=LARGEST_SOUND,
     errors=(502,),
 )
