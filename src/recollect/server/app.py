@@ -40,6 +40,7 @@ from recollect.server.routes import (
     people,
     searching,
     sessions,
+    summarizing,
 )
 from recollect.server.routes.operations import operations
 from recollect.settings import ServerConfig, Settings
@@ -57,6 +58,7 @@ NOUNS = (
     keeping,
     changes,
     overview,
+    summarizing,
 )
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(each for noun in NOUNS for each in noun.routes.endpoints)

@@ -62,6 +62,12 @@ class ContactCalls(Calls):
             if after is None or len(found) >= limit:
                 return ContactPage(contacts=tuple(found), next=after)
 
+    def find(self, query: str, limit: int = 20) -> "Call[list_[Contact]]":
+        check_count(limit, field="limit", least=1)
+        if not isinstance(query, str):
+            raise InvalidInput(f"query must be text; got {shown(query)}", field="query", value=query)
+        return self._call("POST", "clients", "find", body={"query": query, "limit": limit}, read=_found)
+
     def update(
         self,
         client_id: str,
@@ -117,6 +123,10 @@ def _contact(document: Any) -> Contact:
 
 def _page(document: Any) -> ContactPage:
     return msgspec.convert(document, ContactPage)
+
+
+def _found(document: Any) -> list_[Contact]:
+    return msgspec.convert(document["clients"], list_[Contact])
 
 
 def _imported(document: Any) -> "Imported":

@@ -1,13 +1,15 @@
 """Contacts: the clients that an owner knows."""
 
-from msgspec import UNSET, Struct
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct
 from msgspec.structs import asdict
 
 from recollect.clients.book import ContactPage
 from recollect.clients.importing import Imported
 from recollect.contacts import Contact
 from recollect.errors import Malformed
-from recollect.protocol.bodies import ContactChanges, ContactSent, Limit, Uuid
+from recollect.protocol.bodies import Answered, ContactChanges, ContactSent, Limit, Sent, Uuid
 from recollect.server.answers import NOTHING, as_json
 from recollect.server.calls import Call, NoBody, NoQuery
 from recollect.server.endpoints import Media, Reply, Routes
@@ -25,6 +27,19 @@ class Paged(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     after: Uuid | None = None
 
 
+class ClientsQuestion(Sent, frozen=True, kw_only=True):
+    """Who is looked for."""
+
+    query: Annotated[str, Meta(max_length=10_000)]
+    limit: Limit = 20
+
+
+class FoundClients(Answered, frozen=True, kw_only=True):
+    """The contacts that match, the best first."""
+
+    clients: list[Contact]
+
+
 @routes.get("/clients", answer=ContactPage)
 async def list_clients(call: Call[NoBody, Paged]) -> Reply:
     """Contacts, in the order in which they were made."""
@@ -36,6 +51,12 @@ async def list_clients(call: Call[NoBody, Paged]) -> Reply:
 async def add_client(call: Call[ContactSent, NoQuery]) -> Reply:
     """A new contact. With `client_id`, under that id, and 409 where it is taken."""
     return as_json(await call.manager.clients.add(**asdict(call.body)), status=201)
+
+
+@routes.post("/clients/find", answer=FoundClients, reach="read", route_class="search")
+async def find_clients(call: Call[ClientsQuestion, NoQuery]) -> Reply:
+    """Contacts by parts of names, companies, addresses and numbers, misspelt or not; the best first."""
+    return as_json({"clients": await call.manager.clients.find(call.body.query, call.body.limit)})
 
 
 @routes.get("/clients/{client_id}", answer=Contact)
