@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
+import pytest
 import uvicorn
 
 import recollect
@@ -122,6 +123,13 @@ def served(url: str = "memory://", **options: Any) -> Iterator[Served]:
         yield thread.start()
     finally:
         thread.stop()
+
+
+@pytest.fixture(scope="session")
+def example_server_url() -> Iterator[str]:
+    """A server for the pages of the documentation."""
+    with served() as running:
+        yield running.url
 
 
 BEHIND = "behind+"
