@@ -21,6 +21,10 @@ from tests.servers.remote import MemoryBehind, There
 
 Read = Callable[[ConversationManager, str], Awaitable[Any]]
 
+_NOW = datetime(2026, 3, 1, tzinfo=UTC)
+_PENDING = Message(role="user", content="and now?", message_id="pending", timestamp=_NOW)
+_HERE = ZoneInfo("Europe/Berlin")
+
 READS: dict[str, Read] = {
     "archives": lambda m, c: m.archives(),
     "entries": lambda m, c: m.entries(c, 3, 1),
@@ -48,9 +52,6 @@ READS: dict[str, Read] = {
     "summary": lambda m, c: m.summary(c),
     "clients": lambda m, c: m.clients.list(),
 }
-_NOW = datetime(2026, 3, 1, tzinfo=UTC)
-_PENDING = Message(role="user", content="and now?", message_id="pending", timestamp=_NOW)
-_HERE = ZoneInfo("Europe/Berlin")
 
 said = st.lists(
     st.builds(
