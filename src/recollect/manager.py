@@ -108,6 +108,10 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         """Whether answers given now would come from the last known state; see `recollect.freshness`."""
         return self.store.degraded
 
+    def now(self) -> datetime:
+        """The time by the store's clock."""
+        return self.store.now()
+
     def counting_with(self, counter: TokenCounter) -> Self:
         """This manager, with tokens counted by another counter."""
         other = copy(self)
@@ -272,6 +276,10 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         while records := (await self.store.find(Query(tags=(tag,)))).conversations:
             for record in records:
                 await self.delete_conversation(record.id)
+
+    async def leave_session(self, session_id: str) -> None:
+        """The session has no conversation any more, which itself stays: what is said next begins another."""
+        await self.store.unbind(session_id)
 
     # Messages
 

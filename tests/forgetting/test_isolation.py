@@ -99,6 +99,7 @@ CASES: dict[str, Case] = {
     "get_or_create_conversation": lambda m, n, f: m.get_or_create_conversation(n.session, CLIENT_ID),
     "import_": _import,
     "interrupted": lambda m, n, f: m.interrupted(n.conversation, n.message, heard=0),
+    "leave_session": lambda m, n, f: m.leave_session(n.session),
     "lifetime": lambda m, n, f: m.lifetime(n.conversation),
     "list": lambda m, n, f: m.list(tags=["food"]),
     "load_context": lambda m, n, f: m.load_context(n.conversation),
@@ -126,7 +127,7 @@ CASES: dict[str, Case] = {
     "watch": _watch,
     "update_metadata": lambda m, n, f: m.update_metadata(n.conversation, subject="x", tags=["y"]),
 }
-WITHOUT_STORE = {"calibrate", "counting_with", "idling_after"}
+WITHOUT_STORE = {"calibrate", "counting_with", "idling_after", "now"}
 """Calls that give another handle to the same owner, or that concern no data."""
 LEAVING = {"append_to_session", "get_or_create_conversation", "import_", "remember", "set_retention"}
 """Calls after which an attacker has something of their own: what comes next must not find it."""

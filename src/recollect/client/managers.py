@@ -13,7 +13,7 @@ from contextlib import (
     contextmanager,
 )
 from copy import copy
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, Self
 
 from recollect.client.contacts import RemoteContacts, SyncContacts
@@ -75,6 +75,10 @@ class RemoteManager(ConversationManager):
     def pictures(self) -> Any:  # type: ignore[override]
         _needs_the_store("the place of pictures")
 
+    def now(self) -> datetime:
+        """The time by this machine's clock."""
+        return datetime.now(UTC)
+
     def counting_with(self, counter: TokenCounter) -> Self:
         """This manager, with contexts counted by another counter: one that the server has, too."""
         other = copy(self)
@@ -113,6 +117,7 @@ class RemoteManager(ConversationManager):
     mark_read = awaited(OwnerCalls.mark_read, ConversationManager.mark_read)
     delete_conversation = awaited(OwnerCalls.delete_conversation, ConversationManager.delete_conversation)
     delete_session = awaited(OwnerCalls.delete_session, ConversationManager.delete_session)
+    leave_session = awaited(OwnerCalls.leave_session, ConversationManager.leave_session)
 
     add_message = awaited(OwnerCalls.add_message, ConversationManager.add_message)
     append = awaited(OwnerCalls.append, ConversationManager.append)
@@ -175,6 +180,10 @@ class SyncManager:
         """The settings that this client was opened with; without any, the server's own count."""
         return self.calls.config
 
+    def now(self) -> datetime:
+        """The time by this machine's clock."""
+        return datetime.now(UTC)
+
     def counting_with(self, counter: TokenCounter) -> "SyncManager":
         """This manager, with contexts counted by another counter: one that the server has, too."""
         return SyncManager(self.calls.counting_with(counter), self.sender)
@@ -216,6 +225,7 @@ class SyncManager:
     mark_read = waited(OwnerCalls.mark_read, ConversationManager.mark_read)
     delete_conversation = waited(OwnerCalls.delete_conversation, ConversationManager.delete_conversation)
     delete_session = waited(OwnerCalls.delete_session, ConversationManager.delete_session)
+    leave_session = waited(OwnerCalls.leave_session, ConversationManager.leave_session)
 
     add_message = waited(OwnerCalls.add_message, ConversationManager.add_message)
     append = waited(OwnerCalls.append, ConversationManager.append)
