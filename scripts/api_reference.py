@@ -12,8 +12,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "http.md"
 HEAD = """\
 # The HTTP interface
 
-Made from the OpenAPI document of the server, which is at `/schema/openapi.json` of every server that runs, and as a page
-at `/schema`. [How to serve](../how-to/serve.md) says how to start one and how to make keys.
+Made from the OpenAPI document of the server, which every server that runs has at `/schema/openapi.json`, and
+as a page at `/schema`. [How to serve](../how-to/serve.md) says how to start one and how to make keys.
 """
 
 
