@@ -47,7 +47,7 @@ chaos: setup ## Kill processes, servers and connections, and check that nothing 
 soak: setup ## An hour at a steady rate: memory, file handles and latency stay flat
 	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --plot soak.svg
 
-bench: setup ## Measure, beside the floor
+bench: setup ## Measure, beside others and the floor, and write docs/performance.md (a quarter of an hour)
 	$(BIN)/python -m benchmarks
 
 DATA ?= ../shared/data
@@ -63,4 +63,4 @@ lock: ## Renew the locked requirements (needs uv)
 		--all-extras --group dev --output-file requirements/dev.txt pyproject.toml
 
 clean: ## Remove what was made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -1,17 +1,98 @@
-"""`python -m benchmarks`: everything that runs on the embedded store, one after the other."""
+"""`python -m benchmarks`: everybody beside the floor, and the page about it.
 
-import asyncio
+    python -m benchmarks [--only W1,W3] [--quick] [--peers Recollect,OpenAI] [--page]
 
-from benchmarks import growth, throughput, turns
+Results go to `benchmarks/results/`, one file for each workload, and into `docs/performance.md`. What is not
+asked for stays as it was measured last. A quick run leaves both alone and prints the page.
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.driving import Race
+from benchmarks.peers.environments import BENCH, ROOT, python_of
+from benchmarks.peers.roster import ENTRANTS, Entrant
+from benchmarks.report.writing import page, read_results, write
+from benchmarks.workloads import Workload, workloads
+from benchmarks.workloads.size import FULL, QUICK, Size
+
+RESULTS = ROOT / "benchmarks" / "results"
 
 
-async def main() -> None:
-    await turns.main()
-    ratios = {**await throughput.main(), **await growth.main()}
-    print()
-    for name, ratio in ratios.items():
-        print(f"{name:58} {ratio:.2f}")
+def main() -> None:
+    given = _given()
+    size, folder = (QUICK, BENCH / "quick") if given.quick else (FULL, RESULTS)
+    folder.mkdir(parents=True, exist_ok=True)
+    entrants = tuple(one for one in ENTRANTS if _is_asked(one.name, given.peers))
+    if not given.page:
+        _measure(_chosen(given.only), size, entrants, folder)
+    results = read_results(folder)
+    if given.quick:
+        print(page(results))
+    else:
+        write(ROOT / "docs", results)
+
+
+def _given() -> argparse.Namespace:
+    given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    given.add_argument("--only", default="", help="some of the work: W1,W3")
+    given.add_argument("--quick", action="store_true", help="just enough to see that it works")
+    given.add_argument("--peers", default="", help="some of those who take part, by how their names begin")
+    given.add_argument("--page", action="store_true", help="measure nothing; make the page anew")
+    return given.parse_args()
+
+
+def _is_asked(name: str, asked: str) -> bool:
+    return not asked or any(name.startswith(start.strip()) for start in asked.split(","))
+
+
+def _chosen(only: str) -> list[Workload]:
+    wanted = {name.strip().upper() for name in only.split(",") if name.strip()}
+    known = {name for one in workloads() for name in one.names}
+    if wanted - known:
+        sys.exit(f"there is no {', '.join(sorted(wanted - known))}; there are {', '.join(sorted(known))}")
+    return [one for one in workloads() if not wanted or wanted & set(one.names)]
+
+
+def _measure(chosen: list[Workload], size: Size, entrants: tuple[Entrant, ...], folder: Path) -> None:
+    # Before anything is measured: installing would disturb.
+    for name in {one.environment for one in entrants}:
+        python_of(name)
+    begin = time.monotonic()
+    with Race() as race:
+        for one in chosen:
+            found = one.run(race, size, entrants)
+            took = round(time.monotonic() - begin)
+            _keep(folder / f"{one.file}.json", {"about": about(), **found})
+            print(f"{' '.join(one.names):8} done after {took // 60}:{took % 60:02}", flush=True)
+
+
+def _keep(file: Path, found: dict[str, Any]) -> None:
+    file.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+def about() -> dict[str, Any]:
+    """The machine, without its name."""
+    cores = os.cpu_count()
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": f"{cores} cores, {_memory()} of memory, {platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "load": os.getloadavg()[0],
+    }
+
+
+def _memory() -> str:
+    pages, page_size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    return f"{pages * page_size / 1024**3:.0f} GB"
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

@@ -44,7 +44,7 @@ _RANDOM_BITS = 0x0FFF_3FFF_FFFF_FFFF_FFFF
 
 
 def following_id(message_id: str, number: int) -> str:
-    """The id of a message that follows another in its turn: the same for the same question, whoever answers."""
+    """The id of a message that follows another in its turn: the same for the same question."""
     name = f"{message_id}/{number}"
     return name if len(name) <= LONGEST_NAME else f"{sha256(message_id.encode()).hexdigest()}/{number}"
 

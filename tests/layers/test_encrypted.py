@@ -448,6 +448,17 @@ async def test_documents_are_sealed_and_bound_to_their_place(world: World) -> No
     assert await store.document_kinds() == ["notes"]
 
 
+async def test_a_page_of_documents_is_full_although_some_cannot_be_read(world: World) -> None:
+    store, inner = world.store, world.store.inner
+    for number in range(9):
+        target = inner if number % 3 == 1 else store
+        await target.put_document("notes", f"n{number}", b"words")
+    page = await store.documents("notes", limit=4)
+    assert [document.key for document in page] == ["n0", "n2", "n3", "n5"]
+    rest = await store.documents("notes", limit=4, after=page[-1].key)
+    assert [document.key for document in rest] == ["n6", "n8"]
+
+
 async def test_the_documents_with_the_keys_are_not_for_callers(world: World) -> None:
     assert await world.store.get_document("keys", "data") is None
     assert await world.store.documents("keys") == []

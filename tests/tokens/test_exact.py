@@ -12,7 +12,7 @@ import tiktoken
 
 from recollect.contracts import TokenCounter
 from recollect.errors import InvalidInput, MissingExtra
-from recollect.tokens import ExactCounter, exact, pieces, ready
+from recollect.tokens import ExactCounter, exact, ready, words
 
 SCRIPTS = (
     (0x20, 0x7F),
@@ -88,50 +88,63 @@ def test_equals_tiktoken_on_a_hundred_thousand_random_texts(reference: tiktoken.
     assert_equal_on(100_000, reference, seed=2)
 
 
-def random_ascii(rng: random.Random) -> str:
-    """Words, runs, contractions and every control character, in any case."""
-    stretches = (
-        "".join(rng.choices([chr(code) for code in range(128)], k=rng.randint(1, 12))),
-        rng.choice((" ", "\t", "\n", "\r\n", "'", "/", "A", "z", "7", "\x1c", "\x0b")) * rng.randint(1, 9),
-        rng.choice(("'s", "'LL", "'Ve", "'re", "'d", "don't", "I'M", "x'tT")),
-        rng.choice(("", " "))
-        .join(rng.choices(WORDS, k=rng.randint(1, 4)))
-        .encode("ascii", "ignore")
-        .decode(),
-        "".join(rng.choices("abcXYZ", k=rng.randint(1, 8))),
+def random_line(rng: random.Random) -> str:
+    """Anything printable with single spaces between: words, numbers, contractions, signs, scripts, marks."""
+    signs = "".join(map(chr, range(33, 127)))
+    chunks = (
+        rng.choice(WORDS),
+        rng.choice(
+            ("'s", "'LL", "don't", "I'M", "x'tT", "3.14", "1234567", "e\u0301", "\u0301", "/", "...", "#")
+        ),
+        "".join(rng.choices(signs, k=rng.randint(1, 9))),
+        "".join(chr(rng.randrange(*rng.choice(SCRIPTS))) for _ in range(rng.randint(1, 6))),
+        "".join(rng.choices("abcXYZ019", k=rng.randint(1, 60))),
     )
-    return "".join(rng.choices(stretches, k=rng.randint(1, 8)))
+    line = " ".join(rng.choices(chunks, k=rng.randint(1, 8)))
+    return rng.choice(("", " ")) + line + rng.choice(("", " "))
 
 
-def assert_pieces_agree(texts: int, reference: tiktoken.Encoding, *, seed: int) -> None:
-    known, rng = exact.pieces_of(exact.encoding_of(reference.name)), random.Random(seed)
-    assert known is not None
+def assert_words_agree(texts: int, reference: tiktoken.Encoding, *, seed: int) -> None:
+    counted, rng, lines = exact.words_of(reference.name), random.Random(seed), 0
     for _ in range(texts):
-        text = random_ascii(rng)
-        assert known.total(text) == len(reference.encode_ordinary(text)), repr(text)
+        line = random_line(rng)
+        if words.is_line(line):
+            lines += 1
+            assert counted.total(line) == len(reference.encode_ordinary(line)), repr(line)
+    assert lines > texts / 2
 
 
-def test_pieces_add_up_to_what_tiktoken_counts(reference: tiktoken.Encoding) -> None:
-    assert_pieces_agree(5_000, reference, seed=4)
+def test_words_add_up_to_what_tiktoken_counts(reference: tiktoken.Encoding) -> None:
+    assert_words_agree(5_000, reference, seed=4)
 
 
 @pytest.mark.slow
-def test_pieces_add_up_in_a_hundred_thousand_texts(reference: tiktoken.Encoding) -> None:
-    assert_pieces_agree(100_000, reference, seed=5)
+def test_words_add_up_in_a_hundred_thousand_texts(reference: tiktoken.Encoding) -> None:
+    assert_words_agree(100_000, reference, seed=5)
 
 
-def test_pieces_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "_MOST_KEPT", 10)
-    counted = pieces.Pieces(r"\p{L}+|\P{L}+".replace(r"\P{L}", r"[^\p{L}]"), len)
-    assert counted.total(" ".join(f"{chr(97 + n)}" * 3 for n in range(26))) == 26 * 3 + 25
-    assert len(counted) <= 10
-    assert counted.total("x" * 1_000) == 1_000
-    assert "x" * 1_000 not in counted
+@pytest.mark.parametrize("text", ["a  b", "a\nb", "a\tb", "a\u00a0b", "a\u3000b", "\x1ca", "a\u2028b"])
+def test_other_white_space_makes_no_line(text: str) -> None:
+    assert not words.is_line(text)
 
 
-def test_a_pattern_that_has_no_ascii_form_is_left_to_the_encoding() -> None:
-    with pytest.raises(KeyError):
-        pieces.ascii_form(r"\p{Sc}+")
+def test_words_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words, "MOST_KEPT", 10)
+    asked: list[str] = []
+
+    def count(text: str) -> int:
+        asked.append(text)
+        return len(text)
+
+    counted = words.Words(count)
+    assert counted.total("door door the door") == 18
+    assert asked == ["door", " door", " the"]
+    assert counted.total(" ".join(chr(97 + n) * 3 for n in range(26))) == 26 * 3 + 25
+    asked.clear()
+    assert counted.total("first " + "x" * 1_000) == counted.total("first " + "x" * 1_000) == 1_006
+    assert asked == ["first", " " + "x" * 1_000, " " + "x" * 1_000]
+    assert counted.total("x door") == 6
+    assert " door" in asked, "the words met first made room for others"
 
 
 def test_long_runs_are_cut_where_the_pattern_cuts(reference: tiktoken.Encoding) -> None:

@@ -15,6 +15,7 @@ from recollect.cli.erase import erase
 from recollect.cli.export import export
 from recollect.cli.import_ import import_
 from recollect.cli.keys import keys
+from recollect.cli.loadgen import loadgen
 from recollect.cli.migrate import migrate
 from recollect.cli.notes import notes
 from recollect.cli.postgres import postgres
@@ -57,6 +58,7 @@ COMMANDS = (
     copy,
     export,
     migrate,
+    loadgen,
 )
 
 for command in COMMANDS:

@@ -402,13 +402,26 @@ class EncryptedStore(ConversationStore):
     ) -> list[Document]:
         if kind == KIND:
             return []
-        found = await self._inner.documents(kind, conversation_id=conversation_id, after=after, limit=limit)
+        opened: list[Document] = []
+        while True:
+            wanted = limit - len(opened)
+            found = await self._inner.documents(
+                kind, conversation_id=conversation_id, after=after, limit=wanted
+            )
+            opened += await self._open_documents(found)
+            # A page that is not full is the last one: what was set aside is made up for from the next.
+            if len(found) < wanted or len(opened) == limit:
+                return opened
+            after = found[-1].key
+
+    async def _open_documents(self, found: Sequence[Document]) -> list[Document]:
+        """Those that can be read; the others are set aside."""
         opened: list[Document] = []
         for document in found:
             try:
                 opened.append(await self._open_document(document))
             except Refused as error:
-                log.warning("a document of kind %s is set aside: %s", kind, told(error))
+                log.warning("a document of kind %s is set aside: %s", document.kind, told(error))
         return opened
 
     async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:

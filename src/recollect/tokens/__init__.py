@@ -5,7 +5,7 @@ estimate.py    estimates for all others, corrected by what a provider reports
 models.py      which of them a model needs
 messages.py    what messages, a system prompt and tools cost
 costs.py       the same for a message, counted once
-pieces.py      counts of pieces that were met before
+words.py       counts of words that were met before
 packed.py      the rank files under `ranks/`
 """
 

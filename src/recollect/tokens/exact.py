@@ -1,4 +1,4 @@
-"""Exact token counts, as OpenAI's models count, offline. Below: `packed`, `pieces`. Above: `models`.
+"""Exact token counts, as OpenAI's models count, offline. Below: `packed`, `words`. Above: `models`.
 
 Pattern and special tokens come from tiktoken's own constructors, the ranks from this package. Text
 is ordinary text: what looks like a special token is counted as the characters that it is.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from recollect.errors import InvalidInput, MissingExtra, RecollectError, shown
 from recollect.tokens.packed import Ranks, read_ranks
-from recollect.tokens.pieces import LONGEST_TEXT, Pieces
+from recollect.tokens.words import Words, is_line
 
 if TYPE_CHECKING:
     import tiktoken
@@ -45,7 +45,7 @@ class ExactCounter:
             raise InvalidInput.not_in("encoding", name, ENCODINGS)
         self.name: str = name
         self._encoding: tiktoken.Encoding | None = None
-        self._pieces: Pieces | None = None
+        self._words: Words | None = None
 
     def __repr__(self) -> str:
         return f"ExactCounter({self.name!r})"
@@ -54,33 +54,25 @@ class ExactCounter:
         """How many tokens the text is."""
         if not isinstance(text, str):
             raise InvalidInput(f"only text has tokens; got {shown(text)}", field="text", value=text)
-        encoding = self._encoding or self._load()
+        encoding, words = self._encoding, self._words
+        if encoding is None or words is None:
+            encoding, words = self._load()
         if len(text) > LONG_RUN:
             return count_long(text, encoding)
-        if self._pieces is not None and len(text) <= LONGEST_TEXT and text.isascii():
-            return self._pieces.total(text)
-        return len(encoding.encode_ordinary(text))
+        return words.total(text) if is_line(text) else len(encoding.encode_ordinary(text))
 
-    def _load(self) -> "tiktoken.Encoding":
-        encoding = encoding_of(self.name)
-        self._pieces = pieces_of(encoding)
-        self._encoding = encoding
-        return encoding
+    def _load(self) -> "tuple[tiktoken.Encoding, Words]":
+        self._encoding, self._words = encoding_of(self.name), words_of(self.name)
+        return self._encoding, self._words
 
 
-_pieces: dict[str, Pieces | None] = {}
+_words: dict[str, Words] = {}
 
 
-def pieces_of(encoding: "tiktoken.Encoding") -> Pieces | None:
-    """What is known of the encoding's pieces, once per process; None where its pattern has no ASCII form."""
-    if encoding.name not in _pieces:
-        try:
-            _pieces[encoding.name] = Pieces(
-                encoding._pat_str, lambda text: len(encoding.encode_ordinary(text))
-            )
-        except KeyError:
-            _pieces[encoding.name] = None
-    return _pieces[encoding.name]
+def words_of(name: str) -> Words:
+    """The words that were counted by an encoding, once per process."""
+    encoding = encoding_of(name)
+    return _words.setdefault(name, Words(lambda text: len(encoding.encode_ordinary(text))))
 
 
 def count_long(text: str, encoding: "tiktoken.Encoding", *, long_run: int = LONG_RUN) -> int:

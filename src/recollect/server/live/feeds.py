@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -48,10 +49,14 @@ class Piece(NamedTuple):
     revision: int
     message_id: str
     body: msgspec.Raw
+    size: int
 
     @classmethod
     def of(cls, entry: Entry) -> "Piece":
-        return cls(entry.sequence, entry.revision, entry.message.message_id or "", write_entry(entry))
+        body = write_entry(entry)
+        return cls(
+            entry.sequence, entry.revision, entry.message.message_id or "", msgspec.Raw(body), len(body)
+        )
 
 
 class Snapshot(NamedTuple):
@@ -64,7 +69,7 @@ class Snapshot(NamedTuple):
 
     def shown(self, history: int) -> list[msgspec.Raw]:
         """The last entries, as they are sent."""
-        return [write_entry(entry) for entry in self.entries[-history:]] if history else []
+        return [msgspec.Raw(write_entry(e)) for e in self.entries[-history:]] if history else []
 
 
 async def snapshot(store: ConversationStore, conversation_id: str, *, limit: int) -> Snapshot:
@@ -132,7 +137,9 @@ class Feed:
             return []
         if not self._kept or self._kept[0].sequence > sequence + 1:
             return None
-        return [piece for piece in self._kept if piece.sequence > sequence]
+        behind = list(takewhile(lambda piece: piece.sequence > sequence, reversed(self._kept)))
+        behind.reverse()
+        return behind
 
     # What is new
 
@@ -160,7 +167,7 @@ class Feed:
         record = await self.store.get(self.conversation_id)
         return record is None or record.revision != self.place.revision
 
-    def stored(self, appended: Appended) -> bool:
+    def stored(self, appended: Appended, pieces: Sequence[Piece]) -> bool:
         """This process stored a turn: where it follows on what is known, nobody has to look."""
         new, record = appended.new, appended.conversation
         follows = (
@@ -172,7 +179,7 @@ class Feed:
         )
         if not follows or self._looking.locked():
             return False
-        self._keep(new)
+        self._keep(pieces)
         self.record, self.place = record, place_of(record, new, sequence=self.place.sequence)
         self._wake()
         return True
@@ -184,19 +191,18 @@ class Feed:
             self.starts_over += 1
             self.place = place_of(seen.record, seen.entries)
         else:
-            self._keep(told.new)
+            self._keep([Piece.of(entry) for entry in told.new])
             self._exchange([Piece.of(entry) for entry in told.changed])
             self.recorded += not same_metadata(self.record, seen.record, new=len(told.new))
             self.place = place_of(seen.record, told.new, sequence=self.place.sequence)
         self.record = seen.record
 
-    def _keep(self, entries: Iterable[Entry]) -> None:
-        for entry in entries:
-            piece = Piece.of(entry)
+    def _keep(self, pieces: Iterable[Piece]) -> None:
+        for piece in pieces:
             self._kept.append(piece)
-            self._kept_bytes += len(bytes(piece.body))
+            self._kept_bytes += piece.size
         while len(self._kept) > KEPT or (self._kept_bytes > KEPT_BYTES and len(self._kept) > 1):
-            self._kept_bytes -= len(bytes(self._kept.popleft().body))
+            self._kept_bytes -= self._kept.popleft().size
 
     def _exchange(self, pieces: Sequence[Piece]) -> None:
         """Note what says something else now, also among what is kept: words that were taken out stay out."""
@@ -206,7 +212,7 @@ class Feed:
         now = {piece.sequence: piece for piece in pieces}
         if not now.keys().isdisjoint(piece.sequence for piece in self._kept):
             self._kept = deque(now.get(piece.sequence, piece) for piece in self._kept)
-            self._kept_bytes = sum(len(bytes(piece.body)) for piece in self._kept)
+            self._kept_bytes = sum(piece.size for piece in self._kept)
 
     def latest(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
         """The pieces as they are now."""
@@ -261,10 +267,12 @@ class Feeds:
             self._watching.pop(owner).cancel()
             self._told.discard(owner)
 
-    async def stored(self, owner: str, conversation_id: str, appended: Appended) -> None:
-        """A turn was stored here."""
+    async def stored(
+        self, owner: str, conversation_id: str, appended: Appended, pieces: Sequence[Piece]
+    ) -> None:
+        """A turn was stored here; the pieces are its new entries."""
         feed = self._feeds.get((owner, conversation_id))
-        if feed is not None and not feed.stored(appended):
+        if feed is not None and not feed.stored(appended, pieces):
             await _look([feed])
 
     async def look(self, owner: str, conversation_id: str) -> None:

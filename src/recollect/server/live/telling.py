@@ -170,8 +170,9 @@ class Telling:
 
 async def _before(outcome: Outcome, watch: Watch) -> Outgoing | None:
     """What others said before this turn and was not told yet: order is kept."""
-    untold = [piece.sequence for piece in outcome.pieces if piece.sequence > watch.place.sequence]
-    return await watch.messages(before=min(untold)) if untold else None
+    told = watch.place.sequence
+    first = min((piece.sequence for piece in outcome.pieces if piece.sequence > told), default=0)
+    return await watch.messages(before=first) if first > told + 1 else None
 
 
 def _failed(turn: Turn, error: RecollectError) -> Outgoing:

@@ -204,7 +204,7 @@ class Service(NamedTuple):
     """Who serves a turn."""
 
     manager: ConversationManager
-    assistant: Assistant
+    assistant: Callable[[], Assistant]
     feeds: Feeds
     may_repeat: bool
     """Whether it may have been stored before: the client was connected earlier."""
@@ -215,7 +215,7 @@ async def answered(turn: Turn, *, service: Service) -> Outcome:
     if service.may_repeat and (known := await repeated(turn, service)) is not None:
         return known
     try:
-        answer = await service.assistant.answer_query(
+        answer = await service.assistant().answer_query(
             turn.question, turn.session_id, turn.conversation_id, on_text=turn.say
         )
     except Conflict:
@@ -290,9 +290,10 @@ async def _told(turn: Turn, appended: Appended, service: Service) -> Outcome:
     ids = tuple(entry.message.message_id or "" for entry in entries)
     if service.manager.degraded:
         return Outcome(message_ids=ids)
-    await service.feeds.stored(turn.owner, turn.conversation_id, appended)
     pieces = tuple(Piece.of(entry) for entry in entries)
-    return Outcome(message_ids=ids, pieces=pieces, repeated=not appended.new)
+    new = pieces[len(appended.known) :]
+    await service.feeds.stored(turn.owner, turn.conversation_id, appended, new)
+    return Outcome(message_ids=ids, pieces=pieces, repeated=not new)
 
 
 async def repeated(turn: Turn, service: Service) -> Outcome | None:

@@ -228,7 +228,7 @@ def _pieces(entries: Sequence[Entry]) -> list[Piece]:
 def _page(pieces: Iterable[Piece]) -> Iterator[Piece]:
     size = 0
     for count, piece in enumerate(pieces):
-        size += len(bytes(piece.body))
+        size += piece.size
         if count and (count >= PAGE or size > PAGE_BYTES):
             return
         yield piece

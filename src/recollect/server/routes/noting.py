@@ -37,7 +37,7 @@ class NotesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class NotesQuestion(Sent, frozen=True, kw_only=True):
     """What the notes are asked."""
 
-    query: Annotated[str, Meta(max_length=10_000)] = ""
+    query: Annotated[str, Meta(max_length=20_000)] = ""
     limit: Annotated[int, Meta(ge=1, le=1000)] = 10
     tag: str | None = None
 
@@ -66,7 +66,7 @@ async def remember(call: Call[NoteSent, NoQuery]) -> Reply:
     """Keep something that holds beyond a conversation. The same note said again is the one that is there."""
     body = call.body
     source = None
-    if body.conversation_id is not None:
+    if body.conversation_id is not None or body.message_id is not None:
         source = Source(conversation_id=body.conversation_id, message_id=body.message_id)
     note = await call.manager.remember(
         body.text,

@@ -755,3 +755,15 @@ WHERE
     AND NOT EXISTS (
         SELECT FROM recollect.conversations AS c WHERE c.owner = p.owner AND c.client_id = p.id
     );
+
+-- name: weights
+-- Bytes of every table and of every index; those of partitions are counted with what they are parts of.
+SELECT
+    coalesce(whole.relname, part.relname) AS name,
+    sum(CASE part.relkind WHEN 'i' THEN pg_relation_size(part.oid) ELSE pg_table_size(part.oid) END)::bigint
+FROM pg_class AS part
+JOIN pg_namespace AS n ON n.oid = part.relnamespace
+LEFT JOIN pg_class AS whole ON whole.oid = pg_partition_root(part.oid)
+WHERE n.nspname = 'recollect' AND part.relkind IN ('r', 'i')
+GROUP BY 1
+ORDER BY 1;

@@ -355,3 +355,7 @@ INSERT INTO message_terms (message_terms, rank) VALUES ('merge', ?);
 -- name: settle_index_residue
 -- What was deleted so far has left the file.
 UPDATE index_residue SET messages = max(0, messages - ?);
+
+-- name: weights
+-- Bytes of every table and index, the parts of the full-text index each by itself.
+SELECT name, sum(pgsize) FROM dbstat GROUP BY name ORDER BY name;

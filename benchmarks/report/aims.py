@@ -1,0 +1,151 @@
+"""What was aimed at, and what came out. Below: numbers."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from benchmarks.report.numbers import size, span, table, times
+from benchmarks.report.tables import MARK
+
+Results = dict[str, Any]
+OURS = "Recollect"
+RIVAL = "OpenAI SQLiteSession"
+NOT_DURABLE = "Strands"
+
+
+class Aim(Struct, frozen=True, kw_only=True):
+    """A sentence, the figure, and whether it holds."""
+
+    what: str
+    wanted: str
+    found: str
+    met: bool
+
+
+def aims(results: dict[str, Results]) -> str:
+    """All that the results at hand say something about."""
+    found = [*_growth(results), *_together(results), *_safe(results), *_cold(results), *_windows(results)]
+    rows = [[one.what, one.wanted, one.found, "yes" if one.met else "**no**"] for one in found]
+    return table(["aim", "wanted", "measured", "met"], rows)
+
+
+def _at(one: Results, step: str, length: int = MARK) -> float | None:
+    """The median at a length, or at the longest that there was."""
+    rows = {row["size"]: row for row in one.get("rows", [])}
+    row = rows.get(length)
+    return None if row is None else float(row[step]["p50"])
+
+
+def _growth(results: dict[str, Results]) -> Iterator[Aim]:
+    if "growth" not in results:
+        return
+    floor = results["growth"]["floor"]["full"]["ratio"]
+    yield Aim(
+        what="W1: a turn beside the floor, `FULL`", wanted="1.8 ×", found=times(floor), met=floor <= 1.8
+    )
+    entrants = results["growth"]["entrants"]
+    flushes = entrants[OURS].get("flushes")
+    if flushes is not None:
+        yield Aim(what="W1: flushes of a turn", wanted="1", found=f"{flushes:.1f}", met=flushes <= 1.05)
+    yield from _flat(entrants[OURS])
+    for step, what in (("turn", "W1"), ("window", "W2")):
+        yield from _faster(entrants, step, what)
+
+
+def _flat(ours: Results) -> Iterator[Aim]:
+    for step, what in (("turn", "W1: a turn"), ("window", "W2: a window")):
+        shortest, longest = (_at(ours, step, ours["rows"][at]["size"]) for at in (0, -1))
+        if shortest and longest:
+            ratio = longest / shortest
+            length = ours["rows"][-1]["size"]
+            found = times(ratio)
+            yield Aim(
+                what=f"{what} at {length:,} messages beside 10",
+                wanted="flat (1.3 ×)",
+                found=found,
+                met=ratio <= 1.3,
+            )
+
+
+def _faster(entrants: Results, step: str, what: str) -> Iterator[Aim]:
+    """Each by its neighbour's measure: the yardstick of its own process says how fast the machine was."""
+    ours = _scaled(entrants[OURS], step)
+    for name, one in entrants.items():
+        if name.startswith(("Recollect", "floor")) or "Redis" in name or "Postgres" in name:
+            continue
+        theirs = _scaled(one, step)
+        least = (1.3 if step == "turn" else 1.0) if name == RIVAL else 10.0
+        if ours is not None and theirs is not None:
+            ratio = theirs / ours
+            yield Aim(
+                what=f"{what}: faster than {name} at {MARK:,}",
+                wanted=times(least),
+                found=times(ratio),
+                met=ratio >= least,
+            )
+
+
+def _scaled(one: Results, step: str) -> float | None:
+    rows = [row for row in one.get("rows", []) if row["size"] <= MARK]
+    return rows[-1][step]["p50"] / rows[-1]["yardstick"]["p50"] if rows else None
+
+
+def _together(results: dict[str, Results]) -> Iterator[Aim]:
+    if "together" not in results:
+        return
+    entrants = {
+        name: one
+        for name, one in results["together"]["entrants"].items()
+        if "ratio" in one and not name.startswith("floor") and not name.startswith(NOT_DURABLE)
+    }
+    peers = {name: one["ratio"] for name, one in entrants.items() if not name.startswith("Recollect")}
+    best = max(peers, key=lambda name: peers[name])
+    ratio = entrants[OURS]["ratio"] / peers[best]
+    yield Aim(
+        what=f"W3: turns a second beside the best durable peer ({best})",
+        wanted="5 ×",
+        found=times(ratio),
+        met=ratio >= 5,
+    )
+
+
+def _safe(results: dict[str, Results]) -> Iterator[Aim]:
+    for file, what in (("sharing", "W4"), ("kills", "W5")):
+        if file in results:
+            bad = sum(_harm(one) for name, one in results[file]["entrants"].items() if name.startswith(OURS))
+            yield Aim(
+                what=f"{what}: lost, doubled, split, refused, on three stores",
+                wanted="0",
+                found=str(bad),
+                met=bad == 0,
+            )
+
+
+def _harm(one: Results) -> int:
+    parts = [one[way] for way in ("tasks", "processes")] if "tasks" in one else [one]
+    names = ("lost", "doubled", "split", "errors")
+    return sum(int(part.get(name, 0)) for part in parts for name in names) + sum(
+        "error" in part for part in parts
+    )
+
+
+def _cold(results: dict[str, Results]) -> Iterator[Aim]:
+    one = results.get("cold", {}).get("entrants", {}).get(OURS, {})
+    if "open" in one:
+        count = f"{one['conversations']:,} × 50"
+        yield Aim(
+            what=f"W6: opens {count} messages",
+            wanted="50 ms",
+            found=span(one["open"]),
+            met=one["open"] <= 0.05,
+        )
+    weight = results.get("cold", {}).get("server", {}).get("idle")
+    if weight:
+        yield Aim(what="W6: an idle server", wanted="120 MB", found=size(weight), met=weight < 120e6)
+
+
+def _windows(results: dict[str, Results]) -> Iterator[Aim]:
+    if "windows" in results:
+        refused = sum(one["refused_per_1000"] for one in results["windows"]["states"].values())
+        yield Aim(what="W8: windows that are refused", wanted="0", found=f"{refused:.1f}", met=refused == 0)

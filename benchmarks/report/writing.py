@@ -1,0 +1,100 @@
+"""Putting the sections and plots into the page. Below: tables, aims, plots."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.roster import ENTRANTS
+from benchmarks.report.aims import aims
+from benchmarks.report.numbers import table
+from benchmarks.report.plots import bars, lines
+from benchmarks.report.tables import SECTIONS
+
+BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
+Results = dict[str, Any]
+
+
+def read_results(folder: Path) -> dict[str, Results]:
+    """What was measured so far, by workload, in the order of the workloads."""
+    files = {name: folder / f"{name}.json" for name in SECTIONS}
+    return {name: json.loads(file.read_text("utf-8")) for name, file in files.items() if file.exists()}
+
+
+def page(results: dict[str, Results]) -> str:
+    """The part of the page that is made anew by each run."""
+    sections = [SECTIONS[name](one) for name, one in results.items()]
+    parts = [
+        _about(results),
+        "### Aims",
+        aims(results),
+        *sections,
+        "### How each is driven",
+        _driven(results),
+    ]
+    if "growth" in results:
+        at = parts.index(aims(results)) + 1
+        parts[at:at] = ["![A turn as the conversation grows](bench-turns.svg)"]
+        parts[at + 1 : at + 1] = ["![A window as the conversation grows](bench-windows.svg)"]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _about(results: dict[str, Results]) -> str:
+    machines = sorted({one["about"]["machine"] for one in results.values()})
+    dates = sorted({one["about"]["date"] for one in results.values()})
+    return (
+        f"Measured {' and '.join(dates)} on {'; '.join(machines)}. `make bench` makes this part of the page."
+    )
+
+
+def _driven(results: dict[str, Results]) -> str:
+    versions = _versions(results)
+    rows = [[one.name, versions.get(one.name, ""), one.driven, one.durable] for one in ENTRANTS]
+    return table(["", "version", "how", "an acknowledged turn survives a"], rows)
+
+
+def _versions(results: dict[str, Results]) -> dict[str, str]:
+    entrants = results.get("growth", {}).get("entrants", {})
+    return {
+        name: ", ".join(f"{package} {version}" for package, version in one.get("versions", {}).items())
+        for name, one in entrants.items()
+    }
+
+
+def plots(results: dict[str, Results]) -> dict[str, str]:
+    """Pictures by file name."""
+    made = {}
+    if "growth" in results:
+        entrants = {name: one for name, one in results["growth"]["entrants"].items() if "rows" in one}
+        for step, what, name in (
+            ("turn", "one more durable turn", "turns"),
+            ("window", "the last 20", "windows"),
+        ):
+            series = {who: _points(one, step) for who, one in entrants.items()}
+            made[f"bench-{name}.svg"] = lines(f"{what}, p50", series)
+    if "together" in results:
+        ranked = sorted(
+            results["together"]["entrants"].items(), key=lambda pair: -pair[1].get("turns_a_second", 0)
+        )
+        values = {name: one["turns_a_second"] for name, one in ranked if "turns_a_second" in one}
+        made["bench-together.svg"] = bars("64 conversations at once", values, "turns/s")
+    return made
+
+
+def _points(one: Results, step: str) -> list[tuple[float, float]]:
+    return [(row["size"], row[step]["p50"]) for row in one["rows"]]
+
+
+def put_into(text: str, part: str) -> str:
+    """The page with this part between its marks."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    if not after:
+        raise ValueError(f"the page has no {BEGIN} … {END}")
+    return f"{before}{BEGIN}\n{part}\n{END}{after}"
+
+
+def write(docs: Path, results: dict[str, Results]) -> None:
+    document = docs / "performance.md"
+    document.write_text(put_into(document.read_text("utf-8"), page(results)), "utf-8")
+    for name, picture in plots(results).items():
+        (docs / name).write_text(picture, "utf-8")
