@@ -387,7 +387,6 @@ ENVIRONMENT = {
     "log_level": "RECOLLECT_LOG_LEVEL",
     "traces_url": "RECOLLECT_TRACES_URL",
     "traces_percent": "RECOLLECT_TRACES_PERCENT",
-    "transcriber": "RECOLLECT_TRANSCRIBER",
     "live_rate": "RECOLLECT_LIVE_RATE",
     "live_frame_kb": "RECOLLECT_LIVE_FRAME_KB",
     "live_connections": "RECOLLECT_LIVE_CONNECTIONS",
