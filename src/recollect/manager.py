@@ -52,6 +52,7 @@ from recollect.windows.shortening import Cost
 
 if TYPE_CHECKING:
     from recollect.clients.book import Contacts
+    from recollect.clients.room import ClientRoom
     from recollect.search.searching import Searcher
 
 log = logging.getLogger("recollect.manager")
@@ -81,10 +82,12 @@ class ConversationManager(Keeping, Finding, Noting, Speaking, Watching):
         redact: Redactor | None = None,
         premises: Premises | None = None,
         searcher: "Searcher | None" = None,
+        client_room: "ClientRoom | None" = None,
     ) -> None:
         self.premises = premises or _premises(store, blobs)
         self.store = self.premises.store
         self.searcher = searcher or _searcher(self.premises)
+        self.client_room = client_room or _client_room()
         self.config = config or ConversationConfig()
         self.pictures = Pictures(images, self.premises.blobs)
         self.intake = Intake(ids=ids, counter=counter, pictures=self.pictures, redact=redact)
@@ -237,7 +240,8 @@ class ConversationManager(Keeping, Finding, Noting, Speaking, Watching):
         """This owner's contacts: make, read, change, remove, list, import."""
         from recollect.clients.book import Contacts
 
-        return Contacts(self.store, ids=self._ids)
+        room, owner = self.client_room, self.premises.owner
+        return Contacts(self.store, room=room, owner=owner, ids=self._ids)
 
     async def mark_read(self, conversation_id: str) -> Conversation:
         """Nothing is unread any more."""
@@ -303,6 +307,8 @@ class ConversationManager(Keeping, Finding, Noting, Speaking, Watching):
             raise
         self.searcher.noted(conversation_id)
         happenings.turn_stored(conversation_id, prepared, known=len(stored.known))
+        if self.config.enable_client_association:
+            self.client_room.waiting.note(self.premises.owner, self.store, conversation_id, prepared)
         return stored
 
     async def append_to_session(
@@ -511,6 +517,13 @@ def _searcher(premises: Premises) -> "Searcher":
     from recollect.search.searching import Searcher
 
     return Searcher(premises.store, SearchRoom(), premises.owner)
+
+
+def _client_room() -> "ClientRoom":
+    """Without a memory: a room that shares nothing."""
+    from recollect.clients.room import ClientRoom
+
+    return ClientRoom()
 
 
 def _premises(store: ConversationStore | None, blobs: BlobStore | None) -> Premises:

@@ -73,6 +73,7 @@ class Memory:
         holders: Sequence[Holds] = (),
         embedder: Embedder | None = None,
     ) -> None:
+        from recollect.clients.room import ClientRoom
         from recollect.search.room import SearchRoom
 
         check_images(images, has_blobs=blobs is not None)
@@ -86,6 +87,7 @@ class Memory:
         """What holds copies of what is stored, to be told of erasures: append to it."""
         self._redact = redact
         self.search_room = SearchRoom(embedder)
+        self.client_room = ClientRoom()
         self._images = images
         self._counter = counter or default_counter()
         self._warm = warm
@@ -116,7 +118,7 @@ class Memory:
 
     def _all_holders(self) -> tuple[Holds, ...]:
         around = [each for each in (self.backend, self.archives) if isinstance(each, Holds)]
-        return (*around, self.search_room, *self.holders)
+        return (*around, self.search_room, self.client_room, *self.holders)
 
     def _of(self, premises: Premises) -> ConversationManager:
         from recollect.search.searching import Searcher
@@ -131,6 +133,7 @@ class Memory:
             redact=self._redact,
             premises=premises,
             searcher=Searcher(premises.store, self.search_room, premises.owner),
+            client_room=self.client_room,
         )
 
     async def owners(self) -> AsyncIterator[str]:
@@ -253,6 +256,7 @@ class Memory:
         try:
             for task in background:
                 await _end(task)
+            await self.client_room.close()
             await self.search_room.close()
         finally:
             await self.backend.close()

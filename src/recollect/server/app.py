@@ -10,6 +10,7 @@ from litestar.exceptions import HTTPException
 from litestar.types import ControllerRouterHandler, Middleware
 
 from recollect.deadlines import ended
+from recollect.contracts import Transcriber
 from recollect.errors import RecollectError
 from recollect.memory import Memory
 from recollect.server import problems
@@ -23,7 +24,7 @@ from recollect.server.limits import Limits
 from recollect.server.live.handler import live_handler
 from recollect.server.live.limits import LiveLimits
 from recollect.server.live.room import LiveRoom
-from recollect.server.live.staff import ServerStaff, Understanding, open_while_serving
+from recollect.server.live.staff import ServerStaff, open_while_serving
 from recollect.server.observing import Observing
 from recollect.server.openapi import VERSION, openapi_document
 from recollect.server.pages import pages
@@ -57,7 +58,7 @@ def create_app(
     *,
     gate: Gate | None = None,
     assistant: Assistant | None = None,
-    understanding: Understanding | None = None,
+    transcriber: Transcriber | None = None,
     live_limits: LiveLimits | None = None,
     open_without_keys: bool = False,
     route_handlers: Sequence[ControllerRouterHandler] = (),
@@ -66,8 +67,8 @@ def create_app(
 ) -> Litestar:
     """The server as an application, over a memory that somebody else opened and closes.
 
-    `assistant` gives who answers for an owner; without one, nobody does. `understanding` gives who turns
-    what is said by voice into words. `open_without_keys`: whether a server for which no key was made answers
+    `assistant` gives who answers for an owner; without one, nobody does. `transcriber` turns what
+    is said by voice into words; without one, audio is refused. `open_without_keys`: whether a server for which no key was made answers
     programs on this machine. `app.state.service` is what its routes share, `app.state.live` what its
     WebSocket connections do.
     """
@@ -81,7 +82,7 @@ def create_app(
     )
     numbers = SharedNumbers(folder_from_environment())
     live = LiveRoom(
-        ServerStaff(service, understanding), service.gate, live_limits or live_limits_for(settings.server)
+        ServerStaff(service, transcriber), service.gate, live_limits or live_limits_for(settings.server)
     )
     app = Litestar(
         route_handlers=[

@@ -87,7 +87,7 @@ class Staff:
     def __init__(self, memory: recollect.Memory, agent: Any, transcribe: Transcribe | None) -> None:
         self.memory = memory
         self.agent = agent
-        self.transcribe = transcribe
+        self.understood = transcribe
 
     def manager(self, caller: Caller, owner: str) -> ConversationManager:
         return self.memory.of(owner)
@@ -95,8 +95,8 @@ class Staff:
     def assistant(self, manager: ConversationManager) -> SupervisorAgent:
         return assistant_of(self.agent)(manager)
 
-    def transcriber(self, assistant: object) -> Transcribe | None:
-        return self.transcribe
+    def transcribe(self, manager: ConversationManager) -> Transcribe | None:
+        return self.understood
 
 
 class Client:
