@@ -94,6 +94,11 @@ class Connection:
         """Why it is over, unless the client left."""
         return self._telling.ending
 
+    @property
+    def waiting(self) -> int:
+        """Frames that wait to be sent."""
+        return self._telling.waiting
+
     def mention(self, frame: Outgoing) -> None:
         self._telling.mention(frame)
 

@@ -39,6 +39,9 @@ class Peer(Protocol):
     @property
     def caller(self) -> Caller | None: ...
 
+    @property
+    def waiting(self) -> int: ...
+
     def tick(self) -> None: ...
 
     async def recheck(self) -> None: ...
@@ -80,11 +83,17 @@ class LiveRoom:
         self._present: dict[tuple[str, str], set[Peer]] = {}
         self._keeper: asyncio.Task[None] | None = None
         self.is_draining = False
-        metrics.gauge("recollect_live_connections", "WebSocket connections", lambda: float(len(self._peers)))
-        metrics.gauge(
-            "recollect_live_feeds", "Conversations that are watched", lambda: float(len(self.feeds))
-        )
-        metrics.gauge("recollect_live_turns", "Turns under way", lambda: float(len(self.turns)))
+        self._measured_by(metrics)
+
+    def _measured_by(self, metrics: Telemetry) -> None:
+        def waiting() -> list[int]:
+            return [peer.waiting for peer in self._peers]
+
+        metrics.gauge("recollect_live_connections", "", lambda: float(len(self._peers)))
+        metrics.gauge("recollect_live_feeds", "", lambda: float(len(self.feeds)))
+        metrics.gauge("recollect_live_turns", "", lambda: float(len(self.turns)))
+        metrics.gauge("recollect_live_queued", "", lambda: float(sum(waiting())))
+        metrics.gauge("recollect_live_queue_longest", "", lambda: float(max(waiting(), default=0)))
 
     # Coming and going
 

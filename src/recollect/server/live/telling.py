@@ -77,6 +77,10 @@ class Telling:
         self._woken.set()
         self._taken.set()
 
+    @property
+    def waiting(self) -> int:
+        return len(self._replies)
+
     def wake(self) -> None:
         self._woken.set()
 
