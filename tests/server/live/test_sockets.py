@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from recollect.protocol.live import CLOSE_CODES, CloseCode
+from recollect.protocol.live import CloseCode
 from tests.server.live.parts import words
 from tests.server.live.sockets import connecting, live_serving
 
@@ -235,9 +235,3 @@ async def test_there_is_no_other_socket() -> None:
         with pytest.raises(InvalidStatus):
             async with connecting(f"{server.url}/elsewhere"):
                 pass
-
-
-def test_every_close_code_is_described() -> None:
-    page = (Path(__file__).parents[3] / "docs/reference/websocket.md").read_text("utf-8")
-    for code in CLOSE_CODES:
-        assert f"| {code} |" in page, code
