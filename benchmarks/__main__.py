@@ -70,7 +70,7 @@ def _measure(chosen: list[Workload], size: Size, entrants: tuple[Entrant, ...], 
         for one in chosen:
             found = one.run(race, size, entrants)
             took = round(time.monotonic() - begin)
-            _keep(folder / f"{one.file}.json", {"about": _about(), **found})
+            _keep(folder / f"{one.file}.json", {"about": about(), **found})
             print(f"{' '.join(one.names):8} done after {took // 60}:{took % 60:02}", flush=True)
 
 
@@ -78,7 +78,7 @@ def _keep(file: Path, found: dict[str, Any]) -> None:
     file.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
-def _about() -> dict[str, Any]:
+def about() -> dict[str, Any]:
     """The machine, without its name."""
     cores = os.cpu_count()
     return {

@@ -6,7 +6,9 @@ import random
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -28,12 +30,18 @@ class Race:
     """Folders and servers for the length of a run; each entrant gets a place of its own in them."""
 
     def __init__(self) -> None:
+        self._begin = time.monotonic()
         self._cleanup = ExitStack()
         self._servers: dict[str, Any] = {}
         (BENCH / "work").mkdir(parents=True, exist_ok=True)
         self.folder = Path(
             self._cleanup.enter_context(tempfile.TemporaryDirectory(dir=BENCH / "work", prefix="run-"))
         )
+
+    def say(self, work: str, entrant: Entrant) -> None:
+        """Where we are, for whoever waits."""
+        seconds = round(time.monotonic() - self._begin)
+        print(f"{seconds // 60:3}:{seconds % 60:02} {work:6} {entrant.name}", file=sys.stderr, flush=True)
 
     def __enter__(self) -> "Race":
         return self

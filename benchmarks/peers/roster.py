@@ -22,6 +22,8 @@ class Entrant(Struct, frozen=True, kw_only=True):
     fresh: bool = False
     """Nothing is held from turn to turn."""
     blocking: bool = False
+    longest: int = 100_000
+    """Messages beyond which it is not grown."""
     durable: str
     """What an acknowledged turn survives, by the memory's own defaults."""
     driven: str
@@ -121,6 +123,7 @@ ENTRANTS = (
     Entrant(
         name="Strands, agent held",
         adapter="strands:Files",
+        longest=10_000,  # a file for each message: to make and remove a hundred thousand takes minutes
         environment="strands",
         blocking=True,
         durable="kill (nothing is flushed)",
@@ -129,6 +132,7 @@ ENTRANTS = (
     Entrant(
         name="Strands, agent restored",
         adapter="strands:Files",
+        longest=10_000,  # a file for each message: to make and remove a hundred thousand takes minutes
         environment="strands",
         blocking=True,
         fresh=True,

@@ -140,9 +140,8 @@ def _cold(results: dict[str, Results]) -> Iterator[Aim]:
             found=span(one["open"]),
             met=one["open"] <= 0.05,
         )
-    served = results.get("serving", {}).get("surfaces", {}).get("HTTP", {})
-    if "idle_resident_bytes" in served:
-        weight = served["idle_resident_bytes"]
+    weight = results.get("cold", {}).get("server", {}).get("idle")
+    if weight:
         yield Aim(what="W6: an idle server", wanted="120 MB", found=size(weight), met=weight < 120e6)
 
 

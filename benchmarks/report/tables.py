@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.report.numbers import many, size, span, table, three_digits, times
+from benchmarks.report.numbers import many, size, span, table, times
 
 Results = dict[str, Any]
 MARK = 10_000
@@ -169,7 +169,14 @@ def cold(results: Results) -> str:
     ]
     head = ["a process that starts", "conversations", "on disk", "import", "open", "first window", "resident"]
     return "\n\n".join(
-        ["### W6: cold open", table(head, rows), *_small(results), "### W7: search", *_search(results)]
+        [
+            "### W6: cold open",
+            table(head, rows),
+            *_small(results),
+            *_server(results),
+            "### W7: search",
+            *_search(results),
+        ]
     )
 
 
@@ -181,6 +188,11 @@ def _small(results: Results) -> Iterator[str]:
                 f"{name} with 100 conversations: open {span(small['open'])}, first window "
                 f"{span(small['first_window'])}, {size(small['resident'])}."
             )
+
+
+def _server(results: Results) -> Iterator[str]:
+    for state, one in results.get("server", {}).items():
+        yield f"`recollect serve` on that store, {state}: {size(one)} resident."
 
 
 def _search(results: Results) -> Iterator[str]:
@@ -233,13 +245,14 @@ def _peers_windows(results: Results) -> Iterator[str]:
 def serving(results: Results) -> str:
     """W9."""
     rows = [
-        [surface, name.replace("_", " "), three_digits(value) if isinstance(value, float) else str(value)]
+        [f"{surface}, {name}", f"{one['a_second']:,.0f}", span(one["p50"]), span(one["p99"])]
         for surface, figures in results["surfaces"].items()
-        for name, value in figures.items()
+        for name, one in figures.items()
     ]
     if not rows:
         return ""
-    return f"### W9: a turn through the server\n\n{table(['surface', 'what', 'figure'], rows)}"
+    head = ["over 64 connections", "a second", "p50", "p99"]
+    return f"### W9: a turn through the server\n\n{table(head, rows)}"
 
 
 def costs(results: Results) -> str:

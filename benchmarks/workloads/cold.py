@@ -1,21 +1,31 @@
 """W6 and W7: many conversations: how long until they are open, what that weighs, how long a search takes."""
 
 import asyncio
+import resource
+import subprocess
+import sys
 import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from tests.servers.redis import free_port
 
 import recollect
 from benchmarks.measuring import p50
 from benchmarks.peers.adapters.ours import OWNER
 from benchmarks.peers.driving import Race
+from benchmarks.peers.environments import environment
 from benchmarks.peers.jobs import summary
 from benchmarks.peers.roster import Entrant
 from benchmarks.search_speed import Speech, fill
 from benchmarks.workloads.size import Size
 
 SESSION = "s7"
+SETTLED = 3.0
+"""Seconds after which a server that was started is at rest."""
 SMALL = 100
 """Conversations of a store to compare the large one with."""
 
@@ -24,15 +34,17 @@ def run(race: Race, size: Size, entrants: tuple[Entrant, ...]) -> dict[str, Any]
     """Peers on files are filled for a bounded time; ours holds all of it."""
     found: dict[str, Any] = {}
     search: dict[str, Any] = {}
+    server: dict[str, Any] = {}
     for one in (one for one in entrants if one.place == "folder" and not one.is_variant):
         if one.adapter == "ours:SQLite":
-            found[one.name], search = _ours(race, size, one)
+            found[one.name], search, server = _ours(race, size, one)
         elif one.kind == "peer":
             found[one.name] = _peer(race, size, one)
-    return {"entrants": found, "search": search}
+    return {"entrants": found, "search": search, "server": server}
 
 
 def _peer(race: Race, size: Size, entrant: Entrant) -> dict[str, Any]:
+    race.say("W6", entrant)
     with race.place(entrant) as place:
         filled = race.run(
             entrant,
@@ -48,7 +60,8 @@ def _peer(race: Race, size: Size, entrant: Entrant) -> dict[str, Any]:
         return {**opened, "conversations": filled["conversations"], "bytes": weight(Path(place))}
 
 
-def _ours(race: Race, size: Size, entrant: Entrant) -> tuple[dict[str, Any], dict[str, Any]]:
+def _ours(race: Race, size: Size, entrant: Entrant) -> tuple[dict[str, Any], ...]:
+    race.say("W6 W7", entrant)
     with race.place(entrant) as place:
         asyncio.run(_filled(place, SMALL, size.messages))
         small = race.run(entrant, "cold", place, session=SESSION)
@@ -57,9 +70,49 @@ def _ours(race: Race, size: Size, entrant: Entrant) -> tuple[dict[str, Any], dic
         asyncio.run(_filled(place, size.conversations, size.messages))
         seconds = time.perf_counter() - begin
         opened = race.run(entrant, "cold", place, session=SESSION)
+        server = _served(place)
         search = asyncio.run(_asked(place, size))
         figures = {"conversations": size.conversations, "bytes": weight(Path(place)), "filled_in": seconds}
-    return {**opened, **figures, "small": small}, search
+    return {**opened, **figures, "small": small}, search, server
+
+
+def _served(place: str) -> dict[str, int]:
+    """What a server on this store weighs: at rest, and after it was asked for its list and a search."""
+    port = free_port()
+    command = [sys.executable, "-m", "recollect", "serve", "--url", f"sqlite:///{place}/memory.db"]
+    server = subprocess.Popen(
+        [*command, "--port", str(port)], env=environment(), cwd=place, stdout=subprocess.DEVNULL
+    )
+    try:
+        _answered(server, f"http://127.0.0.1:{port}/health")
+        # What it loads in the background when it starts belongs to it.
+        time.sleep(SETTLED)
+        idle = _resident(server.pid)
+        for path in ("conversations?limit=50", "search?query=anything"):
+            _answered(server, f"http://127.0.0.1:{port}/v1/{path}")
+        return {"idle": idle, "after a list and a search": _resident(server.pid)}
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def _answered(server: "subprocess.Popen[bytes]", url: str) -> None:
+    """Waits for any answer, for as long as the server runs and within bounds."""
+    deadline = time.monotonic() + 60
+    request = Request(url, headers={"Recollect-Owner": OWNER})
+    while server.poll() is None and time.monotonic() < deadline:
+        try:
+            with urlopen(request, timeout=30):
+                return
+        except HTTPError:
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise TimeoutError(f"no answer from {url}")
+
+
+def _resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 async def _filled(place: str, conversations: int, messages: int) -> None:

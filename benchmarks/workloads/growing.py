@@ -24,12 +24,13 @@ def run(race: Race, size: Size, entrants: tuple[Entrant, ...]) -> dict[str, Any]
 
 
 def _measured(race: Race, size: Size, entrant: Entrant) -> dict[str, Any]:
+    race.say("W1 W2", entrant)
     with race.place(entrant) as place:
         figures = race.run(
             entrant,
             "growth",
             place,
-            sizes=size.lengths,
+            sizes=[length for length in size.lengths if length <= entrant.longest],
             seconds=size.at_each_length,
             fresh=entrant.fresh,
         )

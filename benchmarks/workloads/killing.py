@@ -15,6 +15,7 @@ def run(race: Race, size: Size, entrants: tuple[Entrant, ...]) -> dict[str, Any]
 
 
 def _measured(race: Race, size: Size, entrant: Entrant) -> dict[str, Any]:
+    race.say("W5", entrant)
     chance = random.Random(20261116)
     acknowledged: list[str] = []
     with race.place(entrant) as place:

@@ -17,6 +17,7 @@ def run(race: Race, size: Size, entrants: tuple[Entrant, ...]) -> dict[str, Any]
 
 
 def _measured(race: Race, size: Size, entrant: Entrant) -> dict[str, Any]:
+    race.say("W4", entrant)
     tasks = {"who": "a", "tasks": TASKS, "turns": size.turns_of_task, "seconds": size.sharing}
     process = {"tasks": 1, "turns": size.turns_of_process, "seconds": size.sharing}
     return {

@@ -19,6 +19,8 @@ class Size(Struct, frozen=True, kw_only=True):
     """For peers, which are filled for so long and no longer."""
     questions: int = 100
     histories: int = 100
+    serving: float = 2.0
+    serving_rounds: int = 4
     rounds: int = 750
     """Turns beside the floor."""
 
@@ -36,5 +38,7 @@ QUICK = Size(
     filling=1.0,
     questions=20,
     histories=5,
+    serving=0.3,
+    serving_rounds=2,
     rounds=50,
 )

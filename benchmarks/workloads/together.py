@@ -14,6 +14,7 @@ def run(race: Race, size: Size, entrants: tuple[Entrant, ...]) -> dict[str, Any]
 
 
 def _measured(race: Race, size: Size, entrant: Entrant) -> dict[str, Any]:
+    race.say("W3", entrant)
     runs = [
         _one(race, size, entrant, threads) for threads in ((False, True) if entrant.blocking else (False,))
     ]

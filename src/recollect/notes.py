@@ -371,7 +371,9 @@ def fitted(notes: Sequence[Note], *, tokens: int, count: Count) -> NotesShown:
     The same notes give the same text, byte for byte, so that a provider's prompt cache keeps hitting; a
     new one comes at the end.
     """
-    lines = {note.id: f"- {note.text} ({note.remembered_at.astimezone(UTC):%Y-%m-%d})" for note in notes}
+    lines = {
+        note.id: f"- {note.text} ({note.remembered_at.astimezone(UTC).date().isoformat()})" for note in notes
+    }
     latest = sorted(notes, key=_age, reverse=True)
     left = tokens - count(HEADING)
     kept: set[str] = set()

@@ -37,9 +37,8 @@ from recollect.notes import (
     subject_of,
     superfluous,
 )
-from recollect.redaction import redacted
+from recollect.redaction import Redactor, redacted
 from recollect.settings import ConversationConfig
-from recollect.tokens import RoughCounter, kept_by
 from recollect.windows import WindowPolicy
 
 if TYPE_CHECKING:
@@ -59,6 +58,10 @@ class Noting:
     intake: Intake
     config: ConversationConfig
     _ids: IdSource
+
+    if TYPE_CHECKING:
+
+        async def _line_counter(self) -> TokenCounter: ...
 
     async def remember(
         self,
@@ -96,8 +99,9 @@ class Noting:
         source: Source | None,
     ) -> Note:
         now = self.store.now()
-        words = self._redacted(parse_note_text(text))
-        named = subject_of(words) if subject is None else self._redacted(parse_subject(subject))
+        redact = self.intake.redact
+        words = redacted_words(parse_note_text(text), redact)
+        named = subject_of(words) if subject is None else redacted_words(parse_subject(subject), redact)
         if isinstance(expires, timedelta):
             check_span(expires, field="expires")
             expires = now + expires
@@ -112,15 +116,6 @@ class Noting:
             expires_at=parse_expiry(expires, now=now),
             source=source,
         )
-
-    def _redacted(self, words: str) -> str:
-        """The words as the function leaves them that sees all messages: what it hides stays hidden."""
-        if self.intake.redact is None:
-            return words
-        left = redacted([Message(role="user", content=words, message_id="note")], self.intake.redact)
-        if not left or not isinstance(left[0].content, str):
-            raise InvalidInput("the redact function leaves nothing of the note", field="text")
-        return parse_note_text(left[0].content)
 
     async def _tidy(self, there: Standing, new: Note) -> None:
         """Let go of what is over, and of replaced notes that are too many."""
@@ -204,12 +199,22 @@ class Noting:
             return NotesShown(), f"notes could not be read: {error}"
         if not there.current:
             return NotesShown(), None
-        counter = kept_by(self.intake.counter) if await self.intake.can_count() else RoughCounter()
+        counter = await self._line_counter()
         return fitted(there.current, tokens=budget, count=lambda line: _tokens(counter, line)), None
 
     def _notes_budget(self, policy: WindowPolicy) -> int:
         budget = self.config.notes_tokens if policy.notes_tokens is None else policy.notes_tokens
         return budget if policy.max_tokens is None else min(budget, policy.max_tokens // SHARE)
+
+
+def redacted_words(words: str, redact: Redactor | None) -> str:
+    """The words as the function leaves them that sees all messages: what it hides stays hidden."""
+    if redact is None:
+        return words
+    left = redacted([Message(role="user", content=words, message_id="note")], redact)
+    if not left or not isinstance(left[0].content, str):
+        raise InvalidInput("the redact function leaves nothing of the note", field="text")
+    return parse_note_text(left[0].content)
 
 
 _REMEMBERED = 4_096

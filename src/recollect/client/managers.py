@@ -122,6 +122,14 @@ class RemoteManager(ConversationManager):
     clear_history = awaited(OwnerCalls.clear_history, ConversationManager.clear_history)
     load_context = awaited(OwnerCalls.load_context, ConversationManager.load_context)
     load_request = awaited(OwnerCalls.load_request, ConversationManager.load_request)
+    first_context = awaited(OwnerCalls.first_context, ConversationManager.first_context)
+    interrupted = awaited(OwnerCalls.interrupted, ConversationManager.interrupted)
+
+    remember = awaited(OwnerCalls.remember, ConversationManager.remember)
+    notes = awaited(OwnerCalls.notes, ConversationManager.notes)
+    get_note = awaited(OwnerCalls.get_note, ConversationManager.get_note)
+    recall = awaited(OwnerCalls.recall, ConversationManager.recall)
+    forget = awaited(OwnerCalls.forget, ConversationManager.forget)
 
     search_history = awaited(OwnerCalls.search_history, ConversationManager.search_history)
     search = awaited(OwnerCalls.search, ConversationManager.search)
@@ -215,6 +223,14 @@ class SyncManager:
     clear_history = waited(OwnerCalls.clear_history, ConversationManager.clear_history)
     load_context = waited(OwnerCalls.load_context, ConversationManager.load_context)
     load_request = waited(OwnerCalls.load_request, ConversationManager.load_request)
+    first_context = waited(OwnerCalls.first_context, ConversationManager.first_context)
+    interrupted = waited(OwnerCalls.interrupted, ConversationManager.interrupted)
+
+    remember = waited(OwnerCalls.remember, ConversationManager.remember)
+    notes = waited(OwnerCalls.notes, ConversationManager.notes)
+    get_note = waited(OwnerCalls.get_note, ConversationManager.get_note)
+    recall = waited(OwnerCalls.recall, ConversationManager.recall)
+    forget = waited(OwnerCalls.forget, ConversationManager.forget)
 
     search_history = waited(OwnerCalls.search_history, ConversationManager.search_history)
     search = waited(OwnerCalls.search, ConversationManager.search)

@@ -214,7 +214,8 @@ def _header(name: str, description: str, longest: int | None = None) -> Document
 
 def _request_body(endpoint: Endpoint, schemas: _Schemas) -> Document:
     if endpoint.body_media is not None:
-        content: Document = {endpoint.body_media.type: {"schema": {"type": "string", "format": "binary"}}}
+        binary = {"schema": {"type": "string", "format": "binary"}}
+        content: Document = dict.fromkeys(endpoint.body_media.types, binary)
         return {"required": True, "description": endpoint.body_media.description, "content": content}
     media: Document = {"schema": schemas.of(endpoint.body)}
     if endpoint.name in EXAMPLES:
@@ -314,6 +315,10 @@ EXAMPLES: dict[str, Any] = {
     "search_conversations": {"query": "dinner", "status": "open"},
     "set_retention": {"owner": 7_776_000, "channels": {"voice": 604_800}, "tags": {"legal": None}},
     "ask": {"session_id": "kitchen", "text": "what did I want for dinner?"},
+    "note_interruption": {"message_id": "01952f3e-7d2a-7c11-9a04-5b1f2c3d4e5f", "heard": 42},
+    "remember": {"text": "I like leeks", "tags": ["food"]},
+    "recall": {"query": "what vegetables do I like?"},
+    "forget": {"what": "leeks"},
     "add_client": {"name": "Ann Baker", "nicknames": ["Annie"], "company": "Baker & Sons"},
     "update_client": {"email": "ann@example.org", "phone": None},
 }

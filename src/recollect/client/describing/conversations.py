@@ -277,6 +277,19 @@ class ConversationCalls(Calls):
             **at_revision(expected_revision),
         )
 
+    def interrupted(
+        self, conversation_id: str, message_id: str, *, heard: int | str, spoken: str | None = None
+    ) -> Call[Message]:
+        body = {"message_id": parse_name(message_id, field="message_id"), "heard": heard, "spoken": spoken}
+        return self._call(
+            "POST",
+            "conversations",
+            conversation(conversation_id),
+            "interruptions",
+            body=body,
+            read=Message.from_dict,
+        )
+
     # Context
 
     def load_context(
@@ -292,9 +305,7 @@ class ConversationCalls(Calls):
         wanted = policy or self._own_policy()
         body = {
             "agent_name": agent_name if self.config.enable_agent_filtering else None,
-            "policy": None if wanted is None else msgspec.to_builtins(wanted),
-            "pending": _documents(pending),
-            "counter": None if self.counter is None else self.counter.name,
+            **self._asked(wanted, pending),
         }
         return self._call(
             "POST",
@@ -306,6 +317,20 @@ class ConversationCalls(Calls):
             deadline=float(self.config.context_deadline) or None,
             instead=lambda error: self._degraded(conversation_id, wanted, agent_name, pending, error),
         )
+
+    def first_context(
+        self, pending: Sequence[Message], *, policy: WindowPolicy | None = None
+    ) -> Call[Context]:
+        return self._call(
+            "POST", "context", read=context_of, body=self._asked(policy or self._own_policy(), pending)
+        )
+
+    def _asked(self, policy: WindowPolicy | None, pending: Sequence[Message]) -> dict[str, Any]:
+        return {
+            "policy": None if policy is None else msgspec.to_builtins(policy),
+            "pending": _documents(pending),
+            "counter": None if self.counter is None else self.counter.name,
+        }
 
     def _own_policy(self) -> WindowPolicy | None:
         """The window that the caller's own settings ask for; without any, the server's decide."""

@@ -6,8 +6,16 @@ import msgspec
 from msgspec import Struct
 
 from recollect.dialects import read
+from recollect.manager import ConversationManager
 from recollect.protocol import context_document
-from recollect.protocol.bodies import ContextBody, ContextQuestion, Count, Dialect, RequestBody
+from recollect.protocol.bodies import (
+    ContextBody,
+    ContextQuestion,
+    Count,
+    Dialect,
+    FirstQuestion,
+    RequestBody,
+)
 from recollect.server.answers import as_json
 from recollect.server.calls import Call, NoBody, NoQuery
 from recollect.server.endpoints import Reply, Routes
@@ -56,10 +64,24 @@ async def load_context(call: Call[ContextQuestion, NoQuery]) -> Reply:
     )
 
 
+@routes.post("/context", answer=ContextBody, reach="read", route_class="read")
+async def first_context(call: Call[FirstQuestion, NoQuery]) -> Reply:
+    """What a model should see where nothing is stored yet: the owner's notes, and what is said."""
+    body = call.body
+    policy = None if body.policy is None else WindowPolicy(**_fields(body.policy))
+    pending = read(list(body.pending)) if body.pending else []
+    manager = _counting(call, body.counter)
+    return as_json(context_document(await manager.first_context(pending, policy=policy)))
+
+
+def _counting(call: Call[Any, Any], counter: str | None) -> ConversationManager:
+    return call.manager if counter is None else call.manager.counting_with(counter_named(counter))
+
+
 async def _context(
     call: Call[Any, Any], dialect: str | None, counter: str | None = None, **asked: Any
 ) -> Reply:
-    manager = call.manager if counter is None else call.manager.counting_with(counter_named(counter))
+    manager = _counting(call, counter)
     if dialect is None:
         return as_json(context_document(await manager.load_context(call.conversation_id, **asked)))
     request = await manager.load_request(call.conversation_id, dialect, **asked)

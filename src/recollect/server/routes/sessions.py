@@ -7,17 +7,21 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from recollect.agents.supervisor import SupervisorAgent
+from recollect.contracts import AudioFormat
 from recollect.errors import NotFound, RecollectError, shown
 from recollect.messages import Message
 from recollect.protocol import conversation_document, problem_of, to_json
 from recollect.protocol.bodies import AnswerBody, ConversationBody, Name, Question, Seconds
 from recollect.server.answers import NOTHING, Streamed, as_json, at_revision
 from recollect.server.calls import Call, NoBody, NoQuery
-from recollect.server.endpoints import Reply, Routes
+from recollect.server.endpoints import Media, Reply, Routes
 from recollect.server.routes.conversations import idling
+from recollect.voice import VoiceReply
 
 routes = Routes("sessions")
 
+LARGEST_SOUND = 25_000_000
+"""Bytes: what a transcriber takes at once."""
 EVENTS = b"text/event-stream"
 
 
@@ -33,6 +37,17 @@ class Ended(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     session_id: Name
     tag: Annotated[str, Meta(min_length=1)] | None = None
+
+
+class Said(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who speaks, and how samples are written."""
+
+    session_id: Name
+    device: Name | None = None
+    language: Annotated[str, Meta(max_length=35)] | None = None
+    rate: Annotated[int, Meta(ge=4_000, le=192_000)] = 16_000
+    width: Annotated[int, Meta(ge=1, le=4)] = 2
+    channels: Annotated[int, Meta(ge=1, le=8)] = 1
 
 
 @routes.get("/sessions", answer=ConversationBody, revised=True, errors=(404,))
@@ -68,6 +83,38 @@ async def ask(call: Call[Question, NoQuery]) -> Reply:
     if EVENTS in call.headers.get(b"accept", b""):
         return Streamed(_spoken(supervisor, call.body), media=EVENTS)
     return as_json(await _answered(supervisor, call.body))
+
+
+@routes.post(
+    "/sessions/voice",
+    answer=VoiceReply,
+    route_class="ask",
+    body_media=Media(
+        type="audio/*",
+        description="A recording, or bare samples (audio/pcm).",
+        such_as=("audio/wav", "audio/pcm"),
+    ),
+    body_limit=LARGEST_SOUND,
+    errors=(502,),
+)
+async def speak(call: Call[NoBody, Said]) -> Reply:
+    """Say something to the assistant. What was understood and the answer are stored, or neither is.
+
+    A recording says by itself what it is; bare samples, as `audio/pcm`, are described by `rate`, `width`
+    and `channels`. The full text comes back, and what a voice should say of it.
+    """
+    query = call.query
+    voice = call.service.voice(call.manager)
+    media = call.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    form = AudioFormat(rate=query.rate, width=query.width, channels=query.channels)
+    reply = await voice.handle_voice_input(
+        call.raw,
+        query.session_id,
+        audio_format=form if media == b"audio/pcm" else None,
+        language=query.language,
+        device=query.device,
+    )
+    return as_json(reply)
 
 
 async def _answered(supervisor: SupervisorAgent, asked: Question, on_text: Any = None) -> dict[str, Any]:
