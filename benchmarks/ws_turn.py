@@ -1,9 +1,10 @@
 """A turn over the WebSocket on SQLite beside the same framework's echo: `python -m benchmarks.ws_turn`.
 
-A turn is: text in, the window read, an agent asked that answers at once, both messages stored, the answer
-out. The server is a process of its own, and so is the load: 64 connections that
-stay open, each with one turn under way. Rounds of both kinds alternate, so that a machine that is busy for a
-while is so for both.
+A turn is: text in, somebody asked who answers at once, both messages stored, the answer out; and the same
+with what an agent is given first, the last twenty messages. The server is a process of its own, and so is
+the load: 64 connections that stay open, each with one turn under way. Rounds of all kinds alternate, so that
+a machine that is busy for a while is so for all; the processor's time is told beside, because it is the
+same on a busy machine, nearly.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 from benchmarks.measuring import middle_half, p50, p99
 from benchmarks.turns import ANSWER, QUESTION
@@ -77,7 +78,10 @@ async def serve(folder: Path) -> None:
             *,
             on_text: OnText | None = None,
         ) -> Answer:
-            assert isinstance(query, Message) and query.message_id and conversation_id and on_text
+            assert isinstance(query, Message)
+            assert query.message_id
+            assert conversation_id
+            assert on_text
             on_text(ANSWER)
             answer = Message(role="assistant", content=ANSWER, message_id=following_id(query.message_id, 1))
             stored = await self.conversation_manager.append(conversation_id, [query, answer])
@@ -89,7 +93,7 @@ async def serve(folder: Path) -> None:
 
     settings = Settings()
     listening = bound_socket("127.0.0.1", 0)
-    async with recollect.open(f"sqlite:///{folder}/turns.db", embedder=None) as memory:
+    async with recollect.open(f"sqlite:///{folder}/turns.db") as memory:
         key, _ = await ApiKeys(memory.backend).create([AT_ONCE, LOOKS_BACK])
         # Counted, but never refused: these clients say more than people do.
         limits = LiveLimits(frames_per_second=1e9, burst=2**30)
@@ -106,7 +110,7 @@ async def serve(folder: Path) -> None:
 
 
 def frame_of(text: str) -> bytes:
-    """A text frame as a client sends it. Masked with zeros, which the standard allows: it costs nothing here."""
+    """A text frame as a client sends it. Masked with zeros, which is allowed, and costs nothing here."""
     data = text.encode()
     size = bytes([0x80 | len(data)]) if len(data) < 126 else b"\xfe" + struct.pack("!H", len(data))
     return b"\x81" + size + b"\0\0\0\0" + data
@@ -129,7 +133,7 @@ class Line(asyncio.Protocol):
         self._sent_at = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport: Any = transport
+        self._transport = cast(asyncio.Transport, transport)
         key = base64.b64encode(os.urandom(16)).decode()
         self._transport.write(
             f"GET {self._path} HTTP/1.1\r\nhost: 127.0.0.1\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
@@ -283,9 +287,7 @@ async def _rounds(port: int, key: str, server: int, seconds: float, rounds: int)
 
 async def main(*, seconds: float = SECONDS, rounds: int = ROUNDS) -> dict[str, float]:
     found = await measure(seconds=seconds, rounds=rounds)
-    print(
-        f"{CONNECTIONS} connections, {rounds} rounds of {seconds:g} s each, alternating; SQLite, durable (FULL)"
-    )
+    print(f"{CONNECTIONS} connections, {rounds} rounds of {seconds:g} s, alternating; SQLite, durable (FULL)")
     for name, each in found.items():
         times = [time for one in each for time in one.times]
         rate = statistics.median(one.rate for one in each)

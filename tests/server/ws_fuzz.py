@@ -27,14 +27,15 @@ FIELDS = (
     "key", "media_type", "name", "owner", "place", "rate", "session_id", "text", "type", "colour",
 )  # fmt: skip
 VALUES: tuple[Any, ...] = (
-    None, True, False, 0, 1, -1, 20, 2**31, 2**64, 10**400, 1.5, -0.0, "", " ", "a", "kitchen", "\0", "é", "🦜", "\ud800",
-    "x" * 300, "x" * 2000, "00000000-0000-0000-0000-000000000000", "text", "voice", "audio/wav", "audio/pcm",
-    [], [1], {}, {"a": 1}, {"revision": 0, "sequence": 0, "messages": 0},
+    None, True, False, 0, 1, -1, 20, 2**31, 2**64, 10**400, 1.5, -0.0, "", " ", "a", "kitchen", "\0", "é",
+    "🦜", "\ud800", "x" * 300, "x" * 2000, "00000000-0000-0000-0000-000000000000", "text", "voice",
+    "audio/wav", "audio/pcm", [], [1], {}, {"a": 1}, {"revision": 0, "sequence": 0, "messages": 0},
     {"revision": 2**60, "sequence": 2**60, "messages": 2**60}, {"revision": 1, "sequence": -1, "messages": 0},
 )  # fmt: skip
 NOT_FRAMES = (
-    "", " ", "{", "}", "null", "[]", "[1,2]", '"hello"', "0", "NaN", '{"type":}', '{"type":"text"', "\ufeff{}",
-    "[" * 5000, '{"a":' * 5000, '{"type":"text","type":"hello"}', '{"type":["text"]}', '{"type":"TEXT"}',
+    "", " ", "{", "}", "null", "[]", "[1,2]", '"hello"', "0", "NaN", '{"type":}', '{"type":"text"',
+    "\ufeff{}", "[" * 5000, '{"a":' * 5000, '{"type":"text","type":"hello"}', '{"type":["text"]}',
+    '{"type":"TEXT"}',
 )  # fmt: skip
 BROKEN = (
     b"\xc1\x80\0\0\0\0",  # a reserved bit
@@ -155,7 +156,7 @@ async def _one_connection(
 
 
 async def _all_heard(client: Socket, hearing: "asyncio.Task[None]", report: Report) -> None:
-    """Wait until everything that was sent is dealt with: the server answers a last question, or has closed."""
+    """Wait until all that was sent is dealt with: the server answers a last question, or has closed."""
     waited = 0.0
     pongs = report.answers["pong"]
     while report.answers["pong"] == pongs and not hearing.done():

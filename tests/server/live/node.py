@@ -1,4 +1,4 @@
-"""A server in a process of its own: `python -m tests.server.live.node URL`. Says its port, and serves until told."""
+"""A server in a process of its own: `python -m tests.server.live.node URL`. Says its port, then serves."""
 
 import argparse
 import asyncio

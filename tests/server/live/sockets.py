@@ -128,7 +128,7 @@ async def live_serving(
         try:
             waiting = asyncio.create_task(started.wait())
             await asyncio.wait({waiting, task}, return_when=asyncio.FIRST_COMPLETED)
-            assert started.is_set(), await task
+            assert started.is_set()
             yield Serving(memory, app.state.live, listening.getsockname()[1], agent, server)
         finally:
             server.stop()

@@ -1,6 +1,5 @@
 """The WebSocket over real sockets: who is let in, what is streamed, how it ends, how it is taken up again."""
 
-import asyncio
 import base64
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -11,7 +10,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from recollect.protocol.live import CloseCode
-from tests.server.live.parts import words
+from tests.server.live.parts import comes_true, words
 from tests.server.live.sockets import connecting, live_serving
 
 
@@ -149,8 +148,7 @@ async def test_connections_that_drop_free_what_they_held() -> None:
                 client = await stack.enter_async_context(server.connect())
                 await client.hello(key=key, session_id="kitchen")
                 client.drop()
-            while len(server.live._peers):
-                await asyncio.sleep(0)
+            await comes_true(lambda: not server.live._peers)
         assert len(server.live.feeds) == 0
         assert not server.live._keys
 
@@ -187,8 +185,7 @@ async def test_a_slow_watcher_holds_nobody_up_and_fills_nothing() -> None:
             for number in range(60):
                 await erin.add_message(ready["conversation"]["id"], "user", f"{number} {long}")
                 await one.until("messages")
-            while len(server.live._peers) > 1:
-                await asyncio.sleep(0)
+            await comes_true(lambda: len(server.live._peers) == 1)
             assert (await one.say("q1", "still there?"))["text"] == "you said still there?"
 
 
@@ -201,8 +198,7 @@ async def test_a_server_that_stops_finishes_its_answers_and_says_so(tmp_path: Pa
             await client.send("text", id="q1", text="hello")
             await client.until("answer.delta")
             server.server.stop()
-            while not server.live.is_draining:
-                await asyncio.sleep(0)
+            await comes_true(lambda: server.live.is_draining)
             server.agent.may_go_on.set()
             assert (await client.until("answer.done"))["text"] == "you said hello"
             assert await client.close_code() == CloseCode.RESTARTING

@@ -10,7 +10,7 @@ A feed looks at the store when there is a reason: this process stored a turn, th
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 from typing import NamedTuple
@@ -236,6 +236,8 @@ class Feeds:
     def __init__(self, limits: LiveLimits) -> None:
         self._limits = limits
         self._feeds: dict[tuple[str, str], Feed] = {}
+        self._owners: Counter[str] = Counter()
+        """How many feeds each owner has."""
         self._watching: dict[str, asyncio.Task[None]] = {}
         self._told: set[str] = set()
         """Owners whose store tells of changes right now."""
@@ -248,6 +250,7 @@ class Feeds:
         """The conversation's feed, which calls `wake` when something happened. Raises `NotFound`."""
         feed = self._feeds.get((owner, conversation_id))
         if feed is None or feed.gone:
+            self._owners[owner] += feed is None
             feed = self._feeds[owner, conversation_id] = Feed(store, conversation_id)
         feed.join(wake)
         self._listen(owner, store)
@@ -263,9 +266,12 @@ class Feeds:
         if feed.is_watched or self._feeds.get((owner, feed.conversation_id)) is not feed:
             return
         del self._feeds[owner, feed.conversation_id]
-        if not any(each == owner for each, _ in self._feeds) and owner in self._watching:
-            self._watching.pop(owner).cancel()
+        self._owners[owner] -= 1
+        if not self._owners[owner]:
+            del self._owners[owner]
             self._told.discard(owner)
+            if owner in self._watching:
+                self._watching.pop(owner).cancel()
 
     async def stored(
         self, owner: str, conversation_id: str, appended: Appended, pieces: Sequence[Piece]
@@ -285,6 +291,7 @@ class Feeds:
         tasks = [*self._watching.values(), *([self._polling] if self._polling else [])]
         self._watching, self._polling = {}, None
         self._feeds.clear()
+        self._owners.clear()
         await ended(*tasks)
 
     # Reasons to look
