@@ -11,7 +11,7 @@ OUTAGES ?= 50
 MINUTES ?= 60
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup run test test-fast check chaos soak fuzz bench eval lock clean
+.PHONY: help setup run test test-fast check chaos fuzz fuzz-live soak bench eval lock clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,10 @@ check: setup ## Style, types, layers
 chaos: setup ## Kill processes, servers and connections, and check that nothing is lost (a quarter of an hour)
 	$(BIN)/python -m tests.chaos.kills --kills $(KILLS)
 	$(BIN)/python -m tests.chaos.outages --outages $(OUTAGES)
+
+FRAMES ?= 10000
+fuzz-live: setup ## Send FRAMES broken and whole frames to the WebSocket, and check that the server stands
+	$(BIN)/python -m tests.server.ws_fuzz --frames $(FRAMES)
 
 soak: setup ## An hour at a steady rate: memory, file handles and latency stay flat
 	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --plot soak.svg

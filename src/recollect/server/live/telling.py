@@ -82,6 +82,10 @@ class Telling:
         self._woken.set()
         self._taken.set()
 
+    @property
+    def waiting(self) -> int:
+        return len(self._replies)
+
     def wake(self) -> None:
         self._woken.set()
 
@@ -134,8 +138,8 @@ class Telling:
 
     def _next_piece(self, listening: Listening) -> Outgoing | None:
         turn, sent = listening.turn, listening.sent
-        if sent >= len(turn.text):
-            return None
+        if sent >= len(turn.text) or turn.outcome is not None:
+            return None  # what is complete comes as a whole
         piece = turn.text[sent : sent + LONGEST_DELTA]
         listening.sent = sent + len(piece)
         return AnswerDelta(id=turn.id, text=piece, offset=sent)
