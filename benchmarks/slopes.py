@@ -2,8 +2,8 @@
 
     python -m benchmarks.slopes [--owners 400] [--page]
 
-Writes `benchmarks/results/slopes.json` and the tables of `docs/growth.md`. PostgreSQL is measured as it is, with
-its sixteen partitions, and with one that holds everything.
+Writes `benchmarks/results/slopes.json` and the tables of `docs/growth.md`. PostgreSQL is measured as it is,
+with its sixteen partitions, and with one that holds everything.
 """
 
 import argparse
@@ -37,7 +37,8 @@ BEGIN
     FOR part IN 0..15 LOOP
         EXECUTE format('DROP TABLE recollect.messages_%s', lpad(part::text, 2, '0'));
     END LOOP;
-    CREATE TABLE recollect.messages_00 PARTITION OF recollect.messages FOR VALUES WITH (MODULUS 1, REMAINDER 0);
+    CREATE TABLE recollect.messages_00 PARTITION OF recollect.messages
+    FOR VALUES WITH (MODULUS 1, REMAINDER 0);
     PERFORM recollect.guard_search('messages_00');
 END
 $$
@@ -163,8 +164,9 @@ def _machines(what: str, kept_bytes: float, search: float) -> str:
     match what:
         case "PostgreSQL":
             return (
-                f"{size(kept_bytes / PARTITIONS)} in each of {PARTITIONS} partitions, {size(search / PARTITIONS)} of it "
-                f"for search; {-(-kept_bytes // DISK):.0f} machines with {size(DISK)} each on Citus"
+                f"{size(kept_bytes / PARTITIONS)} in each of {PARTITIONS} partitions, "
+                f"{size(search / PARTITIONS)} of it for search; "
+                f"{-(-kept_bytes // DISK):.0f} machines with {size(DISK)} each on Citus"
             )
         case "Redis":
             return (
