@@ -171,7 +171,7 @@ def _machines(what: str, kept_bytes: float, search: float) -> str:
             return (
                 f"{size(kept_bytes / PARTITIONS)} in each of {PARTITIONS} partitions, "
                 f"{size(search / PARTITIONS)} of it for search; "
-                f"on Citus, disks of {size(DISK)} that are {FULL:.0%} full: {ceil(kept_bytes / (DISK * FULL))}"
+                f"on Citus, disks of {size(DISK)}, {FULL:.0%} full: {ceil(kept_bytes / (DISK * FULL))}"
             )
         case "Redis":
             return (
