@@ -17,18 +17,18 @@ NOT_DURABLE = "Strands"
 REASONS = {
     "W1: a turn beside the floor": "the floor neither counts tokens nor keeps an index of words",
     "W1: faster than OpenAI SQLiteSession": (
-        "both write one commit, and the disk's flush is most of it; ours also counts tokens and keeps an index"
+        "both write one commit, mostly the disk's flush; ours also counts tokens and keeps an index"
     ),
     "W1: faster than OpenAI AdvancedSQLiteSession": (
         "it appends rows, one commit a turn, flat in length; ten times less than that is below the floor"
     ),
     "W1: faster than LangChain": (
-        "it appends rows, one commit a turn; ten times less than that is below the floor where flushes are quick"
+        "it appends rows, one commit a turn; where flushes are quick, a tenth of that is below the floor"
     ),
     "W1: faster than Strands": "it never flushes: what it acknowledged is lost in a power cut",
     "W2: faster than OpenAI SQLiteSession": (
-        "it hands over the last rows as they stand; ours groups calls with their results, looks for notes and "
-        "reports what it left out"
+        "it hands over the last rows as they stand; ours groups calls with their results, looks for notes "
+        "and reports what it left out"
     ),
     "W2: faster than OpenAI AdvancedSQLiteSession": "it hands over rows as they stand",
     "W2: faster than Google": "it reads the last 20 events by an index, as they stand",
