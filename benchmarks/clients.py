@@ -66,7 +66,7 @@ def load() -> tuple[NameIndex, list[dict[str, Any]]]:
 def judge(index: NameIndex, sentences: list[dict[str, Any]], *, shown: bool = False) -> Tally:
     tally = Tally()
     for sentence in sentences:
-        match = identify(sentence["text"], index, spoken=sentence.get("spoken", False))
+        match = identify(sentence["text"], index, by_ear=sentence.get("by_ear", False))
         good = _count(tally, sentence, match)
         if shown and not good:
             print(f"  {_told(match)} <- {sentence}")

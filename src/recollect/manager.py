@@ -36,6 +36,7 @@ from recollect.intake import Intake
 from recollect.keeping import Keeping
 from recollect.lifetimes import RetentionRules
 from recollect.messages import ContentType, Message, Role, parse_tags
+from recollect.notes import KnownNotes
 from recollect.noting import Noting
 from recollect.pictures import Images, Pictures
 from recollect.premises import Premises
@@ -87,11 +88,13 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         searcher: "Searcher | None" = None,
         summaries: SummaryRoom | None = None,
         client_room: "ClientRoom | None" = None,
+        known_notes: KnownNotes | None = None,
     ) -> None:
         self.premises = premises or _premises(store, blobs)
         self.store = self.premises.store
         self.searcher = searcher or _searcher(self.premises)
         self.summaries = summaries or SummaryRoom()
+        self.known_notes = known_notes or KnownNotes()
         self.client_room = client_room or _client_room()
         self.config = config or ConversationConfig()
         self.pictures = Pictures(images, self.premises.blobs)

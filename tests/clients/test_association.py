@@ -316,3 +316,29 @@ async def test_contacts_are_found_by_parts_of_what_is_known(
     await manager.clients.add("Robert Smith", company="Acme", phone="+1 555 0100")
     await manager.clients.add("Ann Oakley", email="ann@example.org")
     assert [one.name for one in await manager.clients.find(query)] == names
+
+
+async def test_many_contacts_of_another_process_make_a_new_index_and_changes_meanwhile_stay() -> None:
+    now = 0.0
+    store = InMemoryBackend().of("erin")
+    manager = Manager(store, client_room=ClientRoom(monotonic=lambda: now))
+    service = ClientAssociationService(manager)
+    ann = await manager.clients.add("Ann Oakley")
+    assert await service.identify_client("Ann Oakley called") is not None
+    endings = [one + other for one in "bdfgklmn" for other in "aeiou"]
+    others = [await Manager(store).clients.add(f"Zacharias Wex{ending}") for ending in endings]
+    now = 61.0
+    found, _, bo = await asyncio.gather(
+        service.identify_client("Zacharias Wexbo called"),
+        manager.clients.remove(ann.id),
+        manager.clients.add("Bo Finch"),
+    )
+    assert found is not None
+    assert await service.identify_client("Ann Oakley called") is None
+    match = await service.identify_client("Bo Finch called")
+    assert match is not None
+    assert match.client == bo
+    for contact in others:
+        await Manager(store).clients.remove(contact.id)
+    now = 122.0
+    assert await service.identify_client("Zacharias Wexbo called") is None

@@ -15,14 +15,14 @@ def index(*names: str) -> NameIndex:
     return NameIndex(contact({"name": name}) for name in names)
 
 
-def named(text: str, *names: str, spoken: bool = False) -> str | None:
+def named(text: str, *names: str, by_ear: bool = False) -> str | None:
     """The one client that the text names."""
-    match = identify(text, index(*names), spoken=spoken)
+    match = identify(text, index(*names), by_ear=by_ear)
     return None if match is None or match.client is None else match.client.name
 
 
-def candidates(text: str, *names: str, spoken: bool = False) -> set[str]:
-    match = identify(text, index(*names), spoken=spoken)
+def candidates(text: str, *names: str, by_ear: bool = False) -> set[str]:
+    match = identify(text, index(*names), by_ear=by_ear)
     assert match is None or match.client is None
     return set() if match is None else {one.contact.name for one in match.candidates}
 
@@ -104,7 +104,7 @@ def test_another_person_with_one_of_the_names_is_nobody(text: str) -> None:
 def test_who_hears_cannot_tell_spellings_apart_and_who_reads_can() -> None:
     both = ("Sean Murphy", "Shaun Murphy")
     assert named("Sean Murphy called", *both) == "Sean Murphy"
-    assert candidates("sean murphy called", *both, spoken=True) == set(both)
+    assert candidates("sean murphy called", *both, by_ear=True) == set(both)
 
 
 def test_an_address_or_a_number_names_its_owner() -> None:

@@ -152,8 +152,12 @@ async def test_a_store_that_fails_over_notes_does_not_keep_anybody_from_answerin
     store: ConversationStore = erin.store
     monkeypatch.setattr(type(store), "documents", fail)
     context = await erin.load_context(conversation_id)
+    assert len(context) == 3
+    assert any("last read" in warning for warning in context.report.warnings)
+    erin.known_notes.drop("erin")
+    context = await erin.load_context(conversation_id)
     assert len(context) == 2
-    assert any("notes" in warning for warning in context.report.warnings)
+    assert any("could not be read" in warning for warning in context.report.warnings)
 
 
 async def test_faces_that_give_back_what_was_added_add_nothing(erin: ConversationManager) -> None:

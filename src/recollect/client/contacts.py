@@ -23,6 +23,7 @@ class RemoteContacts(Contacts):
     list = awaited(ContactCalls.list, Contacts.list)
     update = awaited(ContactCalls.update, Contacts.update)
     remove = awaited(ContactCalls.remove, Contacts.remove)
+    find = awaited(ContactCalls.find, Contacts.find)
     import_csv = awaited(ContactCalls.import_csv, Contacts.import_csv)
 
 
@@ -39,6 +40,7 @@ class SyncContacts:
     list = waited(ContactCalls.list, Contacts.list)
     update = waited(ContactCalls.update, Contacts.update)
     remove = waited(ContactCalls.remove, Contacts.remove)
+    find = waited(ContactCalls.find, Contacts.find)
     import_csv = waited(ContactCalls.import_csv, Contacts.import_csv)
 
     def every(self) -> Iterator[Contact]:

@@ -130,6 +130,8 @@ class RemoteManager(ConversationManager):
     get_note = awaited(OwnerCalls.get_note, ConversationManager.get_note)
     recall = awaited(OwnerCalls.recall, ConversationManager.recall)
     forget = awaited(OwnerCalls.forget, ConversationManager.forget)
+    summary = awaited(OwnerCalls.summary, ConversationManager.summary)
+    summarize = awaited(OwnerCalls.summarize, ConversationManager.summarize)
 
     search_history = awaited(OwnerCalls.search_history, ConversationManager.search_history)
     search = awaited(OwnerCalls.search, ConversationManager.search)
@@ -231,6 +233,8 @@ class SyncManager:
     get_note = waited(OwnerCalls.get_note, ConversationManager.get_note)
     recall = waited(OwnerCalls.recall, ConversationManager.recall)
     forget = waited(OwnerCalls.forget, ConversationManager.forget)
+    summary = waited(OwnerCalls.summary, ConversationManager.summary)
+    summarize = waited(OwnerCalls.summarize, ConversationManager.summarize)
 
     search_history = waited(OwnerCalls.search_history, ConversationManager.search_history)
     search = waited(OwnerCalls.search, ConversationManager.search)

@@ -21,6 +21,7 @@ from recollect.errors import ConversationNotFound, InvalidId, InvalidInput, Revi
 from recollect.ids import parse_uuid
 from recollect.messages import Message, carries_tool_results
 from recollect.telemetry import event, telemetry
+from recollect.telemetry.happenings import client_associated
 
 if TYPE_CHECKING:
     from recollect.manager import ConversationManager
@@ -33,10 +34,7 @@ _KEY = "unlinked"
 ATTEMPTS = 5
 """How often a link is tried anew when somebody writes to the conversation in between."""
 
-_linked = telemetry.counter(
-    "recollect_clients_linked_total", "Conversations linked to a client by what was said"
-)
-_ambiguous = telemetry.counter("recollect_clients_ambiguous_total", "Messages that may name several clients")
+_ambiguous = telemetry.counter("recollect_clients_ambiguous_total")
 
 
 class Association:
@@ -48,17 +46,17 @@ class Association:
         self._room = room
         self._contacts = Contacts(store, room=room, owner=owner)
 
-    async def identify_client(self, text: str, *, spoken: bool = False) -> ClientMatch | None:
+    async def identify_client(self, text: str, *, by_ear: bool = False) -> ClientMatch | None:
         """Whom a text names: one client with a confidence, candidates where it could be several, or None.
 
-        `spoken`: the text was heard, not written, so names that sound alike are the same.
+        `by_ear`: the text was heard, not written, so names that sound alike are the same.
         """
         from recollect.clients.identifying import identify
 
         if not isinstance(text, str):
             raise InvalidInput(f"text must be text; got {shown(text)}", field="text", value=text)
         index = await self._room.index_of(self._owner, self._store)
-        return await asyncio.to_thread(identify, text, index, spoken=spoken)
+        return await asyncio.to_thread(identify, text, index, by_ear=by_ear)
 
     async def link_conversation_to_client(
         self, conversation_id: str, client: "str | ClientMatch | Contact"
@@ -75,6 +73,7 @@ class Association:
         linked = await self._store.update(
             conversation_id, Changes(client_id=contact.id, client_name=contact.name)
         )
+        client_associated(linked.id)
         return await self._still_there(linked, contact)
 
     async def unlink_conversation(self, conversation_id: str) -> Conversation:
@@ -101,7 +100,7 @@ class Association:
                 event(
                     log,
                     logging.INFO,
-                    "client ambiguous",
+                    "client_ambiguous",
                     f"conversation {conversation_id} may be about {len(match.candidates)} clients",
                     conversation_id=conversation_id,
                     candidates=[one.contact.id for one in match.candidates],
@@ -112,7 +111,7 @@ class Association:
         if carries_tool_results(message):
             return None
         text = meaning_of(resolve(message, {})).text
-        return await self.identify_client(text, spoken=message.content_type == "audio") if text else None
+        return await self.identify_client(text, by_ear=message.content_type == "audio") if text else None
 
     async def _link_unless_linked(self, record: Conversation, contact: Contact) -> Conversation | None:
         unlinked = await self._store.get_document(BY_HAND, _KEY, conversation_id=record.id)
@@ -130,20 +129,9 @@ class Association:
                 continue
             except ConversationNotFound:
                 return None  # it went meanwhile
-            self._tell(linked, contact)
+            client_associated(linked.id)
             return await self._still_there(linked, contact)
         return None
-
-    def _tell(self, record: Conversation, contact: Contact) -> None:
-        _linked.add()
-        event(
-            log,
-            logging.INFO,
-            "client linked",
-            f"conversation {record.id} is about client {contact.id}",
-            conversation_id=record.id,
-            client_id=contact.id,
-        )
 
     async def _still_there(self, record: Conversation, contact: Contact) -> Conversation:
         """The record, without its client if the contact was removed while it was linked."""

@@ -56,16 +56,16 @@ class Mention(NamedTuple):
         return self.first <= other.last and other.first <= self.last
 
 
-def identify(text: str, index: NameIndex, *, spoken: bool = False) -> ClientMatch | None:
+def identify(text: str, index: NameIndex, *, by_ear: bool = False) -> ClientMatch | None:
     """Whom a text names; None when it is nobody.
 
-    In a `spoken` text spellings count for nothing: what is said alike is the same.
+    In a text that is taken `by_ear` spellings count for nothing: what is said alike is the same.
     """
     if not len(index):
         return None
     addressed, rest = _addressed(text[:LONGEST_TEXT], index)
     scene = Scene(rest)
-    mentions = [*addressed, *_Search(scene, index, spoken=spoken).mentions()]
+    mentions = [*addressed, *_Search(scene, index, by_ear=by_ear).mentions()]
     return _decided(scene, index, _competing(mentions))
 
 
@@ -85,10 +85,10 @@ def _addressed(text: str, index: NameIndex) -> tuple[list[Mention], str]:
 class _Search:
     """Looks for everybody in one text."""
 
-    def __init__(self, scene: Scene, index: NameIndex, *, spoken: bool) -> None:
+    def __init__(self, scene: Scene, index: NameIndex, *, by_ear: bool) -> None:
         self._scene = scene
         self._index = index
-        self._spoken = spoken
+        self._by_ear = by_ear
         self._others: dict[tuple[int, int], bool] = {}
         self._reads: dict[tuple[int, int, bool], float] = {}
 
@@ -136,7 +136,7 @@ class _Search:
 
     def _heard(self, grade: float) -> float:
         """Who hears cannot tell spellings apart."""
-        return EXACT if self._spoken and grade >= HOMOPHONE else grade
+        return EXACT if self._by_ear and grade >= HOMOPHONE else grade
 
     # Ways of naming somebody
 

@@ -51,6 +51,8 @@ class NameIndex:
         record = named(contact)
         keys: dict[str, None] = {}
         for word, posting in _postings(record):
+            if not word:
+                continue  # a name of signs alone
             if word not in self._postings:
                 self._make_findable(word)
             self._postings[word] = (*self._postings.get(word, ()), posting)

@@ -31,3 +31,7 @@ class ClientMatch(Struct, frozen=True, kw_only=True):
     @property
     def ambiguous(self) -> bool:
         return self.client is None
+
+
+NOBODY = ClientMatch(client=None, confidence=0.0, candidates=())
+"""How a surface that always answers says that nobody is named."""

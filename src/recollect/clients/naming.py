@@ -48,7 +48,7 @@ def named(contact: Contact) -> Named:
     else:
         given, middle, particles, family = _person(words, comma="," in contact.name)
         if not family:
-            aliases.append(Alias("single", given))
+            aliases.append(Alias("single", _folds(list(given))))
             given = ()
     gender = gender_of(given[0]) if given else ""
     return Named(
@@ -91,7 +91,8 @@ def _person(
     rest = kept[1:]
     at = next((place for place, word in enumerate(rest[:-1]) if folded(word) in names.PARTICLES), None)
     if at is not None:
-        end = next(place for place in range(at, len(rest)) if folded(rest[place]) not in names.PARTICLES)
+        places = range(at, len(rest) - 1)
+        end = next((place for place in places if folded(rest[place]) not in names.PARTICLES), len(rest) - 1)
         return (
             (kept[0],),
             frozenset(_folds(rest[:at])),

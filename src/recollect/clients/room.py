@@ -18,6 +18,7 @@ from recollect.clients.waiting import Waiting
 from recollect.contacts import KIND, Contact
 from recollect.contracts import ConversationStore, Document
 from recollect.errors import InvalidId, StoreDamaged
+from recollect.telemetry import told
 
 if TYPE_CHECKING:
     from recollect.clients.index import NameIndex
@@ -28,8 +29,8 @@ FRESH_SECONDS = 60.0
 """How long an index is used before somebody looks whether others have changed contacts."""
 MOST_CONTACTS = 500_000
 """Contacts, of all owners together, in indexes. Whoever was looked for longest ago goes first."""
-_AT_ONCE = 200
-"""Contacts that enter an index before others get their turn on the event loop."""
+FEW = 20
+"""Changes that enter an index on the event loop; more make a new index on a thread."""
 
 
 class _Held:
@@ -113,23 +114,47 @@ class ClientRoom:
         begun = self._monotonic()
         touched: set[str] = set()
         held.touched = touched
-        seen: set[str] = set()
+        versions, changed = await self._changed(held.index, store)
+        gone = [one for one in held.index.contacts if one not in versions]
+        if len(changed) + len(gone) > FEW:
+            await self._rebuild(held, gone, changed)
+        else:
+            for client_id in set(gone) - touched:
+                held.index.remove(client_id)
+            for contact in changed:
+                if contact.id not in touched:
+                    held.index.put(contact)
+        held.read_at = begun
+
+    async def _changed(
+        self, index: "NameIndex", store: ConversationStore
+    ) -> tuple[dict[str, int], list[Contact]]:
+        """The versions of all contacts in the store, and those contacts that the index does not have so."""
+        versions: dict[str, int] = {}
+        changed: list[Contact] = []
         after: str | None = None
         while True:
             documents = await store.documents(KIND, after=after, limit=PAGE)
-            seen.update(document.key for document in documents)
-            fresh = [one for one in documents if _version(held.index, one.key) != one.version]
-            for at in range(0, len(fresh), _AT_ONCE):
-                contacts = await asyncio.to_thread(_readable, fresh[at : at + _AT_ONCE])
-                for contact in contacts:
-                    if contact.id not in touched:
-                        held.index.put(contact)
+            versions.update((one.key, one.version) for one in documents)
+            fresh = [one for one in documents if _version(index, one.key) != one.version]
+            if fresh:
+                changed += await asyncio.to_thread(_readable, fresh)
             if len(documents) < PAGE:
-                break
+                return versions, changed
             after = documents[-1].key
-        for client_id in [one for one in held.index.contacts if one not in seen and one not in touched]:
-            held.index.remove(client_id)
-        held.read_at = begun
+
+    async def _rebuild(self, held: _Held, gone: list[str], changed: list[Contact]) -> None:
+        """Many at once: a new index, made on a thread, that takes the old one's place when it is done."""
+        kept = held.index.contacts.keys() - set(gone)
+        contacts = {one: held.index.contacts[one] for one in kept} | {one.id: one for one in changed}
+        index = await asyncio.to_thread(_index_of, list(contacts.values()))
+        for client_id in held.touched:
+            latest = held.index.contacts.get(client_id)
+            if latest is None:
+                index.remove(client_id)
+            else:
+                index.put(latest)
+        held.index = index
 
     def _used(self, owner: str) -> None:
         """Others go until what is held fits; the owner's own stays."""
@@ -146,6 +171,12 @@ def _version(index: "NameIndex", client_id: str) -> int:
     return 0 if known is None else known.version
 
 
+def _index_of(contacts: list[Contact]) -> "NameIndex":
+    from recollect.clients.index import NameIndex
+
+    return NameIndex(contacts)
+
+
 def _readable(documents: list[Document]) -> list[Contact]:
     """The contacts in documents; one that cannot be read is left out and said."""
     contacts = []
@@ -153,5 +184,5 @@ def _readable(documents: list[Document]) -> list[Contact]:
         try:
             contacts.append(contact_in(document))
         except (StoreDamaged, InvalidId) as error:
-            log.warning("contact %s is set aside: %s", document.key, error)
+            log.warning("a contact is set aside: %s", told(error))
     return contacts

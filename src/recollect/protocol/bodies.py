@@ -371,6 +371,20 @@ class ContactSent(Sent, frozen=True, kw_only=True):
     client_id: Uuid | None = None
 
 
+class ContactQuery(Sent, frozen=True, kw_only=True):
+    """Contacts that are looked for: by parts of names, companies, addresses and numbers, misspelt or not."""
+
+    query: Annotated[str, Meta(max_length=1000)] = ""
+    limit: Limit = 20
+
+
+class TextSaid(Sent, frozen=True, kw_only=True):
+    """Something that was said, and may name a client; `by_ear`, it was heard and not read."""
+
+    text: Annotated[str, Meta(max_length=100_000)]
+    by_ear: bool = False
+
+
 class ContactChanges(Sent, frozen=True, kw_only=True):
     """What to change in a contact; null empties, and what is left out stays."""
 

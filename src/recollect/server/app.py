@@ -40,6 +40,7 @@ from recollect.server.routes import (
     people,
     searching,
     sessions,
+    summarizing,
 )
 from recollect.server.routes.operations import operations
 from recollect.settings import ServerConfig, Settings
@@ -50,6 +51,7 @@ NOUNS = (
     conversations,
     messages,
     contexts,
+    summarizing,
     sessions,
     searching,
     noting,
