@@ -36,3 +36,11 @@ def test_code_that_does_not_await(server: Served) -> None:
         with pytest.raises(ConversationNotFound) as missing:
             erin.get_conversation(new_id())
         assert missing.value.conversation_id in str(missing.value)
+
+
+def test_contacts_are_found_behind_a_server(server: Served) -> None:
+    with Client(server.url) as memory:
+        erin = memory.of(f"erin-{new_id()}")
+        ann = erin.clients.add("Ann Oakley")
+        assert erin.clients.find("oakly") == [ann]
+        assert erin.clients.find("nobody") == []
