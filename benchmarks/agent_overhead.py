@@ -150,9 +150,12 @@ async def measure(kind: Kind, url: str, rounds: int, *, quiet_between: bool = Tr
             rounds=rounds,
             between=between,
         )
-        times |= {f"{name}, processor": seconds for name, seconds in spent.items()}
+        pair: dict[str, Step] = {"without notes": turn_without_notes, "with notes": turn}
+        spent |= {name: [] for name in pair}
         times |= await side_by_side(
-            {"without notes": turn_without_notes, "with notes": turn}, rounds=rounds // 3, between=between
+            {name: _spending(step, spent[name]) for name, step in pair.items()},
+            rounds=rounds // 2,
+            between=between,
         )
         times |= await side_by_side(
             {"bare, twice": bare_twice, "turn with a search": turn_with_a_search},
@@ -160,7 +163,7 @@ async def measure(kind: Kind, url: str, rounds: int, *, quiet_between: bool = Tr
             between=between,
         )
         await agent.close()
-        return times
+        return times | {f"{name}, processor": seconds for name, seconds in spent.items()}
 
 
 def _spending(step: Step, spent: list[float]) -> Step:
@@ -194,8 +197,12 @@ def report(title: str, times: dict[str, list[float]]) -> None:
             f"  {name:20} p50 {1000 * p50(times[name]):6.2f} ms  over the bare call: p50 {middle:5.2f} ms"
             f" ({low:.2f}–{high:.2f}), quietest tenth {quiet:5.2f} ms  aim {AIM:g} ms"
         )
-    notes = statistics.median(overheads(times, "with notes", "without notes"))
-    print(f"  {'notes':20} what {NOTES} of them add to a turn: p50 {notes:5.2f} ms")
+    notes = 1000 * (p50(times["with notes, processor"]) - p50(times["without notes, processor"]))
+    quiet = 1000 * (_quiet(times["with notes"]) - _quiet(times["without notes"]))
+    print(
+        f"  {'notes':20} {NOTES} of them, over a turn without: processor p50 {notes:5.2f} ms,"
+        f" quietest tenth {quiet:5.2f} ms"
+    )
     processor = 1000 * (p50(times["turn, processor"]) - p50(times["bare, processor"]))
     print(f"  {'turn':20} processor, over the bare call: p50 {processor:5.2f} ms")
 

@@ -2,16 +2,18 @@
 
     python -m benchmarks.slopes [--owners 400] [--page]
 
-Writes `benchmarks/results/slopes.json` and the tables of `docs/growth.md`. PostgreSQL is measured as it is, with
-its sixteen partitions, and with one that holds everything.
+Writes `benchmarks/results/slopes.json` and the tables of `docs/growth.md`. PostgreSQL is measured as it is,
+with its sixteen partitions, and with one that holds everything.
 """
 
 import argparse
 import asyncio
 import json
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,8 @@ BEGIN
     FOR part IN 0..15 LOOP
         EXECUTE format('DROP TABLE recollect.messages_%s', lpad(part::text, 2, '0'));
     END LOOP;
-    CREATE TABLE recollect.messages_00 PARTITION OF recollect.messages FOR VALUES WITH (MODULUS 1, REMAINDER 0);
+    CREATE TABLE recollect.messages_00 PARTITION OF recollect.messages
+    FOR VALUES WITH (MODULUS 1, REMAINDER 0);
     PERFORM recollect.guard_search('messages_00');
 END
 $$
@@ -64,10 +67,11 @@ async def _prepared(url: str, sql: str) -> None:
 
 def measured(owners: int) -> dict[str, Any]:
     with _places() as places:
-        found = {
-            name: asyncio.run(grown(url, JSON_OWNERS if name == "JSON file" else owners, prepare=prepare))
-            for name, (url, prepare) in places.items()
-        }
+        found = {}
+        for name, (url, prepare) in places.items():
+            print(name, file=sys.stderr, flush=True)
+            many = JSON_OWNERS if name == "JSON file" else owners
+            found[name] = asyncio.run(grown(url, many, prepare=prepare))
     return {"about": about(), "stores": msgspec.to_builtins(found)}
 
 
@@ -146,6 +150,8 @@ MEMORY = 64e9
 USED = 0.6
 """Of a Redis node's memory: the rest is for rewriting the file, buffers and fragmentation."""
 DISK = 2e12
+FULL = 0.7
+"""Of a disk: the rest is for the log, vacuum and rebuilding an index."""
 PARTITIONS = 16
 
 
@@ -163,12 +169,13 @@ def _machines(what: str, kept_bytes: float, search: float) -> str:
     match what:
         case "PostgreSQL":
             return (
-                f"{size(kept_bytes / PARTITIONS)} in each of {PARTITIONS} partitions, {size(search / PARTITIONS)} of it "
-                f"for search; {-(-kept_bytes // DISK):.0f} machines with {size(DISK)} each on Citus"
+                f"{size(kept_bytes / PARTITIONS)} in each of {PARTITIONS} partitions, "
+                f"{size(search / PARTITIONS)} of it for search; "
+                f"on Citus, disks of {size(DISK)}, {FULL:.0%} full: {ceil(kept_bytes / (DISK * FULL))}"
             )
         case "Redis":
             return (
-                f"{-(-kept_bytes // (MEMORY * USED)):.0f} masters with {size(MEMORY)}, each {USED:.0%} full"
+                f"masters with {size(MEMORY)} that are {USED:.0%} full: {ceil(kept_bytes / (MEMORY * USED))}"
             )
         case _:
             return f"{size(kept_bytes / OWNERS)} for an owner: a file each, or a file for some thousands"

@@ -1,9 +1,10 @@
 """A turn over the WebSocket on SQLite beside the same framework's echo: `python -m benchmarks.ws_turn`.
 
-A turn is: text in, the window read, an agent asked that answers at once, both messages stored, the answer
-out in a piece and as a whole. The server is a process of its own, and so is the load: 64 connections that
-stay open, each with one turn under way. Rounds of both kinds alternate, so that a machine that is busy for a
-while is so for both.
+A turn is: text in, somebody asked who answers at once, both messages stored, the answer out; and the same
+with what an agent is given first, the last twenty messages. The server is a process of its own, and so is
+the load: 64 connections that stay open, each with one turn under way. Rounds of all kinds alternate, so that
+a machine that is busy for a while is so for all; the processor's time is told beside, because it is the
+same on a busy machine, nearly.
 """
 
 import argparse
@@ -19,12 +20,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 from benchmarks.measuring import middle_half, p50, p99
 from benchmarks.turns import ANSWER, QUESTION
 
 CONNECTIONS = 64
+AT_ONCE, LOOKS_BACK = "at once", "looks back"
+"""Owners: one's assistant answers at once, the other's is given its window first."""
 SECONDS = 2.0
 ROUNDS = 6
 
@@ -37,8 +40,9 @@ async def serve(folder: Path) -> None:
     from litestar import WebSocket, websocket
 
     import recollect
-    from recollect.agents import AgenticLoop, Specialist, SupervisorAgent
+    from recollect.agents import AgenticLoop, Answer, Specialist, SupervisorAgent
     from recollect.contracts import Ask, OnText, Reply
+    from recollect.ids import following_id
     from recollect.manager import ConversationManager
     from recollect.messages import Message
     from recollect.server.app import create_app
@@ -63,13 +67,34 @@ async def serve(folder: Path) -> None:
         while True:
             await socket.send_text(await socket.receive_text())
 
+    class AtOnce(SupervisorAgent):
+        """Answers without looking back: what remains is the way in, the store, and the way out."""
+
+        async def answer_query(
+            self,
+            query: str | Message,
+            session_id: str,
+            conversation_id: str | None = None,
+            *,
+            on_text: OnText | None = None,
+        ) -> Answer:
+            assert isinstance(query, Message)
+            assert query.message_id
+            assert conversation_id
+            assert on_text
+            on_text(ANSWER)
+            answer = Message(role="assistant", content=ANSWER, message_id=following_id(query.message_id, 1))
+            stored = await self.conversation_manager.append(conversation_id, [query, answer])
+            return Answer(text=ANSWER, messages=(query, answer), steps=1, stored=stored)
+
     def assistant(manager: ConversationManager) -> SupervisorAgent:
-        return SupervisorAgent(manager, [Specialist(loop=AgenticLoop(Instant()))])
+        kind = SupervisorAgent if manager.owner == LOOKS_BACK else AtOnce
+        return kind(manager, [Specialist(loop=AgenticLoop(Instant()))])
 
     settings = Settings()
     listening = bound_socket("127.0.0.1", 0)
     async with recollect.open(f"sqlite:///{folder}/turns.db") as memory:
-        key, _ = await ApiKeys(memory.backend).create(["erin"])
+        key, _ = await ApiKeys(memory.backend).create([AT_ONCE, LOOKS_BACK])
         # Counted, but never refused: these clients say more than people do.
         limits = LiveLimits(frames_per_second=1e9, burst=2**30)
         app = create_app(memory, settings, route_handlers=[echo], assistant=assistant, live_limits=limits)
@@ -85,7 +110,7 @@ async def serve(folder: Path) -> None:
 
 
 def frame_of(text: str) -> bytes:
-    """A text frame as a client sends it. Masked with zeros, which the standard allows: it costs nothing here."""
+    """A text frame as a client sends it. Masked with zeros, which is allowed, and costs nothing here."""
     data = text.encode()
     size = bytes([0x80 | len(data)]) if len(data) < 126 else b"\xfe" + struct.pack("!H", len(data))
     return b"\x81" + size + b"\0\0\0\0" + data
@@ -108,7 +133,7 @@ class Line(asyncio.Protocol):
         self._sent_at = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport: Any = transport
+        self._transport = cast(asyncio.Transport, transport)
         key = base64.b64encode(os.urandom(16)).decode()
         self._transport.write(
             f"GET {self._path} HTTP/1.1\r\nhost: 127.0.0.1\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
@@ -184,17 +209,25 @@ class Round(NamedTuple):
 
     rate: float
     times: list[float]
+    cpu: float
+    """Seconds of the server's processor for each exchange."""
 
 
-async def load(lines: list[Line], seconds: float) -> Round:
+async def load(lines: list[Line], seconds: float, server: int) -> Round:
     """Exchanges a second, and how long each took."""
     for line in lines:
         line.times = []
-    begin = time.perf_counter()
+    begin, busy = time.perf_counter(), cpu_seconds(server)
     await asyncio.gather(*(line.go(begin + seconds) for line in lines))
-    took = time.perf_counter() - begin
+    took, busy = time.perf_counter() - begin, cpu_seconds(server) - busy
     times = [each for line in lines for each in line.times]
-    return Round(len(times) / took, times)
+    return Round(len(times) / took, times, busy / len(times))
+
+
+def cpu_seconds(process: int) -> float:
+    """How long the processor has worked for a process."""
+    fields = Path(f"/proc/{process}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def connected(port: int, make: Callable[[int], Line]) -> list[Line]:
@@ -207,13 +240,13 @@ async def connected(port: int, make: Callable[[int], Line]) -> list[Line]:
     return lines
 
 
-def talking(at: int, key: str) -> Line:
+def talking(at: int, key: str, owner: str) -> Line:
     number = iter(range(10**9))
 
     def say() -> str:
         return f'{{"type":"text","id":"{at}-{next(number)}","text":"{QUESTION}"}}'
 
-    hello = json.dumps({"type": "hello", "key": key, "session_id": f"bench-{at}"})
+    hello = json.dumps({"type": "hello", "key": key, "owner": owner, "session_id": f"bench-{at}"})
     return Line("/ws", hello, say, b'{"type":"answer.done"')
 
 
@@ -229,23 +262,24 @@ async def measure(*, seconds: float, rounds: int) -> dict[str, list[Round]]:
         try:
             assert server.stdout is not None
             said = json.loads(await asyncio.to_thread(server.stdout.readline))
-            return await _rounds(said["port"], said["key"], seconds, rounds)
+            return await _rounds(said["port"], said["key"], server.pid, seconds, rounds)
         finally:
             server.terminate()
             server.wait(30)
 
 
-async def _rounds(port: int, key: str, seconds: float, rounds: int) -> dict[str, list[Round]]:
+async def _rounds(port: int, key: str, server: int, seconds: float, rounds: int) -> dict[str, list[Round]]:
     lines = {
-        "turn": await connected(port, lambda at: talking(at, key)),
         "echo": await connected(port, echoing),
+        "turn": await connected(port, lambda at: talking(at, key, AT_ONCE)),
+        "turn, with its window": await connected(port, lambda at: talking(at, key, LOOKS_BACK)),
     }
     found: dict[str, list[Round]] = {name: [] for name in lines}
     for each in lines.values():
-        await load(each, 1.0)  # warms up
+        await load(each, 1.0, server)  # warms up
     for _ in range(rounds):
         for name, each in lines.items():
-            found[name].append(await load(each, seconds))
+            found[name].append(await load(each, seconds, server))
     for line in (line for each in lines.values() for line in each):
         line.close()
     return found
@@ -253,23 +287,28 @@ async def _rounds(port: int, key: str, seconds: float, rounds: int) -> dict[str,
 
 async def main(*, seconds: float = SECONDS, rounds: int = ROUNDS) -> dict[str, float]:
     found = await measure(seconds=seconds, rounds=rounds)
-    print(
-        f"{CONNECTIONS} connections, {rounds} rounds of {seconds:g} s each, alternating; SQLite, durable (FULL)"
-    )
+    print(f"{CONNECTIONS} connections, {rounds} rounds of {seconds:g} s, alternating; SQLite, durable (FULL)")
     for name, each in found.items():
         times = [time for one in each for time in one.times]
         rate = statistics.median(one.rate for one in each)
+        busy = statistics.median(one.cpu for one in each)
         print(
-            f"{name:6} {rate:8,.0f}/s   p50 {p50(times) * 1e3:6.2f} ms   p99 {p99(times) * 1e3:6.2f} ms"
-            f"   p99/p50 {p99(times) / p50(times):.1f}"
+            f"{name:22} {rate:8,.0f}/s   p50 {p50(times) * 1e3:6.2f} ms   p99 {p99(times) * 1e3:6.2f} ms"
+            f"   p99/p50 {p99(times) / p50(times):.1f}   {busy * 1e6:4.0f} µs of processor"
         )
-    shares = [turn.rate / echo.rate for turn, echo in zip(found["turn"], found["echo"], strict=True)]
+    shares = _shares(found, "turn")
     print(f"turn / echo: {statistics.median(shares):.2f} (middle half {middle_half(shares)})")
+    window = statistics.median(_shares(found, "turn, with its window"))
+    print(f"turn, with its window / echo: {window:.2f}")
     turns = [time for one in found["turn"] for time in one.times]
     return {
         "WebSocket turn / echo, throughput": statistics.median(shares),
         "WebSocket turn, p99 / p50": p99(turns) / p50(turns),
     }
+
+
+def _shares(found: dict[str, list[Round]], name: str) -> list[float]:
+    return [turn.rate / echo.rate for turn, echo in zip(found[name], found["echo"], strict=True)]
 
 
 def run(work: "asyncio._CoroutineLike[object]") -> None:

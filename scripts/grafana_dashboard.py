@@ -41,7 +41,7 @@ _REQUESTS = f"sum(rate(recollect_http_requests_total{RATE}))"
 _FAILED = f'sum(rate(recollect_http_requests_total{{status=~"5.."}}{RATE}))'
 _BREAKER = "max by (store) (recollect_breaker_state)"
 _RELEASE = "max by (version) (recollect_build_info)"
-_OPENED = f"sum(rate(recollect_live_connections_total{RATE}))"
+_OPENED = f"sum(rate(recollect_live_opened_total{RATE}))"
 
 ROWS: dict[str, list[tuple[str, str, list[Query]]]] = {
     "Conversation health": [

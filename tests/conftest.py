@@ -16,7 +16,7 @@ from tests.servers.apart import stays_apart
 
 pytest.register_assert_rewrite("recollect.testing")
 
-pytest_plugins = ["tests.servers.postgres", "tests.servers.redis"]
+pytest_plugins = ["tests.servers.postgres", "tests.servers.redis", "tests.servers.remote"]
 
 
 @pytest.fixture(autouse=True)

@@ -27,6 +27,8 @@ class Peer:
     """Whose versions the results name."""
     has_budget: ClassVar[bool] = False
     """Whether it can cut a window by tokens."""
+    dialect: ClassVar[str] = ""
+    """In which words it takes and gives messages with calls of tools, where it can cut a window of them."""
     modules: ClassVar[Sequence[str]] = ()
     """What it imports, so that this can be told from opening."""
 
@@ -55,6 +57,14 @@ class Peer:
 
     async def everything(self, session: str) -> list[str]:
         """All messages, in order."""
+        raise NotImplementedError
+
+    async def remember(self, session: str, items: Sequence[Any]) -> None:
+        """A history with calls of tools, in the memory's dialect."""
+        raise NotImplementedError
+
+    async def recent(self, session: str, most: int) -> list[Any]:
+        """A window of so many of its messages, cut the way that the memory has for it."""
         raise NotImplementedError
 
     async def written(self) -> int:

@@ -4,6 +4,7 @@ Above: the worker. Below: the contract, the yardstick. Standard library only.
 """
 
 import asyncio
+import json
 import resource
 import statistics
 import sys
@@ -301,6 +302,19 @@ async def cold(peer: Peer, place: str, folder: str, *, session: str) -> Figures:
     }
 
 
+async def windows(peer: Peer, place: str, folder: str, *, histories: str, most: int) -> Figures:
+    """Windows over histories that are in a file, and how long each took (W8)."""
+    await peer.open(place)
+    taken, found = [], []
+    for number, items in enumerate(json.loads(Path(histories).read_text("utf-8"))):
+        await peer.remember(f"x{number}", items)
+        begin = time.perf_counter()
+        found.append(await peer.recent(f"x{number}", most))
+        taken.append(time.perf_counter() - begin)
+    await peer.close()
+    return {"windows": found, **summary(taken)}
+
+
 async def turns(peer: Peer, place: str, folder: str, *, number: int, size: int, fresh: bool) -> Figures:
     """So many turns and nothing else, for somebody who counts calls of the kernel from outside."""
     await peer.open(place)
@@ -320,5 +334,5 @@ def _resident() -> int:
 
 JOBS: dict[str, Job] = {
     job.__name__: job
-    for job in (growth, together, beginning, shared, until_killed, everything, fill, cold, turns)
+    for job in (growth, together, beginning, shared, until_killed, everything, fill, cold, windows, turns)
 }

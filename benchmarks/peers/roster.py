@@ -100,6 +100,7 @@ ENTRANTS = (
     Entrant(
         name="LlamaIndex Memory",
         adapter="llama_index:SQLMemory",
+        longest=10_000,  # to grow it further takes minutes
         environment="llama-index",
         durable=FULL,
         driven="`aput_messages` of both, `aget`; its own limit of 30,000 tokens; a file for its database",
@@ -107,6 +108,7 @@ ENTRANTS = (
     Entrant(
         name="Google ADK, session held",
         adapter="google_adk:DatabaseSessions",
+        longest=10_000,  # to grow it further takes minutes
         environment="google-adk",
         durable=FULL,
         driven="two `append_event` on a session that the application holds",
@@ -114,6 +116,7 @@ ENTRANTS = (
     Entrant(
         name="Google ADK, session read",
         adapter="google_adk:DatabaseSessions",
+        longest=10_000,  # to grow it further takes minutes
         environment="google-adk",
         fresh=True,
         is_variant=True,

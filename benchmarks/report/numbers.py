@@ -18,7 +18,7 @@ def size(count: float | None) -> str:
     """A number of bytes."""
     if count is None:
         return ""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= factor:
             return f"{three_digits(count / factor)} {unit}"
     return f"{count:.0f} B"

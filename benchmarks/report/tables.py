@@ -239,6 +239,11 @@ def _peers_windows(results: Results) -> Iterator[str]:
             for name, one in results["entrants"].items()
             if "error" not in one
         ]
+        yield (
+            "Windows of at most eight messages, by those that have a way to cut one: over histories that a "
+            "provider takes as a whole, and over histories in which results are missing, come twice or "
+            "answer nothing. For peers the time includes reading the log."
+        )
         yield table(["windows of at most 8 messages", "windows", "refused per 1,000", "p50"], rows)
 
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from recollect.contracts import Reindexed
 from recollect.conversations import check_count
 from recollect.errors import InvalidInput, InvalidSetting
 from recollect.manager import ConversationManager
@@ -105,9 +106,16 @@ async def generate(memory: Memory, url: str, load: Load) -> Grown:
         begin = time.perf_counter()
         taken = await _said(memory, load, owners)
         seconds = time.perf_counter() - begin
-        after = await weights(memory.backend, url)
+        after = await _weighed(memory, url)
         steps.append(_step(steps, said, seconds, taken, _less(after, before)))
     return _grown(steps)
+
+
+async def _weighed(memory: Memory, url: str) -> Mapping[str, int]:
+    """The weight once everything that was said is in the index: some of it waits for a quiet moment."""
+    if isinstance(memory.backend, Reindexed):
+        await memory.backend.reindex()
+    return await weights(memory.backend, url)
 
 
 def check_near(url: str) -> None:

@@ -36,6 +36,7 @@ from recollect.intake import Intake
 from recollect.keeping import Keeping
 from recollect.lifetimes import RetentionRules
 from recollect.messages import ContentType, Message, Role, parse_tags
+from recollect.notes import KnownNotes
 from recollect.noting import Noting
 from recollect.pictures import Images, Pictures
 from recollect.premises import Premises
@@ -87,11 +88,13 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         searcher: "Searcher | None" = None,
         summaries: SummaryRoom | None = None,
         client_room: "ClientRoom | None" = None,
+        known_notes: KnownNotes | None = None,
     ) -> None:
         self.premises = premises or _premises(store, blobs)
         self.store = self.premises.store
         self.searcher = searcher or _searcher(self.premises)
         self.summaries = summaries or SummaryRoom()
+        self.known_notes = known_notes or KnownNotes()
         self.client_room = client_room or _client_room()
         self.config = config or ConversationConfig()
         self.pictures = Pictures(images, self.premises.blobs)
@@ -104,6 +107,10 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
     def degraded(self) -> bool:
         """Whether answers given now would come from the last known state; see `recollect.freshness`."""
         return self.store.degraded
+
+    def now(self) -> datetime:
+        """The time by the store's clock."""
+        return self.store.now()
 
     def counting_with(self, counter: TokenCounter) -> Self:
         """This manager, with tokens counted by another counter."""
@@ -269,6 +276,10 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         while records := (await self.store.find(Query(tags=(tag,)))).conversations:
             for record in records:
                 await self.delete_conversation(record.id)
+
+    async def leave_session(self, session_id: str) -> None:
+        """The session has no conversation any more, which itself stays: what is said next begins another."""
+        await self.store.unbind(session_id)
 
     # Messages
 

@@ -27,7 +27,7 @@ from recollect.ids import IdSource, new_id
 from recollect.keeping import Expiring
 from recollect.lifetimes import Archiving, Retention, RetentionRules, retention_of
 from recollect.manager import ConversationManager
-from recollect.notes import purge_notes
+from recollect.notes import KnownNotes, purge_notes
 from recollect.pictures import Images, check_images
 from recollect.premises import Premises
 from recollect.redaction import Redactor
@@ -90,6 +90,7 @@ class Memory:
         self._redact = redact
         self.search_room = SearchRoom(embedder)
         by_config = None if config is None or config.summaries == "off" else config.summaries
+        self.known_notes = KnownNotes()
         self.summary_room = SummaryRoom(_summarizer(summarizer or by_config))
         self.client_room = ClientRoom()
         self._images = images
@@ -122,7 +123,7 @@ class Memory:
 
     def _all_holders(self) -> tuple[Holds, ...]:
         around = [each for each in (self.backend, self.archives) if isinstance(each, Holds)]
-        return (*around, self.search_room, self.client_room, *self.holders)
+        return (*around, self.search_room, self.known_notes, self.client_room, *self.holders)
 
     def _of(self, premises: Premises) -> ConversationManager:
         from recollect.search.searching import Searcher
@@ -138,6 +139,7 @@ class Memory:
             premises=premises,
             searcher=Searcher(premises.store, self.search_room, premises.owner),
             summaries=self.summary_room,
+            known_notes=self.known_notes,
             client_room=self.client_room,
         )
 

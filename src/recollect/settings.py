@@ -209,9 +209,6 @@ class ServerConfig(_Group, frozen=True, kw_only=True):
     """Searches a minute for each key."""
     rate_ask: int = 120
     """Questions to the assistant a minute for each key."""
-    transcriber: str = "embedded"
-    """Who understands what is said by voice: embedded; a Wyoming service, as tcp://host:10300; or a server
-    with OpenAI's interface, as https://host/v1, with the key of the provider."""
     live_rate: int = 50
     """Frames a second that a WebSocket connection may send; four seconds of them at once."""
     live_frame_kb: int = 256
@@ -277,14 +274,14 @@ class AgentConfig(_Group, frozen=True, kw_only=True):
 
 
 SUMMARIES = ("off", "extract")
-TRANSCRIBERS = ("off", "embedded", "wyoming", "openai")
+TRANSCRIBERS = ("embedded", "off", "wyoming", "openai")
 
 
 class VoiceConfig(_Group, frozen=True, kw_only=True):
     """Who understands what is said by voice."""
 
-    transcriber: str = "off"
-    """off; embedded: English, on board; wyoming: a speech service of Home Assistant's; openai: OpenAI's
+    transcriber: str = "embedded"
+    """embedded: English, on board; off; wyoming: a speech service of Home Assistant's; openai: OpenAI's
     interface, wherever it is spoken."""
     transcriber_url: str = ""
     """Where it is: tcp://host:port for wyoming; for openai a server other than OpenAI's own."""
@@ -387,7 +384,6 @@ ENVIRONMENT = {
     "log_level": "RECOLLECT_LOG_LEVEL",
     "traces_url": "RECOLLECT_TRACES_URL",
     "traces_percent": "RECOLLECT_TRACES_PERCENT",
-    "transcriber": "RECOLLECT_TRANSCRIBER",
     "live_rate": "RECOLLECT_LIVE_RATE",
     "live_frame_kb": "RECOLLECT_LIVE_FRAME_KB",
     "live_connections": "RECOLLECT_LIVE_CONNECTIONS",

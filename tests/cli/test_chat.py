@@ -115,6 +115,12 @@ def test_the_memory_may_be_behind_a_server(run: Run) -> None:
         assert TILES in talk(run, "/context", options=options)
         assert "Nothing was said" in talk(run, "/new", "/context", options=options)
         assert TILES in talk(run, "/search tiles", options=options)
+        assert "I will remember" in talk(run, "remember that my name is Erin", options=options)
+        assert "My name is Erin" in talk(run, "what is my name?", "/notes", options=options)
+        assert f"you said: “{TILES}”" in talk(run, "what did I say about tiles?", options=options)
+        assert "My name is Erin" in run("notes", "list", *options).stdout
+        run("notes", "forget", "name", "--yes", *options)
+        assert "Nothing is noted" in run("notes", "list", *options).stdout
 
 
 class _Terminal:

@@ -29,6 +29,7 @@ from recollect.manager import ConversationManager
 from recollect.messages import Message
 from recollect.notes import Note, Source
 from recollect.portability import Manifest
+from recollect.settings import ConversationConfig
 from recollect.stores.in_memory import InMemoryStore
 from recollect.stores.json_file.backend import JsonFileBackend
 from recollect.stores.postgres.backend import PostgresBackend
@@ -98,6 +99,7 @@ CASES: dict[str, Case] = {
     "get_or_create_conversation": lambda m, n, f: m.get_or_create_conversation(n.session, CLIENT_ID),
     "import_": _import,
     "interrupted": lambda m, n, f: m.interrupted(n.conversation, n.message, heard=0),
+    "leave_session": lambda m, n, f: m.leave_session(n.session),
     "lifetime": lambda m, n, f: m.lifetime(n.conversation),
     "list": lambda m, n, f: m.list(tags=["food"]),
     "load_context": lambda m, n, f: m.load_context(n.conversation),
@@ -125,7 +127,7 @@ CASES: dict[str, Case] = {
     "watch": _watch,
     "update_metadata": lambda m, n, f: m.update_metadata(n.conversation, subject="x", tags=["y"]),
 }
-WITHOUT_STORE = {"calibrate", "counting_with", "idling_after"}
+WITHOUT_STORE = {"calibrate", "counting_with", "idling_after", "now"}
 """Calls that give another handle to the same owner, or that concern no data."""
 LEAVING = {"append_to_session", "get_or_create_conversation", "import_", "remember", "set_retention"}
 """Calls after which an attacker has something of their own: what comes next must not find it."""
@@ -303,6 +305,7 @@ async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
         archives=tmp_path / "archives",
         resilience="off",
         embedder=None,  # nothing goes on in the background while questions are counted
+        config=ConversationConfig(enable_client_association=False),
     ) as memory:
         yield memory
 
@@ -363,6 +366,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
         archives=tmp_path / "archives",
         resilience="off",
         embedder=None,  # nothing goes on in the background while questions are counted
+        config=ConversationConfig(enable_client_association=False),
     )
     runner.run(memory.start())
     yield memory, runner.run

@@ -18,6 +18,7 @@ from typing import Any
 
 import schemathesis
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
+from hypothesis import seed as with_seed
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
@@ -107,24 +108,26 @@ def fuzz(url: str, key: str, *, cases: int, seed: int = 1) -> Tally:
     schema = schemathesis.openapi.from_url(f"{url}/schema/openapi.json")
     operations: list[Any] = [each.ok() for each in schema.get_all_operations() if isinstance(each, Ok)]
     played = [each for each in operations if (each.method.upper(), each.path) not in STREAMS]
-    each_gets = max(2, -(-cases // (len(played) * 2)))
     chosen = random.Random(seed)
-    for operation in played:
-        for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
-            _play(operation, mode, each_gets, tally, key, lambda: chosen.choice(known_ids(url, key)))
+    while tally.cases < cases:  # where nothing can be wrong about an operation, the others get more
+        each_gets = max(2, -(-(cases - tally.cases) // (len(played) * 2)))
+        for operation in played:
+            for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+                ids = [chosen.choice(known_ids(url, key)) for _ in range(3)]
+                _play(operation, mode, each_gets, tally, key, ids, chosen.randrange(2**32))
     return tally
 
 
-def _play(operation: Any, mode: Any, count: int, tally: Tally, key: str, some_id: Any) -> None:
+def _play(operation: Any, mode: Any, count: int, tally: Tally, key: str, ids: list[str], seed: int) -> None:
     strategy = operation.as_strategy(generation_mode=mode)
-    ids = [some_id() for _ in range(3)] if "{conversation_id}" in operation.path else []
+    has_id = "{conversation_id}" in operation.path
     turn = iter(range(10**9))
 
+    @with_seed(seed)
     @settings(
         max_examples=count,
         deadline=None,
         database=None,
-        derandomize=True,
         phases=[Phase.generate],
         verbosity=Verbosity.quiet,
         suppress_health_check=list(HealthCheck),
@@ -136,7 +139,7 @@ def _play(operation: Any, mode: Any, count: int, tally: Tally, key: str, some_id
             number % 8
         ):  # one in eight comes with whatever headers were made up, and gets no further than the gate
             case.headers = {"Authorization": f"Bearer {key}"} | _harmless(case.headers)
-        if ids and mode is GenerationMode.POSITIVE and number % 4:
+        if has_id and mode is GenerationMode.POSITIVE and number % 4:
             case.path_parameters = {"conversation_id": ids[number % len(ids)]}
         response = case.call(timeout=30)
         tally.add(case, response)

@@ -28,7 +28,7 @@ KEYS: dict[str, Any] = {
 
 def jwk(alg: str, key: Any, **more: str) -> dict[str, Any]:
     algorithm = jwt.get_algorithm_by_name(alg)
-    return {**json.loads(algorithm.to_jwk(key.public_key())), "kid": alg, "alg": alg, **more}  # type: ignore[attr-defined]
+    return {**json.loads(algorithm.to_jwk(key.public_key())), "kid": alg, "alg": alg, **more}
 
 
 def signed(alg: str = "RS256", *, key: Any = None, kid: str | None = None, **claims: Any) -> str:
@@ -102,7 +102,7 @@ BAD: dict[str, Callable[[], str]] = {
     "another key": lambda: signed(key=rsa.generate_private_key(public_exponent=65537, key_size=2048)),
     "an unknown key": lambda: signed(kid="nobody"),
     "a key of another kind": lambda: signed("ES256", kid="RS256"),
-    "no signature": lambda: jwt.encode({"sub": "erin"}, None, algorithm="none"),
+    "no signature": lambda: jwt.encode({"sub": "erin"}, "", algorithm="none"),
     "a public key as a secret": _confused,
     "nonsense": lambda: "a.b.c",
     "no ascii": lambda: "ü.ü.ü",
@@ -161,7 +161,7 @@ async def test_a_shared_secret_in_the_jwks_is_no_key(jwks: Path) -> None:
 
 @pytest.mark.parametrize("missing", ["issuer", "audience", "jwks"])
 def test_rules_that_lack_something_are_refused(missing: str) -> None:
-    given = {"issuer": ISSUER, "audience": AUDIENCE, "jwks": "jwks.json", missing: ""}
+    given: dict[str, Any] = {"issuer": ISSUER, "audience": AUDIENCE, "jwks": "jwks.json", missing: ""}
     with pytest.raises(InvalidSetting, match=f"jwt_{missing}"):
         TokenRules(**given)
 

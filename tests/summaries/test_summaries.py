@@ -25,6 +25,7 @@ from recollect.windows import WindowPolicy
 from tests.agents.doubles import Scripted
 from tests.properties.worlds import STORES, local_url
 from tests.servers.postgres import Databases
+from tests.servers.remote import BEHIND, open_at
 
 TEN = WindowPolicy(max_messages=10)
 DIALECTS = ("plain", "anthropic", "openai_chat", "openai_responses")
@@ -221,6 +222,20 @@ async def test_it_goes_with_the_conversation_and_is_nobody_elses(
     await erin.delete_conversation(conversation_id)
     with pytest.raises(ConversationNotFound):
         await erin.summarize(conversation_id)
+
+
+async def test_it_is_the_same_behind_a_server() -> None:
+    async with open_at(f"{BEHIND}memory://", embedder=None, summarizer="extract") as memory:
+        erin = memory.of("erin")
+        conversation_id = await talked(erin, 20)
+        assert await erin.summary(conversation_id) is None
+        summary = await erin.summarize(conversation_id, policy=TEN)
+        assert summary is not None
+        assert summary.messages == 40
+        assert await erin.summary(conversation_id) == summary
+        assert (await erin.load_context(conversation_id, policy=TEN)).report.summarized == 40
+        with pytest.raises(ConversationNotFound):
+            await memory.of("bob").summary(conversation_id)
 
 
 # Who makes them

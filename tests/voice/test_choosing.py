@@ -7,14 +7,14 @@ from recollect.settings import SECRETS, Settings, VoiceConfig
 from recollect.voice import EmbeddedTranscriber, OpenAITranscriber, WyomingTranscriber, transcriber_for
 
 
-def test_nobody_understands_unless_asked_for() -> None:
-    assert transcriber_for(Settings.load(environ={}).voice) is None
+def test_nobody_understands_where_that_is_off() -> None:
+    assert transcriber_for(Settings.load(environ={"RECOLLECT_TRANSCRIBER": "off"}).voice) is None
 
 
 @pytest.mark.parametrize(
     ("environ", "kind", "name"),
     [
-        ({"RECOLLECT_TRANSCRIBER": "embedded"}, EmbeddedTranscriber, "pocketsphinx"),
+        ({}, EmbeddedTranscriber, "pocketsphinx"),
         (
             {"RECOLLECT_TRANSCRIBER": "wyoming", "RECOLLECT_TRANSCRIBER_URL": "tcp://127.0.0.1:10300"},
             WyomingTranscriber,

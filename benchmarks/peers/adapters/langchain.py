@@ -10,6 +10,7 @@ class SQLHistory(BlockingPeer):
     packages: ClassVar[Sequence[str]] = ("langchain-community", "langchain-core", "sqlalchemy")
     modules: ClassVar[Sequence[str]] = ("langchain_community.chat_message_histories.sql",)
     has_budget: ClassVar[bool] = True
+    dialect: ClassVar[str] = "openai_chat"
 
     def __init__(self) -> None:
         self._histories: dict[str, Any] = {}
@@ -50,6 +51,25 @@ class SQLHistory(BlockingPeer):
 
     async def everything(self, session: str) -> list[str]:
         return [message.content for message in await self.call(self.of(session).get_messages)]
+
+    async def remember(self, session: str, items: Sequence[Any]) -> None:
+        from langchain_core.messages import convert_to_messages
+
+        self.of(session).add_messages(convert_to_messages(list(items)))
+
+    async def recent(self, session: str, most: int) -> list[Any]:
+        """As its guide for chat histories has it: the last messages, from a person's on, and the system's."""
+        from langchain_core.messages import convert_to_openai_messages, trim_messages
+
+        kept = trim_messages(
+            self.of(session).messages,
+            max_tokens=most,
+            token_counter=len,
+            strategy="last",
+            start_on="human",
+            include_system=True,
+        )
+        return list(convert_to_openai_messages(kept))
 
     async def close(self) -> None:
         self.engine.dispose()

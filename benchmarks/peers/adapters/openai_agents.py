@@ -9,6 +9,7 @@ from benchmarks.peers.contract import WINDOW, Peer, roles
 class _Sessions(Peer):
     packages: ClassVar[Sequence[str]] = ("openai-agents",)
     modules: ClassVar[Sequence[str]] = ("agents",)
+    dialect: ClassVar[str] = "openai_responses"
 
     def __init__(self) -> None:
         self.place = ""
@@ -36,6 +37,12 @@ class _Sessions(Peer):
 
     async def everything(self, session: str) -> list[str]:
         return _texts(await self.of(session).get_items())
+
+    async def remember(self, session: str, items: Sequence[Any]) -> None:
+        await self.of(session).add_items(list(items))
+
+    async def recent(self, session: str, most: int) -> list[Any]:
+        return list(await self.of(session).get_items(limit=most))
 
     async def close(self) -> None:
         for one in self._sessions.values():

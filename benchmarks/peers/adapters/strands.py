@@ -5,7 +5,7 @@ called directly: the model and the loop around them are no part of memory. Files
 and there is no way to ask for it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from benchmarks.peers.contract import WINDOW, BlockingPeer, roles
@@ -14,6 +14,8 @@ from benchmarks.peers.contract import WINDOW, BlockingPeer, roles
 class Files(BlockingPeer):
     packages: ClassVar[Sequence[str]] = ("strands-agents",)
     modules: ClassVar[Sequence[str]] = ("strands", "strands.session.file_session_manager")
+
+    dialect: ClassVar[str] = "anthropic"
 
     def __init__(self) -> None:
         self.place = ""
@@ -63,10 +65,56 @@ class Files(BlockingPeer):
         agent = await self.call(lambda: self.agent(session, fresh=True))
         return _texts(agent.messages)[-WINDOW:]
 
+    async def remember(self, session: str, items: Sequence[Any]) -> None:
+        self.agent(session, fresh=True, messages=[_told(item, _from_anthropic) for item in items])
+
+    async def recent(self, session: str, most: int) -> list[Any]:
+        from strands.agent.conversation_manager import SlidingWindowConversationManager
+
+        agent = self.agent(session, fresh=True)
+        SlidingWindowConversationManager(window_size=most).apply_management(agent)
+        return [_told(message, _to_anthropic) for message in agent.messages]
+
     async def everything(self, session: str) -> list[str]:
         manager = self.agent(session, fresh=True).kept_by
         stored = manager.list_messages(session, "assistant")
         return _texts([one.to_message() for one in stored])
+
+
+def _told(message: Any, block: Callable[[Any], Any]) -> dict[str, Any]:
+    """A message with each of its blocks in other words."""
+    content = message["content"]
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    told = [block(one) for one in blocks]
+    return {"role": message["role"], "content": [one for one in told if one]}
+
+
+def _from_anthropic(block: Any) -> Any:
+    """From Anthropic's words."""
+    match block.get("type"):
+        case "tool_use":
+            call = {"toolUseId": block["id"], "name": block["name"], "input": block["input"]}
+            return {"toolUse": call}
+        case "tool_result":
+            content = [{"text": str(block.get("content", ""))}]
+            return {
+                "toolResult": {"toolUseId": block["tool_use_id"], "status": "success", "content": content}
+            }
+        case "text":
+            return {"text": block["text"]}
+        case _:
+            return None  # thinking and pictures: they are not what is judged
+
+
+def _to_anthropic(block: Any) -> Any:
+    """Into Anthropic's words."""
+    if "toolUse" in block:
+        call = block["toolUse"]
+        return {"type": "tool_use", "id": call["toolUseId"], "name": call["name"], "input": call["input"]}
+    if "toolResult" in block:
+        result = block["toolResult"]
+        return {"type": "tool_result", "tool_use_id": result["toolUseId"], "content": str(result["content"])}
+    return {"type": "text", "text": block["text"]}
 
 
 def _messages(texts: Sequence[str]) -> list[dict[str, Any]]:

@@ -124,7 +124,7 @@ class RecallAgent:
         return "\n".join(["What I have noted:", *(f"- {note.text}" for note in notes)])
 
     async def _found(self, wish: Wish) -> str:
-        clock = self._clock or self._manager.store.now
+        clock = self._clock or self._manager.now
         now = clock().astimezone(self._zone)
         when_, topic = _taken_apart(wish.about, now, self._zone)
         notes = await self._manager.recall(topic, NOTED) if topic and when_ is None else []

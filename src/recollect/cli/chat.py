@@ -16,10 +16,8 @@ from recollect.cli.rendering import console, counted, readable
 from recollect.cli.running import UrlOption, memory_at, run
 from recollect.clock import system_clock
 from recollect.errors import RecollectError
-from recollect.ids import new_id
 from recollect.manager import ConversationManager
 from recollect.settings import AgentConfig, Settings
-from recollect.stores.urls import is_server
 
 if TYPE_CHECKING:
     from recollect.agents import Assistants
@@ -64,8 +62,7 @@ def chat(
         assistants = Assistants(config, clock=system_clock)
         try:
             async with memory_at(url, create=True) as memory:
-                is_remote = is_server(url or Settings.load().store.url)
-                talk = _Talk(memory.of(owner), assistants, session, is_remote=is_remote)
+                talk = _Talk(memory.of(owner), assistants, session)
                 if new:
                     await talk.start_another()
                 await talk.go_on()
@@ -85,14 +82,11 @@ def _config(provider: str | None, model: str | None) -> AgentConfig:
 class _Talk:
     """One person at the terminal."""
 
-    def __init__(
-        self, manager: ConversationManager, assistants: "Assistants", session: str, *, is_remote: bool
-    ) -> None:
+    def __init__(self, manager: ConversationManager, assistants: "Assistants", session: str) -> None:
         self._manager = manager
         self._assistant = assistants.of(manager)
         self._name = "assistant" if assistants.uses_model else "recall"
         self._session = session
-        self._is_remote = is_remote
         self._out: Console = console()
         self._is_terminal = self._stands_at_terminal()
         self._commands: dict[str, Callable[[str], Awaitable[Any]]] = {
@@ -160,10 +154,7 @@ class _Talk:
 
     async def start_another(self) -> None:
         """The next thing that is said starts a conversation. The one before stays."""
-        if self._is_remote:  # a server lets nobody unbind a session; another one does as well
-            self._session = f"{self._session.partition('/')[0]}/{new_id()}"
-        else:
-            await self._manager.store.unbind(self._session)
+        await self._manager.leave_session(self._session)
 
     # Commands
 

@@ -25,7 +25,7 @@ from recollect.server.limits import Limits
 from recollect.server.live.handler import live_handler
 from recollect.server.live.limits import LiveLimits
 from recollect.server.live.room import LiveRoom
-from recollect.server.live.staff import ServerStaff, Understanding, open_while_serving
+from recollect.server.live.staff import ServerStaff, open_while_serving
 from recollect.server.observing import Observing
 from recollect.server.openapi import VERSION, openapi_document
 from recollect.server.pages import pages
@@ -40,6 +40,7 @@ from recollect.server.routes import (
     people,
     searching,
     sessions,
+    summarizing,
 )
 from recollect.server.routes.operations import operations
 from recollect.settings import ServerConfig, Settings
@@ -50,6 +51,7 @@ NOUNS = (
     conversations,
     messages,
     contexts,
+    summarizing,
     sessions,
     searching,
     noting,
@@ -57,6 +59,7 @@ NOUNS = (
     keeping,
     changes,
     overview,
+    summarizing,
 )
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(each for noun in NOUNS for each in noun.routes.endpoints)
@@ -72,7 +75,6 @@ def create_app(
     gate: Gate | None = None,
     assistant: Assistant | None = None,
     transcriber: Transcriber | None = None,
-    understanding: Understanding | None = None,
     live_limits: LiveLimits | None = None,
     open_without_keys: bool = False,
     route_handlers: Sequence[ControllerRouterHandler] = (),
@@ -82,9 +84,9 @@ def create_app(
     """The server as an application, over a memory that somebody else opened and closes.
 
     `assistant` gives who answers for an owner, `transcriber` understands what is said by voice; without
-    them, those whom the settings name. `understanding` is the same for WebSocket connections.
-    `open_without_keys`: whether a server for which no key was made answers programs on this machine.
-    `app.state.service` is what its routes share, `app.state.live` what its WebSocket connections do.
+    them, those whom the settings name. `open_without_keys`: whether a server for which no key was made
+    answers programs on this machine. `app.state.service` is what its routes share, `app.state.live` what its
+    WebSocket connections do.
     """
     settings = settings or Settings()
     hosts = hosts_for(settings)
@@ -98,7 +100,9 @@ def create_app(
     )
     numbers = SharedNumbers(folder_from_environment())
     live = LiveRoom(
-        ServerStaff(service, understanding), service.gate, live_limits or live_limits_for(settings.server)
+        ServerStaff(service, transcriber or hosts.transcriber),
+        service.gate,
+        live_limits or live_limits_for(settings.server),
     )
     app = Litestar(
         route_handlers=[

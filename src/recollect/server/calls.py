@@ -82,7 +82,8 @@ class Service:
         """Who answers what this owner says by voice. Raises `TranscriberUnavailable` where nobody listens."""
         if self._transcriber is None:
             raise TranscriberUnavailable("nobody on this server understands what is said")
-        return VoiceAssistant(self.assistant(manager), self._transcriber)
+        least = self.settings.voice.least_confidence_percent / 100
+        return VoiceAssistant(self.assistant(manager), self._transcriber, least_confidence=least)
 
     async def note_denied(self, action: str, *, actor: str, source: str, owner: str = "") -> None:
         """Note in the audit trail, where there is one, that somebody was turned away."""

@@ -7,35 +7,26 @@ from litestar import Litestar
 
 from recollect.agents.choosing import Assistants
 from recollect.contracts import Transcriber
-from recollect.settings import ServerConfig, Settings
-from recollect.voice import EmbeddedTranscriber, OpenAITranscriber, WyomingTranscriber
+from recollect.settings import Settings
+from recollect.voice import transcriber_for
 
 
 class Hosts:
-    """The assistants of all owners, and the one transcriber; closed with the server."""
+    """The assistants of all owners, and the one transcriber, if there is one; closed with the server."""
 
-    def __init__(self, assistants: Assistants, transcriber: Transcriber) -> None:
+    def __init__(self, assistants: Assistants, transcriber: Transcriber | None) -> None:
         self.assistants = assistants
         self.transcriber = transcriber
 
     async def close(self) -> None:
         await self.assistants.close()
-        await self.transcriber.close()
+        if self.transcriber is not None:
+            await self.transcriber.close()
 
 
 def hosts_for(settings: Settings) -> Hosts:
     """Those whom the settings name: without any, the recall agent, and English on board."""
-    return Hosts(Assistants(settings.agent), transcriber_for(settings.server, settings.agent.provider_key))
-
-
-def transcriber_for(settings: ServerConfig, key: str = "") -> Transcriber:
-    """`embedded`, a Wyoming service at `tcp://…`, or a server with OpenAI's interface at `https://…`."""
-    place = settings.transcriber
-    if place.startswith("tcp://"):
-        return WyomingTranscriber(place)
-    if place.startswith(("http://", "https://")):
-        return OpenAITranscriber(base_url=place, api_key=key)
-    return EmbeddedTranscriber()
+    return Hosts(Assistants(settings.agent), transcriber_for(settings.voice))
 
 
 def closing(hosts: Hosts) -> Callable[[Litestar], AbstractAsyncContextManager[None]]:

@@ -156,7 +156,7 @@ CHAPTERS: dict[str, tuple[Family, ...]] = {
     ),
     "WebSocket": (
         _gauge("recollect_live_connections", "Connections that are open"),
-        _counter("recollect_live_connections_total", "Connections that were opened"),
+        _counter("recollect_live_opened_total", "Connections that were opened"),
         _counter("recollect_live_closed_total", "Connections that came to their end, by code", "code"),
         _counter("recollect_live_frames_total", "Frames in and out", "direction", "kind"),
         _gauge("recollect_live_queued", "Frames that wait to be sent, over all connections"),

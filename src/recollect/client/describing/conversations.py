@@ -165,6 +165,10 @@ class ConversationCalls(Calls):
         query = {"session_id": parse_name(session_id, field="session_id"), "tag": label}
         return self._silent("DELETE", "sessions", query=query)
 
+    def leave_session(self, session_id: str) -> Call[None]:
+        body = {"session_id": parse_name(session_id, field="session_id")}
+        return self._silent("POST", "sessions", "leave", body=body)
+
     # Messages
 
     def add_message(
@@ -302,7 +306,7 @@ class ConversationCalls(Calls):
     ) -> Call[Context]:
         if policy is not None and not isinstance(policy, WindowPolicy):
             raise InvalidInput(f"policy must be a WindowPolicy; got {shown(policy)}", field="policy")
-        wanted = policy or self._own_policy()
+        wanted = self._wanted(policy)
         body = {
             "agent_name": agent_name if self.config.enable_agent_filtering else None,
             **self._asked(wanted, pending),
@@ -321,9 +325,7 @@ class ConversationCalls(Calls):
     def first_context(
         self, pending: Sequence[Message], *, policy: WindowPolicy | None = None
     ) -> Call[Context]:
-        return self._call(
-            "POST", "context", read=context_of, body=self._asked(policy or self._own_policy(), pending)
-        )
+        return self._call("POST", "context", read=context_of, body=self._asked(self._wanted(policy), pending))
 
     def _asked(self, policy: WindowPolicy | None, pending: Sequence[Message]) -> dict[str, Any]:
         return {
@@ -332,11 +334,15 @@ class ConversationCalls(Calls):
             "counter": None if self.counter is None else self.counter.name,
         }
 
-    def _own_policy(self) -> WindowPolicy | None:
-        """The window that the caller's own settings ask for; without any, the server's decide."""
-        if self.given_config is None:
-            return None
-        return WindowPolicy(max_messages=self.given_config.context_window_size)
+    def _wanted(self, policy: WindowPolicy | None) -> WindowPolicy | None:
+        """The window as the caller's own settings complete it; without any, the server's do."""
+        config = self.given_config
+        if config is None:
+            return policy
+        wanted = policy or WindowPolicy(max_messages=config.context_window_size)
+        return (
+            wanted if wanted.notes_tokens is not None else replace(wanted, notes_tokens=config.notes_tokens)
+        )
 
     def _degraded(
         self,

@@ -1,4 +1,4 @@
-"""Notes, as calls. Below: base. The signatures are the manager's."""
+"""Notes and summaries, as calls. Below: base. The signatures are the manager's."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -7,13 +7,15 @@ from typing import Any
 import msgspec
 
 from recollect.client.calls import Call
-from recollect.client.describing.base import Calls
+from recollect.client.describing.base import Calls, conversation
 from recollect.clock import parse_moment
 from recollect.conversations import check_span
 from recollect.errors import InvalidInput, NoteNotFound, shown
 from recollect.messages import parse_tags
 from recollect.notes import Note, Source, parse_note_text, parse_subject
 from recollect.noting import redacted_words
+from recollect.summaries import Summary
+from recollect.windows import WindowPolicy
 
 
 class NotingCalls(Calls):
@@ -58,6 +60,21 @@ class NotingCalls(Calls):
         if not isinstance(what, str) or not what.strip():
             raise InvalidInput(f"what to forget must be said; got {shown(what)}", field="what", value=what)
         return self._call("POST", "notes", "forget", body={"what": what}, read=_notes, repeatable=False)
+
+    # Summaries
+
+    def summary(self, conversation_id: str) -> Call[Summary | None]:
+        return self._call("GET", "conversations", conversation(conversation_id), "summary", read=_summary)
+
+    def summarize(self, conversation_id: str, *, policy: WindowPolicy | None = None) -> Call[Summary | None]:
+        body = {"policy": None if policy is None else msgspec.to_builtins(policy)}
+        return self._call(
+            "POST", "conversations", conversation(conversation_id), "summary", body=body, read=_summary
+        )
+
+
+def _summary(document: Any) -> Summary | None:
+    return msgspec.convert(document["summary"], Summary | None)
 
 
 def _expiry(expires: datetime | str | timedelta | None) -> dict[str, Any]:

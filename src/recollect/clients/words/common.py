@@ -344,10 +344,10 @@ SAYING = words(
 
 BUSINESS = words(
     """
-    account accounts afspraak agreement akte angebot anzahlung application appointment appointments
+    account accounts afspraak agreement akte angebot anzahlung apartment application appointment appointments
     auftrag bestelling bestellung betaling bill bills booking call case cita claim colis commande
     complaint compte contract contrat contrato cuenta deal delivery deposit devis documents dossier email
-    estimate expediente factura facture factuur file files form haus heizung invoice invoices job klacht
+    estimate expediente factura facture factuur file files form haus heizung house invoice invoices job klacht
     konto lease letter lieferung loan mahnung matter meeting message offer offerte order orders package
     pago paiement papers parcel payment payments pedido policy portfolio presupuesto project projekt
     projet proposal proyecto purchase quote receipt rechnung rechnungen refund rekening rendezvous rent

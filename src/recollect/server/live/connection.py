@@ -94,6 +94,11 @@ class Connection:
         """Why it is over, unless the client left."""
         return self._telling.ending
 
+    @property
+    def waiting(self) -> int:
+        """Frames that wait to be sent."""
+        return self._telling.waiting
+
     def mention(self, frame: Outgoing) -> None:
         self._telling.mention(frame)
 
@@ -273,16 +278,15 @@ class Connection:
 
     async def _audio_start(self, guest: Guest, frame: live.AudioStart) -> None:
         self._spoken_in(guest, frame.conversation_id)
-        self._transcriber()
+        self._transcriber(guest)
         if self._utterance is not None:
             raise InvalidInput(
                 f"audio {shown(self._utterance.start.id)} has not ended yet", field="id", value=frame.id
             )
         self._utterance = Utterance(frame, self._limits)
 
-    def _transcriber(self) -> Transcribe:
-        assert self._guest is not None, "only guests speak"
-        transcribe = self._room.staff.transcriber(self._guest.assistant())
+    def _transcriber(self, guest: Guest) -> Transcribe:
+        transcribe = self._room.staff.transcribe(guest.manager)
         if transcribe is None:
             raise MissingExtra("understanding speech on this server", extra="speech")
         return transcribe
@@ -298,7 +302,7 @@ class Connection:
 
     async def _audio_end(self, guest: Guest, frame: live.AudioEnd) -> None:
         utterance = self._ended_utterance(frame.id)
-        audio, transcribe = utterance.complete(), self._transcriber()
+        audio, transcribe = utterance.complete(), self._transcriber(guest)
         conversation_id = self._spoken_in(guest, utterance.start.conversation_id)
         if self._goes_on(guest, conversation_id, frame.id):
             return
@@ -409,6 +413,11 @@ class Connection:
         guest.caller.check("write")
         await guest.end_session()
         self.end(CloseCode.NORMAL, "bye")
+
+    @property
+    def waiting(self) -> int:
+        """Frames that wait to be sent to it."""
+        return self._telling.waiting
 
     def tick(self) -> None:
         """Look after the connection: called now and then."""

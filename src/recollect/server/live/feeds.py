@@ -10,7 +10,7 @@ A feed looks at the store when there is a reason: this process stored a turn, th
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 from typing import NamedTuple
@@ -24,6 +24,7 @@ from recollect.errors import ConversationNotFound, RecollectError
 from recollect.protocol.live import Place, write_entry
 from recollect.server.live.limits import LiveLimits
 from recollect.server.live.places import Difference, difference, place_of, same_metadata
+from recollect.telemetry import told
 
 log = logging.getLogger("recollect.server.live")
 
@@ -104,7 +105,7 @@ class Feed:
     def __init__(self, store: ConversationStore, conversation_id: str) -> None:
         self.store = store
         self.conversation_id = conversation_id
-        self.record: Conversation | None = None
+        self._record: Conversation | Appended | None = None
         self.place = Place(revision=0, sequence=0, messages=0)
         self.gone = False
         self.starts_over = 0
@@ -118,6 +119,13 @@ class Feed:
         self._kept_bytes = 0
         self._wakes: set[Wake] = set()
         self._looking = asyncio.Lock()
+
+    @property
+    def record(self) -> Conversation | None:
+        """The record as it was at the place. After a turn that was stored here, made when it is asked for."""
+        if isinstance(self._record, Appended):
+            self._record = self._record.conversation
+        return self._record
 
     # Watchers
 
@@ -146,14 +154,14 @@ class Feed:
     async def start(self) -> None:
         """Find out where the conversation stands. Raises `ConversationNotFound`."""
         async with self._looking:
-            if self.record is None:
+            if self._record is None:
                 seen = await snapshot(self.store, self.conversation_id, limit=FIRST_LOOK)
-                self.record, self.place = seen.record, place_of(seen.record, seen.entries)
+                self._record, self.place = seen.record, place_of(seen.record, seen.entries)
 
     async def look(self) -> None:
         """See whether something happened."""
         async with self._looking:
-            if self.record is None or self.gone or not await self._has_moved():
+            if self._record is None or self.gone or not await self._has_moved():
                 return
             try:
                 seen, told = await since(self.store, self.conversation_id, self.place, before=self.record)
@@ -169,18 +177,16 @@ class Feed:
 
     def stored(self, appended: Appended, pieces: Sequence[Piece]) -> bool:
         """This process stored a turn: where it follows on what is known, nobody has to look."""
-        new, record = appended.new, appended.conversation
-        follows = (
-            self.record is not None
-            and bool(new)
-            and record.revision == self.place.revision + 1
-            and record.message_count == self.place.messages + len(new)
-            and new[0].sequence > self.place.sequence
-        )
-        if not follows or self._looking.locked():
+        if self._record is None or self._looking.locked() or not pieces:
+            return False
+        first, last = pieces[0], pieces[-1]
+        if first.revision != self.place.revision + 1 or first.sequence <= self.place.sequence:
             return False
         self._keep(pieces)
-        self.record, self.place = record, place_of(record, new, sequence=self.place.sequence)
+        self._record = appended
+        self.place = Place(
+            revision=last.revision, sequence=last.sequence, messages=self.place.messages + len(pieces)
+        )
         self._wake()
         return True
 
@@ -195,7 +201,7 @@ class Feed:
             self._exchange([Piece.of(entry) for entry in told.changed])
             self.recorded += not same_metadata(self.record, seen.record, new=len(told.new))
             self.place = place_of(seen.record, told.new, sequence=self.place.sequence)
-        self.record = seen.record
+        self._record = seen.record
 
     def _keep(self, pieces: Iterable[Piece]) -> None:
         for piece in pieces:
@@ -236,6 +242,8 @@ class Feeds:
     def __init__(self, limits: LiveLimits) -> None:
         self._limits = limits
         self._feeds: dict[tuple[str, str], Feed] = {}
+        self._owners: Counter[str] = Counter()
+        """How many feeds each owner has."""
         self._watching: dict[str, asyncio.Task[None]] = {}
         self._told: set[str] = set()
         """Owners whose store tells of changes right now."""
@@ -248,6 +256,7 @@ class Feeds:
         """The conversation's feed, which calls `wake` when something happened. Raises `NotFound`."""
         feed = self._feeds.get((owner, conversation_id))
         if feed is None or feed.gone:
+            self._owners[owner] += feed is None
             feed = self._feeds[owner, conversation_id] = Feed(store, conversation_id)
         feed.join(wake)
         self._listen(owner, store)
@@ -263,9 +272,12 @@ class Feeds:
         if feed.is_watched or self._feeds.get((owner, feed.conversation_id)) is not feed:
             return
         del self._feeds[owner, feed.conversation_id]
-        if not any(each == owner for each, _ in self._feeds) and owner in self._watching:
-            self._watching.pop(owner).cancel()
+        self._owners[owner] -= 1
+        if not self._owners[owner]:
+            del self._owners[owner]
             self._told.discard(owner)
+            if owner in self._watching:
+                self._watching.pop(owner).cancel()
 
     async def stored(
         self, owner: str, conversation_id: str, appended: Appended, pieces: Sequence[Piece]
@@ -285,6 +297,7 @@ class Feeds:
         tasks = [*self._watching.values(), *([self._polling] if self._polling else [])]
         self._watching, self._polling = {}, None
         self._feeds.clear()
+        self._owners.clear()
         await ended(*tasks)
 
     # Reasons to look
@@ -311,7 +324,7 @@ class Feeds:
                     async for change in changes:
                         await self.look(owner, change.conversation_id)
             except RecollectError as error:
-                log.warning("a watch broke and is taken up again in %.1f s: %s", pause, error)
+                log.warning("a watch broke and is taken up again in %.1f s: %s", pause, told(error))
             self._told.discard(owner)
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)

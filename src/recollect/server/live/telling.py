@@ -62,6 +62,11 @@ class Telling:
 
     # What there is to tell
 
+    @property
+    def waiting(self) -> int:
+        """Replies that wait to be sent."""
+        return len(self._replies)
+
     def reply(self, frame: Outgoing) -> None:
         self._replies.append(frame)
         self._woken.set()
@@ -76,6 +81,10 @@ class Telling:
         self.ending = self.ending or Ended(code, reason)
         self._woken.set()
         self._taken.set()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._replies)
 
     def wake(self) -> None:
         self._woken.set()
@@ -129,8 +138,8 @@ class Telling:
 
     def _next_piece(self, listening: Listening) -> Outgoing | None:
         turn, sent = listening.turn, listening.sent
-        if sent >= len(turn.text):
-            return None
+        if sent >= len(turn.text) or turn.outcome is not None:
+            return None  # what is complete comes as a whole
         piece = turn.text[sent : sent + LONGEST_DELTA]
         listening.sent = sent + len(piece)
         return AnswerDelta(id=turn.id, text=piece, offset=sent)

@@ -96,6 +96,8 @@ class Watch:
 
     async def _next_change(self) -> Outgoing | None:
         """Changes come first, and leave the place as it is: told twice, they do no harm; missed, they do."""
+        if self._changed == self.feed.changed and not self._missed_changes:
+            return None
         if self._changed < self.feed.changed - len(self.feed.changes):
             return await self._reset()
         bodies, self._missed_changes = self._missed_changes, []

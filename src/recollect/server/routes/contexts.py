@@ -14,6 +14,7 @@ from recollect.protocol.bodies import (
     Count,
     Dialect,
     FirstQuestion,
+    PolicyBody,
     RequestBody,
 )
 from recollect.server.answers import as_json
@@ -57,7 +58,7 @@ async def get_context(call: Call[NoBody, Window]) -> Reply:
 async def load_context(call: Call[ContextQuestion, NoQuery]) -> Reply:
     """The same with every setting of a window, and with messages that are being said but not stored yet."""
     body = call.body
-    policy = None if body.policy is None else WindowPolicy(**_fields(body.policy))
+    policy = policy_of(body.policy)
     pending = read(list(body.pending)) if body.pending else []
     return await _context(
         call, body.dialect, body.counter, agent_name=body.agent_name, policy=policy, pending=pending
@@ -68,7 +69,7 @@ async def load_context(call: Call[ContextQuestion, NoQuery]) -> Reply:
 async def first_context(call: Call[FirstQuestion, NoQuery]) -> Reply:
     """What a model should see where nothing is stored yet: the owner's notes, and what is said."""
     body = call.body
-    policy = None if body.policy is None else WindowPolicy(**_fields(body.policy))
+    policy = policy_of(body.policy)
     pending = read(list(body.pending)) if body.pending else []
     manager = _counting(call, body.counter)
     return as_json(context_document(await manager.first_context(pending, policy=policy)))
@@ -88,6 +89,9 @@ async def _context(
     return as_json({"messages": request.messages, "system": request.system})
 
 
-def _fields(body: Struct) -> dict[str, Any]:
+def policy_of(body: PolicyBody | None) -> WindowPolicy | None:
+    """The policy that a body describes; None where the settings decide."""
+    if body is None:
+        return None
     fields = msgspec.structs.asdict(body)
-    return fields | {"tags": tuple(fields["tags"])}
+    return WindowPolicy(**fields | {"tags": tuple(fields["tags"])})

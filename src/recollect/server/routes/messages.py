@@ -131,7 +131,7 @@ async def add_turn(call: Call[TurnBody, NoQuery]) -> Reply:
     return await _stored(call, messages, expected)
 
 
-@routes.post("/sessions/turns", answer=AppendedBody, status=201, raw=True, idempotent=True)
+@routes.post("/sessions/turns", answer=AppendedBody, status=201, raw=True, idempotent=True, errors=(404,))
 async def add_session_turn(call: Call[SessionTurnBody, NoQuery]) -> Reply:
     """Store a turn in the conversation of a session, which is made when there is none."""
     body = converted(from_json(call.raw), SessionTurnBody)

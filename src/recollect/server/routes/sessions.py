@@ -1,6 +1,7 @@
 """Sessions: which conversation one is in, and the assistant that answers there."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
@@ -11,14 +12,17 @@ from recollect.contracts import AudioFormat
 from recollect.errors import NotFound, RecollectError, shown
 from recollect.messages import Message
 from recollect.protocol import conversation_document, problem_of, to_json
-from recollect.protocol.bodies import AnswerBody, ConversationBody, Name, Question, Seconds
+from recollect.protocol.bodies import AnswerBody, ConversationBody, Name, Question, Seconds, Sent
 from recollect.server.answers import NOTHING, Streamed, as_json, at_revision
 from recollect.server.calls import Call, NoBody, NoQuery
 from recollect.server.endpoints import Media, Reply, Routes
 from recollect.server.routes.conversations import idling
+from recollect.telemetry import told
 from recollect.voice import VoiceReply
 
 routes = Routes("sessions")
+
+log = logging.getLogger("recollect.server")
 
 LARGEST_SOUND = 25_000_000
 """Bytes: what a transcriber takes at once."""
@@ -50,6 +54,12 @@ class Said(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     channels: Annotated[int, Meta(ge=1, le=8)] = 1
 
 
+class Left(Sent, frozen=True, kw_only=True):
+    """Which session is left."""
+
+    session_id: Name
+
+
 @routes.get("/sessions", answer=ConversationBody, revised=True, errors=(404,))
 async def get_session(call: Call[NoBody, Which]) -> Reply:
     """The record of a session's conversation; 404 when it has none, or was silent for too long."""
@@ -72,7 +82,14 @@ async def delete_session(call: Call[NoBody, Ended]) -> Reply:
     return NOTHING
 
 
-@routes.post("/sessions/answers", answer=AnswerBody, route_class="ask")
+@routes.post("/sessions/leave", status=204)
+async def leave_session(call: Call[Left, NoQuery]) -> Reply:
+    """The session has no conversation any more, which itself stays: what is said next begins another."""
+    await call.manager.leave_session(call.body.session_id)
+    return NOTHING
+
+
+@routes.post("/sessions/answers", answer=AnswerBody, route_class="ask", errors=(404,))
 async def ask(call: Call[Question, NoQuery]) -> Reply:
     """Ask the assistant. The question and the answer are stored, or neither is.
 
@@ -128,13 +145,11 @@ async def _answered(supervisor: SupervisorAgent, asked: Question, on_text: Any =
             question, asked.session_id, asked.conversation_id, on_text=on_text
         )
     except RecollectError as error:
-        return {
-            "text": supervisor.apology(error),
-            "conversation_id": asked.conversation_id,
-            "agent_name": None,
-            "stored": False,
-            "problem": problem_of(error),
-        }
+        log.warning("a turn failed and was not stored: %s", told(error))
+        return _apology(supervisor, asked, error)
+    except Exception as error:  # the edge: whatever an agent of somebody else's does, the user is told
+        log.exception("a turn failed and was not stored")
+        return _apology(supervisor, asked, error)
     record = None if asked.conversation_id is not None else await manager.session(asked.session_id)
     return {
         "text": answer.text,
@@ -142,6 +157,17 @@ async def _answered(supervisor: SupervisorAgent, asked: Question, on_text: Any =
         "agent_name": answer.messages[-1].agent_name,
         "stored": True,
         "problem": None,
+    }
+
+
+def _apology(supervisor: SupervisorAgent, asked: Question, error: Exception) -> dict[str, Any]:
+    known = error if isinstance(error, RecollectError) else RecollectError()
+    return {
+        "text": supervisor.apology(error),
+        "conversation_id": asked.conversation_id,
+        "agent_name": None,
+        "stored": False,
+        "problem": problem_of(known),
     }
 
 
