@@ -41,7 +41,7 @@ _REQUESTS = f"sum(rate(recollect_http_requests_total{RATE}))"
 _FAILED = f'sum(rate(recollect_http_requests_total{{status=~"5.."}}{RATE}))'
 _BREAKER = "max by (store) (recollect_breaker_state)"
 _RELEASE = "max by (version) (recollect_build_info)"
-_OPENED = f"sum(rate(recollect_live_connections_total{RATE}))"
+_OPENED = f"sum(rate(recollect_live_opened_total{RATE}))"
 
 ROWS: dict[str, list[tuple[str, str, list[Query]]]] = {
     "Conversation health": [
@@ -55,7 +55,12 @@ ROWS: dict[str, list[tuple[str, str, list[Query]]]] = {
         (
             "Clients linked",
             "cps",
-            [("linked", f"sum(rate(recollect_client_associations_total{RATE}))")],
+            [
+                ("linked", f"sum(rate(recollect_client_associations_total{RATE}))"),
+                ("by what was said", f"sum(rate(recollect_clients_linked_total{RATE}))"),
+                ("ambiguous", f"sum(rate(recollect_clients_ambiguous_total{RATE}))"),
+                ("not looked at", f"sum(rate(recollect_client_notes_dropped_total{RATE}))"),
+            ],
         ),
         (
             "Lengths, on average",

@@ -34,6 +34,7 @@ from recollect.errors import InvalidInput, shown
 from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message, parse_tags, parse_text
 from recollect.search.analysis import terms_of
+from recollect.telemetry import told
 
 log = logging.getLogger("recollect.notes")
 
@@ -182,7 +183,7 @@ def decode_note(document: Document) -> Note | None:
         note = msgspec.json.decode(document.data, type=Note)
         parse_tags(note.tags)
     except (msgspec.MsgspecError, InvalidInput) as error:
-        log.warning("note %s cannot be read and is set aside: %s", shown(document.key), error)
+        log.warning("a note cannot be read and is set aside: %s", told(error))
         return None
     if note.id != document.key or note.remembered_at.tzinfo is None:
         log.warning("note %s is not what its place says and is set aside", shown(document.key))

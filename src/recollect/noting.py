@@ -39,6 +39,7 @@ from recollect.notes import (
 )
 from recollect.redaction import Redactor, redacted
 from recollect.settings import ConversationConfig
+from recollect.telemetry import told
 from recollect.windows import WindowPolicy
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ class Noting:
             return await texts.similarities(question, [one.text for one in notes])
         except EncoderFailed as error:
             room.encoder_trouble = str(error)
-            log.warning("notes are searched by words alone: %s", error)
+            log.warning("notes are searched by words alone: %s", told(error))
             return None
 
     async def forget(self, what: str) -> list[Note]:
@@ -195,7 +196,7 @@ class Noting:
         try:
             there = await self._standing()
         except StoreError as error:
-            log.warning("the context is without notes: %s", error)
+            log.warning("the context is without notes: %s", told(error))
             return NotesShown(), f"notes could not be read: {error}"
         if not there.current:
             return NotesShown(), None

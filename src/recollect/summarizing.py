@@ -37,6 +37,7 @@ from recollect.summaries import (
     out_of_sight,
     shortened,
 )
+from recollect.telemetry import told
 from recollect.tokens import RoughCounter, kept_by
 from recollect.windows import WindowPolicy
 
@@ -74,7 +75,7 @@ class SummaryRoom:
         except (ConversationNotFound, DocumentConflict):
             return  # it went, or somebody else does this
         except RecollectError as error:
-            log.warning("conversation %s is not summarized yet: %s", key[1], error)
+            log.warning("conversation %s is not summarized yet: %s", key[1], told(error))
             self._failed[key] = time.monotonic() + TRY_AGAIN_SECONDS
         except Exception:  # the supervisor of a task: a summarizer may be anybody's
             log.exception("conversation %s is not summarized yet", key[1])
@@ -218,7 +219,7 @@ class Summarizing:
         try:
             summary = await self.summary(conversation_id)
         except StoreError as error:
-            log.warning("the context is without its summary: %s", error)
+            log.warning("the context is without its summary: %s", told(error))
             return None, None
         if (summary is None or summary.messages < until) and not self.store.degraded:
             work = self._extended(conversation_id, until)

@@ -4,6 +4,7 @@ anything goes wrong."""
 import asyncio
 import inspect
 import io
+import json
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
 import recollect
 from recollect.agents import AgenticLoop, Specialist, SupervisorAgent
@@ -108,7 +111,7 @@ async def memory(
 
 
 async def test_a_life_with_everything_in_it(memory: recollect.Memory, seen: Seen, tmp_path: Path) -> None:
-    erin = memory.of(f"erin-{SECRET}")
+    erin = memory.of(f"erin-{SECRET}-{new_id()}")
     conversation = await erin.get_or_create_conversation(f"kitchen-{SECRET}")
     async with erin.turn(conversation.id) as turn:
         turn.user(f"my code is {SECRET}", tags=[SECRET])
@@ -122,6 +125,12 @@ async def test_a_life_with_everything_in_it(memory: recollect.Memory, seen: Seen
     assert await erin.search_conversations(SECRET)
     assert await erin.search_history(SECRET, tag=SECRET, explain=True)
     await erin.similar(conversation.id)
+    contact = await erin.clients.add(f"Mia {SECRET}", email=f"{SECRET}@example.org", notes=SECRET)
+    assert await erin.clients.get(contact.id)
+    await erin.clients.remove(contact.id)
+    note = await erin.remember(f"the code is {SECRET}", subject=SECRET, tags=[SECRET])
+    assert await erin.recall(SECRET)
+    await erin.forget(note.id)
     await erin.list(tags=[SECRET], assigned_to=SECRET)
     await erin.export(tmp_path / "export")
     await erin.archive(conversation.id)
@@ -137,7 +146,7 @@ async def test_a_life_with_everything_in_it(memory: recollect.Memory, seen: Seen
 
 
 async def test_what_goes_wrong_by_the_callers_doing(memory: recollect.Memory, seen: Seen) -> None:
-    erin = memory.of(f"erin-{SECRET}")
+    erin = memory.of(f"erin-{SECRET}-{new_id()}")
     conversation = await erin.get_or_create_conversation("kitchen")
     message = new_id()
     await erin.add_message(conversation.id, "user", SECRET, message_id=message)
@@ -162,7 +171,7 @@ async def test_what_goes_wrong_by_the_callers_doing(memory: recollect.Memory, se
 
 async def test_every_call_given_nonsense(memory: recollect.Memory, seen: Seen, tmp_path: Path) -> None:
     """Whatever methods there are: with the secret for every argument, and for all but an id."""
-    erin = memory.of(f"erin-{SECRET}")
+    erin = memory.of(f"erin-{SECRET}-{new_id()}")
     for name, method in inspect.getmembers(erin, inspect.iscoroutinefunction):
         if name.startswith("_") or name in ("export", "import_"):
             continue
@@ -324,3 +333,47 @@ async def test_a_task_that_nobody_waits_for(seen: Seen) -> None:
     text = seen.everything()["log"]
     assert "ValueError" in text
     assert SECRET not in text
+
+
+# Over a WebSocket
+
+
+FRAMES = (
+    {"type": "text", "id": new_id(), "text": SECRET},
+    {"type": "text", "id": SECRET, "text": SECRET},
+    {"type": "watch", "conversation_id": SECRET},
+    {"type": "typing", "active": True, "conversation_id": SECRET},
+    {"type": "interrupt", "id": SECRET},
+    {"type": SECRET},
+    {SECRET: SECRET},
+)
+
+
+async def test_a_connection_in_order_and_broken(seen: Seen) -> None:
+    """Frames of every kind, frames that are none, keys that are none, and then no word of goodbye."""
+    async with serving(observe=True) as server:
+        key = (await server.key(f"erin-{SECRET}"))["Authorization"].removeprefix("Bearer ")
+        address = server.url.replace("http", "ws") + f"/ws?token={SECRET}"
+        for shown in (key, SECRET):
+            async with connect(address, additional_headers={"X-Request-ID": "live-1"}) as socket:
+                hello = {
+                    "type": "hello",
+                    "key": shown,
+                    "session_id": SECRET,
+                    "name": SECRET,
+                    "device": SECRET,
+                }
+                await socket.send(json.dumps(hello))
+                with suppress(ConnectionClosed):
+                    await socket.recv()
+                    for frame in FRAMES:
+                        await socket.send(json.dumps(frame))
+                        await socket.recv()
+                    await socket.send(f"{{{SECRET}")
+                    await socket.send(SECRET.encode())
+                    await socket.recv()
+    seen.check()
+    log = seen.log.getvalue()
+    assert '"event":"connection_closed"' in log
+    assert '"request_id":"live-1"' in log
+    assert key not in log

@@ -31,7 +31,14 @@ def panels() -> list[dict[str, Any]]:
     return [panel for panel in document["panels"] if panel["type"] != "row"]
 
 
+GUIDE = (ROOT / "docs" / "how-to" / "monitor.md").read_text("utf-8")
+IN_GUIDE = re.findall(r"`((?:sum|histogram)[^`]*\)[^`]*)`", GUIDE)
+
 EXPRESSIONS = [
+    *(
+        pytest.param(found, id=f"guide, {found}")
+        for found in re.findall(r"`((?:sum|histogram)[^`]*\)[^`]*)`", GUIDE)
+    ),
     *(pytest.param(rule["expr"], id=rule["alert"]) for rule in alerts()),
     *(
         pytest.param(target["expr"], id=f"{panel['title']}, {target['legendFormat']}")

@@ -25,6 +25,7 @@ from recollect.contracts import ConversationStore, Document
 from recollect.conversations import Changes, Conversation, Query, check_count
 from recollect.errors import ContactNotFound, ConversationNotFound, DocumentConflict, InvalidInput, shown
 from recollect.ids import IdSource, new_id, parse_uuid
+from recollect.telemetry.calls import watched_as
 
 if TYPE_CHECKING:
     from recollect.clients.importing import Imported
@@ -41,6 +42,7 @@ class ContactPage(Struct, frozen=True, kw_only=True):
     next: str | None = None
 
 
+@watched_as("clients.")
 class Contacts:
     """One owner's contacts; `manager.clients`."""
 

@@ -18,6 +18,7 @@ from recollect.clients.waiting import Waiting
 from recollect.contacts import KIND, Contact
 from recollect.contracts import ConversationStore, Document
 from recollect.errors import InvalidId, StoreDamaged
+from recollect.telemetry import told
 
 if TYPE_CHECKING:
     from recollect.clients.index import NameIndex
@@ -153,5 +154,5 @@ def _readable(documents: list[Document]) -> list[Contact]:
         try:
             contacts.append(contact_in(document))
         except (StoreDamaged, InvalidId) as error:
-            log.warning("contact %s is set aside: %s", document.key, error)
+            log.warning("a contact is set aside: %s", told(error))
     return contacts

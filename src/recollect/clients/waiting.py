@@ -15,7 +15,7 @@ from recollect.contracts import ConversationStore
 from recollect.deadlines import ended
 from recollect.errors import RecollectError
 from recollect.messages import Message
-from recollect.telemetry import telemetry
+from recollect.telemetry import telemetry, told
 
 if TYPE_CHECKING:
     from recollect.clients.room import ClientRoom
@@ -141,6 +141,6 @@ class Waiting:
             association = Association(said.store, noted.owner, self._room)
             await association.look_through(noted.conversation_id, said.messages)
         except RecollectError as error:
-            log.warning("conversation %s is not linked to a client: %s", noted.conversation_id, error)
+            log.warning("conversation %s is not linked to a client: %s", noted.conversation_id, told(error))
         except Exception:  # the edge of a task: nothing that goes wrong here may stop the others
             log.exception("conversation %s is not linked to a client", noted.conversation_id)

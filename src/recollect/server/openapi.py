@@ -294,6 +294,24 @@ def _server_paths(schemas: _Schemas) -> Document:
             ReadyBody,
             {200: "They are.", 503: "The store is away, or the server is about to stop."},
         ),
+        "/metrics": {"get": _metrics(schemas)},
+    }
+
+
+def _metrics(schemas: _Schemas) -> Document:
+    text = {"schema": {"type": "string"}}
+    refused = {"application/problem+json": {"schema": schemas.of(ProblemBody)}}
+    forms = {"text/plain": text, "application/openmetrics-text": text}
+    return {
+        "operationId": "metrics",
+        "tags": ["server"],
+        "summary": "How it is going, as numbers; needs a key that reaches everybody.",
+        "responses": {
+            "200": {"description": "In the form that is asked for.", "content": forms},
+            "401": {"description": "There is no key, or it does not hold.", "content": refused},
+            "403": {"description": "The key does not reach everybody.", "content": refused},
+            "503": {"description": "The store is away, and keys cannot be looked up.", "content": refused},
+        },
     }
 
 

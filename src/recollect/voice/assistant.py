@@ -16,6 +16,7 @@ from recollect.errors import InvalidSetting, NotUnderstood, RecollectError, show
 from recollect.messages import Message, Speech
 from recollect.sessions import SessionManager
 from recollect.spoken import SPOKEN_LIMIT, cut_at_sentence, heard_length, without_markup
+from recollect.telemetry import told
 from recollect.voice.sound import SoundLimits, bounded, check_audible, collected, read_sound
 
 log = logging.getLogger("recollect.voice")
@@ -117,7 +118,7 @@ class VoiceAssistant:
                 asked(transcript), session_id, conversation_id, on_text=on_text
             )
         except RecollectError as error:
-            log.warning("a turn failed and was not stored: %s", error)
+            log.warning("a turn failed and was not stored: %s", told(error))
             failed = self._supervisor.apology(error)
         except Exception as error:  # the edge: whatever an agent of somebody else's does, the user is told
             log.exception("a turn failed and was not stored")
@@ -209,7 +210,7 @@ class VoiceAssistant:
         try:
             await self.sessions.end_session(session_id)
         except RecollectError as error:
-            log.warning("an empty conversation stays behind: %s", error)
+            log.warning("an empty conversation stays behind: %s", told(error))
 
 
 def asked(transcript: Transcript) -> Message:

@@ -24,6 +24,7 @@ from recollect.errors import ConversationNotFound, RecollectError
 from recollect.protocol.live import Place, write_entry
 from recollect.server.live.limits import LiveLimits
 from recollect.server.live.places import Difference, difference, place_of, same_metadata
+from recollect.telemetry import told
 
 log = logging.getLogger("recollect.server.live")
 
@@ -311,7 +312,7 @@ class Feeds:
                     async for change in changes:
                         await self.look(owner, change.conversation_id)
             except RecollectError as error:
-                log.warning("a watch broke and is taken up again in %.1f s: %s", pause, error)
+                log.warning("a watch broke and is taken up again in %.1f s: %s", pause, told(error))
             self._told.discard(owner)
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)

@@ -19,7 +19,7 @@ from recollect.server.live.feeds import Feeds
 from recollect.server.live.limits import LiveLimits
 from recollect.server.live.speech import Transcribe
 from recollect.server.live.turns import Assistant, Turns
-from recollect.telemetry import Telemetry, telemetry
+from recollect.telemetry import Telemetry, telemetry, told
 
 log = logging.getLogger("recollect.server.live")
 
@@ -38,6 +38,9 @@ class Peer(Protocol):
 
     @property
     def caller(self) -> Caller | None: ...
+
+    @property
+    def waiting(self) -> int: ...
 
     def tick(self) -> None: ...
 
@@ -85,6 +88,12 @@ class LiveRoom:
             "recollect_live_feeds", "Conversations that are watched", lambda: float(len(self.feeds))
         )
         metrics.gauge("recollect_live_turns", "Turns under way", lambda: float(len(self.turns)))
+        metrics.gauge("recollect_live_queued", "", lambda: float(sum(self._waiting())))
+        metrics.gauge("recollect_live_queue_longest", "", lambda: float(max(self._waiting(), default=0)))
+
+    def _waiting(self) -> list[int]:
+        """How many frames wait, on each connection."""
+        return [peer.waiting for peer in self._peers]
 
     # Coming and going
 
@@ -189,4 +198,4 @@ async def _rechecked(peers: Iterable[Peer]) -> None:
         except AccessError:
             peer.end(CloseCode.NOT_AUTHENTICATED, "the key has ended")
         except RecollectError as error:
-            log.warning("a key cannot be looked at again: %s", error)
+            log.warning("a key cannot be looked at again: %s", told(error))

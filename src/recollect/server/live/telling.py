@@ -62,6 +62,11 @@ class Telling:
 
     # What there is to tell
 
+    @property
+    def waiting(self) -> int:
+        """Replies that wait to be sent."""
+        return len(self._replies)
+
     def reply(self, frame: Outgoing) -> None:
         self._replies.append(frame)
         self._woken.set()
