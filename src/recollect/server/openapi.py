@@ -227,9 +227,11 @@ def _responses(endpoint: Endpoint, schemas: _Schemas) -> Document:
     found: Document = {str(endpoint.status): _good(endpoint, schemas)}
     if endpoint.revised and endpoint.method == "GET" and "{" in endpoint.path:
         found["304"] = {"description": SAID[304]}
-    problem = {PROBLEM_JSON: {"schema": schemas.of(ProblemBody)}}
+    problem: Document = {PROBLEM_JSON: {"schema": schemas.of(ProblemBody)}}
     for status in sorted(statuses_of(endpoint)):
-        found[str(status)] = {"description": SAID[status], "content": problem}
+        # What is no HTTP, or has a line that is too long, is refused in plain text, before there is a route.
+        plain = {"text/plain": {"schema": {"type": "string"}}} if status == 400 else {}
+        found[str(status)] = {"description": SAID[status], "content": problem | plain}
         if status in (429, 503):
             found[str(status)]["headers"] = {
                 "Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}
@@ -239,9 +241,9 @@ def _responses(endpoint: Endpoint, schemas: _Schemas) -> Document:
 
 def statuses_of(endpoint: Endpoint) -> set[int]:
     """What an endpoint may answer when it cannot do what was asked."""
-    found = {401, 403, 422, 429, 500, 503, *endpoint.errors}
+    found = {400, 401, 403, 422, 429, 500, 503, *endpoint.errors}
     if endpoint.takes_body:
-        found |= {400, 413, 415}
+        found |= {413, 415}
     if "{" in endpoint.path:
         found |= {404, 409}
     if endpoint.revised and endpoint.method != "GET":
