@@ -34,6 +34,7 @@ TAGS = {
     "conversations": "Conversations: a log of messages and a record.",
     "messages": "What was said: messages and turns.",
     "context": "What a model should see.",
+    "summaries": "What stands for messages that left the window.",
     "sessions": "Sessions, and the assistant that answers there.",
     "search": "Finding what was said before.",
     "clients": "Contacts that conversations can be about.",
