@@ -11,7 +11,7 @@ OUTAGES ?= 50
 MINUTES ?= 60
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup run test test-fast check chaos soak bench eval lock clean
+.PHONY: help setup run test test-fast check chaos fuzz fuzz-live soak bench eval lock clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -25,8 +25,8 @@ $(VENV)/.ready: requirements/dev.txt pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-run: setup ## Do the main job on the embedded store
-	@$(BIN)/recollect demo
+run: setup ## Serve the embedded store to this machine, with an assistant that needs no model; Ctrl-C stops it
+	@$(BIN)/recollect serve
 
 test: check ## Every check and every test
 	$(PYTEST) -n $(WORKERS) --dist loadgroup
@@ -44,6 +44,10 @@ chaos: setup ## Kill processes, servers and connections, and check that nothing 
 	$(BIN)/python -m tests.chaos.kills --kills $(KILLS)
 	$(BIN)/python -m tests.chaos.outages --outages $(OUTAGES)
 
+FRAMES ?= 10000
+fuzz-live: setup ## Send FRAMES broken and whole frames to the WebSocket, and check that the server stands
+	$(BIN)/python -m tests.server.ws_fuzz --frames $(FRAMES)
+
 soak: setup ## An hour at a steady rate: memory, file handles and latency stay flat
 	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --plot soak.svg
 
@@ -51,6 +55,10 @@ bench: setup ## Measure, beside others and the floor, and write docs/performance
 	$(BIN)/python -m benchmarks
 
 DATA ?= ../shared/data
+CASES ?= 5000
+fuzz: setup ## Play made-up requests on a server, and check that every answer is as documented
+	$(BIN)/python -m tests.server.fuzz --cases $(CASES)
+
 eval: setup ## Score search on labelled conversations in DATA, and write docs/search-quality.md
 	$(BIN)/python -m benchmarks.search_eval --data $(DATA)
 

@@ -1,11 +1,12 @@
 """What a remembered turn costs over the bare call of the provider: `python -m benchmarks.agent_overhead`.
 
 The provider is a fake one on this machine, through the real SDK. The bare call sends the same request that
-the turn sends: a window of twenty messages, the system prompt, the tools. The turn chooses that window
-from a conversation of a thousand messages, runs the loop, and stores question and answer durably. Everything
-is on as it is by default. Vectors for search by meaning are made in the quiet a second after a turn; here
-that happens between two measurements, but in the last run, whose turns follow each other at once. Time of the
-processor is that of all threads: what a machine that is busy with other things cannot stretch much.
+the turn sends: a window of twenty messages, the system prompt with thirty notes, the tools. The turn chooses
+that window from a conversation of a thousand messages, reads the notes, runs the loop, and stores question
+and answer durably. Everything is on as it is by default. Vectors for search by meaning are made in the quiet
+a second after a turn; here that happens between two measurements, but in the last run, whose turns follow
+each other at once. Time of the processor is that of all threads: what a machine that is busy with other
+things cannot stretch much.
 """
 
 import asyncio
@@ -25,7 +26,9 @@ from recollect.manager import ConversationManager
 from recollect.messages import Message
 from recollect.testing.providers import Called, FakeProvider, Says
 from recollect.testing.providers.provider import Kind
-from recollect.tools import ToolRegistry, history_tool
+from recollect.toolbox import owner_tools
+from recollect.tools import ToolRegistry
+from recollect.windows import WindowPolicy
 
 QUESTION = "Is the front door locked, and did anybody ring while I was out this afternoon?"
 ANSWER = "The front door has been locked since 14:05. Two people rang: a parcel at 15:20, your neighbour."
@@ -46,6 +49,7 @@ PLACES = [
 ]
 LOOK = Called("call_1", "search_history", {"query": "who rang at the front door"})
 HISTORY = 1000
+NOTES = 30
 WORDS = [f"{first}{second}" for first in ("ba", "do", "fi", "gu", "ke") for second in PLACES]
 AIM = 5.0
 
@@ -57,8 +61,17 @@ def agent_of(kind: Kind, url: str) -> Agent:
 
 
 def tools_of(manager: ConversationManager) -> ToolRegistry:
-    """The tools of an owner: everything that a turn may call."""
-    return ToolRegistry([history_tool(manager)])
+    """The tools of an owner: everything that a turn may call, notes and search."""
+    return owner_tools(manager)
+
+
+async def noted(manager: ConversationManager) -> None:
+    """As much as an assistant learns about a household."""
+    for number in range(NOTES):
+        place = PLACES[number % len(PLACES)]
+        await manager.remember(
+            f"In the {place} there is a key number {number}", subject=f"key {number} {place}"
+        )
 
 
 async def filled(manager: ConversationManager) -> str:
@@ -95,12 +108,23 @@ async def measure(kind: Kind, url: str, rounds: int, *, quiet_between: bool = Tr
         provider.will(Says(ANSWER))
         erin = memory.of("erin")
         conversation_id = await filled(erin)
+        await noted(erin)
         agent = agent_of(kind, provider.url)
         specialist = Specialist(loop=AgenticLoop(agent, instructions=PROMPT), tools=tools_of(erin))
 
         async def turn() -> None:
             provider.will(Says(ANSWER))
             await answer_turn(erin, conversation_id, specialist, QUESTION)
+
+        without = Specialist(
+            loop=specialist.loop,
+            tools=specialist.tools,
+            policy=WindowPolicy(max_messages=20, notes_tokens=0),
+        )
+
+        async def turn_without_notes() -> None:
+            provider.will(Says(ANSWER))
+            await answer_turn(erin, conversation_id, without, QUESTION)
 
         async def turn_with_a_search() -> None:
             provider.will(Says("", (LOOK,)), Says(ANSWER))
@@ -126,14 +150,20 @@ async def measure(kind: Kind, url: str, rounds: int, *, quiet_between: bool = Tr
             rounds=rounds,
             between=between,
         )
-        times |= {f"{name}, processor": seconds for name, seconds in spent.items()}
+        pair: dict[str, Step] = {"without notes": turn_without_notes, "with notes": turn}
+        spent |= {name: [] for name in pair}
+        times |= await side_by_side(
+            {name: _spending(step, spent[name]) for name, step in pair.items()},
+            rounds=rounds // 2,
+            between=between,
+        )
         times |= await side_by_side(
             {"bare, twice": bare_twice, "turn with a search": turn_with_a_search},
             rounds=rounds // 3,
             between=between,
         )
         await agent.close()
-        return times
+        return times | {f"{name}, processor": seconds for name, seconds in spent.items()}
 
 
 def _spending(step: Step, spent: list[float]) -> Step:
@@ -167,6 +197,12 @@ def report(title: str, times: dict[str, list[float]]) -> None:
             f"  {name:20} p50 {1000 * p50(times[name]):6.2f} ms  over the bare call: p50 {middle:5.2f} ms"
             f" ({low:.2f}–{high:.2f}), quietest tenth {quiet:5.2f} ms  aim {AIM:g} ms"
         )
+    notes = 1000 * (p50(times["with notes, processor"]) - p50(times["without notes, processor"]))
+    quiet = 1000 * (_quiet(times["with notes"]) - _quiet(times["without notes"]))
+    print(
+        f"  {'notes':20} {NOTES} of them, over a turn without: processor p50 {notes:5.2f} ms,"
+        f" quietest tenth {quiet:5.2f} ms"
+    )
     processor = 1000 * (p50(times["turn, processor"]) - p50(times["bare, processor"]))
     print(f"  {'turn':20} processor, over the bare call: p50 {processor:5.2f} ms")
 

@@ -36,7 +36,7 @@ async def serve(folder: Path) -> None:
     import recollect
     from recollect.server.app import create_app
     from recollect.server.auth.keys import ApiKeys
-    from recollect.server.running import Server, bound_socket, configured
+    from recollect.server.running import Server, bound_socket, configured, settle
     from recollect.settings import ServerConfig, Settings
 
     @post("/empty", include_in_schema=False)
@@ -50,6 +50,7 @@ async def serve(folder: Path) -> None:
         app = create_app(memory, settings, route_handlers=[empty])
 
         def started() -> None:
+            settle()
             print(json.dumps({"port": listening.getsockname()[1], "key": key}), flush=True)
 
         server = Server(app, configured(app, settings.server), listening=started)

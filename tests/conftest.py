@@ -4,6 +4,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 from blockbuster import blockbuster_ctx
+from hypothesis import settings
 
 # Loaded before any loop runs: importing reads files, once.
 import recollect.stores.json_file
@@ -15,7 +16,7 @@ from tests.servers.apart import stays_apart
 
 pytest.register_assert_rewrite("recollect.testing")
 
-pytest_plugins = ["tests.servers.postgres", "tests.servers.redis"]
+pytest_plugins = ["tests.servers.postgres", "tests.servers.redis", "tests.servers.remote"]
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +27,18 @@ def nothing_blocks_the_event_loop() -> Iterator[None]:
             # A Redis client that is handed to us looks up its own version on disk at its first connection.
             function.can_block_in("redis/utils.py", "get_lib_version")
         yield
+
+
+@pytest.fixture(autouse=True)
+def fewer_examples_through_a_server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A property holds in the store for all its examples; on the way through a socket some of them will do."""
+    asked = getattr(request.function, "_hypothesis_internal_use_settings", None)
+    if asked is not None and "server" in summary.parameters_of(request.node.nodeid):
+        bounded = settings(asked, max_examples=min(asked.max_examples, THROUGH_A_SERVER))
+        monkeypatch.setattr(request.function, "_hypothesis_internal_use_settings", bounded)
+
+
+THROUGH_A_SERVER = 15
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

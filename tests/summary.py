@@ -14,6 +14,8 @@ STORES = {
     "server": "server",
 }
 """A store's name in a parameter, and in the name of its test module; and a server, which has a store."""
+SPEECH = "tests/voice/test_embedded.py"
+"""What needs espeak-ng to speak and PocketSphinx to understand it."""
 OUTCOMES = ("passed", "failed", "error", "skipped")
 
 _MODULE = re.compile(r"(?:[^:]*/)?stores/test_(\w+)\.py")
@@ -55,6 +57,10 @@ def lines(stats: Mapping[str, Sequence[Any]]) -> Iterator[str]:
         failures = [report for report in stats.get("error", ()) if store in stores_of(report.nodeid)]
         if failures:
             yield f"{store}: {len(failures)} tests could not be set up or cleared up: {_reason(failures[0])}"
+
+    speechless = [report for report in stats.get("error", ()) if report.nodeid.startswith(SPEECH)]
+    if speechless:
+        yield f"speech: {len(speechless)} tests could not be set up: {_reason(speechless[0])}"
 
 
 def _reason(report: Any) -> str:

@@ -51,7 +51,7 @@ class ChatHistory:
         if dialect not in DIALECTS:
             raise InvalidInput.not_in("dialect", dialect, DIALECTS)
         self._manager = (manager or ConversationManager()).idling_after(idle_after)
-        self._policy = WindowPolicy(max_turns=max_turns, notes_tokens=0)
+        self._policy = WindowPolicy(max_turns=max_turns, notes_tokens=0, summary_tokens=0)
         self._dialect = dialect
         self._channel = channel
 

@@ -65,6 +65,8 @@ class Report(Struct, frozen=True, kw_only=True):
     """Ids of the notes that are in the context."""
     notes_left_out: tuple[str, ...] = ()
     """Ids of the notes that did not fit into their budget."""
+    summarized: int = 0
+    """How many of the oldest messages the summary in the context stands for. Some of them may be shown."""
     nothing_to_send: str | None = None
     """Why nobody's words are in the context, so that it is no request; None where it is one."""
     warnings: tuple[str, ...] = ()

@@ -40,7 +40,7 @@ from recollect.lifetimes import (
     spoken_span,
 )
 from recollect.messages import Message
-from recollect.notes import forget_said_in, purge_notes
+from recollect.notes import KnownNotes, forget_said_in, purge_notes
 from recollect.pictures import Pictures
 from recollect.premises import Premises
 from recollect.telemetry import happenings, told
@@ -76,6 +76,7 @@ class Keeping:
     pictures: Pictures
     premises: Premises
     searcher: "Searcher"
+    known_notes: KnownNotes
     _ttl: Lifetime
 
     @property
@@ -306,6 +307,7 @@ class Keeping:
         self.searcher.noted(replaced.conversation_id)
         await self._forget_pictures(replaced.conversation_id, references_in(entry.message))
         await forget_said_in(self.store, replaced.conversation_id, message_id)
+        self.known_notes.drop(self.owner)
         if scrub and isinstance(self.premises.backend, Erasing):
             await self.premises.backend.scrub(self.owner)
         return replaced.message

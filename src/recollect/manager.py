@@ -1,6 +1,7 @@
 """ConversationManager: the one door to an owner's conversations. Below: contracts, rules, stores."""
 
 import logging
+from asyncio import gather
 from collections.abc import Collection, Sequence
 from copy import copy
 from datetime import datetime, timedelta
@@ -35,6 +36,7 @@ from recollect.intake import Intake
 from recollect.keeping import Keeping
 from recollect.lifetimes import RetentionRules
 from recollect.messages import ContentType, Message, Role, parse_tags
+from recollect.notes import KnownNotes
 from recollect.noting import Noting
 from recollect.pictures import Images, Pictures
 from recollect.premises import Premises
@@ -42,6 +44,8 @@ from recollect.redaction import Redactor
 from recollect.settings import ConversationConfig
 from recollect.speaking import Speaking
 from recollect.stores.in_memory import InMemoryBackend
+from recollect.summaries import message_of
+from recollect.summarizing import Summarizing, SummaryRoom
 from recollect.telemetry import happenings, told
 from recollect.telemetry.calls import watched
 from recollect.tokens import Estimator, costs_by, ready
@@ -52,6 +56,7 @@ from recollect.windows.shortening import Cost
 
 if TYPE_CHECKING:
     from recollect.clients.book import Contacts
+    from recollect.clients.room import ClientRoom
     from recollect.search.searching import Searcher
 
 log = logging.getLogger("recollect.manager")
@@ -61,7 +66,7 @@ NOBODYS = "00000000-0000-0000-0000-000000000000"
 
 
 @watched
-class ConversationManager(Keeping, Finding, Noting, Speaking, Watching):
+class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watching):
     """One owner's conversations: start, append, read, change, forget.
 
     Made by `memory.of(owner)`; made directly, without a store, it keeps everything in memory.
@@ -81,10 +86,16 @@ class ConversationManager(Keeping, Finding, Noting, Speaking, Watching):
         redact: Redactor | None = None,
         premises: Premises | None = None,
         searcher: "Searcher | None" = None,
+        summaries: SummaryRoom | None = None,
+        client_room: "ClientRoom | None" = None,
+        known_notes: KnownNotes | None = None,
     ) -> None:
         self.premises = premises or _premises(store, blobs)
         self.store = self.premises.store
         self.searcher = searcher or _searcher(self.premises)
+        self.summaries = summaries or SummaryRoom()
+        self.known_notes = known_notes or KnownNotes()
+        self.client_room = client_room or _client_room()
         self.config = config or ConversationConfig()
         self.pictures = Pictures(images, self.premises.blobs)
         self.intake = Intake(ids=ids, counter=counter, pictures=self.pictures, redact=redact)
@@ -96,6 +107,10 @@ class ConversationManager(Keeping, Finding, Noting, Speaking, Watching):
     def degraded(self) -> bool:
         """Whether answers given now would come from the last known state; see `recollect.freshness`."""
         return self.store.degraded
+
+    def now(self) -> datetime:
+        """The time by the store's clock."""
+        return self.store.now()
 
     def counting_with(self, counter: TokenCounter) -> Self:
         """This manager, with tokens counted by another counter."""
@@ -237,7 +252,8 @@ class ConversationManager(Keeping, Finding, Noting, Speaking, Watching):
         """This owner's contacts: make, read, change, remove, list, import."""
         from recollect.clients.book import Contacts
 
-        return Contacts(self.store, ids=self._ids)
+        room, owner = self.client_room, self.premises.owner
+        return Contacts(self.store, room=room, owner=owner, ids=self._ids)
 
     async def mark_read(self, conversation_id: str) -> Conversation:
         """Nothing is unread any more."""
@@ -260,6 +276,10 @@ class ConversationManager(Keeping, Finding, Noting, Speaking, Watching):
         while records := (await self.store.find(Query(tags=(tag,)))).conversations:
             for record in records:
                 await self.delete_conversation(record.id)
+
+    async def leave_session(self, session_id: str) -> None:
+        """The session has no conversation any more, which itself stays: what is said next begins another."""
+        await self.store.unbind(session_id)
 
     # Messages
 
@@ -303,6 +323,8 @@ class ConversationManager(Keeping, Finding, Noting, Speaking, Watching):
             raise
         self.searcher.noted(conversation_id)
         happenings.turn_stored(conversation_id, prepared, known=len(stored.known))
+        if self.config.enable_client_association:
+            self.client_room.waiting.note(self.premises.owner, self.store, conversation_id, prepared)
         return stored
 
     async def append_to_session(
@@ -370,7 +392,8 @@ class ConversationManager(Keeping, Finding, Noting, Speaking, Watching):
 
         With `agent_name`, only that agent's messages and the user's. `pending` messages count as
         said but not stored. The owner's notes stand behind the system messages at the front, within a
-        budget of their own: `policy.notes_tokens`. An unknown conversation gives an empty context.
+        budget of their own: `policy.notes_tokens`; behind them, where the memory has a summarizer, the
+        summary of what is no longer shown. An unknown conversation gives an empty context.
         While the store is away it is made from the last known state, where there is the resilient
         layer; a store that fails twice, or is not done within the `context_deadline` of the settings,
         gives one with `pending` alone. Either is degraded, with the reason in the report: an agent is
@@ -418,23 +441,41 @@ class ConversationManager(Keeping, Finding, Noting, Speaking, Watching):
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
     ) -> Context:
         cost, counter = await self._counting(policy)
-        beside = await self._beside(policy, cost)
         view = self.pictures.view(self.store, pending)
-        context = await read_window(
-            view.as_store(),
-            conversation_id,
-            beside.reserved_in(policy),
-            cost=cost,
-            counter=counter,
-            pending=pending,
-        )
+
+        async def window(reserved: WindowPolicy) -> Context:
+            store = view.as_store()
+            return await read_window(
+                store, conversation_id, reserved, cost=cost, counter=counter, pending=pending
+            )
+
+        if policy.max_tokens is None:  # what stands besides takes nothing away: both are read at once
+            beside, context = await gather(self._beside(policy, cost), window(policy))
+        else:
+            beside = await self._beside(policy, cost)
+            context = await window(beside.reserved_in(policy))
+        beside = await self._with_summary(beside, conversation_id, context, cost)
         return beside.added_to(view.reported(context))
 
     async def _beside(self, policy: WindowPolicy, cost: Cost) -> Beside:
         """What the context holds besides the log."""
         notes, trouble = await self._notes_shown(policy)
         message = notes.message
-        return Beside(notes=notes, tokens=0 if message is None else cost(message), trouble=trouble)
+        return Beside(
+            notes=notes,
+            notes_tokens=0 if message is None else cost(message),
+            trouble=trouble,
+            reserved=self._summary_budget(policy),
+        )
+
+    async def _with_summary(
+        self, beside: Beside, conversation_id: str, context: Context, cost: Cost
+    ) -> Beside:
+        summary, text = await self._summary_for(conversation_id, context, beside.reserved)
+        if summary is None or text is None:
+            return beside
+        message = message_of(text)
+        return replace(beside, summary=message, summary_tokens=cost(message), summarized=summary.messages)
 
     async def _degraded(
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message], *, why: str
@@ -511,6 +552,13 @@ def _searcher(premises: Premises) -> "Searcher":
     from recollect.search.searching import Searcher
 
     return Searcher(premises.store, SearchRoom(), premises.owner)
+
+
+def _client_room() -> "ClientRoom":
+    """Without a memory: a room that shares nothing."""
+    from recollect.clients.room import ClientRoom
+
+    return ClientRoom()
 
 
 def _premises(store: ConversationStore | None, blobs: BlobStore | None) -> Premises:

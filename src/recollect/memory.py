@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from recollect.blobs import BlobBackend, blobs_at, purge_blobs
 from recollect.clock import Clock, system_clock
-from recollect.contracts import JOURNAL, Backend, Embedder, Holds, TokenCounter
+from recollect.contracts import JOURNAL, Backend, Embedder, Holds, Summarizer, TokenCounter
 from recollect.conversations import DEFAULT_TTL, Query, check_span
 from recollect.deadlines import ended
 from recollect.errors import (
@@ -27,13 +27,14 @@ from recollect.ids import IdSource, new_id
 from recollect.keeping import Expiring
 from recollect.lifetimes import Archiving, Retention, RetentionRules, retention_of
 from recollect.manager import ConversationManager
-from recollect.notes import purge_notes
+from recollect.notes import KnownNotes, purge_notes
 from recollect.pictures import Images, check_images
 from recollect.premises import Premises
 from recollect.redaction import Redactor
 from recollect.retention import SWEEP_EVERY, sweep_forever
 from recollect.settings import ConversationConfig
 from recollect.stores.urls import SERVERS, backend_for, is_server
+from recollect.summarizing import SummaryRoom
 from recollect.telemetry import happenings, told
 from recollect.tokens import counter_for, default_counter, is_ready, ready
 
@@ -72,7 +73,9 @@ class Memory:
         redact: Redactor | None = None,
         holders: Sequence[Holds] = (),
         embedder: Embedder | None = None,
+        summarizer: Summarizer | Literal["extract"] | None = None,
     ) -> None:
+        from recollect.clients.room import ClientRoom
         from recollect.search.room import SearchRoom
 
         check_images(images, has_blobs=blobs is not None)
@@ -86,6 +89,10 @@ class Memory:
         """What holds copies of what is stored, to be told of erasures: append to it."""
         self._redact = redact
         self.search_room = SearchRoom(embedder)
+        by_config = None if config is None or config.summaries == "off" else config.summaries
+        self.known_notes = KnownNotes()
+        self.summary_room = SummaryRoom(_summarizer(summarizer or by_config))
+        self.client_room = ClientRoom()
         self._images = images
         self._counter = counter or default_counter()
         self._warm = warm
@@ -116,7 +123,7 @@ class Memory:
 
     def _all_holders(self) -> tuple[Holds, ...]:
         around = [each for each in (self.backend, self.archives) if isinstance(each, Holds)]
-        return (*around, self.search_room, *self.holders)
+        return (*around, self.search_room, self.known_notes, self.client_room, *self.holders)
 
     def _of(self, premises: Premises) -> ConversationManager:
         from recollect.search.searching import Searcher
@@ -131,6 +138,9 @@ class Memory:
             redact=self._redact,
             premises=premises,
             searcher=Searcher(premises.store, self.search_room, premises.owner),
+            summaries=self.summary_room,
+            known_notes=self.known_notes,
+            client_room=self.client_room,
         )
 
     async def owners(self) -> AsyncIterator[str]:
@@ -253,6 +263,8 @@ class Memory:
         try:
             for task in background:
                 await _end(task)
+            await self.summary_room.close()
+            await self.client_room.close()
             await self.search_room.close()
         finally:
             await self.backend.close()
@@ -275,6 +287,18 @@ async def _load(counter: TokenCounter) -> None:
         await ready(counter)
     except RecollectError as error:
         log.warning("messages will not be counted: %s", error)
+
+
+def _summarizer(given: Summarizer | str | None) -> Summarizer | None:
+    if given is None:
+        return None
+    if isinstance(given, str):
+        if given != "extract":
+            raise InvalidSetting.not_in("summarizer", given, ("extract",))
+        from recollect.extracting import ExtractiveSummarizer
+
+        return ExtractiveSummarizer()
+    return given
 
 
 def _archives_at(
@@ -347,6 +371,7 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     resilience: "ResilienceChoice" = "auto",
     cache: "CacheChoice" = "off",
     embedder: Embedder | Literal["installed"] | None = "installed",
+    summarizer: Summarizer | Literal["extract"] | None = None,
     observe: bool = False,
 ) -> Memory:
     """The memory at a URL; without one, in memory only.
@@ -370,8 +395,10 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     when the store is away; "auto" keeps turns in a spool for a store behind a network, and is "off" for
     an embedded one. `cache`: a `Cache` remembers reads. `embedder`: what search by meaning is done
     with: the encoder of `recollect[semantic]` where it is installed, one of your own, or None for
-    search by words alone. `observe`: whether the store's operations are timed one by one, as a server does;
-    calls of the manager always are.
+    search by words alone. `summarizer`: what makes summaries of what a context no longer shows, in the
+    background: "extract" quotes the sentences that say most, one of your own may ask a model; None is what
+    `config` says, and that is none by default. `observe`: whether the store's operations are timed one by
+    one, as a server does; calls of the manager always are.
     """
     if is_server(url):
         _check_left_to_server(
@@ -384,6 +411,7 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
             archives=archives is not None,
             encryption=encryption is not None,
             audit=audit is not None,
+            summarizer=summarizer is not None,
         )
         return _behind_server(url, key=key, config=config, ids=ids, idle_after=idle_after, redact=redact)
     if key is not None:
@@ -417,4 +445,5 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
         archives=_archives_at(archives, encryption),
         redact=redact,
         embedder=installed_encoder() if embedder == "installed" else embedder,
+        summarizer=summarizer,
     )

@@ -6,6 +6,7 @@ it speaks. Meaning (text, tool calls, tool results) is read from it on demand, b
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Self, get_args
 
@@ -154,6 +155,12 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.tokens and "tokens" not in changes and not _COUNTED.isdisjoint(changes):
             changes["tokens"] = {}
         return replace(self, **changes)
+
+    def at(self, moment: datetime) -> Self:
+        """This message at a moment that the store gives: a copy that is not checked again, for every turn."""
+        stamped = copy(self)
+        force_setattr(stamped, "timestamp", moment)
+        return stamped
 
     def to_dict(self) -> dict[str, Any]:
         """The documented form: role, content and timestamp always; the rest where it has a value.

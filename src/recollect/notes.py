@@ -19,8 +19,8 @@ Pure but for reading and removing. Below: analysis, contracts, tokens. Above: er
 import logging
 import math
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
@@ -34,6 +34,7 @@ from recollect.errors import InvalidInput, shown
 from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message, parse_tags, parse_text
 from recollect.search.analysis import terms_of
+from recollect.telemetry import told
 
 log = logging.getLogger("recollect.notes")
 
@@ -182,7 +183,7 @@ def decode_note(document: Document) -> Note | None:
         note = msgspec.json.decode(document.data, type=Note)
         parse_tags(note.tags)
     except (msgspec.MsgspecError, InvalidInput) as error:
-        log.warning("note %s cannot be read and is set aside: %s", shown(document.key), error)
+        log.warning("a note cannot be read and is set aside: %s", told(error))
         return None
     if note.id != document.key or note.remembered_at.tzinfo is None:
         log.warning("note %s is not what its place says and is set aside", shown(document.key))
@@ -225,6 +226,49 @@ def _was_said_in(note: Note, conversation_id: str, message_id: str | None) -> bo
     if source is None or source.conversation_id != conversation_id:
         return False
     return message_id is None or source.message_id == message_id
+
+
+# What is known while the store is away
+
+MOST_KNOWN = 50_000
+"""Notes, and owners, that are held for that. Who was read longest ago goes first."""
+
+
+class KnownNotes:
+    """The notes of owners as they were last read: better than none. Made once for a memory."""
+
+    def __init__(self, most: int = MOST_KNOWN) -> None:
+        self._most = most
+        self._held: OrderedDict[str, list[Note]] = OrderedDict()
+        self._size = 0
+
+    def keep(self, owner: str, notes: Sequence[Note]) -> None:
+        """These are the owner's notes now."""
+        self.drop(owner)
+        self._held[owner] = list(notes)
+        self._size += len(notes) + 1
+        while len(self._held) > 1 and self._size > self._most:
+            self.drop(next(iter(self._held)))
+
+    def add(self, owner: str, note: Note) -> None:
+        """The owner has one more."""
+        self.keep(owner, [*self._held.get(owner, ()), note])
+
+    def of(self, owner: str) -> Sequence[Note] | None:
+        """The owner's notes as far as they are known; None where they were never read."""
+        return self._held.get(owner)
+
+    def drop(self, owner: str) -> None:
+        """Something was forgotten: it must not come back from here."""
+        held = self._held.pop(owner, None)
+        self._size -= 0 if held is None else len(held) + 1
+
+    async def forgets(
+        self, owner: str, conversation_id: str | None, *, until: datetime | None = None
+    ) -> Mapping[str, int]:
+        """Let go of copies in memory, as `Holds` asks."""
+        self.drop(owner)
+        return {}
 
 
 # What holds
@@ -371,7 +415,9 @@ def fitted(notes: Sequence[Note], *, tokens: int, count: Count) -> NotesShown:
     The same notes give the same text, byte for byte, so that a provider's prompt cache keeps hitting; a
     new one comes at the end.
     """
-    lines = {note.id: f"- {note.text} ({note.remembered_at.astimezone(UTC):%Y-%m-%d})" for note in notes}
+    lines = {
+        note.id: f"- {note.text} ({note.remembered_at.astimezone(UTC).date().isoformat()})" for note in notes
+    }
     latest = sorted(notes, key=_age, reverse=True)
     left = tokens - count(HEADING)
     kept: set[str] = set()

@@ -12,13 +12,23 @@ from msgspec.structs import replace
 
 from recollect.contracts import ConversationStore, TokenCounter, note
 from recollect.conversations import check_span
-from recollect.errors import EncoderFailed, InvalidInput, NoteNotFound, StoreError, shown
+from recollect.deadlines import within
+from recollect.errors import (
+    EncoderFailed,
+    InvalidInput,
+    NoteNotFound,
+    StoreError,
+    StoreUnavailable,
+    shown,
+)
+from recollect.freshness import note_degraded
 from recollect.ids import IdSource
 from recollect.intake import Intake
 from recollect.messages import Message, parse_tags
 from recollect.notes import (
     KIND,
     MOST_NOTES,
+    KnownNotes,
     Note,
     NotesShown,
     Source,
@@ -37,9 +47,9 @@ from recollect.notes import (
     subject_of,
     superfluous,
 )
-from recollect.redaction import redacted
+from recollect.redaction import Redactor, redacted
 from recollect.settings import ConversationConfig
-from recollect.tokens import RoughCounter, kept_by
+from recollect.telemetry import told
 from recollect.windows import WindowPolicy
 
 if TYPE_CHECKING:
@@ -47,6 +57,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("recollect.notes")
 
+AS_LAST_READ = "notes are as they were last read"
+PART_OF_DEADLINE = 4
 SHARE = 4
 """Where the whole request has a budget, notes take one part in so many of it at most."""
 
@@ -58,7 +70,12 @@ class Noting:
     searcher: "Searcher"
     intake: Intake
     config: ConversationConfig
+    known_notes: KnownNotes
     _ids: IdSource
+
+    if TYPE_CHECKING:
+
+        async def _line_counter(self) -> TokenCounter: ...
 
     async def remember(
         self,
@@ -73,10 +90,11 @@ class Noting:
 
         A note on the same subject, which is named or taken from the text, is replaced; `recollect.notes`
         says when two are the same. `expires`: a moment, or a time from now. `source`: the message that
-        it was said in. The same note said again is the one that is there.
+        it was said in. The same note said again is the one that is there. While the store is away a note
+        is accepted as a turn is.
         """
         new = self._made(text, subject, parse_tags(tags), expires, source)
-        there = await self._standing()
+        there = await self._standing_or_nothing()
         new = replace(new, remembered_at=after((*there.current, *there.expired), new.remembered_at))
         known = next((one for one in there.current if one.about == new.about), None)
         if known is not None and _says_the_same(known, new):
@@ -84,6 +102,7 @@ class Noting:
         if known is None and len(there.current) >= MOST_NOTES:
             raise InvalidInput(f"there are {MOST_NOTES:,} notes already: forget some first", field="text")
         await self.store.put_document(KIND, new.id, encode_note(new))
+        self.known_notes.add(self.searcher.owner, new)
         await self._tidy(there, new)
         return new
 
@@ -96,8 +115,9 @@ class Noting:
         source: Source | None,
     ) -> Note:
         now = self.store.now()
-        words = self._redacted(parse_note_text(text))
-        named = subject_of(words) if subject is None else self._redacted(parse_subject(subject))
+        redact = self.intake.redact
+        words = redacted_words(parse_note_text(text), redact)
+        named = subject_of(words) if subject is None else redacted_words(parse_subject(subject), redact)
         if isinstance(expires, timedelta):
             check_span(expires, field="expires")
             expires = now + expires
@@ -113,22 +133,36 @@ class Noting:
             source=source,
         )
 
-    def _redacted(self, words: str) -> str:
-        """The words as the function leaves them that sees all messages: what it hides stays hidden."""
-        if self.intake.redact is None:
-            return words
-        left = redacted([Message(role="user", content=words, message_id="note")], self.intake.redact)
-        if not left or not isinstance(left[0].content, str):
-            raise InvalidInput("the redact function leaves nothing of the note", field="text")
-        return parse_note_text(left[0].content)
-
     async def _tidy(self, there: Standing, new: Note) -> None:
         """Let go of what is over, and of replaced notes that are too many."""
         earlier = (*there.replaced, *(one for one in there.current if one.about == new.about))
-        await remove_notes(self.store, (*superfluous(earlier), *there.expired))
+        over = (*superfluous(earlier), *there.expired)
+        try:
+            await remove_notes(self.store, over)
+        except StoreUnavailable as error:
+            log.info("%d notes that are over stay for now: %s", len(over), error)
 
     async def _standing(self) -> Standing:
-        return standing(await read_notes(self.store), now=self.store.now())
+        """The owner's notes; while the store is away, as they were last read."""
+        owner = self.searcher.owner
+        try:
+            notes: Sequence[Note] = await read_notes(self.store)
+        except StoreUnavailable:
+            known = self.known_notes.of(owner)
+            if known is None or not self.store.degraded:
+                raise
+            note_degraded(AS_LAST_READ)
+            return standing(known, now=self.store.now())
+        self.known_notes.keep(owner, notes)
+        return standing(notes, now=self.store.now())
+
+    async def _standing_or_nothing(self) -> Standing:
+        """The same for who wants to add one: whether the store takes it, the store says."""
+        try:
+            return await self._standing()
+        except StoreUnavailable as error:
+            log.info("a note is made without a look at the others: %s", error)
+            return Standing()
 
     async def notes(self, *, tag: str | None = None, history: bool = False) -> list[Note]:
         """The notes that hold, oldest first; with `history` also those that were replaced, before them."""
@@ -169,7 +203,7 @@ class Noting:
             return await texts.similarities(question, [one.text for one in notes])
         except EncoderFailed as error:
             room.encoder_trouble = str(error)
-            log.warning("notes are searched by words alone: %s", error)
+            log.warning("notes are searched by words alone: %s", told(error))
             return None
 
     async def forget(self, what: str) -> list[Note]:
@@ -184,10 +218,12 @@ class Noting:
         earlier = [one for one in there.replaced if one.id == what]
         if earlier:
             await remove_notes(self.store, earlier)
+            self.known_notes.drop(self.searcher.owner)
             return earlier
         found = meant(there.current, what.strip())
         gone = {one.id for one in found}
         await remove_notes(self.store, [*(one for one in there.replaced if one.replaced_by in gone), *found])
+        self.known_notes.drop(self.searcher.owner)
         return found
 
     # In a context
@@ -197,19 +233,43 @@ class Noting:
         budget = self._notes_budget(policy)
         if not budget:
             return NotesShown(), None
-        try:
-            there = await self._standing()
-        except StoreError as error:
-            log.warning("the context is without notes: %s", error)
-            return NotesShown(), f"notes could not be read: {error}"
+        there, trouble = await self._standing_in_time()
         if not there.current:
-            return NotesShown(), None
-        counter = kept_by(self.intake.counter) if await self.intake.can_count() else RoughCounter()
-        return fitted(there.current, tokens=budget, count=lambda line: _tokens(counter, line)), None
+            return NotesShown(), trouble
+        counter = await self._line_counter()
+        return fitted(there.current, tokens=budget, count=lambda line: _tokens(counter, line)), trouble
+
+    async def _standing_in_time(self) -> tuple[Standing, str | None]:
+        """The owner's notes, or those that were read last: an agent is not kept waiting for them.
+
+        They get a part of the time that a context has: what is left is for the log.
+        """
+        seconds = self.config.context_deadline / PART_OF_DEADLINE
+        try:
+            return await within(seconds or None, self._standing()), None
+        except TimeoutError:
+            why = cause = f"the store did not answer within {seconds:g} s"
+        except StoreError as error:
+            why, cause = str(error), told(error)
+        log.warning("notes could not be read: %s", cause)
+        known = self.known_notes.of(self.searcher.owner)
+        if known is None:
+            return Standing(), f"notes could not be read: {why}"
+        return standing(known, now=self.store.now()), f"{AS_LAST_READ}: {why}"
 
     def _notes_budget(self, policy: WindowPolicy) -> int:
         budget = self.config.notes_tokens if policy.notes_tokens is None else policy.notes_tokens
         return budget if policy.max_tokens is None else min(budget, policy.max_tokens // SHARE)
+
+
+def redacted_words(words: str, redact: Redactor | None) -> str:
+    """The words as the function leaves them that sees all messages: what it hides stays hidden."""
+    if redact is None:
+        return words
+    left = redacted([Message(role="user", content=words, message_id="note")], redact)
+    if not left or not isinstance(left[0].content, str):
+        raise InvalidInput("the redact function leaves nothing of the note", field="text")
+    return parse_note_text(left[0].content)
 
 
 _REMEMBERED = 4_096

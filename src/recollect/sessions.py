@@ -136,7 +136,7 @@ class SessionManager:
             conversation, resumed = await begin.conversation(None)
         if conversation_id is not None:
             self._asked_for[session_id] = conversation.id
-        _tell("session_started", "a session began", session_id, conversation.id, resumed=resumed or "new")
+        _tell("session_started", "a session began", conversation.id, resumed=resumed or "new")
         return Session(
             session_id=session_id, conversation=conversation, channel=channel, device=device, resumed=resumed
         )
@@ -153,7 +153,7 @@ class SessionManager:
             await self._store.unbind(session_id)
             return None
         await self._end(session_id, record)
-        _tell("session_ended", "a session ended", session_id, record.id)
+        _tell("session_ended", "a session ended", record.id)
         return None if await self._removed_if_unused(record) else record
 
     async def _end(self, session_id: str, record: Conversation) -> None:
@@ -229,7 +229,7 @@ class SessionManager:
             if not begun_anew:
                 await self._end(name, record)
                 ended += 1
-                _tell("session_abandoned", "a session that nobody ended was ended", name, record.id)
+                _tell("session_abandoned", "a session that nobody ended was ended", record.id)
         return ended
 
     async def _sweep_now_and_then(self) -> None:
@@ -346,5 +346,6 @@ def _reserved(kind: str, name: str) -> str:
     return f"{RESERVED}{kind}#{sha256(name.encode()).hexdigest()}"
 
 
-def _tell(name: str, sentence: str, session_id: str, conversation_id: str, **fields: str) -> None:
-    event(log, logging.INFO, name, sentence, session_id=session_id, conversation_id=conversation_id, **fields)
+def _tell(name: str, sentence: str, conversation_id: str, **fields: str) -> None:
+    """For the log. Not the session: a caller may call it anything."""
+    event(log, logging.INFO, name, sentence, conversation_id=conversation_id, **fields)

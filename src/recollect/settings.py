@@ -75,6 +75,10 @@ class ConversationConfig(_Group, frozen=True, kw_only=True):
     """Results of a listing or search, when the caller names no limit."""
     notes_tokens: int = 500
     """Tokens for the owner's notes in a context: some twenty-five sentences; 0 leaves them out."""
+    summaries: str = "off"
+    """off; or extract: what a context no longer shows is summarized by sentences that say most."""
+    summary_tokens: int = 300
+    """Tokens for a summary of what a context no longer shows, where summaries are made."""
     enable_client_association: bool = True
     """Whether clients named in a conversation are linked to it."""
     enable_agent_filtering: bool = True
@@ -230,7 +234,7 @@ class TelemetryConfig(_Group, frozen=True, kw_only=True):
     """How many of a hundred requests are traced; those that are traced already stay so."""
 
 
-SECRETS = ("key", "master_key", "audit_key", "provider_key")
+SECRETS = ("key", "master_key", "audit_key", "provider_key", "transcriber_key")
 """Settings that are never shown."""
 
 
@@ -269,11 +273,33 @@ class AgentConfig(_Group, frozen=True, kw_only=True):
     """The system prompt; empty is one for an assistant that remembers."""
 
 
+SUMMARIES = ("off", "extract")
+TRANSCRIBERS = ("embedded", "off", "wyoming", "openai")
+
+
+class VoiceConfig(_Group, frozen=True, kw_only=True):
+    """Who understands what is said by voice."""
+
+    transcriber: str = "embedded"
+    """embedded: English, on board; off; wyoming: a speech service of Home Assistant's; openai: OpenAI's
+    interface, wherever it is spoken."""
+    transcriber_url: str = ""
+    """Where it is: tcp://host:port for wyoming; for openai a server other than OpenAI's own."""
+    transcriber_model: str = ""
+    """Its name of the model; empty is its own choice."""
+    transcriber_key: str = ""
+    """The key that openai wants."""
+    least_confidence_percent: int = 40
+    """Words that are less sure than this are asked for again."""
+
+
 LOGS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 CHOICES = {
     "resilience": RESILIENCE,
     "provider": PROVIDERS,
+    "summaries": SUMMARIES,
+    "transcriber": TRANSCRIBERS,
     "jwt_scope": ("read", "write", "admin"),
     "log": LOGS,
     "log_level": LOG_LEVELS,
@@ -289,6 +315,7 @@ GROUPS: tuple[type[_Group], ...] = (
     ResilienceConfig,
     ServerConfig,
     AgentConfig,
+    VoiceConfig,
     TelemetryConfig,
 )
 
@@ -301,6 +328,8 @@ ENVIRONMENT = {
     "cache_ttl": "CONVERSATION_CACHE_TTL",
     "search_limit": "CONVERSATION_SEARCH_LIMIT",
     "notes_tokens": "CONVERSATION_NOTES_TOKENS",
+    "summaries": "CONVERSATION_SUMMARIES",
+    "summary_tokens": "CONVERSATION_SUMMARY_TOKENS",
     "enable_client_association": "ENABLE_CLIENT_ASSOCIATION",
     "enable_agent_filtering": "ENABLE_AGENT_FILTERING",
     "sliding_window_enable": "SLIDING_WINDOW_ENABLE",
@@ -346,6 +375,11 @@ ENVIRONMENT = {
     "provider_key": "RECOLLECT_PROVIDER_KEY",
     "provider_api_version": "RECOLLECT_PROVIDER_API_VERSION",
     "instructions": "RECOLLECT_INSTRUCTIONS",
+    "transcriber": "RECOLLECT_TRANSCRIBER",
+    "transcriber_url": "RECOLLECT_TRANSCRIBER_URL",
+    "transcriber_model": "RECOLLECT_TRANSCRIBER_MODEL",
+    "transcriber_key": "RECOLLECT_TRANSCRIBER_KEY",
+    "least_confidence_percent": "RECOLLECT_LEAST_CONFIDENCE_PERCENT",
     "log": "RECOLLECT_LOG",
     "log_level": "RECOLLECT_LOG_LEVEL",
     "traces_url": "RECOLLECT_TRACES_URL",
@@ -370,6 +404,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     resilience: ResilienceConfig = ResilienceConfig()
     server: ServerConfig = ServerConfig()
     agent: AgentConfig = AgentConfig()
+    voice: VoiceConfig = VoiceConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
 
     @classmethod
@@ -385,6 +420,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             resilience=_group(ResilienceConfig, found),
             server=_group(ServerConfig, found),
             agent=_group(AgentConfig, found),
+            voice=_group(VoiceConfig, found),
             telemetry=_group(TelemetryConfig, found),
         )
 

@@ -176,6 +176,7 @@ def _policy_for(config: SlidingWindowConfig, tools: Tools, retention_ratio: floa
         tools_tokens=tools if isinstance(tools, int) else 0,
         retention_ratio=retention_ratio,
         look_back=LOOK_BACK,
+        summary_tokens=0,
         notes_tokens=0,  # this face gives back what was added to it, and nothing else
     )
 

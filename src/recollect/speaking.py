@@ -11,7 +11,6 @@ from recollect.dialects import meaning_of
 from recollect.errors import ConversationNotFound, InvalidInput, MessageNotFound, RevisionConflict, shown
 from recollect.ids import parse_uuid
 from recollect.messages import Message, Speech
-from recollect.spoken import heard_length, spoken_form, word_end
 
 
 class Speaking:
@@ -57,6 +56,8 @@ def _noted(
             field="message_id",
             value=message_id,
         )
+    from recollect.spoken import spoken_form
+
     given = spoken_form(words) if spoken is None else spoken
     cut = _characters(given, heard)
     speech = replace(
@@ -66,6 +67,8 @@ def _noted(
 
 
 def _characters(spoken: str, heard: int | str) -> int:
+    from recollect.spoken import heard_length, word_end
+
     if isinstance(heard, str):
         length = heard_length(spoken, heard)
         if length is None:

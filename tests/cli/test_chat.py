@@ -13,6 +13,7 @@ from recollect.cli import chat as chat_module
 from recollect.testing.providers.script import Says
 from tests.cli.conftest import Run
 from tests.cli.providing import served
+from tests.servers.remote import served as server_at
 
 TILES = "The bathroom tiles are from Porto."
 
@@ -105,6 +106,21 @@ def test_a_provider_without_a_model_is_refused(run: Run) -> None:
 def test_what_is_said_cannot_command_the_terminal(run: Run) -> None:
     said = talk(run, "remember that \x1b[2J is a thing", "what do you know about me?")
     assert "\x1b[2J" not in said
+
+
+def test_the_memory_may_be_behind_a_server(run: Run) -> None:
+    with server_at("memory://") as server:
+        options = ("--url", server.url)
+        assert "I keep that" in talk(run, TILES, options=options)
+        assert TILES in talk(run, "/context", options=options)
+        assert "Nothing was said" in talk(run, "/new", "/context", options=options)
+        assert TILES in talk(run, "/search tiles", options=options)
+        assert "I will remember" in talk(run, "remember that my name is Erin", options=options)
+        assert "My name is Erin" in talk(run, "what is my name?", "/notes", options=options)
+        assert f"you said: “{TILES}”" in talk(run, "what did I say about tiles?", options=options)
+        assert "My name is Erin" in run("notes", "list", *options).stdout
+        run("notes", "forget", "name", "--yes", *options)
+        assert "Nothing is noted" in run("notes", "list", *options).stdout
 
 
 class _Terminal:

@@ -15,7 +15,7 @@ from recollect.manager import ConversationManager
 from recollect.memory import Memory
 from recollect.turns import TurnInProgress
 
-NOT_CALLS = {"turn", "watch", "idling_after", "counting_with", "calibrate"}
+NOT_CALLS = {"turn", "watch", "idling_after", "counting_with", "calibrate", "now"}
 """Methods that are no single call: each face has its own."""
 
 

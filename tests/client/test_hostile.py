@@ -62,6 +62,7 @@ async def asked(url: str, patience: Patience = QUICK) -> Any:
         (answer(404, "not json", "application/problem+json"), StoreForeign, "404"),
         (answer(404, "[]", "application/problem+json"), StoreForeign, "404"),
         (answer(405, "", ""), StoreForeign, "405"),
+        (answer(404, '{"type": "about:blank"}', "application/problem+json"), StoreForeign, "release"),
         (answer(500, "Traceback", "text/plain"), StoreUnavailable, "500"),
         (answer(502, "<p>bad gateway</p>", "text/html"), StoreUnavailable, "502"),
         (answer(503, "", ""), StoreUnavailable, "503"),

@@ -1,38 +1,315 @@
 """The client against a real server, over a real socket: what only a pair of both can show."""
 
-from collections.abc import Iterator
+import asyncio
+import io
+import zipfile
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from recollect.client import Client
-from recollect.errors import ConversationNotFound
+import recollect
+from recollect.agents import Assistants
+from recollect.client import Client, Patience, RemoteMemory, connect
+from recollect.contracts import Change
+from recollect.errors import (
+    ConversationNotFound,
+    InvalidSetting,
+    KeyReused,
+    MessageConflict,
+    NotAllowed,
+    NotAuthenticated,
+    RevisionConflict,
+    StoreDamaged,
+    StoreForeign,
+    StoreUnavailable,
+)
 from recollect.ids import new_id
+from recollect.messages import Message
+from recollect.portability.zips import pack_folder, unpack_folder
+from recollect.server.auth.keys import ApiKeys
 from tests.servers.remote import Served, served
+
+QUICK = Patience(timeout=5, attempts=3, first_pause=0.01, longest_pause=0.05)
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Served]:
-    with served() as running:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("served")
+    with served(f"sqlite:///{folder}/memory.db", archives=folder / "archives") as running:
         yield running
 
 
-def test_code_that_does_not_await(server: Served) -> None:
-    with Client(server.url) as memory:
-        erin = memory.of(f"erin-{new_id()}")
+@pytest.fixture
+async def memory(server: Served) -> AsyncIterator[RemoteMemory]:
+    async with RemoteMemory(server.url) as memory:
+        yield memory
+
+
+@pytest.fixture
+def owner() -> str:
+    return f"erin-{new_id()}"
+
+
+class TestCodeThatDoesNotAwait:
+    def test_it_reads_as_the_other(self, server: Served, owner: str) -> None:
+        with Client(server.url) as memory:
+            erin = memory.of(owner)
+            kitchen = erin.get_or_create_conversation("kitchen")
+            erin.add_message(kitchen.id, "user", "hello")
+            with erin.turn(kitchen.id) as turn:
+                turn.user("is it raining?")
+                assert turn.context("openai_chat")[-1] == {"role": "user", "content": "is it raining?"}
+                turn.assistant("No.")
+            assert turn.stored is not None
+            assert len(turn.stored.new) == 2
+            assert [m.content for m in erin.messages(kitchen.id)] == ["hello", "is it raining?", "No."]
+            assert erin.search_history("raining")
+            assert erin.session("nowhere") is None
+            assert owner in list(memory.owners())
+
+    def test_a_turn_that_fails_leaves_nothing(self, server: Served, owner: str) -> None:
+        memory = connect(server.url)
+        erin = memory.of(owner)
         kitchen = erin.get_or_create_conversation("kitchen")
-        erin.add_message(kitchen.id, "user", "hello")
-        with erin.turn(kitchen.id) as turn:
-            turn.user("is it raining?")
-            assert turn.context("openai_chat")[-1] == {"role": "user", "content": "is it raining?"}
-            turn.assistant("No.")
-        assert turn.stored is not None
-        assert len(turn.stored.new) == 2
-        assert [m.content for m in erin.messages(kitchen.id)] == ["hello", "is it raining?", "No."]
-        with pytest.raises(ZeroDivisionError), erin.turn(kitchen.id) as lost:
-            lost.user(str(1 // 0))
-        assert lost.stored is None
-        assert len(erin.messages(kitchen.id)) == 3
-        assert erin.session("nowhere") is None
-        with pytest.raises(ConversationNotFound) as missing:
-            erin.get_conversation(new_id())
-        assert missing.value.conversation_id in str(missing.value)
+        with pytest.raises(ZeroDivisionError), erin.turn(kitchen.id) as turn:
+            turn.user("lost")
+            turn.user(str(1 // 0))
+        assert turn.stored is None
+        assert erin.messages(kitchen.id) == []
+        memory.close()
+
+    def test_errors_are_the_same_with_their_data(self, server: Served, owner: str) -> None:
+        with Client(server.url) as memory:
+            erin = memory.of(owner)
+            missing = new_id()
+            with pytest.raises(ConversationNotFound) as gone:
+                erin.get_conversation(missing)
+            assert gone.value.conversation_id == missing
+            kitchen = erin.get_or_create_conversation("kitchen")
+            erin.add_message(kitchen.id, "user", "one", message_id="m1")
+            with pytest.raises(MessageConflict) as taken:
+                erin.add_message(kitchen.id, "user", "two", message_id="m1")
+            assert (taken.value.conversation_id, taken.value.message_id) == (kitchen.id, "m1")
+            with pytest.raises(RevisionConflict) as moved:
+                erin.update_metadata(kitchen.id, subject="x", expected_revision=0)
+            assert (moved.value.expected, moved.value.actual) == (0, 1)
+
+    def test_contacts_notes_and_retention(self, server: Served, owner: str) -> None:
+        with Client(server.url) as memory:
+            erin = memory.of(owner)
+            smith = erin.clients.add("Jane Smith", nicknames=["Janey"])
+            assert erin.clients.get(smith.id) == smith
+            assert list(erin.clients.every()) == [smith]
+            assert erin.clients.update(smith.id, clear=["nicknames"]).nicknames == ()
+            assert [erin.clients.remove(smith.id) for _ in range(2)] == [True, False]
+            note = erin.remember("the door code is 7")
+            assert erin.recall("door") == [note]
+            assert erin.forget(note.id) == [note]
+            assert erin.retention() == recollect.RetentionRules()
+
+    def test_several_threads_share_a_client(self, server: Served, owner: str) -> None:
+        with Client(server.url, connections=4) as memory:
+            erin = memory.of(owner)
+            kitchen = erin.get_or_create_conversation("kitchen")
+            with ThreadPoolExecutor(8) as pool:
+                list(pool.map(lambda n: erin.add_message(kitchen.id, "user", n), range(40)))
+            said = {message.content for message in erin.messages(kitchen.id)}
+            assert said == set(range(40))
+
+    def test_a_watch_tells_of_changes(self, server: Served, owner: str) -> None:
+        with Client(server.url) as memory:
+            erin = memory.of(owner)
+            kitchen = erin.get_or_create_conversation("kitchen")
+            with erin.watch(kitchen.id) as changes:
+                moved = erin.add_message(kitchen.id, "user", "hello")
+                assert next(changes) == Change(conversation_id=kitchen.id, revision=moved.revision)
+
+
+class TestWatching:
+    async def test_another_clients_change_is_heard_of(
+        self, server: Served, memory: RemoteMemory, owner: str
+    ) -> None:
+        async with memory.of(owner).watch() as changes, RemoteMemory(server.url) as other:
+            made = await other.of(owner).get_or_create_conversation("kitchen")
+            async with asyncio.timeout(30):
+                assert (await anext(changes)).conversation_id == made.id
+
+    async def test_a_watch_ends_with_an_error_when_the_server_does(self) -> None:
+        serving = served()
+        running = await asyncio.to_thread(serving.__enter__)
+        try:
+            async with RemoteMemory(running.url) as memory:
+                with pytest.raises(StoreUnavailable):
+                    async with memory.of("erin").watch() as changes:
+                        ending = asyncio.to_thread(serving.__exit__, None, None, None)
+                        task = asyncio.create_task(ending)
+                        running.drain()
+                        async with asyncio.timeout(60):
+                            await anext(changes)
+                await task
+        finally:
+            await asyncio.to_thread(serving.__exit__, None, None, None)
+
+
+class TestKeys:
+    async def test_a_key_reaches_its_owners_and_nobody_else(self, tmp_path: Path) -> None:
+        with served(f"sqlite:///{tmp_path}/memory.db", open_without_keys=False) as running:
+            keys = ApiKeys(running.memory.backend)
+            text, _ = await asyncio.wrap_future(running.begin(keys.create(["erin"], scope="admin")))
+            async with recollect.open(running.url, key=text) as memory:
+                made = await memory.of("erin").get_or_create_conversation("kitchen")
+                assert [owner async for owner in memory.owners()] == ["erin"]
+                with pytest.raises(NotAllowed):
+                    await memory.of("sam").get_conversation(made.id)
+                assert text not in repr(memory)
+            for key in (None, "rk_wrong"):
+                async with recollect.open(running.url, key=key) as memory:
+                    with pytest.raises(NotAuthenticated):
+                        await memory.of("erin").get_conversation(made.id)
+
+
+class TestFaces:
+    """What is written for a manager works with one behind a server, which has no store here."""
+
+    async def test_a_chat_history(self, memory: RemoteMemory, owner: str) -> None:
+        chat = recollect.ChatHistory(memory.of(owner))
+        await chat.save_turn("+1", [{"role": "user", "content": "hello"}])
+        assert await chat.get_history("+1") == [{"role": "user", "content": "hello"}]
+        await chat.clear_history("+1")
+        assert await chat.get_history("+1") == []
+
+    async def test_a_sliding_window(self, memory: RemoteMemory, owner: str) -> None:
+        sliding = recollect.ConversationMemoryManager(memory.of(owner))
+        await sliding.add_message("room", "user", "hello")
+        assert [m["content"] for m in await sliding.get_messages("room")] == ["hello"]
+        assert (await sliding.get_stats("room"))["message_count"] == 1
+        assert await sliding.get_all_conversations() == ["room"]
+        await sliding.reset_conversation("room")
+        assert await sliding.get_messages("room") == []
+
+    async def test_an_assistant_that_remembers(self, memory: RemoteMemory, owner: str) -> None:
+        assistants = Assistants()
+        assistant = assistants.of(memory.of(owner))
+        await assistant.process_query("remember that the door code is seven", "terminal")
+        answer = await assistant.process_query("what do you know about the door code?", "terminal")
+        assert "door code is seven" in answer
+        await assistants.close()
+
+    async def test_the_store_itself_is_not_there_and_says_so(self, memory: RemoteMemory) -> None:
+        with pytest.raises(InvalidSetting, match="behind the server"):
+            _ = memory.of("erin").store
+        with pytest.raises(InvalidSetting, match="the server's"):
+            await memory.sweep()
+
+
+class TestBeingSentAgain:
+    async def test_a_turn_whose_answer_was_lost_is_stored_once_and_told_as_new(
+        self, memory: RemoteMemory, owner: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The first attempt arrives; nobody here learns of it."""
+        erin = memory.of(owner)
+        kitchen = await erin.get_or_create_conversation("kitchen")
+        lost = _losing_the_first_answer(memory, monkeypatch)
+        stored = await erin.append(kitchen.id, [Message(role="user", content="once")])
+        assert lost == ["lost"]
+        assert len(stored.new) == 1
+        assert [m.content for m in await erin.messages(kitchen.id)] == ["once"]
+
+    async def test_a_key_that_was_used_for_something_else_is_refused(
+        self, memory: RemoteMemory, owner: str
+    ) -> None:
+        from msgspec.structs import replace
+
+        erin = memory.of(owner)
+        kitchen = await erin.get_or_create_conversation("kitchen")
+        key = {"idempotency-key": new_id()}
+        for content, refused in (("a", False), ("b", True)):
+            call = erin.calls.append(kitchen.id, [Message(role="user", content=content)])
+            sending = memory.sender.run(replace(call, headers={**call.headers, **key}))
+            if refused:
+                with pytest.raises(KeyReused):
+                    await sending
+            else:
+                await sending
+
+
+def _losing_the_first_answer(memory: RemoteMemory, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The way back is cut once, after the request was answered."""
+    import httpx
+
+    lost: list[str] = []
+    read = httpx.Response.aread
+
+    async def aread(self: httpx.Response) -> bytes:
+        content = await read(self)
+        if not lost and self.request.method == "POST":
+            lost.append("lost")
+            raise httpx.ReadError("the connection was cut")
+        return content
+
+    monkeypatch.setattr(httpx.Response, "aread", aread)
+    return lost
+
+
+class TestFolders:
+    async def test_out_and_back_for_another_owner(
+        self, memory: RemoteMemory, owner: str, tmp_path: Path
+    ) -> None:
+        erin, sam = memory.of(owner), memory.of(f"sam-{new_id()}")
+        kitchen = await erin.get_or_create_conversation("kitchen")
+        await erin.add_message(kitchen.id, "user", "hello")
+        manifest = await erin.export(tmp_path / "out")
+        assert manifest.counts["messages"] == 1
+        assert (await sam.import_(tmp_path / "out")).counts == manifest.counts
+        assert [m.content for m in await sam.messages(kitchen.id)] == ["hello"]
+        with pytest.raises(InvalidSetting, match="there already"):
+            await erin.export(tmp_path / "out")
+
+    @pytest.fixture
+    async def packed(self, tmp_path: Path) -> bytes:
+        async with recollect.open() as memory:
+            await memory.of("erin").get_or_create_conversation("kitchen")
+            await memory.of("erin").export(tmp_path / "folder")
+        file = io.BytesIO()
+        await asyncio.to_thread(pack_folder, tmp_path / "folder", file)
+        return file.getvalue()
+
+    async def unpacked(self, content: bytes, folder: Path) -> Any:
+        return await asyncio.to_thread(unpack_folder, io.BytesIO(content), folder)
+
+    async def test_what_was_packed_is_unpacked(self, packed: bytes, tmp_path: Path) -> None:
+        manifest = await self.unpacked(packed, tmp_path / "again")
+        assert manifest.owner == "erin"
+        assert {path.name for path in (tmp_path / "again").iterdir()} == {
+            path.name for path in (tmp_path / "folder").iterdir()
+        }
+
+    @pytest.mark.parametrize("name", ["../evil", "/etc/evil", "evil.txt", "blobs/../../evil", ""])
+    async def test_what_no_export_has_is_refused(self, packed: bytes, tmp_path: Path, name: str) -> None:
+        file = io.BytesIO(packed)
+        with zipfile.ZipFile(file, "a") as added:
+            added.writestr(name or "archives/", b"evil")
+        with pytest.raises((StoreDamaged, StoreForeign)):
+            await self.unpacked(file.getvalue(), tmp_path / "again")
+        assert not (tmp_path / "again").exists()
+        assert not list(tmp_path.rglob("*evil*"))
+
+    async def test_what_is_longer_than_it_says_is_refused(self, packed: bytes, tmp_path: Path) -> None:
+        """As a bomb would be."""
+        file, source = io.BytesIO(), zipfile.ZipFile(io.BytesIO(packed))
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bomb:
+            for name in source.namelist():
+                padding = b" " * 10_000_000 if name == "index.html" else b""
+                bomb.writestr(name, source.read(name) + padding)
+        with pytest.raises(StoreDamaged, match="longer"):
+            await self.unpacked(file.getvalue(), tmp_path / "again")
+        assert not (tmp_path / "again").exists()
+
+    @pytest.mark.parametrize("cut", [0, 1, 100, -1, -30])
+    async def test_half_a_file_is_refused(self, packed: bytes, tmp_path: Path, cut: int) -> None:
+        with pytest.raises((StoreDamaged, StoreForeign, StoreUnavailable)):
+            await self.unpacked(packed[:cut], tmp_path / "again")
+        assert not (tmp_path / "again").exists()

@@ -13,6 +13,11 @@ def test_the_command_line_page_is_up_to_date() -> None:
     assert made["PAGE"].read_text("utf-8") == made["page"](), "run scripts/cli_reference.py"
 
 
+def test_the_page_of_the_http_interface_is_up_to_date() -> None:
+    made = runpy.run_path(str(ROOT / "scripts" / "api_reference.py"))
+    assert made["PAGE"].read_text("utf-8") == made["page"](), "run scripts/api_reference.py"
+
+
 def test_the_settings_page_names_every_setting_with_its_default() -> None:
     page = (ROOT / "docs" / "reference" / "settings.md").read_text("utf-8")
     for setting in every_setting(environ={}):

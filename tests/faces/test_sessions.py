@@ -16,7 +16,8 @@ from recollect.manager import ConversationManager
 from recollect.messages import Message
 from recollect.sessions import SessionManager, SessionPolicy, Swept
 from recollect.testing.clocks import FixedClock
-from tests.properties.worlds import STORES, url_for
+from tests.properties.worlds import PLACES, url_for
+from tests.servers.remote import open_at
 
 
 @pytest.fixture
@@ -24,12 +25,12 @@ def clock() -> FixedClock:
     return FixedClock()
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=PLACES)
 async def erin(
     request: pytest.FixtureRequest, tmp_path: Path, clock: FixedClock
 ) -> AsyncIterator[ConversationManager]:
     url = url_for(request.param, tmp_path, request)
-    async with recollect.open(
+    async with open_at(
         url, clock=clock, sweep_every=None, embedder=None, resilience="off", cache="off"
     ) as memory:
         manager = memory.of(f"erin-{new_id()}")

@@ -22,7 +22,7 @@ from recollect.keys import (
 )
 from recollect.layers.encrypted import EncryptedBackend, EncryptedStore
 from recollect.layers.rekeying import rotate
-from recollect.messages import SEALED, Message
+from recollect.messages import SEALED, Message, Speech
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.stores.urls import backend_for
 from recollect.testing import FixedClock
@@ -39,6 +39,7 @@ TURN = [
         message_id="m2",
         dialect="anthropic",
         extra={"stop_reason": "secret-extra"},
+        speech=Speech(spoken="secret-spoken", heard=6),
         tokens={"secret-counter": 12},
     ),
     Message(role="tool", content="secret-result"),
@@ -53,6 +54,7 @@ SECRETS = [
         "secret-extra",
         "secret-counter",
         "secret-result",
+        "secret-spoken",
         "secret-note",
         "secret-subject",
         "secret-name",

@@ -9,8 +9,9 @@ import pytest
 import recollect
 from recollect.manager import ConversationManager
 from recollect.testing import FixedClock
-from tests.properties.worlds import STORES, local_url
+from tests.properties.worlds import PLACES, local_url
 from tests.servers.postgres import Databases
+from tests.servers.remote import open_at
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def clock() -> FixedClock:
     return FixedClock()
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=PLACES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     match request.param:
         case "redis":
@@ -32,7 +33,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 async def memory(url: str, clock: FixedClock, tmp_path: Path) -> AsyncIterator[recollect.Memory]:
-    async with recollect.open(
+    async with open_at(
         url, clock=clock, sweep_every=None, archives=tmp_path / "archives", embedder=None
     ) as memory:
         yield memory

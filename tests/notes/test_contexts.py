@@ -17,6 +17,7 @@ from recollect.testing.validity import problems
 from recollect.toolbox import note_tools, owner_tools
 from recollect.windows import WindowPolicy
 from tests.agents.doubles import Scripted, calling
+from tests.servers.remote import open_at
 
 DIM = "The bedroom lights are dim at 9 pm"
 DIALECTS = ("plain", "anthropic", "openai_chat", "openai_responses")
@@ -122,7 +123,7 @@ async def test_notes_count_in_the_budget_of_the_whole_request(erin: Conversation
 
 async def test_the_setting_leaves_notes_out(url: str) -> None:
     config = ConversationConfig(notes_tokens=0)
-    async with recollect.open(url, config=config, sweep_every=None, embedder=None) as memory:
+    async with open_at(url, config=config, sweep_every=None, embedder=None) as memory:
         erin = memory.of("erin")
         await erin.remember(DIM)
         assert (await erin.load_context(await conversation(erin))).report.notes == ()
@@ -152,8 +153,12 @@ async def test_a_store_that_fails_over_notes_does_not_keep_anybody_from_answerin
     store: ConversationStore = erin.store
     monkeypatch.setattr(type(store), "documents", fail)
     context = await erin.load_context(conversation_id)
+    assert len(context) == 3
+    assert any("last read" in warning for warning in context.report.warnings)
+    erin.known_notes.drop("erin")
+    context = await erin.load_context(conversation_id)
     assert len(context) == 2
-    assert any("notes" in warning for warning in context.report.warnings)
+    assert any("could not be read" in warning for warning in context.report.warnings)
 
 
 async def test_faces_that_give_back_what_was_added_add_nothing(erin: ConversationManager) -> None:

@@ -13,6 +13,7 @@ from recollect.messages import Message
 from recollect.notes import KIND, MOST_EARLIER, Note, Source
 from recollect.testing import FixedClock
 from tests.search.embedders import WordEncoder
+from tests.servers.remote import open_at
 
 DIM = "The bedroom lights are dim at 9 pm"
 LATER = "The bedroom lights are dim at 10 pm"
@@ -23,12 +24,12 @@ def texts(notes: list[Note]) -> list[str]:
 
 
 async def test_a_note_is_there_in_another_session_and_after_a_restart(url: str, clock: FixedClock) -> None:
-    async with recollect.open(url, clock=clock, sweep_every=None, embedder=None) as memory:
+    async with open_at(url, clock=clock, sweep_every=None, embedder=None) as memory:
         note = await memory.of("erin").remember(DIM, tags=["home"])
         assert await memory.of("erin").notes() == [note]
         assert await memory.of("erin").get_note(note.id) == note
     if not url.startswith("memory:"):
-        async with recollect.open(url, clock=clock, sweep_every=None, embedder=None) as memory:
+        async with open_at(url, clock=clock, sweep_every=None, embedder=None) as memory:
             assert await memory.of("erin").notes() == [note]
             assert await memory.of("bob").notes() == []
 
@@ -100,7 +101,7 @@ async def test_recall_finds_by_words_and_tag_or_gives_the_latest(erin: Conversat
 
 
 async def test_recall_finds_by_meaning_where_there_is_an_encoder(url: str) -> None:
-    async with recollect.open(url, sweep_every=None, embedder=WordEncoder()) as memory:
+    async with open_at(url, sweep_every=None, embedder=WordEncoder()) as memory:
         erin = memory.of("erin")
         await erin.remember("My automobile stays outside")
         await erin.remember("Sport is on Mondays")

@@ -68,7 +68,9 @@ def test_an_error_is_raised_again_as_the_same_kind_with_the_same_data(error: Rec
 @given(any_error())
 def test_words_about_the_inside_stay_inside(error: RecollectError) -> None:
     """Paths, hosts and a provider's words are for the server's log; everything else is told as it is."""
-    inside = isinstance(error, errors.StoreError | errors.AgentError | errors.EncoderFailed)
+    inside = isinstance(
+        error, errors.StoreError | errors.AgentError | errors.EncoderFailed | errors.TranscriberError
+    )
     told = problem_of(error)["detail"]
     assert told == (type(error).__doc__ if inside else str(error))
 

@@ -19,6 +19,7 @@ APART = {
     "test_an_archive_does_not_take_the_place_of_what_went_on": _PATCHES,
     "test_what_cannot_be_read_is_not_archived_and_so_not_lost": _FILES,
     "test_a_message_that_meets_a_reset_begins_the_conversation_anew": _PATCHES,
+    "test_a_store_that_fails_over_notes_does_not_keep_anybody_from_answering": _PATCHES,
     "test_tokens_are_counted_once_when_a_message_comes_in": _COUNTS,
     "test_what_an_estimator_learns_is_applied_to_what_was_counted_before": _COUNTS,
     "test_without_a_budget_the_report_adds_up_what_was_stored": _COUNTS,

@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
+import pytest
 import uvicorn
 
 import recollect
@@ -30,10 +31,15 @@ HERE = ("config", "ids", "idle_after", "redact")
 class Served:
     """A server that runs, where it is, and what it serves."""
 
-    def __init__(self, url: str, memory: recollect.Memory, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, url: str, memory: recollect.Memory, app: Any, loop: asyncio.AbstractEventLoop) -> None:
         self.url = url
+        self.app = app
         self.memory = memory
         self._loop = loop
+
+    def drain(self) -> None:
+        """Tell the server that it is about to stop."""
+        self._loop.call_soon_threadsafe(self.app.state.service.draining.set)
 
     def begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
         """Do something on the server's own loop."""
@@ -46,6 +52,7 @@ class _Thread:
     def __init__(self, url: str, options: dict[str, Any]) -> None:
         self._url = url
         self._options = {"sweep_every": None, "warm": False, "embedder": None, **options}
+        self._is_open = self._options.pop("open_without_keys", True)
         self._server: uvicorn.Server | None = None
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self._is_up = threading.Event()
@@ -70,7 +77,7 @@ class _Thread:
         try:
             async with recollect.open(self._url, **self._options) as memory:
                 app = await asyncio.to_thread(
-                    create_app, memory, Settings(server=UNLIMITED), open_without_keys=True
+                    create_app, memory, Settings(server=UNLIMITED), open_without_keys=self._is_open
                 )
                 await self._answer(app, memory)
         except BaseException as error:
@@ -83,26 +90,25 @@ class _Thread:
         config = uvicorn.Config(
             app, host="127.0.0.1", port=0, log_config=None, lifespan="on", ws="websockets-sansio"
         )
-        self._server = _Quiet(config, self._up, memory)
+        self._server = _Quiet(config, self._up, memory, app)
         await self._server.serve()
 
-    def _up(self, server: uvicorn.Server, memory: recollect.Memory) -> None:
+    def _up(self, server: uvicorn.Server, memory: recollect.Memory, app: Any) -> None:
         port = server.servers[0].sockets[0].getsockname()[1]
-        self.served = Served(f"http://127.0.0.1:{port}", memory, asyncio.get_running_loop())
+        self.served = Served(f"http://127.0.0.1:{port}", memory, app, asyncio.get_running_loop())
         self._is_up.set()
 
 
 class _Quiet(uvicorn.Server):
     """A server that says when it is up, and leaves the process's signals alone."""
 
-    def __init__(self, config: uvicorn.Config, up: Any, memory: recollect.Memory) -> None:
+    def __init__(self, config: uvicorn.Config, up: Any, memory: recollect.Memory, app: Any) -> None:
         super().__init__(config)
-        self._up = up
-        self._memory = memory
+        self._up = functools.partial(up, self, memory, app)
 
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
-        self._up(self, self._memory)
+        self._up()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -117,6 +123,13 @@ def served(url: str = "memory://", **options: Any) -> Iterator[Served]:
         yield thread.start()
     finally:
         thread.stop()
+
+
+@pytest.fixture(scope="session")
+def example_server_url() -> Iterator[str]:
+    """A server for the pages of the documentation."""
+    with served() as running:
+        yield running.url
 
 
 BEHIND = "behind+"
@@ -151,11 +164,11 @@ class MemoryBehind(RemoteMemory):
         return ManagerBehind(super().of(owner), self.served)
 
     @property
-    def backend(self) -> Any:
+    def backend(self) -> Any:  # type: ignore[override]
         return There(self.served.memory.backend, self.served)
 
     @property
-    def search_room(self) -> Any:
+    def search_room(self) -> Any:  # type: ignore[override]
         return There(self.served.memory.search_room, self.served)
 
 
@@ -167,11 +180,11 @@ class ManagerBehind(RemoteManager):
         self._served = served
 
     @property
-    def store(self) -> Any:
+    def store(self) -> Any:  # type: ignore[override]
         return There(self._served.memory.of(self.owner).store, self._served)
 
     @property
-    def premises(self) -> Any:
+    def premises(self) -> Any:  # type: ignore[override]
         return There(self._served.memory.premises(self.owner), self._served)
 
 

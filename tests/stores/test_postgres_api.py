@@ -15,7 +15,7 @@ from recollect.contracts import ConversationStore
 from recollect.conversations import LONGEST_TTL, VALUE_SETS, Changes, Conversation, expiry, started
 from recollect.errors import InvalidInput
 from recollect.ids import new_id
-from recollect.messages import Message
+from recollect.messages import Message, Speech
 from recollect.stores.postgres import PostgresBackend
 
 COLUMNS = [
@@ -134,7 +134,10 @@ async def test_the_view_shows_messages_in_their_documented_form(
 ) -> None:
     record = await created(store)
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    later = Message(role="assistant", content={"a": [1, None]}, timestamp=noon, agent_name="home")
+    heard = Speech(spoken="one two", heard=3)
+    later = Message(
+        role="assistant", content={"a": [1, None]}, timestamp=noon, agent_name="home", speech=heard
+    )
     earlier = Message(
         role="user",
         content="first",
@@ -144,6 +147,7 @@ async def test_the_view_shows_messages_in_their_documented_form(
         tags=("input",),
         dialect="anthropic",
         extra={"cache": {"x": 1}, "role": "ignored"},
+        speech=Speech(confidence=0.5, language="en"),
         tokens={"o200k_base": 3},
     )
     await store.append(record.id, [later, earlier, Message(role="tool", extra={"name": "lock"})])
@@ -153,6 +157,18 @@ async def test_the_view_shows_messages_in_their_documented_form(
         document["timestamp"] = datetime.fromisoformat(document["timestamp"])
     assert shown == expected
     assert [document["content"] for document in shown] == ["first", {"a": [1, None]}, None]
+
+
+async def test_how_a_message_sounded_goes_in_by_plain_sql(plain: Plain, store: ConversationStore) -> None:
+    speeches = [
+        {"confidence": 0.5, "language": "en"},
+        {"confidence": 0, "spoken": None},
+        {"spoken": "one two", "heard": 3},
+        {"spoken": "héllo", "heard": 5},
+    ]
+    row = inserted(plain, *({"role": "assistant", "content": "x", "speech": one} for one in speeches))
+    entries = await store.page(str(row["id"]), limit=10)
+    assert [entry.message.speech for entry in entries] == [Speech(**one) for one in speeches]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -333,6 +349,15 @@ def test_values_outside_their_set_are_refused(plain: Plain, field: LiteralString
         ({"role": "user", "content": "x", "agent_name": ["a"]}, "agent_name"),
         ({"role": "user", "content": "x", "tags": "a"}, "tags"),
         ({"role": "user", "content": "x", "tags": ["a", 1]}, "tags"),
+        ({"role": "user", "content": "x", "speech": "loud"}, "speech"),
+        ({"role": "user", "content": "x", "speech": []}, "speech"),
+        ({"role": "user", "content": "x", "speech": {"loud": True}}, "speech"),
+        ({"role": "user", "content": "x", "speech": {"confidence": 1.5}}, "speech"),
+        ({"role": "user", "content": "x", "speech": {"confidence": "high"}}, "speech"),
+        ({"role": "user", "content": "x", "speech": {"language": ["en"]}}, "speech"),
+        ({"role": "user", "content": "x", "speech": {"heard": 1}}, "speech"),
+        ({"role": "user", "content": "x", "speech": {"spoken": "one", "heard": 4}}, "speech"),
+        ({"role": "user", "content": "x", "speech": {"spoken": "one", "heard": 1.5}}, "speech"),
         ({"role": "user", "content": "x", "timestamp": "0001-01-01T00:00:00+14:00"}, "years 1 to 9999"),
         ({"role": "user", "content": "x", "timestamp": "9999-12-31T23:59:59-01:00"}, "years 1 to 9999"),
         ({"role": "user", "content": json.loads("[" * 600 + "]" * 600)}, "nested too deep"),

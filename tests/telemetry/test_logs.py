@@ -1,11 +1,13 @@
 """Lines of the log: one for each event, with the request's id, and nothing that anybody said."""
 
+import ast
 import asyncio
 import io
 import json
 import logging
 import queue
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,10 @@ from recollect.telemetry.logs import MOST_WAITING, _Handing, logging_to
 from recollect.telemetry.requests import SANE, Request, answering, request_id_from
 
 SECRET = "marzipan-4711"
+SOURCE = Path(__file__).parents[2] / "src" / "recollect"
+LOGGING = {
+    f"{log}.{level}" for log in ("log", "_log") for level in ("info", "warning", "error", "log", "debug")
+}
 
 log = logging.getLogger("recollect.test")
 
@@ -99,11 +105,21 @@ def test_the_log_is_afterwards_as_it_was_before() -> None:
 
 
 def test_a_slow_reader_of_the_log_keeps_nobody_waiting_and_no_memory_either() -> None:
-    waiting: queue.Queue[logging.LogRecord] = queue.Queue()
+    waiting: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     handing = _Handing(waiting)
     for _ in range(MOST_WAITING + 5):
-        handing.enqueue(logging.makeLogRecord({}))
+        handing.emit(logging.makeLogRecord({"msg": "x"}))
     assert waiting.qsize() == MOST_WAITING
+
+
+def test_a_stream_that_breaks_stops_nobody() -> None:
+    class Broken(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    with logging_to(Broken()):
+        log.warning("one")
+        log.warning("two")
 
 
 # Nothing that anybody said
@@ -175,6 +191,26 @@ def test_of_what_others_log_only_the_constant_part_is_kept() -> None:
 def _line_of(words: str) -> int:
     with open(__file__, encoding="utf-8") as file:
         return next(number for number, line in enumerate(file, start=1) if line.strip().startswith(words))
+
+
+MAY_SPEAK = {"intake.py", "memory.py"}
+"""Where an error is that of loading a counter of tokens, before anybody has said anything."""
+
+
+def test_no_line_of_ours_is_made_of_an_errors_own_words() -> None:
+    found = []
+    for file in SOURCE.rglob("*.py"):
+        for call in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if (
+                isinstance(call, ast.Call)
+                and ast.unparse(call.func) in LOGGING
+                and file.name not in MAY_SPEAK
+            ):
+                names = {ast.unparse(argument) for argument in call.args[1:]}
+                found += [
+                    f"{file.name}:{call.lineno}" for name in ("error", "failed", "exc") if name in names
+                ]
+    assert not found, "say told(error)"
 
 
 # Ids of requests

@@ -288,6 +288,11 @@ def test_no_label_can_name_anybody() -> None:
     assert {label for family in CATALOGUE.values() for label in family.labels} <= allowed
 
 
+def test_no_two_names_are_one_in_openmetrics() -> None:
+    """There a counter goes by its name without `_total`."""
+    assert len({name.removesuffix("_total") for name in CATALOGUE}) == len(CATALOGUE)
+
+
 def test_names_follow_the_conventions_of_prometheus() -> None:
     for name, family in CATALOGUE.items():
         assert name.startswith("recollect_")

@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from websockets.asyncio.client import connect
 
 import recollect
 from recollect.errors import SpoolFull
@@ -103,6 +104,24 @@ async def test_lines_of_a_request_carry_its_id(caplog: pytest.LogCaptureFixture)
     assert {"conversation_started", "request"} <= events.keys()
     assert events["request"]["route"] == "/v1/conversations"
     assert events["request"]["status"] == 200
+
+
+async def test_connections_and_their_frames_are_counted() -> None:
+    names = [
+        ("recollect_live_opened_total", {}),
+        ("recollect_live_frames_total", {"direction": "in", "kind": "text"}),
+        ("recollect_live_closed_total", {"code": "1000"}),
+    ]
+    before = [value(name, labels) for name, labels in names]
+    async with serving() as server, connect(f"{server.url.replace('http', 'ws')}/ws") as socket:
+        await socket.send(json.dumps({"type": "hello", "session_id": "kitchen"}))
+        assert json.loads(await socket.recv())["type"] == "ready"
+        assert value("recollect_live_connections") == 1
+        assert value("recollect_live_queued") >= value("recollect_live_queue_longest") >= 0
+        await socket.send(json.dumps({"type": "bye"}))
+        await socket.wait_closed()
+    grown = [value(name, labels) - was for (name, labels), was in zip(names, before, strict=True)]
+    assert grown == [1, 2, 1]
 
 
 # Ready

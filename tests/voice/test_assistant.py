@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-import recollect
 from recollect.agents import AgenticLoop, Specialist, SupervisorAgent
 from recollect.contracts import PCM, Audio, AudioFormat, Reply, Transcript
 from recollect.errors import (
@@ -24,7 +23,8 @@ from recollect.voice import SoundLimits, VoiceAssistant, WyomingTranscriber
 from recollect.voice.sound import pack_wav
 from tests.agents.doubles import Scripted, calling
 from tests.agents.tools import registry
-from tests.properties.worlds import STORES, url_for
+from tests.properties.worlds import PLACES, url_for
+from tests.servers.remote import open_at
 from tests.voice.services import WyomingService
 
 SAID = "What's the status of the Johnson house project?"
@@ -49,10 +49,10 @@ class Sure:
         self.heard.clear()
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=PLACES)
 async def erin(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ConversationManager]:
     url = url_for(request.param, tmp_path, request)
-    async with recollect.open(url, sweep_every=None, embedder=None) as memory:
+    async with open_at(url, sweep_every=None, embedder=None) as memory:
         manager = memory.of(f"erin-{new_id()}")
         yield manager
         await manager.store.clear()

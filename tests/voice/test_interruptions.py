@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-import recollect
 from recollect.contracts import Entry
 from recollect.dialects import DIALECTS, as_heard, meaning_of, read
 from recollect.dialects.hearing import CUT_OFF
@@ -22,7 +21,8 @@ from recollect.spoken import spoken_form
 from recollect.testing.validity import problems
 from recollect.windows import WindowPolicy, build_window
 from recollect.wire import decode_message, encode_message
-from tests.properties.worlds import STORES, url_for
+from tests.properties.worlds import PLACES, url_for
+from tests.servers.remote import open_at
 from tests.windows.logs import histories, policies, words
 from tests.windows.test_validity import check_valid
 
@@ -30,7 +30,7 @@ ANSWER = "The Johnson house is **in progress**. The painters come on Monday, and
 SPOKEN = "The Johnson house is in progress. The painters come on Monday, and the roof is next."
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=PLACES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return url_for(request.param, tmp_path, request)
 
@@ -42,7 +42,7 @@ def owner() -> str:
 
 @pytest.fixture
 async def erin(url: str, owner: str) -> AsyncIterator[ConversationManager]:
-    async with recollect.open(url, sweep_every=None, embedder=None) as memory:
+    async with open_at(url, sweep_every=None, embedder=None) as memory:
         yield memory.of(owner)
         await memory.of(owner).store.clear()
 
@@ -65,12 +65,12 @@ async def test_all_three_are_kept_and_the_window_shows_what_was_heard(erin: Conv
 
 
 async def test_it_survives_a_restart(url: str, owner: str) -> None:
-    async with recollect.open(url, sweep_every=None, embedder=None) as memory:
+    async with open_at(url, sweep_every=None, embedder=None) as memory:
         conversation_id = await answered(memory.of(owner))
         await memory.of(owner).interrupted(conversation_id, "a", heard=33)
         if not url.startswith("memory:"):
             await memory.close()
-            memory = await recollect.open(url, sweep_every=None, embedder=None)
+            memory = await open_at(url, sweep_every=None, embedder=None)
         (_, kept) = await memory.of(owner).messages(conversation_id)
         assert (kept.content, kept.speech) == (ANSWER, Speech(spoken=SPOKEN, heard=33))
         assert (await memory.of(owner).load_context(conversation_id))[-1]["content"].endswith(CUT_OFF)
@@ -251,3 +251,20 @@ def test_what_no_speech_can_be_is_refused(fields: dict[str, Any]) -> None:
 def test_a_speech_of_somebody_elses_is_refused(speech: Any) -> None:
     with pytest.raises(InvalidInput, match="speech"):
         Message.from_dict({"role": "user", "content": "x", "speech": speech})
+
+
+async def test_what_was_heard_is_carried_along(tmp_path: Path) -> None:
+    """Through an archive and back, and in an owner's folder to another store."""
+    url = f"sqlite:///{tmp_path}/memory.db"
+    async with recollect.open(url, archives=tmp_path / "archives", embedder=None) as memory:
+        erin, bob = memory.of("erin"), memory.of("bob")
+        conversation_id = await answered(erin)
+        await erin.interrupted(conversation_id, "a", heard=33)
+        before = await erin.messages(conversation_id)
+        await erin.archive(conversation_id)
+        await erin.restore(conversation_id)
+        assert await erin.messages(conversation_id) == before
+        await erin.export(tmp_path / "erin")
+        await bob.import_(tmp_path / "erin")
+        assert await bob.messages(conversation_id) == before
+        assert before[1].speech == Speech(spoken=SPOKEN, heard=33)

@@ -5,6 +5,7 @@
                       models behind providers, each through its own SDK, loaded when first needed
     answer_turn       the loop in a conversation: what the agent sees, and the turn stored whole
     RecallAgent       answers from the owner's own history, without a model
+    AgentSummarizer   summaries of what a window no longer shows, by a model
     SupervisorAgent   several specialists, one voice
     Assistants, assistant_for
                       the assistant that the settings name
@@ -31,9 +32,11 @@ from recollect.agents.openai_responses import OpenAIResponsesAgent
 from recollect.agents.recall import RecallAgent
 from recollect.agents.routing import ModelRouter, Router, RuleRouter
 from recollect.agents.strands import StrandsAgent
+from recollect.agents.summarizer import AgentSummarizer
 from recollect.agents.supervisor import SupervisorAgent
 
 __all__ = [
+    "AgentSummarizer",
     "AgenticLoop",
     "Answer",
     "AnthropicAgent",

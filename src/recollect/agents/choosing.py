@@ -14,6 +14,7 @@ from recollect.agents.openai_responses import OpenAIResponsesAgent
 from recollect.agents.recall import RecallAgent
 from recollect.agents.strands import StrandsAgent
 from recollect.agents.supervisor import Sessions, SupervisorAgent
+from recollect.clock import Clock
 from recollect.contracts import Agent
 from recollect.conversations import Channel
 from recollect.errors import InvalidSetting
@@ -32,9 +33,16 @@ INSTRUCTIONS = (
 class Assistants:
     """The assistants of all owners, with one connection to the provider. Close it when you are done."""
 
-    def __init__(self, config: AgentConfig | None = None, *, timezone: tzinfo | None = None) -> None:
+    def __init__(
+        self,
+        config: AgentConfig | None = None,
+        *,
+        timezone: tzinfo | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self.config = config or AgentConfig()
         self._timezone = timezone
+        self._clock = clock
         self._agent = agent_for(self.config)
 
     @property
@@ -50,7 +58,7 @@ class Assistants:
 
     def specialist(self, manager: ConversationManager) -> Specialist:
         """The one who answers, with the tools of the manager's owner."""
-        agent = self._agent or RecallAgent(manager, timezone=self._timezone)
+        agent = self._agent or RecallAgent(manager, timezone=self._timezone, clock=self._clock)
         instructions = (self.config.instructions or INSTRUCTIONS) if self._agent is not None else ""
         return Specialist(
             loop=AgenticLoop(agent, instructions=instructions),

@@ -154,7 +154,7 @@ class ConversationEntity:
         self._may_forget = memory is None and max_history_turns > 0
         # What is sent has the question beside its history; what is kept has not.
         self._sent = WindowPolicy(max_turns=max_history_turns and max_history_turns + 1)
-        self._kept = WindowPolicy(max_turns=max_history_turns, notes_tokens=0)
+        self._kept = WindowPolicy(max_turns=max_history_turns, notes_tokens=0, summary_tokens=0)
         self._auto_create = auto_create_conversation_id
         self._owner_of = owner_of
         self._apology = apology

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from recollect.agents.wishes import Speaker, Wish, is_question, wish_in
+from recollect.clock import Clock
 from recollect.contracts import Ask, OnText, Reply
 from recollect.dialects import ToolCall, ToolResult, meaning_of
 from recollect.dialects.reading import text_of
@@ -62,7 +63,10 @@ _PLAIN_REPLIES = {
 
 
 class RecallAgent:
-    """Answers one owner from what they said. `timezone`: whose days are meant; without, this machine's."""
+    """Answers one owner from what they said.
+
+    `timezone`: whose days are meant; without, this machine's. `clock`: the time; without, the store's.
+    """
 
     dialect = "plain"
 
@@ -72,11 +76,13 @@ class RecallAgent:
         *,
         name: str = "recall",
         timezone: tzinfo | None = None,
+        clock: Clock | None = None,
         ids: IdSource = new_id,
     ) -> None:
         self.name = name
         self._manager = manager
         self._zone = local_zone(timezone)
+        self._clock = clock
         self._ids = ids
 
     async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
@@ -118,7 +124,8 @@ class RecallAgent:
         return "\n".join(["What I have noted:", *(f"- {note.text}" for note in notes)])
 
     async def _found(self, wish: Wish) -> str:
-        now = self._manager.store.now().astimezone(self._zone)
+        clock = self._clock or self._manager.now
+        now = clock().astimezone(self._zone)
         when_, topic = _taken_apart(wish.about, now, self._zone)
         notes = await self._manager.recall(topic, NOTED) if topic and when_ is None else []
         passages = await self._passages(topic, wish.whose, when_)

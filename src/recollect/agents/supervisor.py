@@ -109,7 +109,7 @@ class SupervisorAgent:
     async def _remove(self, record: Conversation) -> None:
         """Take back a conversation that was made for a turn which failed, unless somebody else uses it."""
         try:
-            await self.conversation_manager.store.delete(record.id, expected_revision=record.revision)
+            await self.conversation_manager.delete_conversation(record.id, expected_revision=record.revision)
         except (RevisionConflict, ConversationNotFound):
             return
         except RecollectError as error:

@@ -5,6 +5,7 @@ import typer
 from recollect.cli.archive import archive, archives, restore
 from recollect.cli.audit import audit
 from recollect.cli.chat import chat
+from recollect.cli.clients import clients
 from recollect.cli.config import config
 from recollect.cli.context import context
 from recollect.cli.conversations import conversations
@@ -64,6 +65,7 @@ COMMANDS = (
 for command in COMMANDS:
     app.command()(command)
 app.command("import")(import_)
+app.add_typer(clients)
 app.add_typer(postgres)
 app.add_typer(keys)
 app.add_typer(audit)

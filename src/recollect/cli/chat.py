@@ -14,6 +14,7 @@ from recollect.cli.context import print_context
 from recollect.cli.notes import DEFAULT_OWNER, notes_table
 from recollect.cli.rendering import console, counted, readable
 from recollect.cli.running import UrlOption, memory_at, run
+from recollect.clock import system_clock
 from recollect.errors import RecollectError
 from recollect.manager import ConversationManager
 from recollect.settings import AgentConfig, Settings
@@ -57,7 +58,8 @@ def chat(
     from recollect.agents import Assistants
 
     async def work() -> None:
-        assistants = Assistants(_config(provider, model))
+        config = _config(provider, model)
+        assistants = Assistants(config, clock=system_clock)
         try:
             async with memory_at(url, create=True) as memory:
                 talk = _Talk(memory.of(owner), assistants, session)
@@ -152,7 +154,7 @@ class _Talk:
 
     async def start_another(self) -> None:
         """The next thing that is said starts a conversation. The one before stays."""
-        await self._manager.store.unbind(self._session)
+        await self._manager.leave_session(self._session)
 
     # Commands
 

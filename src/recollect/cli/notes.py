@@ -36,7 +36,7 @@ def list_notes(
     """List the notes that hold, oldest first."""
 
     async def work() -> list[Note]:
-        async with memory_at(url, by_meaning=False) as memory:
+        async with memory_at(url) as memory:
             return await memory.of(owner).notes(tag=tag, history=history)
 
     _show(run(work), as_json=as_json, nothing="Nothing is noted.")
@@ -77,7 +77,7 @@ def add(
 
     async def work() -> Note:
         until = last_moment(expires, field="--expires", zone=local_zone(None))
-        async with memory_at(url, create=True, by_meaning=False) as memory:
+        async with memory_at(url, create=True) as memory:
             return await memory.of(owner).remember(text, subject=subject, tags=tag or (), expires=until)
 
     note = run(work)
@@ -100,13 +100,13 @@ def forget(
     """Forget notes, with all that they replaced."""
 
     async def look() -> list[Note]:
-        async with memory_at(url, by_meaning=False) as memory:
+        async with memory_at(url) as memory:
             known = await memory.of(owner).notes(history=True)
             exactly = [note for note in known if note.id == what]
             return exactly or meant([note for note in known if note.replaced_by is None], what)
 
     async def work() -> list[Note]:
-        async with memory_at(url, by_meaning=False) as memory:
+        async with memory_at(url) as memory:
             gone = [await memory.of(owner).forget(note.id) for note in found]
             return [note for notes_ in gone for note in notes_]
 

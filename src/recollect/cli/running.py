@@ -94,7 +94,8 @@ async def memory_at(
     settings = Settings.load()
     url = url or settings.store.url
     if is_server(url):
-        _check_served(archives=archives, by_meaning=by_meaning)
+        if archives is not None:
+            refuse_through_server(url, "--folder")
         async with recollect.open(url, key=settings.store.key or None) as memory:
             yield memory
         return
@@ -117,12 +118,10 @@ async def memory_at(
         yield memory.acting_as(_operator(), source="command line")
 
 
-def _check_served(*, archives: str | None, by_meaning: bool) -> None:
-    """Refuse options that only the server could follow."""
-    if archives is not None:
-        raise InvalidSetting("where archives are is the server's to decide", field="--folder", value=archives)
-    if not by_meaning:
-        raise InvalidSetting("how is searched is the server's to decide", field="--words")
+def refuse_through_server(url: str | None, option: str) -> None:
+    """Refuse an option that only the server could follow, where the URL is that of one."""
+    if is_server(url or Settings.load().store.url):
+        raise InvalidSetting(f"{option} is the server's to decide, or that of the store itself", field=option)
 
 
 def _operator() -> str:

@@ -8,7 +8,16 @@ from rich.markup import escape
 from rich.text import Text
 
 from recollect.cli.rendering import ROLE_STYLES, console, errors_console, readable
-from recollect.cli.running import JsonOption, OwnerOption, UrlOption, managers, memory_at, print_json, run
+from recollect.cli.running import (
+    JsonOption,
+    OwnerOption,
+    UrlOption,
+    managers,
+    memory_at,
+    print_json,
+    refuse_through_server,
+    run,
+)
 from recollect.manager import ConversationManager
 from recollect.search.analysis import terms_of
 from recollect.search.passages import Line, Passage, explained, spans_of
@@ -52,6 +61,8 @@ def search(
     async def work() -> tuple[Found, str | None]:
         found: Found = []
         note = None
+        if by_words:
+            refuse_through_server(url, "--words")
         async with memory_at(url, by_meaning=not by_words) as memory:
             async for name, manager in managers(memory, owner):
                 findings = await ask(manager)

@@ -71,7 +71,7 @@ def error_of(answer: Answer) -> RecollectError:
     """The error that an answer tells of: the same that the manager would have raised."""
     if answer.media_type == PROBLEM_JSON:
         problem = _problem(answer)
-        if problem is not None:
+        if problem is not None and not _is_no_route(problem, answer):
             return _timed(error_of_problem(problem, status=answer.status), answer)
     if answer.status in FROM_BETWEEN:
         return (
@@ -80,6 +80,11 @@ def error_of(answer: Answer) -> RecollectError:
             else _away(answer)
         )
     return _not_ours(answer)
+
+
+def _is_no_route(problem: Mapping[str, Any], answer: Answer) -> bool:
+    """Whether the server does not know what it was asked: it is of another release."""
+    return answer.status in (404, 405) and problem.get("type", "about:blank") == "about:blank"
 
 
 def _problem(answer: Answer) -> Mapping[str, Any] | None:

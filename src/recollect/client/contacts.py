@@ -21,8 +21,10 @@ class RemoteContacts(Contacts):
     get = awaited(ContactCalls.get, Contacts.get)
     lookup = awaited(ContactCalls.lookup, Contacts.lookup)
     list = awaited(ContactCalls.list, Contacts.list)
+    find = awaited(ContactCalls.find, Contacts.find)
     update = awaited(ContactCalls.update, Contacts.update)
     remove = awaited(ContactCalls.remove, Contacts.remove)
+    find = awaited(ContactCalls.find, Contacts.find)
     import_csv = awaited(ContactCalls.import_csv, Contacts.import_csv)
 
 
@@ -37,8 +39,10 @@ class SyncContacts:
     get = waited(ContactCalls.get, Contacts.get)
     lookup = waited(ContactCalls.lookup, Contacts.lookup)
     list = waited(ContactCalls.list, Contacts.list)
+    find = waited(ContactCalls.find, Contacts.find)
     update = waited(ContactCalls.update, Contacts.update)
     remove = waited(ContactCalls.remove, Contacts.remove)
+    find = waited(ContactCalls.find, Contacts.find)
     import_csv = waited(ContactCalls.import_csv, Contacts.import_csv)
 
     def every(self) -> Iterator[Contact]:

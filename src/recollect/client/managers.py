@@ -13,7 +13,7 @@ from contextlib import (
     contextmanager,
 )
 from copy import copy
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, Self
 
 from recollect.client.contacts import RemoteContacts, SyncContacts
@@ -75,6 +75,10 @@ class RemoteManager(ConversationManager):
     def pictures(self) -> Any:  # type: ignore[override]
         _needs_the_store("the place of pictures")
 
+    def now(self) -> datetime:
+        """The time by this machine's clock."""
+        return datetime.now(UTC)
+
     def counting_with(self, counter: TokenCounter) -> Self:
         """This manager, with contexts counted by another counter: one that the server has, too."""
         other = copy(self)
@@ -113,6 +117,7 @@ class RemoteManager(ConversationManager):
     mark_read = awaited(OwnerCalls.mark_read, ConversationManager.mark_read)
     delete_conversation = awaited(OwnerCalls.delete_conversation, ConversationManager.delete_conversation)
     delete_session = awaited(OwnerCalls.delete_session, ConversationManager.delete_session)
+    leave_session = awaited(OwnerCalls.leave_session, ConversationManager.leave_session)
 
     add_message = awaited(OwnerCalls.add_message, ConversationManager.add_message)
     append = awaited(OwnerCalls.append, ConversationManager.append)
@@ -122,6 +127,16 @@ class RemoteManager(ConversationManager):
     clear_history = awaited(OwnerCalls.clear_history, ConversationManager.clear_history)
     load_context = awaited(OwnerCalls.load_context, ConversationManager.load_context)
     load_request = awaited(OwnerCalls.load_request, ConversationManager.load_request)
+    first_context = awaited(OwnerCalls.first_context, ConversationManager.first_context)
+    interrupted = awaited(OwnerCalls.interrupted, ConversationManager.interrupted)
+
+    remember = awaited(OwnerCalls.remember, ConversationManager.remember)
+    notes = awaited(OwnerCalls.notes, ConversationManager.notes)
+    get_note = awaited(OwnerCalls.get_note, ConversationManager.get_note)
+    recall = awaited(OwnerCalls.recall, ConversationManager.recall)
+    forget = awaited(OwnerCalls.forget, ConversationManager.forget)
+    summary = awaited(OwnerCalls.summary, ConversationManager.summary)
+    summarize = awaited(OwnerCalls.summarize, ConversationManager.summarize)
 
     search_history = awaited(OwnerCalls.search_history, ConversationManager.search_history)
     search = awaited(OwnerCalls.search, ConversationManager.search)
@@ -165,6 +180,10 @@ class SyncManager:
         """The settings that this client was opened with; without any, the server's own count."""
         return self.calls.config
 
+    def now(self) -> datetime:
+        """The time by this machine's clock."""
+        return datetime.now(UTC)
+
     def counting_with(self, counter: TokenCounter) -> "SyncManager":
         """This manager, with contexts counted by another counter: one that the server has, too."""
         return SyncManager(self.calls.counting_with(counter), self.sender)
@@ -206,6 +225,7 @@ class SyncManager:
     mark_read = waited(OwnerCalls.mark_read, ConversationManager.mark_read)
     delete_conversation = waited(OwnerCalls.delete_conversation, ConversationManager.delete_conversation)
     delete_session = waited(OwnerCalls.delete_session, ConversationManager.delete_session)
+    leave_session = waited(OwnerCalls.leave_session, ConversationManager.leave_session)
 
     add_message = waited(OwnerCalls.add_message, ConversationManager.add_message)
     append = waited(OwnerCalls.append, ConversationManager.append)
@@ -215,6 +235,16 @@ class SyncManager:
     clear_history = waited(OwnerCalls.clear_history, ConversationManager.clear_history)
     load_context = waited(OwnerCalls.load_context, ConversationManager.load_context)
     load_request = waited(OwnerCalls.load_request, ConversationManager.load_request)
+    first_context = waited(OwnerCalls.first_context, ConversationManager.first_context)
+    interrupted = waited(OwnerCalls.interrupted, ConversationManager.interrupted)
+
+    remember = waited(OwnerCalls.remember, ConversationManager.remember)
+    notes = waited(OwnerCalls.notes, ConversationManager.notes)
+    get_note = waited(OwnerCalls.get_note, ConversationManager.get_note)
+    recall = waited(OwnerCalls.recall, ConversationManager.recall)
+    forget = waited(OwnerCalls.forget, ConversationManager.forget)
+    summary = waited(OwnerCalls.summary, ConversationManager.summary)
+    summarize = waited(OwnerCalls.summarize, ConversationManager.summarize)
 
     search_history = waited(OwnerCalls.search_history, ConversationManager.search_history)
     search = waited(OwnerCalls.search, ConversationManager.search)

@@ -4,8 +4,9 @@ Each contact is a document of the kind `contacts`. A conversation refers to one 
 name beside; when a contact goes, its conversations stay and refer to nobody.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,11 +23,13 @@ from recollect.contacts import (
 )
 from recollect.contracts import ConversationStore, Document
 from recollect.conversations import Changes, Conversation, Query, check_count
-from recollect.errors import ContactNotFound, ConversationNotFound, DocumentConflict, InvalidInput
+from recollect.errors import ContactNotFound, ConversationNotFound, DocumentConflict, InvalidInput, shown
 from recollect.ids import IdSource, new_id, parse_uuid
+from recollect.telemetry.calls import watched_as
 
 if TYPE_CHECKING:
     from recollect.clients.importing import Imported
+    from recollect.clients.room import ClientRoom
 
 PAGE = 500
 """Contacts that are read at a time."""
@@ -39,24 +42,21 @@ class ContactPage(Struct, frozen=True, kw_only=True):
     next: str | None = None
 
 
-class Attentive(Protocol):
-    """Who wants to know when a contact changes here."""
-
-    def written(self, contact: Contact) -> None:
-        """It is new, or says something else."""
-
-    def removed(self, client_id: str) -> None:
-        """It is gone."""
-
-
+@watched_as("clients.")
 class Contacts:
     """One owner's contacts; `manager.clients`."""
 
     def __init__(
-        self, store: ConversationStore, *, attentive: Attentive | None = None, ids: IdSource = new_id
+        self,
+        store: ConversationStore,
+        *,
+        owner: str = "",
+        room: "ClientRoom | None" = None,
+        ids: IdSource = new_id,
     ) -> None:
         self._store = store
-        self._attentive = attentive
+        self._owner = owner
+        self._room = room
         self._ids = ids
 
     async def add(
@@ -114,6 +114,20 @@ class Contacts:
             if after is None:
                 return
 
+    async def find(self, query: str, limit: int = 20) -> "list_[Contact]":
+        """Contacts by parts of names, companies, addresses and numbers, misspelt or not; the best first."""
+        from recollect.clients.index import NameIndex
+        from recollect.clients.lookup import look_up
+
+        check_count(limit, field="limit", least=1)
+        if not isinstance(query, str):
+            raise InvalidInput(f"query must be text; got {shown(query)}", field="query", value=query)
+        if self._room is None:
+            index = NameIndex([contact async for contact in self.every()])
+        else:
+            index = await self._room.index_of(self._owner, self._store)
+        return (await asyncio.to_thread(look_up, query, index))[:limit]
+
     async def update(
         self,
         client_id: str,
@@ -157,8 +171,8 @@ class Contacts:
         key = parse_uuid(client_id, field="client_id")
         await self._let_go(key)
         gone = await self._store.delete_document(KIND, key)
-        if self._attentive is not None:
-            self._attentive.removed(key)
+        if self._room is not None:
+            self._room.removed(self._owner, key)
         await self._let_go(key)  # those that were linked meanwhile
         return gone
 
@@ -174,8 +188,8 @@ class Contacts:
     async def _put(self, key: str, body: ContactBody, *, expected: int | None) -> Contact:
         document = await self._store.put_document(KIND, key, encode_body(body), expected_version=expected)
         contact = contact_in(document)
-        if self._attentive is not None:
-            self._attentive.written(contact)
+        if self._room is not None:
+            self._room.written(self._owner, contact)
         return contact
 
     async def _rename(self, contact: Contact) -> None:
@@ -215,3 +229,7 @@ def cleared_fields(fields: Collection[str]) -> dict[str, Any]:
         if field not in _EMPTY:
             raise InvalidInput.not_in("clear", field, _EMPTY)
     return {field: _EMPTY[field] for field in fields}
+
+
+list_ = list
+"""The built-in, where the method `list` hides it."""

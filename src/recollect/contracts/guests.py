@@ -1,4 +1,4 @@
-"""What is brought along from elsewhere: encoders, token counters, agents, transcribers. Below: values."""
+"""What is brought along: encoders, token counters, summarizers, agents, transcribers. Below: values."""
 
 from collections.abc import AsyncIterable, Callable, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -36,6 +36,22 @@ class TokenCounter(Protocol):
 
     def count_text(self, text: str) -> int:
         """How many tokens the text is. Any text has a count; loading at the first one may take a moment."""
+        ...
+
+
+class Summarizer(Protocol):
+    """Says in short what was said: a model, or something built in."""
+
+    @property
+    def name(self) -> str:
+        """Its summaries are kept under this name."""
+        ...
+
+    async def summarize(self, earlier: str, messages: Sequence[Message], *, max_tokens: int) -> str:
+        """What the earlier summary, empty for none, and these messages say together, in so many tokens.
+
+        What goes wrong is one of our errors: it is tried again later, and the earlier summary stays.
+        """
         ...
 
 

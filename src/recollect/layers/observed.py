@@ -25,7 +25,7 @@ from recollect.contracts import (
 )
 from recollect.contracts.powers import Sealable
 from recollect.layers.powers import with_powers_of
-from recollect.telemetry import Histogram, Telemetry, telemetry, tracing
+from recollect.telemetry import Telemetry, telemetry, tracing
 from recollect.telemetry.calls import error_kind
 
 BACKEND_POWERS = (Migrated, Erasing, Holds, Reindexed)
@@ -39,14 +39,7 @@ class _Measures:
     def __init__(self, name: str, metrics: Telemetry) -> None:
         self.name = name
         self._metrics = metrics
-        self._seconds: dict[str, Histogram] = {}
-
-    def seconds(self, operation: str) -> Histogram:
-        found = self._seconds.get(operation)
-        if found is None:
-            found = self._metrics.histogram("recollect_store_seconds", store=self.name, operation=operation)
-            self._seconds[operation] = found
-        return found
+        self.observe = _Observers(name, metrics)
 
     def failed(self, operation: str, error: BaseException) -> None:
         """What was cancelled has not failed."""
@@ -57,6 +50,19 @@ class _Measures:
                 operation=operation,
                 error=error_kind(error),
             ).add()
+
+
+class _Observers(dict[str, Callable[[float], None]]):
+    """By operation, what takes its seconds; made when it is first asked for."""
+
+    def __init__(self, store: str, metrics: Telemetry) -> None:
+        self._store = store
+        self._metrics = metrics
+
+    def __missing__(self, operation: str) -> Callable[[float], None]:
+        seconds = self._metrics.histogram("recollect_store_seconds", store=self._store, operation=operation)
+        self[operation] = seconds.observe
+        return seconds.observe
 
 
 class ObservedBackend(Backend):
@@ -76,7 +82,7 @@ class ObservedBackend(Backend):
         return with_powers_of(inner, _timing(powers)(inner, self._measures), STORE_POWERS)
 
     async def open(self) -> None:
-        await _timed(self._measures, "open", self._inner.open)
+        await self._inner.open()
 
     async def close(self) -> None:
         await self._inner.close()
@@ -85,7 +91,7 @@ class ObservedBackend(Backend):
         return self._inner.owners()
 
     async def purge_expired(self, now: datetime | None = None) -> int:
-        return int(await _timed(self._measures, "purge_expired", self._inner.purge_expired, now))
+        return await self._inner.purge_expired(now)
 
 
 def observed(inner: Backend, *, name: str = "store", metrics: Telemetry = telemetry) -> ObservedBackend:
@@ -121,24 +127,20 @@ def _timing(powers: tuple[type, ...]) -> type[ObservedStore]:
 
 
 def _operation(name: str) -> Callable[..., Awaitable[Any]]:
+    """One operation, timed. In one piece: every turn comes through here."""
+
     async def operation(self: ObservedStore, *given: Any, **named: Any) -> Any:
-        return await _timed(self._measures, name, getattr(self._inner, name), *given, **named)
+        began = perf_counter()
+        try:
+            if tracing.tracer is not None:
+                with tracing.span(f"store.{name}", store=self._measures.name):
+                    return await getattr(self._inner, name)(*given, **named)
+            return await getattr(self._inner, name)(*given, **named)
+        except BaseException as error:
+            self._measures.failed(name, error)
+            raise
+        finally:
+            self._measures.observe[name](perf_counter() - began)
 
     operation.__name__ = name
     return operation
-
-
-async def _timed(
-    measures: _Measures, name: str, ask: Callable[..., Awaitable[Any]], *given: Any, **named: Any
-) -> Any:
-    began = perf_counter()
-    try:
-        if tracing.tracer is not None:
-            with tracing.span(f"store.{name}", store=measures.name):
-                return await ask(*given, **named)
-        return await ask(*given, **named)
-    except BaseException as error:
-        measures.failed(name, error)
-        raise
-    finally:
-        measures.seconds(name).observe(perf_counter() - began)

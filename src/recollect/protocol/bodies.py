@@ -190,6 +190,8 @@ class PolicyBody(Sent, frozen=True, kw_only=True):
     max_tokens: Annotated[int, Meta(ge=1, le=2**53)] | None = None
     prompt_tokens: Count = 0
     tools_tokens: Count = 0
+    notes_tokens: Count | None = None
+    summary_tokens: Count | None = None
     preserve_system: bool = True
     agent_name: str | None = None
     tags: list[str] = []
@@ -200,15 +202,18 @@ class PolicyBody(Sent, frozen=True, kw_only=True):
     reach: Annotated[int, Meta(ge=1, le=100_000)] = 4096
 
 
-class ContextQuestion(Sent, frozen=True, kw_only=True):
+class FirstQuestion(Sent, frozen=True, kw_only=True):
+    """Which context is wanted where nothing is stored yet."""
+
+    policy: PolicyBody | None = None
+    pending: Annotated[list[GivenMessage], Meta(max_length=1000)] = []
+    counter: Annotated[str, Meta(description="What counts tokens, as a report names it.")] | None = None
+
+
+class ContextQuestion(FirstQuestion, frozen=True, kw_only=True):
     """Which context is wanted."""
 
     agent_name: str | None = None
-    policy: PolicyBody | None = None
-    pending: Annotated[list[GivenMessage], Meta(max_length=1000)] = []
-    counter: Annotated[str, Meta(description="Whose tokens are counted, by a report's `counter`.")] | None = (
-        None
-    )
     dialect: Dialect | None = None
 
 
@@ -232,8 +237,8 @@ class RequestBody(Answered, frozen=True, kw_only=True):
 class HistoryQuestion(Sent, frozen=True, kw_only=True):
     """What is looked for in everything that was said."""
 
-    query: Annotated[str, Meta(max_length=10_000)] = ""
-    max_results: Annotated[int, Meta(ge=1, le=100)] = 5
+    query: Annotated[str, Meta(max_length=20_000)] = ""
+    max_results: Annotated[int, Meta(ge=1, le=1000)] = 5
     role: Role | None = None
     date_from: Moment | None = None
     date_to: Moment | None = None
@@ -248,7 +253,7 @@ class HistoryQuestion(Sent, frozen=True, kw_only=True):
 class ConversationsQuestion(Sent, frozen=True, kw_only=True):
     """Which conversations are looked for."""
 
-    query: Annotated[str, Meta(max_length=10_000)] | None = None
+    query: Annotated[str, Meta(max_length=20_000)] | None = None
     client_id: Uuid | None = None
     status: Status | None = None
     tags: list[str] = []
@@ -305,6 +310,14 @@ class RedactionBody(Sent, frozen=True, kw_only=True):
     scrub: bool = False
 
 
+class InterruptionBody(Sent, frozen=True, kw_only=True):
+    """Which answer was cut off, and how much of it was heard: characters of what was spoken, or the words."""
+
+    message_id: Name
+    heard: Annotated[int, Meta(ge=0, le=1_000_000)] | str
+    spoken: str | None = None
+
+
 class StatsBody(Answered, frozen=True, kw_only=True):
     """How much there is."""
 
@@ -354,6 +367,20 @@ class ContactSent(Sent, frozen=True, kw_only=True):
     phone: str | None = None
     notes: str | None = None
     client_id: Uuid | None = None
+
+
+class ContactQuery(Sent, frozen=True, kw_only=True):
+    """Contacts that are looked for: by parts of names, companies, addresses and numbers, misspelt or not."""
+
+    query: Annotated[str, Meta(max_length=1000)] = ""
+    limit: Limit = 20
+
+
+class TextSaid(Sent, frozen=True, kw_only=True):
+    """Something that was said, and may name a client; `by_ear`, it was heard and not read."""
+
+    text: Annotated[str, Meta(max_length=100_000)]
+    by_ear: bool = False
 
 
 class ContactChanges(Sent, frozen=True, kw_only=True):

@@ -443,13 +443,13 @@ def _marked(frame: Outgoing) -> Outgoing:
     )
 
 
-def write_entry(entry: Entry) -> msgspec.Raw:
+def write_entry(entry: Entry) -> bytes:
     """A stored message as it stands in frames: encoded once, for everybody who watches."""
     why = why_unreadable(entry)
     if why is not None:
         held = Message(role="system", content="", timestamp=entry.message.timestamp)
         entry = replace(entry, message=held, unreadable=why)
-    return msgspec.Raw(to_json(entry_document(entry)))
+    return to_json(entry_document(entry))
 
 
 def failure(error: RecollectError, *, id: str | None = None) -> Failed:  # noqa: A002  the name in the frame

@@ -34,6 +34,9 @@ STATUSES: tuple[tuple[type[RecollectError], int], ...] = (
     (errors.WindowError, 422),
     (errors.AgentUnavailable, 503),
     (errors.AgentError, 502),
+    (errors.NotUnderstood, 422),
+    (errors.TranscriberUnavailable, 503),
+    (errors.TranscriberError, 502),
     (errors.MissingExtra, 501),
     (RecollectError, 500),
 )
@@ -53,14 +56,14 @@ def status_of(error: RecollectError) -> int:
 
 
 def problem_of(error: RecollectError, *, status: int | None = None) -> dict[str, Any]:
-    """The problem that tells of this error."""
+    """The problem that tells of this error. One that is the caller's fault is told in its own words."""
     code = status_of(error) if status is None else status
     data = {_RENAMED.get(name, name): _jsonable(value) for name, value in vars(error).items()}
     return {
         "type": PREFIX + _kebab(type(error).__name__),
         "title": _title(type(error)),
         "status": code,
-        "detail": _title(type(error)) if _is_internal(error) else str(error),
+        "detail": _title(type(error)) if _is_internal(error) and code >= 500 else str(error),
         **{name: value for name, value in data.items() if name not in _MEMBERS},
     }
 
@@ -85,7 +88,9 @@ def _data_of(kind: type[RecollectError]) -> list[str]:
 
 def _is_internal(error: RecollectError) -> bool:
     """Whether its words are for whoever runs the server."""
-    return isinstance(error, (errors.StoreError, errors.EncoderFailed, errors.AgentError))
+    return isinstance(
+        error, (errors.StoreError, errors.EncoderFailed, errors.AgentError, errors.TranscriberError)
+    )
 
 
 def _title(kind: type[RecollectError]) -> str:

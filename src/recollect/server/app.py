@@ -9,6 +9,7 @@ from litestar import Litestar
 from litestar.exceptions import HTTPException
 from litestar.types import ControllerRouterHandler, Middleware
 
+from recollect.contracts import Transcriber
 from recollect.deadlines import ended
 from recollect.errors import RecollectError
 from recollect.memory import Memory
@@ -19,11 +20,12 @@ from recollect.server.auth.keys import ApiKeys
 from recollect.server.auth.tokens import TokenRules, Tokens
 from recollect.server.calls import Assistant, Service
 from recollect.server.endpoints import Endpoint, route_handler
+from recollect.server.hosts import closing, hosts_for
 from recollect.server.limits import Limits
 from recollect.server.live.handler import live_handler
 from recollect.server.live.limits import LiveLimits
 from recollect.server.live.room import LiveRoom
-from recollect.server.live.staff import ServerStaff, Understanding, open_while_serving
+from recollect.server.live.staff import ServerStaff, open_while_serving
 from recollect.server.observing import Observing
 from recollect.server.openapi import VERSION, openapi_document
 from recollect.server.pages import pages
@@ -33,17 +35,32 @@ from recollect.server.routes import (
     conversations,
     keeping,
     messages,
+    noting,
     overview,
     people,
     searching,
     sessions,
+    summarizing,
 )
 from recollect.server.routes.operations import operations
 from recollect.settings import ServerConfig, Settings
 from recollect.telemetry import telemetry
 from recollect.telemetry.sharing import SharedNumbers, folder_from_environment
 
-NOUNS = (conversations, messages, contexts, sessions, searching, people, keeping, changes, overview)
+NOUNS = (
+    conversations,
+    messages,
+    contexts,
+    summarizing,
+    sessions,
+    searching,
+    noting,
+    people,
+    keeping,
+    changes,
+    overview,
+    summarizing,
+)
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(each for noun in NOUNS for each in noun.routes.endpoints)
 """Every route under the prefix."""
@@ -57,7 +74,7 @@ def create_app(
     *,
     gate: Gate | None = None,
     assistant: Assistant | None = None,
-    understanding: Understanding | None = None,
+    transcriber: Transcriber | None = None,
     live_limits: LiveLimits | None = None,
     open_without_keys: bool = False,
     route_handlers: Sequence[ControllerRouterHandler] = (),
@@ -66,22 +83,26 @@ def create_app(
 ) -> Litestar:
     """The server as an application, over a memory that somebody else opened and closes.
 
-    `assistant` gives who answers for an owner; without one, nobody does. `understanding` gives who turns
-    what is said by voice into words. `open_without_keys`: whether a server for which no key was made answers
-    programs on this machine. `app.state.service` is what its routes share, `app.state.live` what its
+    `assistant` gives who answers for an owner, `transcriber` understands what is said by voice; without
+    them, those whom the settings name. `open_without_keys`: whether a server for which no key was made
+    answers programs on this machine. `app.state.service` is what its routes share, `app.state.live` what its
     WebSocket connections do.
     """
     settings = settings or Settings()
+    hosts = hosts_for(settings)
     service = Service(
         memory,
         settings,
         gate=gate or gate_for(memory, settings.server, open_without_keys=open_without_keys),
         limits=limits_for(settings.server),
-        assistant=assistant,
+        assistant=assistant or hosts.assistants.of,
+        transcriber=transcriber or hosts.transcriber,
     )
     numbers = SharedNumbers(folder_from_environment())
     live = LiveRoom(
-        ServerStaff(service, understanding), service.gate, live_limits or live_limits_for(settings.server)
+        ServerStaff(service, transcriber or hosts.transcriber),
+        service.gate,
+        live_limits or live_limits_for(settings.server),
     )
     app = Litestar(
         route_handlers=[
@@ -92,7 +113,7 @@ def create_app(
             *route_handlers,
         ],
         middleware=list(middleware),
-        lifespan=[_sharing(numbers), open_while_serving(live), *lifespan],
+        lifespan=[_sharing(numbers), open_while_serving(live), closing(hosts), *lifespan],
         exception_handlers={
             HTTPException: problems.from_framework,
             RecollectError: problems.from_us,

@@ -13,13 +13,15 @@ from litestar import Request
 from msgspec import Struct
 
 from recollect.agents.supervisor import SupervisorAgent
-from recollect.errors import AgentUnavailable, InvalidInput, shown
+from recollect.contracts import Transcriber
+from recollect.errors import AgentUnavailable, InvalidInput, TranscriberUnavailable, shown
 from recollect.manager import ConversationManager
 from recollect.memory import Memory
 from recollect.protocol import OWNER_HEADER, from_json
 from recollect.server.auth.callers import Caller
 from recollect.server.auth.gate import Gate, Headers, wanted_owner
 from recollect.server.limits import Limits
+from recollect.voice import VoiceAssistant
 
 if TYPE_CHECKING:
     from recollect.settings import Settings
@@ -45,6 +47,7 @@ class Service:
         gate: Gate,
         limits: Limits,
         assistant: "Assistant | None" = None,
+        transcriber: Transcriber | None = None,
     ) -> None:
         self.memory = memory
         self.settings = settings
@@ -52,6 +55,7 @@ class Service:
         self.limits = limits
         self.body_limit = settings.server.max_body_kb * 1024
         self._assistant = assistant
+        self._transcriber = transcriber
         self.draining = asyncio.Event()
         """Set when the server is about to stop: nothing new is begun."""
         self._managers: OrderedDict[tuple[str, str, str], ConversationManager] = OrderedDict()
@@ -73,6 +77,13 @@ class Service:
         if self._assistant is None:
             raise AgentUnavailable("no assistant is set up on this server")
         return self._assistant(manager)
+
+    def voice(self, manager: ConversationManager) -> VoiceAssistant:
+        """Who answers what this owner says by voice. Raises `TranscriberUnavailable` where nobody listens."""
+        if self._transcriber is None:
+            raise TranscriberUnavailable("nobody on this server understands what is said")
+        least = self.settings.voice.least_confidence_percent / 100
+        return VoiceAssistant(self.assistant(manager), self._transcriber, least_confidence=least)
 
     async def note_denied(self, action: str, *, actor: str, source: str, owner: str = "") -> None:
         """Note in the audit trail, where there is one, that somebody was turned away."""

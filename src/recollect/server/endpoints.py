@@ -65,6 +65,12 @@ class Media(Struct, frozen=True, kw_only=True):
 
     type: str
     description: str
+    such_as: tuple[str, ...] = ()
+    """Types that are taken, where `type` stands for several."""
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        return self.such_as or (self.type,)
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):

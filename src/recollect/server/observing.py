@@ -37,7 +37,7 @@ class Observing:
         self._answered: dict[tuple[str, str, int], Counter] = {}
         self._seconds: dict[tuple[str, str], Histogram] = {}
         self._running = 0
-        self._opened = metrics.counter("recollect_live_connections_total")
+        self._opened = metrics.counter("recollect_live_opened_total")
         self._frames = {
             (direction, kind): metrics.counter("recollect_live_frames_total", direction=direction, kind=kind)
             for direction in ("in", "out")

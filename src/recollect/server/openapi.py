@@ -214,7 +214,8 @@ def _header(name: str, description: str, longest: int | None = None) -> Document
 
 def _request_body(endpoint: Endpoint, schemas: _Schemas) -> Document:
     if endpoint.body_media is not None:
-        content: Document = {endpoint.body_media.type: {"schema": {"type": "string", "format": "binary"}}}
+        binary = {"schema": {"type": "string", "format": "binary"}}
+        content: Document = dict.fromkeys(endpoint.body_media.types, binary)
         return {"required": True, "description": endpoint.body_media.description, "content": content}
     media: Document = {"schema": schemas.of(endpoint.body)}
     if endpoint.name in EXAMPLES:
@@ -226,9 +227,11 @@ def _responses(endpoint: Endpoint, schemas: _Schemas) -> Document:
     found: Document = {str(endpoint.status): _good(endpoint, schemas)}
     if endpoint.revised and endpoint.method == "GET" and "{" in endpoint.path:
         found["304"] = {"description": SAID[304]}
-    problem = {PROBLEM_JSON: {"schema": schemas.of(ProblemBody)}}
+    problem: Document = {PROBLEM_JSON: {"schema": schemas.of(ProblemBody)}}
     for status in sorted(statuses_of(endpoint)):
-        found[str(status)] = {"description": SAID[status], "content": problem}
+        # What is no HTTP, or has a line that is too long, is refused in plain text, before there is a route.
+        plain = {"text/plain": {"schema": {"type": "string"}}} if status == 400 else {}
+        found[str(status)] = {"description": SAID[status], "content": problem | plain}
         if status in (429, 503):
             found[str(status)]["headers"] = {
                 "Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}
@@ -238,9 +241,9 @@ def _responses(endpoint: Endpoint, schemas: _Schemas) -> Document:
 
 def statuses_of(endpoint: Endpoint) -> set[int]:
     """What an endpoint may answer when it cannot do what was asked."""
-    found = {401, 403, 422, 429, 500, 503, *endpoint.errors}
+    found = {400, 401, 403, 422, 429, 500, 503, *endpoint.errors}
     if endpoint.takes_body:
-        found |= {400, 413, 415}
+        found |= {413, 415}
     if "{" in endpoint.path:
         found |= {404, 409}
     if endpoint.revised and endpoint.method != "GET":
@@ -293,6 +296,24 @@ def _server_paths(schemas: _Schemas) -> Document:
             ReadyBody,
             {200: "They are.", 503: "The store is away, or the server is about to stop."},
         ),
+        "/metrics": {"get": _metrics(schemas)},
+    }
+
+
+def _metrics(schemas: _Schemas) -> Document:
+    text = {"schema": {"type": "string"}}
+    refused = {"application/problem+json": {"schema": schemas.of(ProblemBody)}}
+    forms = {"text/plain": text, "application/openmetrics-text": text}
+    return {
+        "operationId": "metrics",
+        "tags": ["server"],
+        "summary": "How it is going, as numbers; needs a key that reaches everybody.",
+        "responses": {
+            "200": {"description": "In the form that is asked for.", "content": forms},
+            "401": {"description": "There is no key, or it does not hold.", "content": refused},
+            "403": {"description": "The key does not reach everybody.", "content": refused},
+            "503": {"description": "The store is away, and keys cannot be looked up.", "content": refused},
+        },
     }
 
 
@@ -314,6 +335,10 @@ EXAMPLES: dict[str, Any] = {
     "search_conversations": {"query": "dinner", "status": "open"},
     "set_retention": {"owner": 7_776_000, "channels": {"voice": 604_800}, "tags": {"legal": None}},
     "ask": {"session_id": "kitchen", "text": "what did I want for dinner?"},
+    "note_interruption": {"message_id": "01952f3e-7d2a-7c11-9a04-5b1f2c3d4e5f", "heard": 42},
+    "remember": {"text": "I like leeks", "tags": ["food"]},
+    "recall": {"query": "what vegetables do I like?"},
+    "forget": {"what": "leeks"},
     "add_client": {"name": "Ann Baker", "nicknames": ["Annie"], "company": "Baker & Sons"},
     "update_client": {"email": "ann@example.org", "phone": None},
 }

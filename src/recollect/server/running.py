@@ -7,6 +7,7 @@ last, when nobody needs it any more.
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -120,6 +121,13 @@ def watched(settings: TelemetryConfig) -> Iterator[None]:
 # One process
 
 
+def settle() -> None:
+    """What is there when the server starts stays: the collector need not look through it again and again,
+    which is a pause of some ten milliseconds for everybody each time."""
+    gc.collect()
+    gc.freeze()
+
+
 def fast_loop() -> asyncio.AbstractEventLoop:
     """The event loop of a server: uvloop's, where there is one."""
     try:
@@ -214,6 +222,7 @@ async def serve_here(
     """Serve in this process until a signal says otherwise."""
     async with opened(url, settings) as memory:
         app = application(memory, settings, loopback=loopback)
+        settle()
         server = Server(app, configured(app, settings.server), listening=started)
         await server.serve(sockets=[listening])
 

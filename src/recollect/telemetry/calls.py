@@ -25,8 +25,21 @@ C = TypeVar("C", bound=type)
 Method = Callable[..., Awaitable[Any]]
 
 
-def watched(kind: C, *, prefix: str = "") -> C:
+def watched(kind: C) -> C:
     """The class, with every public method that waits watched."""
+    return watched_as("")(kind)
+
+
+def watched_as(prefix: str) -> Callable[[C], C]:
+    """The same, for a part that a manager hands out: its calls have this before their names."""
+
+    def watching(kind: C) -> C:
+        return _with_watched_methods(kind, prefix)
+
+    return watching
+
+
+def _with_watched_methods(kind: C, prefix: str) -> C:
     for name, method in inspect.getmembers(kind, inspect.iscoroutinefunction):
         if not name.startswith("_"):
             setattr(kind, name, _watched(prefix + name, method))

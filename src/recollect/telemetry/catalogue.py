@@ -60,6 +60,11 @@ CHAPTERS: dict[str, tuple[Family, ...]] = {
         _counter("recollect_turns_total", "Turns stored"),
         _counter("recollect_messages_total", "Messages stored", "role"),
         _counter("recollect_client_associations_total", "Conversations linked to a client"),
+        _counter("recollect_clients_ambiguous_total", "Messages that may name several clients"),
+        _counter(
+            "recollect_client_notes_dropped_total",
+            "Conversations that were not looked through for clients: too many waited",
+        ),
         _lengths("recollect_message_characters", "Characters in a message that was stored"),
         _lengths("recollect_conversation_messages", "Messages in a conversation when a context is made"),
     ),
@@ -151,7 +156,7 @@ CHAPTERS: dict[str, tuple[Family, ...]] = {
     ),
     "WebSocket": (
         _gauge("recollect_live_connections", "Connections that are open"),
-        _counter("recollect_live_connections_total", "Connections that were opened"),
+        _counter("recollect_live_opened_total", "Connections that were opened"),
         _counter("recollect_live_closed_total", "Connections that came to their end, by code", "code"),
         _counter("recollect_live_frames_total", "Frames in and out", "direction", "kind"),
         _gauge("recollect_live_queued", "Frames that wait to be sent, over all connections"),

@@ -9,11 +9,11 @@ Lines are written by a thread: an event loop never waits for a terminal or a pip
 """
 
 import logging
-import logging.handlers
 import queue
 import re
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from traceback import walk_tb
 from types import TracebackType
@@ -131,20 +131,30 @@ def _one_word(value: object) -> str:
     return text if text and not re.search(r"\s", text) else repr(text)
 
 
-class _Handing(logging.handlers.QueueHandler):
+class _Handing(logging.Handler):
     """Makes the line where the record comes from, which knows the request, and hands it to the thread."""
 
-    def __init__(self, lines: "queue.Queue[logging.LogRecord]") -> None:
-        super().__init__(lines)
+    def __init__(self, lines: "queue.SimpleQueue[str | None]") -> None:
+        super().__init__()
         self._lines = lines
 
-    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        line = self.format(record)
-        return logging.makeLogRecord({"msg": line, "levelno": record.levelno, "levelname": record.levelname})
-
-    def enqueue(self, record: logging.LogRecord) -> None:
+    def emit(self, record: logging.LogRecord) -> None:
         if self._lines.qsize() < MOST_WAITING:
-            self._lines.put_nowait(record)
+            self._lines.put(self.format(record) + "\n")
+
+
+def _write(lines: "queue.SimpleQueue[str | None]", stream: TextIO) -> None:
+    """Write what comes, all that waits at once, until a None."""
+    line = lines.get()
+    while line is not None:
+        waiting = [line]
+        while not lines.empty() and (line := lines.get()) is not None:
+            waiting.append(line)
+        with suppress(OSError, ValueError):  # nobody reads the log any more: that is no reason to stop
+            stream.write("".join(waiting))
+            stream.flush()
+        if line is not None:
+            line = lines.get()
 
 
 @contextmanager
@@ -154,20 +164,19 @@ def logging_to(stream: TextIO, *, form: str = "text", level: str = "info") -> It
         raise InvalidSetting.not_in("log", form, FORMS)
     if level not in LEVELS:
         raise InvalidSetting.not_in("log_level", level, LEVELS)
-    lines: queue.Queue[logging.LogRecord] = queue.Queue()
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     handing = _Handing(lines)
     handing.setFormatter(JsonLines() if form == "json" else TextLines())
-    writer = logging.StreamHandler(stream)
-    writer.setFormatter(logging.Formatter("%(message)s"))
-    listener = logging.handlers.QueueListener(lines, writer)
+    writing = threading.Thread(target=_write, args=(lines, stream), name="recollect-log", daemon=True)
+    writing.start()
     root = logging.getLogger()
     before, was = root.handlers[:], root.level
     root.handlers[:] = [handing]
     root.setLevel(level.upper())
-    listener.start()
     try:
         yield
     finally:
         root.handlers[:] = before
         root.setLevel(was)
-        listener.stop()
+        lines.put(None)
+        writing.join()

@@ -8,17 +8,19 @@ A surface exports `series()` to whatever is watched there. Counting is done on t
 else counts at the same time, and costs a tenth of a microsecond; nothing is locked.
 """
 
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from time import time
 from typing import Any, NamedTuple
 
 from recollect.telemetry.catalogue import CATALOGUE, LENGTHS, SECONDS, Family, Kind
-from recollect.telemetry.requests import current
+from recollect.telemetry.requests import Request, current
 
 MOST_SERIES = 1000
 """Series of one name. Labels of what comes after are `other`: memory stays bounded, come what may."""
 OTHER = "other"
+MOST_BITS = 128
+"""Of a length: more than anything has."""
 
 
 class Exemplar(NamedTuple):
@@ -89,7 +91,7 @@ class Histogram:
     def __init__(self, bounds: tuple[float, ...] = SECONDS) -> None:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
-        self._exemplars: list[Exemplar | None] = [None] * (len(bounds) + 1)
+        self._exemplars: list[tuple[Request, float, float] | None] = [None] * (len(bounds) + 1)
         self._sum = 0.0
 
     @property
@@ -103,10 +105,18 @@ class Histogram:
         self._sum += amount
         request = current.get()
         if request is not None:
-            self._exemplars[bucket] = Exemplar(request.labels, amount, time.time())
+            self._exemplars[bucket] = request, amount, time()
 
     def state(self) -> tuple[Any, ...]:
-        return self._sum, tuple(self._counts), tuple(self._exemplars)
+        return self._sum, tuple(self._counts), tuple(map(_exemplar, self._exemplars))
+
+
+def _exemplar(kept: tuple[Request, float, float] | None) -> Exemplar | None:
+    """As it is shown. It is kept as it comes: many are, and few are looked at."""
+    if kept is None:
+        return None
+    request, amount, at = kept
+    return Exemplar(request.labels, amount, at)
 
 
 class Lengths:
@@ -115,7 +125,7 @@ class Lengths:
     __slots__ = ("_counts", "_sum")
 
     def __init__(self) -> None:
-        self._counts = [0] * (len(LENGTHS) + 1)
+        self._counts = [0] * MOST_BITS
         self._sum = 0
 
     @property
@@ -125,10 +135,12 @@ class Lengths:
 
     def observe(self, amount: int) -> None:
         self._sum += amount
-        self._counts[min((amount - 1).bit_length(), len(LENGTHS)) if amount > 0 else 0] += 1
+        self._counts[(amount - 1).bit_length() if amount > 0 else 0] += 1
 
     def state(self) -> tuple[Any, ...]:
-        return self._sum, tuple(self._counts), (None,) * len(self._counts)
+        shown = len(LENGTHS)
+        counts = (*self._counts[:shown], sum(self._counts[shown:]))
+        return self._sum, counts, (None,) * len(counts)
 
 
 Metric = Counter | Gauge | Histogram | Lengths

@@ -9,6 +9,7 @@ A transcriber of your own is any class with the methods of `recollect.contracts.
 """
 
 from recollect.voice.assistant import VoiceAssistant, VoiceReply
+from recollect.voice.choosing import transcriber_for
 from recollect.voice.embedded import EmbeddedTranscriber
 from recollect.voice.openai import OpenAITranscriber
 from recollect.voice.sound import SoundLimits
@@ -21,4 +22,5 @@ __all__ = [
     "VoiceAssistant",
     "VoiceReply",
     "WyomingTranscriber",
+    "transcriber_for",
 ]

@@ -16,6 +16,7 @@ from recollect.errors import InvalidSetting, NotUnderstood, RecollectError, show
 from recollect.messages import Message, Speech
 from recollect.sessions import SessionManager
 from recollect.spoken import SPOKEN_LIMIT, cut_at_sentence, heard_length, without_markup
+from recollect.telemetry import told
 from recollect.voice.sound import SoundLimits, bounded, check_audible, collected, read_sound
 
 log = logging.getLogger("recollect.voice")
@@ -117,7 +118,7 @@ class VoiceAssistant:
                 asked(transcript), session_id, conversation_id, on_text=on_text
             )
         except RecollectError as error:
-            log.warning("a turn failed and was not stored: %s", error)
+            log.warning("a turn failed and was not stored: %s", told(error))
             failed = self._supervisor.apology(error)
         except Exception as error:  # the edge: whatever an agent of somebody else's does, the user is told
             log.exception("a turn failed and was not stored")
@@ -126,14 +127,7 @@ class VoiceAssistant:
             return self._reply(answer, transcript, session_id, conversation_id)
         if known is None:
             await self._end_quietly(session_id)
-        return VoiceReply(
-            text=failed,
-            spoken=cut_at_sentence(without_markup(failed), self._spoken_limit),
-            transcript=transcript,
-            session_id=session_id,
-            conversation_id=conversation_id,
-            failed=True,
-        )
+        return self._sorry(failed, transcript, session_id, conversation_id)
 
     async def understand(
         self, audio: Sound, *, audio_format: AudioFormat | None = None, language: str | None = None
@@ -204,12 +198,24 @@ class VoiceAssistant:
             parts=parts,
         )
 
+    def _sorry(
+        self, apology: str, transcript: Transcript, session_id: str, conversation_id: str
+    ) -> VoiceReply:
+        return VoiceReply(
+            text=apology,
+            spoken=cut_at_sentence(without_markup(apology), self._spoken_limit),
+            transcript=transcript,
+            session_id=session_id,
+            conversation_id=conversation_id,
+            failed=True,
+        )
+
     async def _end_quietly(self, session_id: str) -> None:
         """Take back the session that was begun for a turn which failed, and its empty conversation."""
         try:
             await self.sessions.end_session(session_id)
         except RecollectError as error:
-            log.warning("an empty conversation stays behind: %s", error)
+            log.warning("an empty conversation stays behind: %s", told(error))
 
 
 def asked(transcript: Transcript) -> Message:

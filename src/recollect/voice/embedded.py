@@ -6,8 +6,8 @@ often said (`phrases`).
 """
 
 import asyncio
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,8 @@ class EmbeddedTranscriber:
         self._phrases = [_bare(phrase) for phrase in phrases]
         self._said = {_bare(phrase): phrase for phrase in phrases}
         self._decoder: Any = None
-        self._one_at_a_time = threading.Lock()
+        # One thread: the decoder does one thing at a time, and those who wait must not hold up others.
+        self._thread: ThreadPoolExecutor | None = None
 
     @property
     def name(self) -> str:
@@ -60,24 +61,27 @@ class EmbeddedTranscriber:
             raise InvalidAudio(
                 f"language must be English for {self.name}; got {shown(language)}", field="language"
             )
-        return await asyncio.to_thread(self._transcribe, audio)
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="recollect-speech")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._transcribe, audio)
 
     async def close(self) -> None:
-        self._decoder = None
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
+        self._decoder = self._thread = None
 
     def _transcribe(self, audio: Audio) -> Transcript:
         samples = _prepared(resampled(audio, RATE))
-        with self._one_at_a_time:
-            decoder = self._loaded()
-            freely = _understood(decoder, samples)
-            if not self._phrases or not freely.text:
-                return freely
-            decoder.activate_search(_PHRASES)
-            try:
-                phrase = _understood(decoder, samples)
-            finally:
-                decoder.activate_search()
-        return self._chosen(freely, phrase)
+        decoder = self._loaded()
+        freely = _understood(decoder, samples)
+        if not self._phrases or not freely.text:
+            return freely
+        decoder.activate_search(_PHRASES)
+        try:
+            return self._chosen(freely, _understood(decoder, samples))
+        finally:
+            decoder.activate_search()
 
     def _chosen(self, freely: Transcript, phrase: Transcript) -> Transcript:
         alike = SequenceMatcher(None, freely.text, phrase.text, autojunk=False).ratio()

@@ -40,6 +40,9 @@ class WindowPolicy(Struct, frozen=True, kw_only=True):
     notes_tokens: int | None = None
     """The budget of the owner's notes. None: what the settings say; 0: none. With `max_tokens` they take a
     quarter of it at most."""
+    summary_tokens: int | None = None
+    """The budget of a summary of what is left out, where summaries are made. None: what the settings say; 0:
+    none. With `max_tokens` it takes a quarter of it at most."""
     preserve_system: bool = True
     """Whether system messages stay when what stands around them goes."""
     agent_name: str | None = None
@@ -72,6 +75,7 @@ class WindowPolicy(Struct, frozen=True, kw_only=True):
         _check_count(self, "prompt_tokens", optional=False)
         _check_count(self, "tools_tokens", optional=False)
         _check_count(self, "notes_tokens")
+        _check_count(self, "summary_tokens")
         _check_count(self, "look_back", optional=False)
         _check_count(self, "reach", optional=False, least=1)
         _check_ratio(self, "retention_ratio")

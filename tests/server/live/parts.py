@@ -1,4 +1,4 @@
-"""A room without sockets: agents that do as they are told, a gate that knows some keys, a clock that stands."""
+"""A room without sockets: an agent that does as it is told, a gate with some keys, a clock that stands."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -87,7 +87,7 @@ class Staff:
     def __init__(self, memory: recollect.Memory, agent: Any, transcribe: Transcribe | None) -> None:
         self.memory = memory
         self.agent = agent
-        self.transcribe = transcribe
+        self.understood = transcribe
 
     def manager(self, caller: Caller, owner: str) -> ConversationManager:
         return self.memory.of(owner)
@@ -95,8 +95,8 @@ class Staff:
     def assistant(self, manager: ConversationManager) -> SupervisorAgent:
         return assistant_of(self.agent)(manager)
 
-    def transcriber(self, assistant: object) -> Transcribe | None:
-        return self.transcribe
+    def transcribe(self, manager: ConversationManager) -> Transcribe | None:
+        return self.understood
 
 
 class Client:
@@ -197,6 +197,13 @@ async def a_room(
             yield Room(live, memory, agent, clock, gate, owner)
         finally:
             await live.close()
+
+
+async def comes_true(condition: Callable[[], bool]) -> None:
+    """Wait for what happens inside a server, where no event tells of it."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0)
 
 
 def words(frame: dict[str, Any]) -> list[str]:

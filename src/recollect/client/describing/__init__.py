@@ -4,6 +4,8 @@
     conversations    what is said: conversations, messages, contexts
     finding          searches
     contacts         clients
+    noting           notes
+    summarizing      summaries
     keeping          retention, archives, erasure, export, redaction
 
 Signatures and checks are the manager's: what it refuses is refused here, before anything is sent. Below:
@@ -22,6 +24,8 @@ from recollect.client.describing.contacts import ContactCalls
 from recollect.client.describing.conversations import ConversationCalls
 from recollect.client.describing.finding import FindingCalls
 from recollect.client.describing.keeping import KeepingCalls
+from recollect.client.describing.noting import NotingCalls
+from recollect.client.describing.summarizing import SummarizingCalls
 from recollect.client.events import EVENT_STREAM
 from recollect.contracts import Change, TokenCounter
 from recollect.errors import StoreForeign
@@ -30,7 +34,7 @@ from recollect.tokens import counter_named
 __all__ = ["OwnerCalls", "Talk"]
 
 
-class OwnerCalls(ConversationCalls, FindingCalls, KeepingCalls):
+class OwnerCalls(ConversationCalls, FindingCalls, KeepingCalls, NotingCalls, SummarizingCalls):
     """All calls of one owner."""
 
     @property

@@ -81,6 +81,7 @@ class Calls:
         method: str,
         *segments: str,
         query: Query | None = None,
+        body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         **fields: Any,
     ) -> Call[None]:
@@ -89,7 +90,8 @@ class Calls:
             method=method,
             path=path_of(VERSION, *segments, query=query),
             read=_done,
-            headers={**self._headers, **(headers or {})},
+            headers={**self._headers, **(headers or {}), **({} if body is None else _JSON)},
+            body=b"" if body is None else to_json(body),
             **fields,
         )
 

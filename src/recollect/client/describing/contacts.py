@@ -91,6 +91,13 @@ class ContactCalls(Calls):
         yield self._silent("DELETE", "clients", _key(client_id))
         return found is not None
 
+    def find(self, query: str, limit: int = 20) -> "Call[list_[Contact]]":
+        check_count(limit, field="limit", least=1)
+        if not isinstance(query, str):
+            raise InvalidInput(f"query must be text; got {shown(query)}", field="query", value=query)
+        body = {"query": query, "limit": min(limit, LARGEST_PAGE)}
+        return self._call("POST", "clients", "find", body=body, read=_found)
+
     def import_csv(self, text: str) -> "Call[Imported]":
         if not isinstance(text, str):
             raise InvalidInput(f"text must be text; got {shown(text)}", field="text", value=text)
@@ -117,6 +124,10 @@ def _contact(document: Any) -> Contact:
 
 def _page(document: Any) -> ContactPage:
     return msgspec.convert(document, ContactPage)
+
+
+def _found(document: Any) -> list[Contact]:
+    return list(_page(document).contacts)
 
 
 def _imported(document: Any) -> "Imported":

@@ -165,6 +165,10 @@ class ConversationCalls(Calls):
         query = {"session_id": parse_name(session_id, field="session_id"), "tag": label}
         return self._silent("DELETE", "sessions", query=query)
 
+    def leave_session(self, session_id: str) -> Call[None]:
+        body = {"session_id": parse_name(session_id, field="session_id")}
+        return self._silent("POST", "sessions", "leave", body=body)
+
     # Messages
 
     def add_message(
@@ -277,6 +281,19 @@ class ConversationCalls(Calls):
             **at_revision(expected_revision),
         )
 
+    def interrupted(
+        self, conversation_id: str, message_id: str, *, heard: int | str, spoken: str | None = None
+    ) -> Call[Message]:
+        body = {"message_id": parse_name(message_id, field="message_id"), "heard": heard, "spoken": spoken}
+        return self._call(
+            "POST",
+            "conversations",
+            conversation(conversation_id),
+            "interruptions",
+            body=body,
+            read=Message.from_dict,
+        )
+
     # Context
 
     def load_context(
@@ -289,12 +306,10 @@ class ConversationCalls(Calls):
     ) -> Call[Context]:
         if policy is not None and not isinstance(policy, WindowPolicy):
             raise InvalidInput(f"policy must be a WindowPolicy; got {shown(policy)}", field="policy")
-        wanted = policy or self._own_policy()
+        wanted = self._wanted(policy)
         body = {
             "agent_name": agent_name if self.config.enable_agent_filtering else None,
-            "policy": None if wanted is None else msgspec.to_builtins(wanted),
-            "pending": _documents(pending),
-            "counter": None if self.counter is None else self.counter.name,
+            **self._asked(wanted, pending),
         }
         return self._call(
             "POST",
@@ -307,11 +322,27 @@ class ConversationCalls(Calls):
             instead=lambda error: self._degraded(conversation_id, wanted, agent_name, pending, error),
         )
 
-    def _own_policy(self) -> WindowPolicy | None:
-        """The window that the caller's own settings ask for; without any, the server's decide."""
-        if self.given_config is None:
-            return None
-        return WindowPolicy(max_messages=self.given_config.context_window_size)
+    def first_context(
+        self, pending: Sequence[Message], *, policy: WindowPolicy | None = None
+    ) -> Call[Context]:
+        return self._call("POST", "context", read=context_of, body=self._asked(self._wanted(policy), pending))
+
+    def _asked(self, policy: WindowPolicy | None, pending: Sequence[Message]) -> dict[str, Any]:
+        return {
+            "policy": None if policy is None else msgspec.to_builtins(policy),
+            "pending": _documents(pending),
+            "counter": None if self.counter is None else self.counter.name,
+        }
+
+    def _wanted(self, policy: WindowPolicy | None) -> WindowPolicy | None:
+        """The window as the caller's own settings complete it; without any, the server's do."""
+        config = self.given_config
+        if config is None:
+            return policy
+        wanted = policy or WindowPolicy(max_messages=config.context_window_size)
+        return (
+            wanted if wanted.notes_tokens is not None else replace(wanted, notes_tokens=config.notes_tokens)
+        )
 
     def _degraded(
         self,

@@ -75,7 +75,6 @@ class Connection:
         self._allowance = Allowance(self._limits.frames_per_second, self._limits.burst, now)
         self._refused = 0
         self._guest: Guest | None = None
-        self._may_repeat = False
         self._utterance: Utterance | None = None
         self._types_in: set[str] = set()
         self._telling = Telling(self._limits.replies_waiting, self._over)
@@ -94,6 +93,11 @@ class Connection:
     def ending(self) -> Ended | None:
         """Why it is over, unless the client left."""
         return self._telling.ending
+
+    @property
+    def waiting(self) -> int:
+        """Frames that wait to be sent."""
+        return self._telling.waiting
 
     def mention(self, frame: Outgoing) -> None:
         self._telling.mention(frame)
@@ -162,7 +166,7 @@ class Connection:
         guest = await Guest.received(self._room, caller, owner, hello)
         watch, shown_frame = await self._joined(guest, guest.conversation_id, hello.history, hello.place)
         self._guest = guest
-        self._may_repeat = hello.place is not None
+        self._serve(guest, may_repeat=hello.place is not None)
         turns = self._room.turns.of_session(owner, guest.conversation_id, guest.session_id)
         self._telling.reply(
             live.Ready(
@@ -190,6 +194,17 @@ class Connection:
             self.caller = caller
         return caller, owner
 
+    def _serve(self, guest: Guest, *, may_repeat: bool) -> None:
+        service = Service(
+            manager=guest.manager,
+            assistant=guest.assistant,
+            feeds=self._room.feeds,
+            may_repeat=may_repeat,
+        )
+        self._answer: Work = partial(answered, service=service)
+        self._store: Work = partial(stored_only, service=service)
+        self._keep: Work = partial(interrupted, service=service)
+
     # Saying something
 
     async def _text(self, guest: Guest, frame: live.Text) -> None:
@@ -199,20 +214,9 @@ class Connection:
         question = Message(role="user", content=frame.text, message_id=frame.id)
         turn = Turn(guest.owner, conversation_id, guest.session_id, question, wants_answer=frame.answer)
         if frame.answer:
-            self._ask(guest, turn, self._answering(guest))
+            self._ask(guest, turn, self._answer)
         else:
-            self._start(guest, turn, partial(stored_only, service=self._service(guest)))
-
-    def _service(self, guest: Guest) -> Service:
-        return Service(
-            manager=guest.manager,
-            assistant=guest.assistant,
-            feeds=self._room.feeds,
-            may_repeat=self._may_repeat,
-        )
-
-    def _answering(self, guest: Guest) -> Work:
-        return partial(answered, service=self._service(guest))
+            self._start(turn, self._store)
 
     def _spoken_in(self, guest: Guest, wanted: str | None) -> str:
         """The conversation that something is said in. Raises `NotFound` for one that is not watched here."""
@@ -250,10 +254,10 @@ class Connection:
             finally:
                 room.mention(*place, typing(active=False), but=self)
 
-        self._start(guest, turn, told if room.is_shared(*place) else work)
+        self._start(turn, told if room.is_shared(*place) else work)
 
-    def _start(self, guest: Guest, turn: Turn, work: Work) -> None:
-        self._room.turns.start(turn, work, partial(interrupted, service=self._service(guest)))
+    def _start(self, turn: Turn, work: Work) -> None:
+        self._room.turns.start(turn, work, self._keep)
         self._telling.listen(turn, wants_answer=turn.wants_answer)
 
     async def _interrupt(self, guest: Guest, frame: live.Interrupt) -> None:
@@ -274,16 +278,15 @@ class Connection:
 
     async def _audio_start(self, guest: Guest, frame: live.AudioStart) -> None:
         self._spoken_in(guest, frame.conversation_id)
-        self._transcriber()
+        self._transcriber(guest)
         if self._utterance is not None:
             raise InvalidInput(
                 f"audio {shown(self._utterance.start.id)} has not ended yet", field="id", value=frame.id
             )
         self._utterance = Utterance(frame, self._limits)
 
-    def _transcriber(self) -> Transcribe:
-        assert self._guest is not None, "only guests speak"
-        transcribe = self._room.staff.transcriber(self._guest.assistant)
+    def _transcriber(self, guest: Guest) -> Transcribe:
+        transcribe = self._room.staff.transcribe(guest.manager)
         if transcribe is None:
             raise MissingExtra("understanding speech on this server", extra="speech")
         return transcribe
@@ -299,17 +302,16 @@ class Connection:
 
     async def _audio_end(self, guest: Guest, frame: live.AudioEnd) -> None:
         utterance = self._ended_utterance(frame.id)
-        audio, transcribe = utterance.complete(), self._transcriber()
+        audio, transcribe = utterance.complete(), self._transcriber(guest)
         conversation_id = self._spoken_in(guest, utterance.start.conversation_id)
         if self._goes_on(guest, conversation_id, frame.id):
             return
-        work = self._answering(guest)
 
         async def understood(turn: Turn) -> Outcome:
             question = await transcribe(audio, utterance.start)
             turn.question = question.with_(message_id=turn.id)
             self._telling.reply(live.Transcript(id=turn.id, text=meaning_of(question).text))
-            return await work(turn)
+            return await self._answer(turn)
 
         question = Message(role="user", content="", content_type="audio", message_id=frame.id)
         self._ask(guest, Turn(guest.owner, conversation_id, guest.session_id, question), understood)
@@ -411,6 +413,11 @@ class Connection:
         guest.caller.check("write")
         await guest.end_session()
         self.end(CloseCode.NORMAL, "bye")
+
+    @property
+    def waiting(self) -> int:
+        """Frames that wait to be sent to it."""
+        return self._telling.waiting
 
     def tick(self) -> None:
         """Look after the connection: called now and then."""

@@ -10,8 +10,9 @@ A feed looks at the store when there is a reason: this process stored a turn, th
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -23,6 +24,7 @@ from recollect.errors import ConversationNotFound, RecollectError
 from recollect.protocol.live import Place, write_entry
 from recollect.server.live.limits import LiveLimits
 from recollect.server.live.places import Difference, difference, place_of, same_metadata
+from recollect.telemetry import told
 
 log = logging.getLogger("recollect.server.live")
 
@@ -48,10 +50,14 @@ class Piece(NamedTuple):
     revision: int
     message_id: str
     body: msgspec.Raw
+    size: int
 
     @classmethod
     def of(cls, entry: Entry) -> "Piece":
-        return cls(entry.sequence, entry.revision, entry.message.message_id or "", write_entry(entry))
+        body = write_entry(entry)
+        return cls(
+            entry.sequence, entry.revision, entry.message.message_id or "", msgspec.Raw(body), len(body)
+        )
 
 
 class Snapshot(NamedTuple):
@@ -64,7 +70,7 @@ class Snapshot(NamedTuple):
 
     def shown(self, history: int) -> list[msgspec.Raw]:
         """The last entries, as they are sent."""
-        return [write_entry(entry) for entry in self.entries[-history:]] if history else []
+        return [msgspec.Raw(write_entry(e)) for e in self.entries[-history:]] if history else []
 
 
 async def snapshot(store: ConversationStore, conversation_id: str, *, limit: int) -> Snapshot:
@@ -99,7 +105,7 @@ class Feed:
     def __init__(self, store: ConversationStore, conversation_id: str) -> None:
         self.store = store
         self.conversation_id = conversation_id
-        self.record: Conversation | None = None
+        self._record: Conversation | Appended | None = None
         self.place = Place(revision=0, sequence=0, messages=0)
         self.gone = False
         self.starts_over = 0
@@ -113,6 +119,13 @@ class Feed:
         self._kept_bytes = 0
         self._wakes: set[Wake] = set()
         self._looking = asyncio.Lock()
+
+    @property
+    def record(self) -> Conversation | None:
+        """The record as it was at the place. After a turn that was stored here, made when it is asked for."""
+        if isinstance(self._record, Appended):
+            self._record = self._record.conversation
+        return self._record
 
     # Watchers
 
@@ -132,21 +145,23 @@ class Feed:
             return []
         if not self._kept or self._kept[0].sequence > sequence + 1:
             return None
-        return [piece for piece in self._kept if piece.sequence > sequence]
+        behind = list(takewhile(lambda piece: piece.sequence > sequence, reversed(self._kept)))
+        behind.reverse()
+        return behind
 
     # What is new
 
     async def start(self) -> None:
         """Find out where the conversation stands. Raises `ConversationNotFound`."""
         async with self._looking:
-            if self.record is None:
+            if self._record is None:
                 seen = await snapshot(self.store, self.conversation_id, limit=FIRST_LOOK)
-                self.record, self.place = seen.record, place_of(seen.record, seen.entries)
+                self._record, self.place = seen.record, place_of(seen.record, seen.entries)
 
     async def look(self) -> None:
         """See whether something happened."""
         async with self._looking:
-            if self.record is None or self.gone or not await self._has_moved():
+            if self._record is None or self.gone or not await self._has_moved():
                 return
             try:
                 seen, told = await since(self.store, self.conversation_id, self.place, before=self.record)
@@ -160,20 +175,18 @@ class Feed:
         record = await self.store.get(self.conversation_id)
         return record is None or record.revision != self.place.revision
 
-    def stored(self, appended: Appended) -> bool:
+    def stored(self, appended: Appended, pieces: Sequence[Piece]) -> bool:
         """This process stored a turn: where it follows on what is known, nobody has to look."""
-        new, record = appended.new, appended.conversation
-        follows = (
-            self.record is not None
-            and bool(new)
-            and record.revision == self.place.revision + 1
-            and record.message_count == self.place.messages + len(new)
-            and new[0].sequence > self.place.sequence
-        )
-        if not follows or self._looking.locked():
+        if self._record is None or self._looking.locked() or not pieces:
             return False
-        self._keep(new)
-        self.record, self.place = record, place_of(record, new, sequence=self.place.sequence)
+        first, last = pieces[0], pieces[-1]
+        if first.revision != self.place.revision + 1 or first.sequence <= self.place.sequence:
+            return False
+        self._keep(pieces)
+        self._record = appended
+        self.place = Place(
+            revision=last.revision, sequence=last.sequence, messages=self.place.messages + len(pieces)
+        )
         self._wake()
         return True
 
@@ -184,19 +197,18 @@ class Feed:
             self.starts_over += 1
             self.place = place_of(seen.record, seen.entries)
         else:
-            self._keep(told.new)
+            self._keep([Piece.of(entry) for entry in told.new])
             self._exchange([Piece.of(entry) for entry in told.changed])
             self.recorded += not same_metadata(self.record, seen.record, new=len(told.new))
             self.place = place_of(seen.record, told.new, sequence=self.place.sequence)
-        self.record = seen.record
+        self._record = seen.record
 
-    def _keep(self, entries: Iterable[Entry]) -> None:
-        for entry in entries:
-            piece = Piece.of(entry)
+    def _keep(self, pieces: Iterable[Piece]) -> None:
+        for piece in pieces:
             self._kept.append(piece)
-            self._kept_bytes += len(bytes(piece.body))
+            self._kept_bytes += piece.size
         while len(self._kept) > KEPT or (self._kept_bytes > KEPT_BYTES and len(self._kept) > 1):
-            self._kept_bytes -= len(bytes(self._kept.popleft().body))
+            self._kept_bytes -= self._kept.popleft().size
 
     def _exchange(self, pieces: Sequence[Piece]) -> None:
         """Note what says something else now, also among what is kept: words that were taken out stay out."""
@@ -206,7 +218,7 @@ class Feed:
         now = {piece.sequence: piece for piece in pieces}
         if not now.keys().isdisjoint(piece.sequence for piece in self._kept):
             self._kept = deque(now.get(piece.sequence, piece) for piece in self._kept)
-            self._kept_bytes = sum(len(bytes(piece.body)) for piece in self._kept)
+            self._kept_bytes = sum(piece.size for piece in self._kept)
 
     def latest(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
         """The pieces as they are now."""
@@ -230,6 +242,8 @@ class Feeds:
     def __init__(self, limits: LiveLimits) -> None:
         self._limits = limits
         self._feeds: dict[tuple[str, str], Feed] = {}
+        self._owners: Counter[str] = Counter()
+        """How many feeds each owner has."""
         self._watching: dict[str, asyncio.Task[None]] = {}
         self._told: set[str] = set()
         """Owners whose store tells of changes right now."""
@@ -242,6 +256,7 @@ class Feeds:
         """The conversation's feed, which calls `wake` when something happened. Raises `NotFound`."""
         feed = self._feeds.get((owner, conversation_id))
         if feed is None or feed.gone:
+            self._owners[owner] += feed is None
             feed = self._feeds[owner, conversation_id] = Feed(store, conversation_id)
         feed.join(wake)
         self._listen(owner, store)
@@ -257,14 +272,19 @@ class Feeds:
         if feed.is_watched or self._feeds.get((owner, feed.conversation_id)) is not feed:
             return
         del self._feeds[owner, feed.conversation_id]
-        if not any(each == owner for each, _ in self._feeds) and owner in self._watching:
-            self._watching.pop(owner).cancel()
+        self._owners[owner] -= 1
+        if not self._owners[owner]:
+            del self._owners[owner]
             self._told.discard(owner)
+            if owner in self._watching:
+                self._watching.pop(owner).cancel()
 
-    async def stored(self, owner: str, conversation_id: str, appended: Appended) -> None:
-        """A turn was stored here."""
+    async def stored(
+        self, owner: str, conversation_id: str, appended: Appended, pieces: Sequence[Piece]
+    ) -> None:
+        """A turn was stored here; the pieces are its new entries."""
         feed = self._feeds.get((owner, conversation_id))
-        if feed is not None and not feed.stored(appended):
+        if feed is not None and not feed.stored(appended, pieces):
             await _look([feed])
 
     async def look(self, owner: str, conversation_id: str) -> None:
@@ -277,6 +297,7 @@ class Feeds:
         tasks = [*self._watching.values(), *([self._polling] if self._polling else [])]
         self._watching, self._polling = {}, None
         self._feeds.clear()
+        self._owners.clear()
         await ended(*tasks)
 
     # Reasons to look
@@ -303,7 +324,7 @@ class Feeds:
                     async for change in changes:
                         await self.look(owner, change.conversation_id)
             except RecollectError as error:
-                log.warning("a watch broke and is taken up again in %.1f s: %s", pause, error)
+                log.warning("a watch broke and is taken up again in %.1f s: %s", pause, told(error))
             self._told.discard(owner)
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)

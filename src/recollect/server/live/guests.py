@@ -53,7 +53,6 @@ class Guest:
             name=hello.name,
         )
 
-    @property
     def assistant(self) -> Assistant:
         """Who answers; made for the first question. Raises `AgentUnavailable` where nobody does."""
         if self._assistant is None:

@@ -104,11 +104,13 @@ async def _read(socket: Socket, connection: Connection) -> None:
 
 
 async def _write(socket: Socket, connection: Connection) -> None:
-    # Straight to the socket's own send: a frame is complete, and there may be thousands a second.
-    with suppress(Ended, OSError, WebSocketDisconnect):
+    with suppress(Ended):
         while True:
             text = write_frame(await connection.next())
-            await socket.send({"type": "websocket.send", "text": text, "bytes": None})
+            try:
+                await socket.send({"type": "websocket.send", "text": text, "bytes": None})
+            except (OSError, WebSocketDisconnect, RuntimeError):
+                return  # the peer is gone, or what it sent was no WebSocket and it was sent away
 
 
 # What the handshake says

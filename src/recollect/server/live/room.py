@@ -19,7 +19,7 @@ from recollect.server.live.feeds import Feeds
 from recollect.server.live.limits import LiveLimits
 from recollect.server.live.speech import Transcribe
 from recollect.server.live.turns import Assistant, Turns
-from recollect.telemetry import Telemetry, telemetry
+from recollect.telemetry import Telemetry, telemetry, told
 
 log = logging.getLogger("recollect.server.live")
 
@@ -39,6 +39,9 @@ class Peer(Protocol):
     @property
     def caller(self) -> Caller | None: ...
 
+    @property
+    def waiting(self) -> int: ...
+
     def tick(self) -> None: ...
 
     async def recheck(self) -> None: ...
@@ -55,7 +58,7 @@ class Staff(Protocol):
 
     def assistant(self, manager: ConversationManager) -> Assistant: ...
 
-    def transcriber(self, assistant: Assistant) -> Transcribe | None: ...
+    def transcribe(self, manager: ConversationManager) -> Transcribe | None: ...
 
 
 class LiveRoom:
@@ -78,20 +81,29 @@ class LiveRoom:
         self._left = asyncio.Event()
         self._keys: Counter[str] = Counter()
         self._present: dict[tuple[str, str], set[Peer]] = {}
-        self._keeper: asyncio.Task[None] | None = None
+        self._keepers: list[asyncio.Task[None]] = []
         self.is_draining = False
-        metrics.gauge("recollect_live_connections", "WebSocket connections", lambda: float(len(self._peers)))
-        metrics.gauge(
-            "recollect_live_feeds", "Conversations that are watched", lambda: float(len(self.feeds))
-        )
-        metrics.gauge("recollect_live_turns", "Turns under way", lambda: float(len(self.turns)))
+        self._measured_by(metrics)
+
+    def _measured_by(self, metrics: Telemetry) -> None:
+        def waiting() -> list[int]:
+            return [peer.waiting for peer in self._peers]
+
+        metrics.gauge("recollect_live_connections", "", lambda: float(len(self._peers)))
+        metrics.gauge("recollect_live_feeds", "", lambda: float(len(self.feeds)))
+        metrics.gauge("recollect_live_turns", "", lambda: float(len(self.turns)))
+        metrics.gauge("recollect_live_queued", "", lambda: float(sum(waiting())))
+        metrics.gauge("recollect_live_queue_longest", "", lambda: float(max(waiting(), default=0)))
 
     # Coming and going
 
     def enter(self, peer: Peer) -> None:
         self._peers.add(peer)
-        if self._keeper is None:
-            self._keeper = asyncio.create_task(self._keep(), name="recollect-live-keeper")
+        if not self._keepers:
+            self._keepers = [
+                asyncio.create_task(self._keep(), name="recollect-live-keeper"),
+                asyncio.create_task(self._recheck(), name="recollect-live-keys"),
+            ]
 
     @property
     def is_full(self) -> bool:
@@ -110,7 +122,8 @@ class LiveRoom:
         self._peers.discard(peer)
         if peer.caller is not None:
             self._keys[peer.caller.name] -= 1
-            self._keys += Counter()  # drops those that are at 0
+            if not self._keys[peer.caller.name]:
+                del self._keys[peer.caller.name]
         if not self._peers:
             self._left.set()
 
@@ -139,18 +152,19 @@ class LiveRoom:
 
     async def _keep(self) -> None:
         limits = self.limits
-        tick = min(TICK_SECONDS, limits.recheck_seconds, limits.stall_seconds, limits.hello_seconds)
+        tick = min(TICK_SECONDS, limits.stall_seconds, limits.hello_seconds)
         if limits.heartbeat_seconds:
             tick = min(tick, limits.heartbeat_seconds / 2)
-        since_check = 0.0
         while True:
             await asyncio.sleep(tick)
             for peer in tuple(self._peers):
                 peer.tick()
-            since_check += tick
-            if since_check >= limits.recheck_seconds:
-                since_check = 0.0
-                await _rechecked(tuple(self._peers))
+
+    async def _recheck(self) -> None:
+        """Look at keys again. Apart from the rest: a store that is slow holds up no heartbeat."""
+        while True:
+            await asyncio.sleep(self.limits.recheck_seconds)
+            await _rechecked(tuple(self._peers))
 
     # The end
 
@@ -174,9 +188,8 @@ class LiveRoom:
     async def close(self) -> None:
         """Let go of everything. Turns that are still under way are given up."""
         self.is_draining = True
-        keeper, self._keeper = self._keeper, None
-        if keeper is not None:
-            await ended(keeper)
+        keepers, self._keepers = self._keepers, []
+        await ended(*keepers)
         await self.turns.drain(0)
         await self.feeds.close()
 
@@ -189,4 +202,4 @@ async def _rechecked(peers: Iterable[Peer]) -> None:
         except AccessError:
             peer.end(CloseCode.NOT_AUTHENTICATED, "the key has ended")
         except RecollectError as error:
-            log.warning("a key cannot be looked at again: %s", error)
+            log.warning("a key cannot be looked at again: %s", told(error))

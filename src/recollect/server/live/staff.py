@@ -2,26 +2,28 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 
 from litestar import Litestar
 
+from recollect.contracts import PCM, AudioFormat, Transcriber
 from recollect.manager import ConversationManager
+from recollect.messages import Message
+from recollect.protocol.live import AudioStart
 from recollect.server.auth.callers import Caller
 from recollect.server.calls import Service
 from recollect.server.live.room import LiveRoom
 from recollect.server.live.speech import Transcribe
 from recollect.server.live.turns import Assistant
-
-Understanding = Callable[[Assistant], Transcribe]
-"""Who understands what is said by voice, given who answers."""
+from recollect.voice.assistant import VoiceAssistant, asked
 
 
 class ServerStaff:
-    """The manager of the server's memory, the assistant and the transcriber of its settings."""
+    """The manager of the server's memory, its assistant, and its transcriber where it has one."""
 
-    def __init__(self, service: Service, understanding: Understanding | None = None) -> None:
+    def __init__(self, service: Service, transcriber: Transcriber | None = None) -> None:
         self._service = service
-        self._understanding = understanding
+        self._transcriber = transcriber
 
     def manager(self, caller: Caller, owner: str) -> ConversationManager:
         return self._service.manager_for(caller, owner)
@@ -29,8 +31,15 @@ class ServerStaff:
     def assistant(self, manager: ConversationManager) -> Assistant:
         return self._service.assistant(manager)
 
-    def transcriber(self, assistant: Assistant) -> Transcribe | None:
-        return None if self._understanding is None else self._understanding(assistant)
+    def transcribe(self, manager: ConversationManager) -> Transcribe | None:
+        if self._transcriber is None:
+            return None
+        return partial(_understood, VoiceAssistant(self._service.assistant(manager), self._transcriber))
+
+
+async def _understood(voice: VoiceAssistant, audio: bytes, start: AudioStart) -> Message:
+    bare = AudioFormat(rate=start.rate, channels=start.channels) if start.media_type == PCM else None
+    return asked(await voice.understand(audio, audio_format=bare))
 
 
 def open_while_serving(room: LiveRoom) -> Callable[[Litestar], AbstractAsyncContextManager[None]]:

@@ -62,6 +62,11 @@ class Telling:
 
     # What there is to tell
 
+    @property
+    def waiting(self) -> int:
+        """Replies that wait to be sent."""
+        return len(self._replies)
+
     def reply(self, frame: Outgoing) -> None:
         self._replies.append(frame)
         self._woken.set()
@@ -76,6 +81,10 @@ class Telling:
         self.ending = self.ending or Ended(code, reason)
         self._woken.set()
         self._taken.set()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._replies)
 
     def wake(self) -> None:
         self._woken.set()
@@ -129,8 +138,8 @@ class Telling:
 
     def _next_piece(self, listening: Listening) -> Outgoing | None:
         turn, sent = listening.turn, listening.sent
-        if sent >= len(turn.text):
-            return None
+        if sent >= len(turn.text) or turn.outcome is not None:
+            return None  # what is complete comes as a whole
         piece = turn.text[sent : sent + LONGEST_DELTA]
         listening.sent = sent + len(piece)
         return AnswerDelta(id=turn.id, text=piece, offset=sent)
@@ -170,8 +179,9 @@ class Telling:
 
 async def _before(outcome: Outcome, watch: Watch) -> Outgoing | None:
     """What others said before this turn and was not told yet: order is kept."""
-    untold = [piece.sequence for piece in outcome.pieces if piece.sequence > watch.place.sequence]
-    return await watch.messages(before=min(untold)) if untold else None
+    told = watch.place.sequence
+    first = min((piece.sequence for piece in outcome.pieces if piece.sequence > told), default=0)
+    return await watch.messages(before=first) if first > told + 1 else None
 
 
 def _failed(turn: Turn, error: RecollectError) -> Outgoing:

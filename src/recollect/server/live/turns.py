@@ -87,6 +87,7 @@ class Turn:
         self.heard: int | None = None
         """How many characters were heard when it was interrupted; None when it was not."""
         self.task: asyncio.Task[None] | None = None
+        self.has_begun = False
         self._wakes: set[Wake] = set()
         self._over = asyncio.Event()
 
@@ -102,8 +103,10 @@ class Turn:
 
     def interrupt(self, heard: int) -> None:
         """Stop answering. Interrupted twice, the first time counts."""
-        if self.heard is None and self.outcome is None and self.task is not None:
-            self.heard = heard
+        if self.heard is not None or self.outcome is not None or self.task is None:
+            return
+        self.heard = heard
+        if self.has_begun:  # a task that is cancelled before it begins never runs at all
             self.task.cancel()
 
     def end(self, outcome: Outcome) -> None:
@@ -155,6 +158,7 @@ class Turns:
         self._running[*place, turn.id] = self._last[place] = turn
         running = self._run(turn, work, when_interrupted, before)
         turn.task = asyncio.create_task(running, name="recollect-live-turn")
+        turn.task.add_done_callback(lambda _: self._over(turn))
 
     async def drain(self, seconds: float) -> None:
         """Wait for what is under way; what takes longer is given up, and leaves no trace."""
@@ -175,21 +179,25 @@ class Turns:
             log.exception("a turn failed and was not stored")
             outcome = Outcome(error=AgentError("the answer failed"))
         finally:
-            self._forget(turn)
-            turn.end(outcome)
+            self._over(turn, outcome)
 
-    def _forget(self, turn: Turn) -> None:
+    def _over(self, turn: Turn, outcome: Outcome = GIVEN_UP) -> None:
+        """The turn has ended; also one that was given up before it began."""
         place = turn.owner, turn.conversation_id
-        del self._running[*place, turn.id]
+        if self._running.pop((*place, turn.id), None) is None:
+            return
+        turn.end(outcome)
         if self._last.get(place) is turn:
             del self._last[place]
 
 
 async def _done(turn: Turn, work: Work, when_interrupted: Work, before: Turn | None) -> Outcome:
+    turn.has_begun = True
     try:
-        if before is not None and before.outcome is None:
+        if before is not None and before.outcome is None and turn.heard is None:
             await before.wait()
-        return await work(turn)
+        if turn.heard is None:
+            return await work(turn)
     except asyncio.CancelledError:
         if turn.heard is None or turn.task is None:
             raise
@@ -204,7 +212,7 @@ class Service(NamedTuple):
     """Who serves a turn."""
 
     manager: ConversationManager
-    assistant: Assistant
+    assistant: Callable[[], Assistant]
     feeds: Feeds
     may_repeat: bool
     """Whether it may have been stored before: the client was connected earlier."""
@@ -215,7 +223,7 @@ async def answered(turn: Turn, *, service: Service) -> Outcome:
     if service.may_repeat and (known := await repeated(turn, service)) is not None:
         return known
     try:
-        answer = await service.assistant.answer_query(
+        answer = await service.assistant().answer_query(
             turn.question, turn.session_id, turn.conversation_id, on_text=turn.say
         )
     except Conflict:
@@ -290,9 +298,10 @@ async def _told(turn: Turn, appended: Appended, service: Service) -> Outcome:
     ids = tuple(entry.message.message_id or "" for entry in entries)
     if service.manager.degraded:
         return Outcome(message_ids=ids)
-    await service.feeds.stored(turn.owner, turn.conversation_id, appended)
     pieces = tuple(Piece.of(entry) for entry in entries)
-    return Outcome(message_ids=ids, pieces=pieces, repeated=not appended.new)
+    new = pieces[len(appended.known) :]
+    await service.feeds.stored(turn.owner, turn.conversation_id, appended, new)
+    return Outcome(message_ids=ids, pieces=pieces, repeated=not new)
 
 
 async def repeated(turn: Turn, service: Service) -> Outcome | None:

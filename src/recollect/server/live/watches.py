@@ -96,6 +96,8 @@ class Watch:
 
     async def _next_change(self) -> Outgoing | None:
         """Changes come first, and leave the place as it is: told twice, they do no harm; missed, they do."""
+        if self._changed == self.feed.changed and not self._missed_changes:
+            return None
         if self._changed < self.feed.changed - len(self.feed.changes):
             return await self._reset()
         bodies, self._missed_changes = self._missed_changes, []
@@ -228,7 +230,7 @@ def _pieces(entries: Sequence[Entry]) -> list[Piece]:
 def _page(pieces: Iterable[Piece]) -> Iterator[Piece]:
     size = 0
     for count, piece in enumerate(pieces):
-        size += len(bytes(piece.body))
+        size += piece.size
         if count and (count >= PAGE or size > PAGE_BYTES):
             return
         yield piece

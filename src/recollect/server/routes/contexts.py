@@ -6,8 +6,17 @@ import msgspec
 from msgspec import Struct
 
 from recollect.dialects import read
+from recollect.manager import ConversationManager
 from recollect.protocol import context_document
-from recollect.protocol.bodies import ContextBody, ContextQuestion, Count, Dialect, RequestBody
+from recollect.protocol.bodies import (
+    ContextBody,
+    ContextQuestion,
+    Count,
+    Dialect,
+    FirstQuestion,
+    PolicyBody,
+    RequestBody,
+)
 from recollect.server.answers import as_json
 from recollect.server.calls import Call, NoBody, NoQuery
 from recollect.server.endpoints import Reply, Routes
@@ -49,23 +58,40 @@ async def get_context(call: Call[NoBody, Window]) -> Reply:
 async def load_context(call: Call[ContextQuestion, NoQuery]) -> Reply:
     """The same with every setting of a window, and with messages that are being said but not stored yet."""
     body = call.body
-    policy = None if body.policy is None else WindowPolicy(**_fields(body.policy))
+    policy = policy_of(body.policy)
     pending = read(list(body.pending)) if body.pending else []
     return await _context(
         call, body.dialect, body.counter, agent_name=body.agent_name, policy=policy, pending=pending
     )
 
 
+@routes.post("/context", answer=ContextBody, reach="read", route_class="read")
+async def first_context(call: Call[FirstQuestion, NoQuery]) -> Reply:
+    """What a model should see where nothing is stored yet: the owner's notes, and what is said."""
+    body = call.body
+    policy = policy_of(body.policy)
+    pending = read(list(body.pending)) if body.pending else []
+    manager = _counting(call, body.counter)
+    return as_json(context_document(await manager.first_context(pending, policy=policy)))
+
+
+def _counting(call: Call[Any, Any], counter: str | None) -> ConversationManager:
+    return call.manager if counter is None else call.manager.counting_with(counter_named(counter))
+
+
 async def _context(
     call: Call[Any, Any], dialect: str | None, counter: str | None = None, **asked: Any
 ) -> Reply:
-    manager = call.manager if counter is None else call.manager.counting_with(counter_named(counter))
+    manager = _counting(call, counter)
     if dialect is None:
         return as_json(context_document(await manager.load_context(call.conversation_id, **asked)))
     request = await manager.load_request(call.conversation_id, dialect, **asked)
     return as_json({"messages": request.messages, "system": request.system})
 
 
-def _fields(body: Struct) -> dict[str, Any]:
+def policy_of(body: PolicyBody | None) -> WindowPolicy | None:
+    """The policy that a body describes; None where the settings decide."""
+    if body is None:
+        return None
     fields = msgspec.structs.asdict(body)
-    return fields | {"tags": tuple(fields["tags"])}
+    return WindowPolicy(**fields | {"tags": tuple(fields["tags"])})

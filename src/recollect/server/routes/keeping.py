@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 
 from recollect.archives import Archive
 from recollect.erasure import Receipt
+from recollect.errors import StoreDamaged, StoreForeign
 from recollect.keeping import AT_MOST, Expiring
 from recollect.portability import Manifest
 from recollect.portability.zips import pack_folder, unpack_folder
@@ -25,7 +26,7 @@ from recollect.protocol.bodies import (
     RulesChange,
 )
 from recollect.protocol.documents import seconds
-from recollect.server.answers import Streamed, as_json, at_revision
+from recollect.server.answers import Streamed, as_json, as_problem, at_revision
 from recollect.server.calls import Call, NoBody, NoQuery
 from recollect.server.endpoints import Media, Reply, Routes
 
@@ -180,6 +181,8 @@ async def import_everything(call: Call[NoBody, NoQuery]) -> Reply:
     try:
         await asyncio.to_thread(_unpack, call.raw, place)
         manifest = await call.manager.import_(place / "folder")
+    except (StoreForeign, StoreDamaged) as error:
+        return as_problem(error, status=422)  # what was sent, not what is here
     finally:
         await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
     return as_json(manifest)

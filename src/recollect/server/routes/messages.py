@@ -27,6 +27,7 @@ from recollect.protocol.bodies import (
     ConversationBody,
     Count,
     EntriesPage,
+    InterruptionBody,
     Limit,
     MessageBody,
     RedactionBody,
@@ -130,7 +131,7 @@ async def add_turn(call: Call[TurnBody, NoQuery]) -> Reply:
     return await _stored(call, messages, expected)
 
 
-@routes.post("/sessions/turns", answer=AppendedBody, status=201, raw=True, idempotent=True)
+@routes.post("/sessions/turns", answer=AppendedBody, status=201, raw=True, idempotent=True, errors=(404,))
 async def add_session_turn(call: Call[SessionTurnBody, NoQuery]) -> Reply:
     """Store a turn in the conversation of a session, which is made when there is none."""
     body = converted(from_json(call.raw), SessionTurnBody)
@@ -213,6 +214,19 @@ async def clear_history(call: Call[NoBody, NoQuery]) -> Reply:
     """Remove the messages; the conversation itself stays."""
     record = await call.manager.clear_history(call.conversation_id, expected_revision=call.expected_revision)
     return at_revision(conversation_document(record), record.revision)
+
+
+@routes.post("/conversations/{conversation_id}/interruptions", answer=MessageBody)
+async def note_interruption(call: Call[InterruptionBody, NoQuery]) -> Reply:
+    """Somebody cut in while an answer was spoken: note how much of it was heard.
+
+    The answer stays as it was generated; a model sees what was heard.
+    """
+    body = call.body
+    message = await call.manager.interrupted(
+        call.conversation_id, body.message_id, heard=body.heard, spoken=body.spoken
+    )
+    return as_json(message_document(message))
 
 
 @routes.post("/conversations/{conversation_id}/redactions", answer=MessageBody)

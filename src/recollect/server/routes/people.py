@@ -3,11 +3,13 @@
 from msgspec import UNSET, Struct
 from msgspec.structs import asdict
 
+from recollect.clients.association import ClientAssociationService
 from recollect.clients.book import ContactPage
 from recollect.clients.importing import Imported
+from recollect.clients.matches import NOBODY, ClientMatch
 from recollect.contacts import Contact
 from recollect.errors import Malformed
-from recollect.protocol.bodies import ContactChanges, ContactSent, Limit, Uuid
+from recollect.protocol.bodies import ContactChanges, ContactQuery, ContactSent, Limit, TextSaid, Uuid
 from recollect.server.answers import NOTHING, as_json
 from recollect.server.calls import Call, NoBody, NoQuery
 from recollect.server.endpoints import Media, Reply, Routes
@@ -70,3 +72,17 @@ async def import_clients(call: Call[NoBody, NoQuery]) -> Reply:
     except UnicodeDecodeError:
         raise Malformed("the file must be UTF-8", field="body") from None
     return as_json(await call.manager.clients.import_csv(text))
+
+
+@routes.post("/clients/find", answer=ContactPage)
+async def find_clients(call: Call[ContactQuery, NoQuery]) -> Reply:
+    """Contacts by parts of names, companies, addresses and numbers, misspelt or not; the best first."""
+    found = await call.manager.clients.find(call.body.query, limit=call.body.limit)
+    return as_json(ContactPage(contacts=tuple(found)))
+
+
+@routes.post("/clients/identify", answer=ClientMatch)
+async def identify_client(call: Call[TextSaid, NoQuery]) -> Reply:
+    """Whom a text names: one client, or candidates where it could be several, or none of either."""
+    service = ClientAssociationService(call.manager)
+    return as_json(await service.identify_client(call.body.text, by_ear=call.body.by_ear) or NOBODY)

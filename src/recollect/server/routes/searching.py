@@ -1,5 +1,6 @@
 """Finding what was said before."""
 
+import asyncio
 import re
 from datetime import timedelta, timezone, tzinfo
 from typing import Any
@@ -48,7 +49,7 @@ async def search_history(call: Call[HistoryQuestion, NoQuery]) -> Reply:
 async def _history(call: Call[Any, Any], asked: HistoryQuestion) -> Reply:
     fields = asdict(asked)
     wants_snippets = fields.pop("snippets")
-    zone = parse_zone(fields.pop("timezone"))
+    zone = await parse_zone(fields.pop("timezone"))
     findings = await call.manager.search(**fields, timezone=zone)
     document = asdict(findings)
     return as_json(document | {"snippets": findings.render()} if wants_snippets else document)
@@ -68,7 +69,7 @@ async def search_conversations(call: Call[ConversationsQuestion, NoQuery]) -> Re
 
 async def _conversations(call: Call[Any, Any], asked: ConversationsQuestion) -> Reply:
     fields = asdict(asked)
-    zone = parse_zone(fields.pop("timezone"))
+    zone = await parse_zone(fields.pop("timezone"))
     found = await call.manager.search_conversations(**fields, timezone=zone)
     return as_json({"conversations": found})
 
@@ -80,7 +81,7 @@ async def find_similar(call: Call[NoBody, Nearby]) -> Reply:
     return as_json({"conversations": found})
 
 
-def parse_zone(name: str | None) -> tzinfo | None:
+async def parse_zone(name: str | None) -> tzinfo | None:
     """The zone that times are shown in: by its name, or as hours from UTC; None is the server's."""
     if name is None:
         return None
@@ -88,7 +89,7 @@ def parse_zone(name: str | None) -> tzinfo | None:
         offset = timedelta(hours=int(found[2]), minutes=int(found[3]))
         return _fixed(-offset if found[1] == "-" else offset, name)
     try:
-        return ZoneInfo(name)
+        return await asyncio.to_thread(ZoneInfo, name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise _no_zone(name) from None
 

@@ -1,23 +1,31 @@
 """Sessions: which conversation one is in, and the assistant that answers there."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 from recollect.agents.supervisor import SupervisorAgent
+from recollect.contracts import AudioFormat
 from recollect.errors import NotFound, RecollectError, shown
 from recollect.messages import Message
 from recollect.protocol import conversation_document, problem_of, to_json
-from recollect.protocol.bodies import AnswerBody, ConversationBody, Name, Question, Seconds
+from recollect.protocol.bodies import AnswerBody, ConversationBody, Name, Question, Seconds, Sent
 from recollect.server.answers import NOTHING, Streamed, as_json, at_revision
 from recollect.server.calls import Call, NoBody, NoQuery
-from recollect.server.endpoints import Reply, Routes
+from recollect.server.endpoints import Media, Reply, Routes
 from recollect.server.routes.conversations import idling
+from recollect.telemetry import told
+from recollect.voice import VoiceReply
 
 routes = Routes("sessions")
 
+log = logging.getLogger("recollect.server")
+
+LARGEST_SOUND = 25_000_000
+"""Bytes: what a transcriber takes at once."""
 EVENTS = b"text/event-stream"
 
 
@@ -33,6 +41,23 @@ class Ended(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     session_id: Name
     tag: Annotated[str, Meta(min_length=1)] | None = None
+
+
+class Said(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who speaks, and how samples are written."""
+
+    session_id: Name
+    device: Name | None = None
+    language: Annotated[str, Meta(max_length=35)] | None = None
+    rate: Annotated[int, Meta(ge=4_000, le=192_000)] = 16_000
+    width: Annotated[int, Meta(ge=1, le=4)] = 2
+    channels: Annotated[int, Meta(ge=1, le=8)] = 1
+
+
+class Left(Sent, frozen=True, kw_only=True):
+    """Which session is left."""
+
+    session_id: Name
 
 
 @routes.get("/sessions", answer=ConversationBody, revised=True, errors=(404,))
@@ -57,7 +82,14 @@ async def delete_session(call: Call[NoBody, Ended]) -> Reply:
     return NOTHING
 
 
-@routes.post("/sessions/answers", answer=AnswerBody, route_class="ask")
+@routes.post("/sessions/leave", status=204)
+async def leave_session(call: Call[Left, NoQuery]) -> Reply:
+    """The session has no conversation any more, which itself stays: what is said next begins another."""
+    await call.manager.leave_session(call.body.session_id)
+    return NOTHING
+
+
+@routes.post("/sessions/answers", answer=AnswerBody, route_class="ask", errors=(404,))
 async def ask(call: Call[Question, NoQuery]) -> Reply:
     """Ask the assistant. The question and the answer are stored, or neither is.
 
@@ -68,6 +100,38 @@ async def ask(call: Call[Question, NoQuery]) -> Reply:
     if EVENTS in call.headers.get(b"accept", b""):
         return Streamed(_spoken(supervisor, call.body), media=EVENTS)
     return as_json(await _answered(supervisor, call.body))
+
+
+@routes.post(
+    "/sessions/voice",
+    answer=VoiceReply,
+    route_class="ask",
+    body_media=Media(
+        type="audio/*",
+        description="A recording, or bare samples (audio/pcm).",
+        such_as=("audio/wav", "audio/pcm"),
+    ),
+    body_limit=LARGEST_SOUND,
+    errors=(502,),
+)
+async def speak(call: Call[NoBody, Said]) -> Reply:
+    """Say something to the assistant. What was understood and the answer are stored, or neither is.
+
+    A recording says by itself what it is; bare samples, as `audio/pcm`, are described by `rate`, `width`
+    and `channels`. The full text comes back, and what a voice should say of it.
+    """
+    query = call.query
+    voice = call.service.voice(call.manager)
+    media = call.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    form = AudioFormat(rate=query.rate, width=query.width, channels=query.channels)
+    reply = await voice.handle_voice_input(
+        call.raw,
+        query.session_id,
+        audio_format=form if media == b"audio/pcm" else None,
+        language=query.language,
+        device=query.device,
+    )
+    return as_json(reply)
 
 
 async def _answered(supervisor: SupervisorAgent, asked: Question, on_text: Any = None) -> dict[str, Any]:
@@ -81,13 +145,11 @@ async def _answered(supervisor: SupervisorAgent, asked: Question, on_text: Any =
             question, asked.session_id, asked.conversation_id, on_text=on_text
         )
     except RecollectError as error:
-        return {
-            "text": supervisor.apology(error),
-            "conversation_id": asked.conversation_id,
-            "agent_name": None,
-            "stored": False,
-            "problem": problem_of(error),
-        }
+        log.warning("a turn failed and was not stored: %s", told(error))
+        return _apology(supervisor, asked, error)
+    except Exception as error:  # the edge: whatever an agent of somebody else's does, the user is told
+        log.exception("a turn failed and was not stored")
+        return _apology(supervisor, asked, error)
     record = None if asked.conversation_id is not None else await manager.session(asked.session_id)
     return {
         "text": answer.text,
@@ -95,6 +157,17 @@ async def _answered(supervisor: SupervisorAgent, asked: Question, on_text: Any =
         "agent_name": answer.messages[-1].agent_name,
         "stored": True,
         "problem": None,
+    }
+
+
+def _apology(supervisor: SupervisorAgent, asked: Question, error: Exception) -> dict[str, Any]:
+    known = error if isinstance(error, RecollectError) else RecollectError()
+    return {
+        "text": supervisor.apology(error),
+        "conversation_id": asked.conversation_id,
+        "agent_name": None,
+        "stored": False,
+        "problem": problem_of(known),
     }
 
 

@@ -549,7 +549,7 @@ class _Log:
                 sequence=sequence,
                 revision=self.revision + 1,
                 stored_at=self._now,
-                message=message if message.timestamp else message.with_(timestamp=self._stamp),
+                message=message if message.timestamp else message.at(self._stamp),
             )
             for sequence, message in enumerate(self.new, self._first_sequence)
         )

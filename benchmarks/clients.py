@@ -1,0 +1,152 @@
+"""How well and how fast clients are identified: `python -m benchmarks.clients`.
+
+The sentences and contacts are our own (`tests/data/clients`). They fall into a development half, which the
+rules were tuned on, and a held-out half, which they were not, by a hash of the sentence.
+"""
+
+import hashlib
+import json
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from recollect.clients.identifying import identify
+from recollect.clients.index import NameIndex
+from recollect.clients.matches import ClientMatch
+from recollect.clients.words import names
+from recollect.clock import system_clock
+from recollect.contacts import Contact
+from recollect.ids import new_id
+
+DATA = Path(__file__).parent.parent / "tests" / "data" / "clients"
+
+
+class Tally(Struct, kw_only=True):
+    """How a half came out."""
+
+    sentences: int = 0
+    naming_one: int = 0
+    answered: int = 0
+    right: int = 0
+    several: int = 0
+    several_right: int = 0
+    nobody: int = 0
+    nobody_right: int = 0
+
+    @property
+    def precision(self) -> float:
+        return self.right / self.answered if self.answered else 1.0
+
+    @property
+    def recall(self) -> float:
+        return self.right / self.naming_one if self.naming_one else 1.0
+
+
+def half_of(text: str) -> str:
+    """The half that a sentence belongs to, by the first byte of its SHA-256."""
+    return "development" if hashlib.sha256(text.encode()).digest()[0] % 2 == 0 else "held-out"
+
+
+def contact(fields: dict[str, Any]) -> Contact:
+    now = system_clock()
+    given = fields | {"nicknames": tuple(fields.get("nicknames", ()))}
+    return Contact(id=new_id(), created_at=now, updated_at=now, **given)
+
+
+def load() -> tuple[NameIndex, list[dict[str, Any]]]:
+    contacts = json.loads((DATA / "contacts.json").read_text("utf-8"))
+    sentences = json.loads((DATA / "sentences.json").read_text("utf-8"))
+    return NameIndex(contact(fields) for fields in contacts), sentences
+
+
+def judge(index: NameIndex, sentences: list[dict[str, Any]], *, shown: bool = False) -> Tally:
+    tally = Tally()
+    for sentence in sentences:
+        match = identify(sentence["text"], index, by_ear=sentence.get("by_ear", False))
+        good = _count(tally, sentence, match)
+        if shown and not good:
+            print(f"  {_told(match)} <- {sentence}")
+    return tally
+
+
+def _count(tally: Tally, sentence: dict[str, Any], match: ClientMatch | None) -> bool:
+    client = None if match is None or match.client is None else match.client.name
+    tally.sentences += 1
+    tally.answered += client is not None
+    if "client" in sentence:
+        tally.naming_one += 1
+        tally.right += client == sentence["client"]
+        return bool(client == sentence["client"])
+    if "candidates" in sentence:
+        named = set() if match is None else {one.contact.name for one in match.candidates}
+        good = client is None and set(sentence["candidates"]) <= named
+        tally.several += 1
+        tally.several_right += good
+        return good
+    tally.nobody += 1
+    tally.nobody_right += match is None
+    return client is None
+
+
+def _told(match: ClientMatch | None) -> str:
+    if match is None:
+        return "nobody"
+    listed = [f"{one.contact.name} {one.confidence}" for one in match.candidates]
+    return f"{'one' if match.client else 'several'} {listed}"
+
+
+def many(count: int) -> list[Contact]:
+    """Generated contacts: common given and family names put together, and made-up family names."""
+    chance = random.Random(7)
+    given = sorted(names.FEMALE | names.MALE)
+    family = sorted(names.FAMILY)
+    made_up = [
+        chance.choice(family) + chance.choice(("berg", "son", "mann", "ez", "ova", "stra"))
+        for _ in range(4000)
+    ]
+    return [
+        contact({"name": f"{chance.choice(given)} {chance.choice((*family, *made_up))}".title()})
+        for _ in range(count)
+    ]
+
+
+def speed(sentences: list[dict[str, Any]], count: int) -> tuple[float, list[float]]:
+    """Seconds to build the index of so many contacts; milliseconds for each sentence, the best of three."""
+    contacts = many(count)
+    begun = time.perf_counter()
+    index = NameIndex(contacts)
+    built = time.perf_counter() - begun
+    return built, sorted(min(_timed(sentence["text"], index) for _ in range(3)) for sentence in sentences)
+
+
+def _timed(text: str, index: NameIndex) -> float:
+    begun = time.perf_counter()
+    identify(text, index)
+    return (time.perf_counter() - begun) * 1000
+
+
+def main() -> None:
+    index, sentences = load()
+    print(f"{len(index)} contacts, {len(sentences)} sentences")
+    for half in ("development", "held-out"):
+        own = [sentence for sentence in sentences if half_of(sentence["text"]) == half]
+        tally = judge(index, own, shown=half == "development" and "--errors" in sys.argv)
+        print(
+            f"{half}: {tally.sentences} sentences; "
+            f"precision {tally.precision:.3f} ({tally.right} of {tally.answered}), "
+            f"recall {tally.recall:.3f} ({tally.right} of {tally.naming_one}), candidates instead of a guess "
+            f"{tally.several_right} of {tally.several}, nobody at all {tally.nobody_right} of {tally.nobody}"
+        )
+    built, took = speed(sentences, 10_000)
+    print(
+        f"10,000 contacts: index {built:.2f} s; a sentence {took[len(took) // 2]:.2f} ms in the middle, "
+        f"{took[len(took) * 99 // 100]:.2f} ms at 99 %, {took[-1]:.2f} ms at most"
+    )
+
+
+if __name__ == "__main__":
+    main()

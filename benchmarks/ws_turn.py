@@ -1,0 +1,329 @@
+"""A turn over the WebSocket on SQLite beside the same framework's echo: `python -m benchmarks.ws_turn`.
+
+A turn is: text in, somebody asked who answers at once, both messages stored, the answer out; and the same
+with what an agent is given first, the last twenty messages. The server is a process of its own, and so is
+the load: 64 connections that stay open, each with one turn under way. Rounds of all kinds alternate, so that
+a machine that is busy for a while is so for all; the processor's time is told beside, because it is the
+same on a busy machine, nearly.
+"""
+
+import argparse
+import asyncio
+import base64
+import json
+import os
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from benchmarks.measuring import middle_half, p50, p99
+from benchmarks.turns import ANSWER, QUESTION
+
+CONNECTIONS = 64
+AT_ONCE, LOOKS_BACK = "at once", "looks back"
+"""Owners: one's assistant answers at once, the other's is given its window first."""
+SECONDS = 2.0
+ROUNDS = 6
+
+
+# The server
+
+
+async def serve(folder: Path) -> None:
+    """The server, with an echo beside its own socket; says on stdout where it is, and with which key."""
+    from litestar import WebSocket, websocket
+
+    import recollect
+    from recollect.agents import AgenticLoop, Answer, Specialist, SupervisorAgent
+    from recollect.contracts import Ask, OnText, Reply
+    from recollect.ids import following_id
+    from recollect.manager import ConversationManager
+    from recollect.messages import Message
+    from recollect.server.app import create_app
+    from recollect.server.auth.keys import ApiKeys
+    from recollect.server.live.limits import LiveLimits
+    from recollect.server.running import Server, bound_socket, configured
+    from recollect.settings import Settings
+
+    class Instant:
+        name, dialect = "instant", "plain"
+
+        async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
+            if on_text is not None:
+                on_text(ANSWER)
+            return Reply(messages=(Message(role="assistant", content=ANSWER),))
+
+        async def close(self) -> None: ...
+
+    @websocket("/echo")
+    async def echo(socket: WebSocket) -> None:  # type: ignore[type-arg]
+        await socket.accept()
+        while True:
+            await socket.send_text(await socket.receive_text())
+
+    class AtOnce(SupervisorAgent):
+        """Answers without looking back: what remains is the way in, the store, and the way out."""
+
+        async def answer_query(
+            self,
+            query: str | Message,
+            session_id: str,
+            conversation_id: str | None = None,
+            *,
+            on_text: OnText | None = None,
+        ) -> Answer:
+            assert isinstance(query, Message)
+            assert query.message_id
+            assert conversation_id
+            assert on_text
+            on_text(ANSWER)
+            answer = Message(role="assistant", content=ANSWER, message_id=following_id(query.message_id, 1))
+            stored = await self.conversation_manager.append(conversation_id, [query, answer])
+            return Answer(text=ANSWER, messages=(query, answer), steps=1, stored=stored)
+
+    def assistant(manager: ConversationManager) -> SupervisorAgent:
+        kind = SupervisorAgent if manager.owner == LOOKS_BACK else AtOnce
+        return kind(manager, [Specialist(loop=AgenticLoop(Instant()))])
+
+    settings = Settings()
+    listening = bound_socket("127.0.0.1", 0)
+    async with recollect.open(f"sqlite:///{folder}/turns.db") as memory:
+        key, _ = await ApiKeys(memory.backend).create([AT_ONCE, LOOKS_BACK])
+        # Counted, but never refused: these clients say more than people do.
+        limits = LiveLimits(frames_per_second=1e9, burst=2**30)
+        app = create_app(memory, settings, route_handlers=[echo], assistant=assistant, live_limits=limits)
+
+        def started() -> None:
+            print(json.dumps({"port": listening.getsockname()[1], "key": key}), flush=True)
+
+        server = Server(app, configured(app, settings.server), listening=started)
+        await server.serve(sockets=[listening])
+
+
+# The load
+
+
+def frame_of(text: str) -> bytes:
+    """A text frame as a client sends it. Masked with zeros, which is allowed, and costs nothing here."""
+    data = text.encode()
+    size = bytes([0x80 | len(data)]) if len(data) < 126 else b"\xfe" + struct.pack("!H", len(data))
+    return b"\x81" + size + b"\0\0\0\0" + data
+
+
+class Line(asyncio.Protocol):
+    """A connection with one turn under way: the next is begun when the last has ended."""
+
+    def __init__(self, path: str, hello: str | None, say: Callable[[], str], ends: bytes) -> None:
+        self.times: list[float] = []
+        self.until = 0.0
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.ended: asyncio.Future[None] | None = None
+        self._path = path
+        self._hello = hello
+        self._say = say
+        self._ends = ends
+        self._buffer = bytearray()
+        self._upgraded = False
+        self._sent_at = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        key = base64.b64encode(os.urandom(16)).decode()
+        self._transport.write(
+            f"GET {self._path} HTTP/1.1\r\nhost: 127.0.0.1\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
+            f"sec-websocket-key: {key}\r\nsec-websocket-version: 13\r\n\r\n".encode()
+        )
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def go(self, until: float) -> "asyncio.Future[None]":
+        self.until = until
+        self.ended = asyncio.get_running_loop().create_future()
+        self._send()
+        return self.ended
+
+    def _send(self) -> None:
+        self._sent_at = time.perf_counter()
+        self._transport.write(frame_of(self._say()))
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        if not self._upgraded and not self._upgrade():
+            return
+        while (frame := self._frame()) is not None:
+            self._take(frame)
+
+    def _upgrade(self) -> bool:
+        head, found, rest = bytes(self._buffer).partition(b"\r\n\r\n")
+        if not found:
+            return False
+        assert head.startswith(b"HTTP/1.1 101"), head
+        self._upgraded, self._buffer = True, bytearray(rest)
+        if self._hello is not None:
+            self._transport.write(frame_of(self._hello))
+        else:
+            self.ready.set_result(None)
+        return True
+
+    def _frame(self) -> bytes | None:
+        buffer = self._buffer
+        if len(buffer) < 2:
+            return None
+        size, start = buffer[1], 2
+        if size >= 126:
+            start = 4 if size == 126 else 10
+            size = int.from_bytes(buffer[2:start], "big")
+        if len(buffer) < start + size:
+            return None
+        frame = bytes(buffer[start : start + size])
+        del buffer[: start + size]
+        return frame
+
+    def _take(self, frame: bytes) -> None:
+        if not self.ready.done():
+            assert frame.startswith(b'{"type":"ready"'), frame
+            self.ready.set_result(None)
+        elif frame.startswith(self._ends):
+            self._next()
+        elif not frame.startswith(b'{"type":"answer.delta"'):
+            raise SystemExit(f"unexpected: {frame[:200]!r}")
+
+    def _next(self) -> None:
+        now = time.perf_counter()
+        self.times.append(now - self._sent_at)
+        if now < self.until:
+            self._send()
+        elif self.ended is not None:
+            self.ended.set_result(None)
+
+
+class Round(NamedTuple):
+    """One kind of exchange for some time."""
+
+    rate: float
+    times: list[float]
+    cpu: float
+    """Seconds of the server's processor for each exchange."""
+
+
+async def load(lines: list[Line], seconds: float, server: int) -> Round:
+    """Exchanges a second, and how long each took."""
+    for line in lines:
+        line.times = []
+    begin, busy = time.perf_counter(), cpu_seconds(server)
+    await asyncio.gather(*(line.go(begin + seconds) for line in lines))
+    took, busy = time.perf_counter() - begin, cpu_seconds(server) - busy
+    times = [each for line in lines for each in line.times]
+    return Round(len(times) / took, times, busy / len(times))
+
+
+def cpu_seconds(process: int) -> float:
+    """How long the processor has worked for a process."""
+    fields = Path(f"/proc/{process}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def connected(port: int, make: Callable[[int], Line]) -> list[Line]:
+    loop = asyncio.get_running_loop()
+    lines = []
+    for at in range(CONNECTIONS):
+        _, line = await loop.create_connection(lambda at=at: make(at), "127.0.0.1", port)  # type: ignore[misc]
+        await line.ready
+        lines.append(line)
+    return lines
+
+
+def talking(at: int, key: str, owner: str) -> Line:
+    number = iter(range(10**9))
+
+    def say() -> str:
+        return f'{{"type":"text","id":"{at}-{next(number)}","text":"{QUESTION}"}}'
+
+    hello = json.dumps({"type": "hello", "key": key, "owner": owner, "session_id": f"bench-{at}"})
+    return Line("/ws", hello, say, b'{"type":"answer.done"')
+
+
+def echoing(at: int) -> Line:
+    return Line("/echo", None, lambda: f'{{"type":"text","id":"{at}","text":"{QUESTION}"}}', b"{")
+
+
+async def measure(*, seconds: float, rounds: int) -> dict[str, list[Round]]:
+    with tempfile.TemporaryDirectory() as folder:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.ws_turn", "--serve", folder], stdout=subprocess.PIPE
+        )
+        try:
+            assert server.stdout is not None
+            said = json.loads(await asyncio.to_thread(server.stdout.readline))
+            return await _rounds(said["port"], said["key"], server.pid, seconds, rounds)
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+async def _rounds(port: int, key: str, server: int, seconds: float, rounds: int) -> dict[str, list[Round]]:
+    lines = {
+        "echo": await connected(port, echoing),
+        "turn": await connected(port, lambda at: talking(at, key, AT_ONCE)),
+        "turn, with its window": await connected(port, lambda at: talking(at, key, LOOKS_BACK)),
+    }
+    found: dict[str, list[Round]] = {name: [] for name in lines}
+    for each in lines.values():
+        await load(each, 1.0, server)  # warms up
+    for _ in range(rounds):
+        for name, each in lines.items():
+            found[name].append(await load(each, seconds, server))
+    for line in (line for each in lines.values() for line in each):
+        line.close()
+    return found
+
+
+async def main(*, seconds: float = SECONDS, rounds: int = ROUNDS) -> dict[str, float]:
+    found = await measure(seconds=seconds, rounds=rounds)
+    print(f"{CONNECTIONS} connections, {rounds} rounds of {seconds:g} s, alternating; SQLite, durable (FULL)")
+    for name, each in found.items():
+        times = [time for one in each for time in one.times]
+        rate = statistics.median(one.rate for one in each)
+        busy = statistics.median(one.cpu for one in each)
+        print(
+            f"{name:22} {rate:8,.0f}/s   p50 {p50(times) * 1e3:6.2f} ms   p99 {p99(times) * 1e3:6.2f} ms"
+            f"   p99/p50 {p99(times) / p50(times):.1f}   {busy * 1e6:4.0f} µs of processor"
+        )
+    shares = _shares(found, "turn")
+    print(f"turn / echo: {statistics.median(shares):.2f} (middle half {middle_half(shares)})")
+    window = statistics.median(_shares(found, "turn, with its window"))
+    print(f"turn, with its window / echo: {window:.2f}")
+    turns = [time for one in found["turn"] for time in one.times]
+    return {
+        "WebSocket turn / echo, throughput": statistics.median(shares),
+        "WebSocket turn, p99 / p50": p99(turns) / p50(turns),
+    }
+
+
+def _shares(found: dict[str, list[Round]], name: str) -> list[float]:
+    return [turn.rate / echo.rate for turn, echo in zip(found[name], found["echo"], strict=True)]
+
+
+def run(work: "asyncio._CoroutineLike[object]") -> None:
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(work)  # type: ignore[arg-type]
+    else:
+        uvloop.run(work)  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--serve", type=Path, help="be the server, with the store in this folder")
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    given = parser.parse_args()
+    run(serve(given.serve) if given.serve is not None else main(seconds=given.seconds, rounds=given.rounds))

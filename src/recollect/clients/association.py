@@ -1,0 +1,159 @@
+"""Which client a conversation is about: found in what is said, or linked by hand. Below: the room.
+
+service = ClientAssociationService(manager)
+match = await service.identify_client("Mrs Smith's invoice is wrong")
+await service.link_conversation_to_client(conversation_id, match)
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from recollect.clients.book import Contacts
+from recollect.clients.matches import ClientMatch
+from recollect.clients.room import ClientRoom
+from recollect.contacts import Contact
+from recollect.contracts import ConversationStore
+from recollect.conversations import Changes, Conversation
+from recollect.dialects import meaning_of, resolve
+from recollect.errors import ConversationNotFound, InvalidId, InvalidInput, RevisionConflict, shown
+from recollect.ids import parse_uuid
+from recollect.messages import Message, carries_tool_results
+from recollect.telemetry import event, telemetry
+from recollect.telemetry.happenings import client_associated
+
+if TYPE_CHECKING:
+    from recollect.manager import ConversationManager
+
+log = logging.getLogger("recollect.clients")
+
+BY_HAND = "client link"
+"""The kind of a document of a conversation that somebody unlinked: what is said does not link it again."""
+_KEY = "unlinked"
+ATTEMPTS = 5
+"""How often a link is tried anew when somebody writes to the conversation in between."""
+
+_ambiguous = telemetry.counter("recollect_clients_ambiguous_total")
+
+
+class Association:
+    """One owner's clients and conversations."""
+
+    def __init__(self, store: ConversationStore, owner: str, room: ClientRoom) -> None:
+        self._store = store
+        self._owner = owner
+        self._room = room
+        self._contacts = Contacts(store, room=room, owner=owner)
+
+    async def identify_client(self, text: str, *, by_ear: bool = False) -> ClientMatch | None:
+        """Whom a text names: one client with a confidence, candidates where it could be several, or None.
+
+        `by_ear`: the text was heard, not written, so names that sound alike are the same.
+        """
+        from recollect.clients.identifying import identify
+
+        if not isinstance(text, str):
+            raise InvalidInput(f"text must be text; got {shown(text)}", field="text", value=text)
+        index = await self._room.index_of(self._owner, self._store)
+        return await asyncio.to_thread(identify, text, index, by_ear=by_ear)
+
+    async def link_conversation_to_client(
+        self, conversation_id: str, client: "str | ClientMatch | Contact"
+    ) -> Conversation | None:
+        """Link a conversation to a client: a contact, its id, a match, or a text that names one.
+
+        Returns the record; None when the match or the text names no single client, and nothing was changed.
+        """
+        client_id = await self._meant(client)
+        if client_id is None:
+            return None
+        contact = await self._contacts.get(client_id)
+        await self._store.delete_document(BY_HAND, _KEY, conversation_id=conversation_id)
+        linked = await self._store.update(
+            conversation_id, Changes(client_id=contact.id, client_name=contact.name)
+        )
+        client_associated(linked.id)
+        return await self._still_there(linked, contact)
+
+    async def unlink_conversation(self, conversation_id: str) -> Conversation:
+        """Take the link away; what is said later does not bring it back, a link by hand does."""
+        await self._store.put_document(BY_HAND, _KEY, b"{}", conversation_id=conversation_id)
+        return await self._store.update(conversation_id, Changes(client_id=None, client_name=None))
+
+    async def look_through(self, conversation_id: str, messages: Sequence[Message]) -> Conversation | None:
+        """Link a conversation that has no client when one of the messages names exactly one.
+
+        Returns the record when it was linked.
+        """
+        if self._store.degraded or not len(await self._room.index_of(self._owner, self._store)):
+            return None
+        record = await self._store.get(conversation_id)
+        if record is None or record.client_id is not None:
+            return None
+        for message in messages:
+            match = await self._identified(message)
+            if match is not None and match.client is not None:
+                return await self._link_unless_linked(record, match.client)
+            if match is not None:
+                _ambiguous.add()
+                event(
+                    log,
+                    logging.INFO,
+                    "client_ambiguous",
+                    f"conversation {conversation_id} may be about {len(match.candidates)} clients",
+                    conversation_id=conversation_id,
+                    candidates=[one.contact.id for one in match.candidates],
+                )
+        return None
+
+    async def _identified(self, message: Message) -> ClientMatch | None:
+        if carries_tool_results(message):
+            return None
+        text = meaning_of(resolve(message, {})).text
+        return await self.identify_client(text, by_ear=message.content_type == "audio") if text else None
+
+    async def _link_unless_linked(self, record: Conversation, contact: Contact) -> Conversation | None:
+        unlinked = await self._store.get_document(BY_HAND, _KEY, conversation_id=record.id)
+        if unlinked is not None:
+            return None
+        changes = Changes(client_id=contact.id, client_name=contact.name)
+        for _ in range(ATTEMPTS):
+            try:
+                linked = await self._store.update(record.id, changes, expected_revision=record.revision)
+            except RevisionConflict:
+                found = await self._store.get(record.id)
+                if found is None or found.client_id is not None:
+                    return None
+                record = found
+                continue
+            except ConversationNotFound:
+                return None  # it went meanwhile
+            client_associated(linked.id)
+            return await self._still_there(linked, contact)
+        return None
+
+    async def _still_there(self, record: Conversation, contact: Contact) -> Conversation:
+        """The record, without its client if the contact was removed while it was linked."""
+        if await self._contacts.lookup(contact.id) is not None:
+            return record
+        self._room.removed(self._owner, contact.id)
+        return await self._store.update(record.id, Changes(client_id=None))
+
+    async def _meant(self, client: "str | ClientMatch | Contact") -> str | None:
+        if isinstance(client, Contact):
+            return client.id
+        if isinstance(client, ClientMatch):
+            return None if client.client is None else client.client.id
+        try:
+            return parse_uuid(client, field="client_id")
+        except InvalidId:
+            match = await self.identify_client(client)
+            return None if match is None or match.client is None else match.client.id
+
+
+class ClientAssociationService(Association):
+    """Identifies clients in what is said to one owner's assistant, and links conversations to them."""
+
+    def __init__(self, manager: "ConversationManager") -> None:
+        super().__init__(manager.store, manager.premises.owner, manager.client_room)

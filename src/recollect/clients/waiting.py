@@ -1,0 +1,143 @@
+"""What was said and waits to be looked through for clients, off the answer path. Below: the association.
+
+A turn only leaves a note; after a moment of quiet a task works through the notes. The queue is bounded:
+when it is full the oldest note goes, and is counted. A failure is logged and never reaches the
+conversation.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from recollect.contracts import ConversationStore
+from recollect.deadlines import ended
+from recollect.errors import RecollectError
+from recollect.messages import Message
+from recollect.telemetry import telemetry, told
+
+if TYPE_CHECKING:
+    from recollect.clients.room import ClientRoom
+
+log = logging.getLogger("recollect.clients")
+
+QUIET = 0.25
+"""Seconds after a turn before it is looked through: the answer goes first."""
+MOST_WAITING = 1_000
+"""Conversations that wait."""
+MOST_MESSAGES = 50
+"""Messages of one conversation that wait; the latest stay."""
+CLOSING_SECONDS = 2.0
+"""How long closing waits for what is left."""
+
+_dropped = telemetry.counter("recollect_client_notes_dropped_total")
+
+
+class Noted(NamedTuple):
+    """Where something was said."""
+
+    owner: str
+    conversation_id: str
+
+
+class _Said(NamedTuple):
+    store: ConversationStore
+    messages: list[Message]
+
+
+class Waiting:
+    """The queue and the task that empties it."""
+
+    def __init__(self, room: "ClientRoom", *, quiet: float = QUIET, most: int = MOST_WAITING) -> None:
+        self._room = room
+        self._quiet = quiet
+        self._most = most
+        self._notes: OrderedDict[Noted, _Said] = OrderedDict()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._worker: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def note(
+        self, owner: str, store: ConversationStore, conversation_id: str, messages: Sequence[Message]
+    ) -> None:
+        """This was said. Costs next to nothing, and less where the owner has no contacts."""
+        if self._closed or self._room.has_none(owner):
+            return
+        said = [message for message in messages if message.role == "user"]
+        if not said:
+            return
+        noted = Noted(owner, conversation_id)
+        waiting = self._notes.setdefault(noted, _Said(store, []))
+        waiting.messages.extend(said)
+        del waiting.messages[:-MOST_MESSAGES]
+        if len(self._notes) > self._most:
+            self._notes.popitem(last=False)
+            _dropped.add()
+        loop = self._running_loop()
+        if self._timer is None and self._worker is None:
+            self._timer = loop.call_later(self._quiet, self._start)
+
+    def forget(self, owner: str, conversation_id: str | None) -> None:
+        """The owner's data are going, or a conversation's: what waits of them is not looked through."""
+        for noted in list(self._notes):
+            if noted.owner == owner and conversation_id in (None, noted.conversation_id):
+                del self._notes[noted]
+
+    async def settled(self) -> None:
+        """Wait until everything that was said has been looked through."""
+        self._running_loop()
+        while self._notes or self._worker is not None:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._start()
+            if self._worker is not None:
+                await asyncio.wait([self._worker])
+
+    async def close(self) -> None:
+        """Finish, within a bound, for owners who are known to have contacts; leave the rest."""
+        for noted in list(self._notes):
+            if not self._room.has_some(noted.owner):
+                del self._notes[noted]
+        try:
+            async with asyncio.timeout(CLOSING_SECONDS):
+                await self.settled()
+        except TimeoutError:
+            log.warning("closing did not wait for clients to be identified")
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._worker is not None:
+            await ended(self._worker)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of the caller. What an earlier loop left behind will never come to an end."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._timer, self._worker = loop, None, None
+        return loop
+
+    def _start(self) -> None:
+        self._timer = None
+        if self._worker is None and not self._closed:
+            self._worker = asyncio.get_running_loop().create_task(self._work(), name="recollect-clients")
+
+    async def _work(self) -> None:
+        try:
+            while self._notes:
+                noted, said = self._notes.popitem(last=False)
+                await self._look_through(noted, said)
+        finally:
+            self._worker = None
+
+    async def _look_through(self, noted: Noted, said: _Said) -> None:
+        from recollect.clients.association import Association
+
+        try:
+            association = Association(said.store, noted.owner, self._room)
+            await association.look_through(noted.conversation_id, said.messages)
+        except RecollectError as error:
+            log.warning("conversation %s is not linked to a client: %s", noted.conversation_id, told(error))
+        except Exception:  # the edge of a task: nothing that goes wrong here may stop the others
+            log.exception("conversation %s is not linked to a client", noted.conversation_id)

@@ -1,0 +1,344 @@
+"""Conversations find their client by what is said, off the answer path; by hand they are linked or not."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+
+import recollect
+from recollect.clients import ClientAssociationService
+from recollect.clients.room import ClientRoom
+from recollect.clients.waiting import Waiting
+from recollect.contacts import KIND
+from recollect.conversations import Conversation
+from recollect.errors import ContactNotFound, ConversationNotFound, InvalidInput, StoreUnavailable
+from recollect.ids import new_id
+from recollect.messages import Message
+from recollect.stores.in_memory import InMemoryBackend
+
+Manager = recollect.ConversationManager
+
+
+@pytest.fixture
+async def memory() -> AsyncIterator[recollect.Memory]:
+    async with recollect.open("memory://", sweep_every=None, warm=False, embedder=None) as memory:
+        yield memory
+
+
+@pytest.fixture
+def manager(memory: recollect.Memory) -> Manager:
+    return memory.of("erin")
+
+
+@pytest.fixture
+def service(manager: Manager) -> ClientAssociationService:
+    return ClientAssociationService(manager)
+
+
+@pytest.fixture
+async def conversation(manager: Manager) -> Conversation:
+    return await manager.get_or_create_conversation("kitchen")
+
+
+async def settled(manager: Manager, conversation: Conversation) -> Conversation:
+    """The record when everything that was said has been looked through."""
+    await manager.client_room.waiting.settled()
+    return await manager.get_conversation(conversation.id)
+
+
+async def test_a_conversation_that_names_a_client_is_linked(
+    manager: Manager, conversation: Conversation
+) -> None:
+    johnson = await manager.clients.add("Emily Johnson")
+    answer = await manager.add_message(
+        conversation.id, "user", "What is the status of Emily Johnson's invoice?"
+    )
+    assert answer.client_id is None  # nobody waited for it
+    linked = await settled(manager, conversation)
+    assert (linked.client_id, linked.client_name) == (johnson.id, "Emily Johnson")
+    assert [one.id for one in (await manager.list(client_id=johnson.id)).conversations] == [conversation.id]
+
+
+async def test_the_first_client_stays(manager: Manager, conversation: Conversation) -> None:
+    ann = await manager.clients.add("Ann Oakley")
+    await manager.clients.add("Robert Smith")
+    for text in ("Ann Oakley called", "Robert Smith called"):
+        await manager.add_message(conversation.id, "user", text)
+        linked = await settled(manager, conversation)
+    assert linked.client_id == ann.id
+
+
+@pytest.mark.parametrize("text", ["Smith called", "Robert Smith met Jane Smith", "Turn on the lights"])
+async def test_nobody_is_guessed(manager: Manager, conversation: Conversation, text: str) -> None:
+    await manager.clients.add("Robert Smith")
+    await manager.clients.add("Jane Smith")
+    await manager.add_message(conversation.id, "user", text)
+    assert (await settled(manager, conversation)).client_id is None
+
+
+async def test_only_what_the_user_says_counts(manager: Manager, conversation: Conversation) -> None:
+    await manager.clients.add("Ann Oakley")
+    result = [{"type": "tool_result", "tool_use_id": "t1", "content": "Ann Oakley"}]
+    await manager.append(
+        conversation.id,
+        [
+            Message(role="assistant", content="Ann Oakley called"),
+            Message(role="system", content="Ann Oakley is a client"),
+            Message(role="user", content=result, dialect="anthropic"),
+        ],
+    )
+    assert (await settled(manager, conversation)).client_id is None
+
+
+async def test_blocks_are_read_like_text(manager: Manager, conversation: Conversation) -> None:
+    ann = await manager.clients.add("Ann Oakley")
+    await manager.add_message(conversation.id, "user", [{"type": "text", "text": "Ann Oakley called"}])
+    assert (await settled(manager, conversation)).client_id == ann.id
+
+
+async def test_the_setting_turns_it_off() -> None:
+    config = recollect.ConversationConfig(enable_client_association=False)
+    manager = Manager(config=config)
+    conversation = await manager.get_or_create_conversation("kitchen")
+    await manager.clients.add("Ann Oakley")
+    await manager.add_message(conversation.id, "user", "Ann Oakley called")
+    assert (await settled(manager, conversation)).client_id is None
+
+
+async def test_what_was_heard_is_taken_by_its_sound(manager: Manager, conversation: Conversation) -> None:
+    for name in ("Sean Murphy", "Shaun Murphy"):
+        await manager.clients.add(name)
+    await manager.add_message(conversation.id, "user", "sean murphy called", content_type="audio")
+    assert (await settled(manager, conversation)).client_id is None
+
+
+async def test_linking_by_id_by_contact_by_match_and_by_text(
+    manager: Manager, service: ClientAssociationService, conversation: Conversation
+) -> None:
+    ann = await manager.clients.add("Ann Oakley")
+    match = await service.identify_client("Ann Oakley called")
+    assert match is not None
+    for client in (ann.id, ann, match, "Ann Oakley called"):
+        linked = await service.link_conversation_to_client(conversation.id, client)
+        assert linked is not None
+        assert (linked.client_id, linked.client_name) == (ann.id, "Ann Oakley")
+        assert (await service.unlink_conversation(conversation.id)).client_id is None
+
+
+async def test_what_names_nobody_links_nothing(
+    manager: Manager, service: ClientAssociationService, conversation: Conversation
+) -> None:
+    for name in ("Robert Smith", "Jane Smith"):
+        await manager.clients.add(name)
+    before = await manager.get_conversation(conversation.id)
+    match = await service.identify_client("Smith called")
+    assert match is not None
+    for client in (match, "Smith called", "nobody at all"):
+        assert await service.link_conversation_to_client(conversation.id, client) is None
+    assert await manager.get_conversation(conversation.id) == before
+
+
+async def test_an_unlinked_conversation_is_linked_by_hand_only(
+    manager: Manager, service: ClientAssociationService, conversation: Conversation
+) -> None:
+    ann = await manager.clients.add("Ann Oakley")
+    await service.link_conversation_to_client(conversation.id, ann.id)
+    await service.unlink_conversation(conversation.id)
+    await manager.add_message(conversation.id, "user", "Ann Oakley called")
+    assert (await settled(manager, conversation)).client_id is None
+    await service.link_conversation_to_client(conversation.id, ann.id)
+    assert (await manager.get_conversation(conversation.id)).client_id == ann.id
+
+
+async def test_errors_name_what_is_missing(
+    manager: Manager, service: ClientAssociationService, conversation: Conversation
+) -> None:
+    ann = await manager.clients.add("Ann Oakley")
+    with pytest.raises(ContactNotFound):
+        await service.link_conversation_to_client(conversation.id, new_id())
+    with pytest.raises(ConversationNotFound):
+        await service.link_conversation_to_client(new_id(), ann.id)
+    with pytest.raises(ConversationNotFound):
+        await service.unlink_conversation(new_id())
+    with pytest.raises(InvalidInput, match="text"):
+        await service.identify_client(7)  # type: ignore[arg-type]
+
+
+async def test_changed_contacts_are_found_at_once(
+    manager: Manager, service: ClientAssociationService
+) -> None:
+    assert await service.identify_client("Ann Oakley called") is None
+    ann = await manager.clients.add("Ann Oakley")
+    assert await service.identify_client("Ann Oakley called") is not None
+    await manager.clients.update(ann.id, name="Ann Porter")
+    assert await service.identify_client("Oakley called") is None
+    assert await service.identify_client("Ann Porter called") is not None
+    await manager.clients.remove(ann.id)
+    assert await service.identify_client("Ann Porter called") is None
+
+
+async def test_contacts_of_others_are_never_named(memory: recollect.Memory) -> None:
+    await memory.of("bob").clients.add("Ann Oakley")
+    assert await ClientAssociationService(memory.of("erin")).identify_client("Ann Oakley called") is None
+
+
+async def test_what_another_process_writes_is_found_when_the_index_is_read_again() -> None:
+    now = 0.0
+    backend = InMemoryBackend()
+    room = ClientRoom(monotonic=lambda: now)
+    store = backend.of("erin")
+    manager = Manager(store, client_room=room)
+    service = ClientAssociationService(manager)
+    other = Manager(store)
+    bob = await manager.clients.add("Robert Smith")
+    assert await service.identify_client("Robert Smith") is not None
+    ann = await other.clients.add("Ann Oakley")
+    await other.clients.remove(bob.id)
+    assert await service.identify_client("Ann Oakley called") is None
+    now = 61.0
+    match = await service.identify_client("Ann Oakley called")
+    assert match is not None
+    assert match.client == ann
+    assert await service.identify_client("Robert Smith") is None
+
+
+async def test_a_damaged_contact_is_set_aside_and_the_others_found(
+    manager: Manager, service: ClientAssociationService, caplog: pytest.LogCaptureFixture
+) -> None:
+    await manager.store.put_document(KIND, new_id(), b"damaged")
+    await manager.store.put_document(KIND, "no id", b'{"name":"x","created_at":"2026-01-01T00:00:00Z"}')
+    await manager.clients.add("Ann Oakley")
+    assert await service.identify_client("Ann Oakley called") is not None
+    assert caplog.text.count("set aside") == 2
+
+
+class _Broken(InMemoryBackend):
+    """Fails as soon as somebody asks for contacts."""
+
+    class Store:
+        def __init__(self, inner: object) -> None:
+            self._inner = inner
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._inner, name)
+
+        async def documents(self, *_: object, **__: object) -> None:
+            raise StoreUnavailable("away")
+
+
+async def test_a_failure_is_logged_and_never_reaches_the_conversation(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = InMemoryBackend().of("erin")
+    manager = Manager(_Broken.Store(store))  # type: ignore[arg-type]
+    conversation = await manager.get_or_create_conversation("kitchen")
+    await manager.add_message(conversation.id, "user", "Ann Oakley called")
+    with caplog.at_level(logging.WARNING, "recollect.clients"):
+        assert (await settled(manager, conversation)).message_count == 1
+    assert "not linked to a client: away" in caplog.text
+
+
+async def test_the_queue_is_bounded_and_the_oldest_goes(manager: Manager) -> None:
+    ann = await manager.clients.add("Ann Oakley")
+    room = manager.client_room
+    room.waiting = Waiting(room, most=2)
+    records = [await manager.get_or_create_conversation(f"room {number}") for number in range(3)]
+    for record in records:
+        await manager.add_message(record.id, "user", "Ann Oakley called")
+    linked = [(await settled(manager, record)).client_id for record in records]
+    assert linked == [None, ann.id, ann.id]
+
+
+async def test_closing_finishes_what_waits(tmp_path_factory: pytest.TempPathFactory) -> None:
+    url = f"sqlite:///{tmp_path_factory.mktemp('clients')}/memory.db"
+    async with recollect.open(url, sweep_every=None, warm=False, embedder=None) as memory:
+        manager = memory.of("erin")
+        ann = await manager.clients.add("Ann Oakley")
+        await ClientAssociationService(manager).identify_client("")
+        conversation = await manager.get_or_create_conversation("kitchen")
+        await manager.add_message(conversation.id, "user", "Ann Oakley called")
+    async with recollect.open(url, sweep_every=None, warm=False, embedder=None) as memory:
+        assert (await memory.of("erin").get_conversation(conversation.id)).client_id == ann.id
+
+
+async def test_an_erased_owner_is_not_looked_for_any_more(
+    manager: Manager, service: ClientAssociationService, conversation: Conversation
+) -> None:
+    await manager.clients.add("Ann Oakley")
+    await service.identify_client("Ann Oakley")
+    await manager.add_message(conversation.id, "user", "Ann Oakley called")
+    await manager.erase()
+    assert await service.identify_client("Ann Oakley called") is None
+    assert (await manager.clients.list()).contacts == ()
+
+
+async def test_many_conversations_at_once_are_each_linked_to_their_own_client(manager: Manager) -> None:
+    contacts = [
+        await manager.clients.add(f"Zacharias {name}") for name in ("Oakley", "Finch", "Marsh", "Vale")
+    ]
+    records = [await manager.get_or_create_conversation(contact.id) for contact in contacts]
+    await asyncio.gather(
+        *(
+            manager.add_message(record.id, "user", f"I met {contact.name} today")
+            for record, contact in zip(records, contacts, strict=True)
+        )
+    )
+    assert [(await settled(manager, record)).client_id for record in records] == [one.id for one in contacts]
+
+
+async def test_a_contact_removed_while_a_link_is_made_leaves_no_link(
+    manager: Manager, service: ClientAssociationService, conversation: Conversation
+) -> None:
+    ann = await manager.clients.add("Ann Oakley")
+    await manager.add_message(conversation.id, "user", "Ann Oakley called")
+    await asyncio.gather(manager.client_room.waiting.settled(), manager.clients.remove(ann.id))
+    record = await settled(manager, conversation)
+    assert record.client_id is None
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("oak", ["Ann Oakley"]),
+        ("an oakly", ["Ann Oakley"]),
+        ("bob", ["Robert Smith"]),
+        ("acme", ["Robert Smith"]),
+        ("555", ["Robert Smith"]),
+        ("example.org", ["Ann Oakley"]),
+        ("", ["Ann Oakley", "Robert Smith"]),
+        ("zzz", []),
+    ],
+)
+async def test_contacts_are_found_by_parts_of_what_is_known(
+    manager: Manager, query: str, names: list[str]
+) -> None:
+    await manager.clients.add("Robert Smith", company="Acme", phone="+1 555 0100")
+    await manager.clients.add("Ann Oakley", email="ann@example.org")
+    assert [one.name for one in await manager.clients.find(query)] == names
+
+
+async def test_many_contacts_of_another_process_make_a_new_index_and_changes_meanwhile_stay() -> None:
+    now = 0.0
+    store = InMemoryBackend().of("erin")
+    manager = Manager(store, client_room=ClientRoom(monotonic=lambda: now))
+    service = ClientAssociationService(manager)
+    ann = await manager.clients.add("Ann Oakley")
+    assert await service.identify_client("Ann Oakley called") is not None
+    endings = [one + other for one in "bdfgklmn" for other in "aeiou"]
+    others = [await Manager(store).clients.add(f"Zacharias Wex{ending}") for ending in endings]
+    now = 61.0
+    found, _, bo = await asyncio.gather(
+        service.identify_client("Zacharias Wexbo called"),
+        manager.clients.remove(ann.id),
+        manager.clients.add("Bo Finch"),
+    )
+    assert found is not None
+    assert await service.identify_client("Ann Oakley called") is None
+    match = await service.identify_client("Bo Finch called")
+    assert match is not None
+    assert match.client == bo
+    for contact in others:
+        await Manager(store).clients.remove(contact.id)
+    now = 122.0
+    assert await service.identify_client("Zacharias Wexbo called") is None

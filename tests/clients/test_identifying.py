@@ -1,0 +1,187 @@
+"""Whom a text names: the labelled set, the rules one by one, and what must hold for any names."""
+
+import pytest
+from benchmarks.clients import contact, half_of, judge, load, many
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recollect.clients.identifying import identify
+from recollect.clients.index import NameIndex
+from recollect.clients.matches import CERTAIN
+from recollect.clients.spelling import distance, similarity, skeleton, sound
+
+
+def index(*names: str) -> NameIndex:
+    return NameIndex(contact({"name": name}) for name in names)
+
+
+def named(text: str, *names: str, by_ear: bool = False) -> str | None:
+    """The one client that the text names."""
+    match = identify(text, index(*names), by_ear=by_ear)
+    return None if match is None or match.client is None else match.client.name
+
+
+def candidates(text: str, *names: str, by_ear: bool = False) -> set[str]:
+    match = identify(text, index(*names), by_ear=by_ear)
+    assert match is None or match.client is None
+    return set() if match is None else {one.contact.name for one in match.candidates}
+
+
+@pytest.mark.parametrize("half", ["development", "held-out"])
+def test_the_labelled_set_comes_out_as_asked(half: str) -> None:
+    people, sentences = load()
+    own = [sentence for sentence in sentences if half_of(sentence["text"]) == half]
+    assert len(people) >= 200
+    assert len(own) >= 300
+    assert sum("client" not in one and "candidates" not in one for one in own) >= len(own) / 2
+    tally = judge(people, own)
+    assert tally.precision >= 0.98
+    assert tally.recall >= 0.90
+    assert tally.several_right >= 0.9 * tally.several
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The market opens at eight",
+        "mark my words",
+        "Mark the date",
+        "please mark it as done",
+        "a marker",
+        "The landmark is famous",
+    ],
+)
+def test_a_name_inside_a_word_or_a_word_that_is_a_name_is_nobody(text: str) -> None:
+    assert identify(text, index("Mark Thompson", "Anna Schmidt")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Smith's invoice is wrong", "Robert Smith"),
+        ("Smiths Rechnung ist falsch", "Robert Smith"),
+        ("das Auto von Herrn Müller", "Hans Müller"),
+        ("La facture de Mme Lefèvre", "Élodie Lefèvre"),
+        ("call bobby smith", "Robert Smith"),
+        ("El señor Núñez llamó", "Pedro Núñez"),
+        ("Mevrouw van den Berg belt", "Petra van den Berg"),
+        ("Dr. Weiss called", "Heike Weiß"),
+        ("write to R. Smith", "Robert Smith"),
+    ],
+)
+def test_possessives_titles_accents_and_initials(text: str, name: str) -> None:
+    assert named(text, name, "Zoe Abernathy") == name
+
+
+def test_a_title_tells_two_of_one_family_apart() -> None:
+    both = ("Robert Smith", "Jane Smith")
+    assert named("Mrs Smith called", *both) == "Jane Smith"
+    assert named("Mr Smith called", *both) == "Robert Smith"
+    assert candidates("Smith called", *both) == set(both)
+
+
+def test_a_first_name_that_several_have_is_never_guessed() -> None:
+    assert candidates("Call Anna today", "Anna Schmidt", "Anna Weber") == {"Anna Schmidt", "Anna Weber"}
+    assert named("Call Anna today", "Anna Schmidt", "Petra Weber") == "Anna Schmidt"
+
+
+def test_a_full_name_clears_up_the_first_name_beside_it() -> None:
+    assert named("Anna called. Anna Schmidt wants an offer.", "Anna Schmidt", "Anna Weber") == "Anna Schmidt"
+
+
+def test_two_clients_in_one_sentence_are_candidates() -> None:
+    both = ("Robert Smith", "Priya Raman")
+    assert candidates("Robert Smith met Priya Raman", *both) == set(both)
+
+
+@pytest.mark.parametrize(
+    "text", ["Peter Smith called", "peter smith called", "Is Priya Sharma there?", "ask priya patel"]
+)
+def test_another_person_with_one_of_the_names_is_nobody(text: str) -> None:
+    assert identify(text, index("Robert Smith", "Priya Raman")) is None
+
+
+def test_who_hears_cannot_tell_spellings_apart_and_who_reads_can() -> None:
+    both = ("Sean Murphy", "Shaun Murphy")
+    assert named("Sean Murphy called", *both) == "Sean Murphy"
+    assert candidates("sean murphy called", *both, by_ear=True) == set(both)
+
+
+def test_an_address_or_a_number_names_its_owner() -> None:
+    people = NameIndex(
+        [
+            contact({"name": "Ann", "email": "Ann@Example.org"}),
+            contact({"name": "Bo", "phone": "+49 (0)151 234567"}),
+        ]
+    )
+    for text, name in (("mail ann@example.org", "Ann"), ("ring 0151 234567 back", "Bo")):
+        match = identify(text, people)
+        assert match is not None
+        assert match.client is not None
+        assert match.client.name == name
+
+
+def test_nicknames_of_the_contact_and_the_company_they_work_for() -> None:
+    people = NameIndex(
+        [contact({"name": "Karl Vogel", "nicknames": ["Kalle"], "company": "Sunrise Yoga Ltd"})]
+    )
+    for text in ("Kalle called", "The lady from Sunrise Yoga called"):
+        match = identify(text, people)
+        assert match is not None
+        assert match.client is not None
+
+
+def test_a_contact_that_is_gone_or_renamed_is_found_no_more() -> None:
+    ann = contact({"name": "Ann Oakley", "email": "a@b.cd"})
+    people = NameIndex([ann, contact({"name": "Zoe Finch"})])
+    people.remove(ann.id)
+    assert identify("Ann Oakley wrote from a@b.cd, so did Ann Oakly", people) is None
+    people.put(ann)
+    people.put(contact({"name": "Ann Porter"} | {"email": None}))
+    match = identify("Ann Oakley called", people)
+    assert match is not None
+    assert match.client == ann
+
+
+@pytest.mark.parametrize(
+    "text", ["", "   ", "😀", "1234", "…", "'", "-", "\u200b", "山田さんから電話", "Ж" * 50, "a" * 100_000]
+)
+def test_any_text_is_read(text: str) -> None:
+    assert identify(text, index("Robert Smith", "山田太郎", "Ж")) is None
+
+
+WORDS = st.text(alphabet="abcdefghijklmnopqrstuvwxyzäöüßéñ'- ", min_size=1, max_size=12)
+
+
+@given(text=st.text(max_size=80), names=st.lists(st.text(min_size=1, max_size=20), max_size=5))
+@settings(max_examples=200)
+def test_whatever_is_said_of_whomever_the_answer_holds_together(text: str, names: list[str]) -> None:
+    match = identify(text, index(*names))
+    if match is None:
+        return
+    assert match.candidates
+    assert 0 < match.confidence <= 1
+    assert list(match.candidates) == sorted(match.candidates, key=lambda one: -one.confidence)
+    if match.client is not None:
+        assert match.confidence >= CERTAIN
+        assert [one.contact for one in match.candidates] == [match.client]
+
+
+@given(names=st.lists(st.sampled_from([one.name for one in many(300)]), min_size=2, max_size=40, unique=True))
+@settings(max_examples=100, deadline=None)
+def test_a_full_name_is_found_among_any_others_or_shown_with_its_likes(names: list[str]) -> None:
+    match = identify(f"I spoke to {names[0]} today", index(*names))
+    assert match is not None
+    assert names[0] in {one.contact.name for one in match.candidates}
+    if match.client is not None:
+        assert match.client.name == names[0]
+
+
+@given(one=WORDS, other=WORDS)
+@settings(max_examples=300)
+def test_likeness_is_the_same_both_ways(one: str, other: str) -> None:
+    assert distance(one, other, most=3) == distance(other, one, most=3)
+    assert similarity(one, other) == similarity(other, one)
+    assert similarity(one, one) == 1.0
+    assert sound(one) == sound(one)
+    assert skeleton(one) == skeleton(one)

@@ -1,0 +1,36 @@
+"""A server in a process of its own: `python -m tests.server.live.node URL`. Says its port, then serves."""
+
+import argparse
+import asyncio
+import json
+
+import recollect
+from recollect.server.app import create_app
+from recollect.server.live.limits import LiveLimits
+from recollect.server.running import Server, bound_socket, configured
+from recollect.settings import Settings
+from tests.server.live.parts import Parrot, assistant_of
+
+
+async def serve(url: str) -> None:
+    listening = bound_socket("127.0.0.1", 0)
+    settings = Settings()
+    async with recollect.open(url, sweep_every=None, warm=False, embedder=None) as memory:
+        app = create_app(
+            memory,
+            settings,
+            assistant=assistant_of(Parrot()),
+            live_limits=LiveLimits(poll_seconds=0.05),
+            open_without_keys=True,
+        )
+
+        def started() -> None:
+            print(json.dumps({"port": listening.getsockname()[1]}), flush=True)
+
+        await Server(app, configured(app, settings.server), listening=started).serve(sockets=[listening])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("url")
+    asyncio.run(serve(parser.parse_args().url))

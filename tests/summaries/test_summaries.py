@@ -1,0 +1,375 @@
+"""Summaries of what fell out of a window: made in the background, kept, and shown in its place."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import recollect
+from recollect.agents import AgentSummarizer
+from recollect.contracts import Document
+from recollect.errors import AgentUnavailable, ConversationNotFound, InvalidSetting, StoreDamaged
+from recollect.extracting import ExtractiveSummarizer, extract
+from recollect.manager import ConversationManager
+from recollect.messages import Message
+from recollect.settings import ConversationConfig
+from recollect.summaries import AHEAD, KIND, Summary, decode_summary, heading, shortened
+from recollect.testing import FixedClock
+from recollect.testing.validity import problems
+from recollect.windows import WindowPolicy
+from tests.agents.doubles import Scripted
+from tests.properties.worlds import STORES, local_url
+from tests.servers.postgres import Databases
+from tests.servers.remote import BEHIND, open_at
+
+TEN = WindowPolicy(max_messages=10)
+DIALECTS = ("plain", "anthropic", "openai_chat", "openai_responses")
+
+
+@pytest.fixture(params=STORES)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    match request.param:
+        case "redis":
+            return f"{request.getfixturevalue('one_redis_url')}?prefix=summaries-{secrets.token_hex(6)}"
+        case "postgres":
+            databases: Databases = request.getfixturevalue("databases")
+            return databases.new()
+        case _:
+            return local_url(request.param, tmp_path)
+
+
+@pytest.fixture
+async def memory(url: str) -> AsyncIterator[recollect.Memory]:
+    async with recollect.open(url, sweep_every=None, embedder=None, summarizer="extract") as memory:
+        yield memory
+
+
+@pytest.fixture
+def erin(memory: recollect.Memory) -> ConversationManager:
+    return memory.of("erin")
+
+
+async def talked(manager: ConversationManager, turns: int, *, start: int = 0) -> str:
+    record = await manager.get_or_create_conversation("kitchen")
+    said: list[Message] = []
+    for number in range(start, start + turns):
+        said.append(Message(role="user", content=f"Plant number {number} stands in room {number}."))
+        said.append(Message(role="assistant", content="All right."))
+    await manager.append(record.id, said)
+    return record.id
+
+
+async def shown(manager: ConversationManager, conversation_id: str, policy: WindowPolicy = TEN) -> Any:
+    """The context, when its summary was made."""
+    await manager.load_context(conversation_id, policy=policy)
+    await manager.summaries.settled()
+    return await manager.load_context(conversation_id, policy=policy)
+
+
+async def test_what_falls_out_of_the_window_is_summarized_in_its_place(erin: ConversationManager) -> None:
+    conversation_id = await talked(erin, 20)
+    context = await shown(erin, conversation_id)
+    first, *rest = context.messages
+    assert (first.role, first.tags) == ("system", ("summary",))
+    assert first.content.startswith("Summary of the first 40 messages of this conversation (by extract).")
+    assert "Plant number 3 stands in room 3." in first.content
+    assert len(rest) == 10
+    assert context.report.summarized == 30 + AHEAD
+    assert context.report.tokens.summary > 0
+    summary = await erin.summary(conversation_id)
+    assert summary is not None
+    assert (summary.messages, summary.by) == (40, "extract")
+
+
+async def test_a_window_that_shows_everything_needs_none(erin: ConversationManager) -> None:
+    conversation_id = await talked(erin, 5)
+    context = await shown(erin, conversation_id)
+    assert (len(context.messages), context.report.summarized) == (10, 0)
+    assert await erin.summarize(conversation_id, policy=TEN) is None
+    assert await erin.summary(conversation_id) is None
+
+
+async def test_it_stays_while_the_window_moves_on_a_little_and_then_grows(erin: ConversationManager) -> None:
+    conversation_id = await talked(erin, 10)
+    summary = await erin.summarize(conversation_id, policy=TEN)
+    assert summary is not None
+    assert summary.messages == 20
+    texts = set()
+    for turn in range(5):
+        await talked(erin, 1, start=10 + turn)
+        context = await shown(erin, conversation_id)
+        texts.add(str(context.messages[0].content))
+    assert len(texts) == 1, "the same, byte for byte, for five turns"
+    await talked(erin, 1, start=15)
+    context = await shown(erin, conversation_id)
+    assert context.report.summarized == 22 + AHEAD
+    assert "Plant number 1 " in str(context.messages[0].content), "what was in it before"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_it_is_valid_in_every_dialect_beside_notes(erin: ConversationManager, dialect: str) -> None:
+    await erin.remember("I like tea")
+    conversation_id = await talked(erin, 20)
+    context = await shown(erin, conversation_id)
+    assert [message.tags for message in context.messages[:2]] == [("notes",), ("summary",)]
+    await erin.append(conversation_id, [Message(role="user", content="And now?")])
+    request = await erin.load_request(conversation_id, dialect, policy=TEN)
+    assert problems(request, dialect) == []
+    assert "Summary of the first" in str(request.system or request.messages[1])
+
+
+async def test_it_counts_in_the_budget_of_the_whole_request(erin: ConversationManager) -> None:
+    conversation_id = await talked(erin, 60)
+    policy = WindowPolicy(max_tokens=400)
+    context = await shown(erin, conversation_id, policy)
+    use = context.report.tokens
+    assert 0 < use.summary <= 100 + 8, "a quarter, and what a message costs by itself"
+    assert use.total <= 400
+    assert use.prompt == 0
+
+
+async def test_windows_of_a_part_of_the_conversation_have_none(erin: ConversationManager) -> None:
+    conversation_id = await talked(erin, 20)
+    await shown(erin, conversation_id)
+    for context in (
+        await erin.load_context(conversation_id, "home_agent", policy=TEN),
+        await erin.load_context(conversation_id, policy=WindowPolicy(max_messages=10, summary_tokens=0)),
+    ):
+        assert context.report.summarized == 0
+
+
+async def test_it_goes_with_a_message_that_is_redacted(erin: ConversationManager) -> None:
+    conversation_id = await talked(erin, 20)
+    await shown(erin, conversation_id)
+    (first, *_) = await erin.messages(conversation_id, limit=1)
+    assert first.message_id is not None
+    await erin.redact(conversation_id, first.message_id)
+    assert await erin.summary(conversation_id) is None
+    summary = await erin.summarize(conversation_id, policy=TEN)
+    assert summary is not None
+    assert "number 0 " not in summary.text
+
+
+class Slow:
+    """Makes a summary when it is told to."""
+
+    name = "slow"
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.may_end = asyncio.Event()
+
+    async def summarize(self, earlier: str, messages: Sequence[Message], *, max_tokens: int) -> str:
+        self.begun.set()
+        await self.may_end.wait()
+        return " ".join(str(message.content) for message in messages)
+
+
+async def test_a_message_that_is_redacted_meanwhile_is_in_no_summary(url: str) -> None:
+    slow = Slow()
+    async with recollect.open(url, sweep_every=None, embedder=None, summarizer=slow) as memory:
+        erin = memory.of("erin")
+        conversation_id = await talked(erin, 20)
+        await erin.load_context(conversation_id, policy=TEN)
+        await slow.begun.wait()
+        (first, *_) = await erin.messages(conversation_id, limit=1)
+        assert first.message_id is not None
+        await erin.redact(conversation_id, first.message_id)
+        slow.may_end.set()
+        await memory.summary_room.settled()
+        assert await erin.summary(conversation_id) is None
+
+
+async def test_nobody_waits_for_a_summary_and_closing_ends_it(url: str) -> None:
+    slow = Slow()
+    async with recollect.open(url, sweep_every=None, embedder=None, summarizer=slow) as memory:
+        erin = memory.of("erin")
+        conversation_id = await talked(erin, 20)
+        for _ in range(3):
+            assert len(await erin.load_context(conversation_id, policy=TEN)) == 10
+        await slow.begun.wait()
+
+
+async def test_what_is_said_with_an_earlier_time_makes_it_void(url: str) -> None:
+    telling = Slow()
+    telling.may_end.set()
+    async with recollect.open(url, sweep_every=None, embedder=None, summarizer=telling) as memory:
+        erin = memory.of("erin")
+        conversation_id = await talked(erin, 20)
+        await shown(erin, conversation_id)
+        early = Message(role="user", content="Before everything.", timestamp=FixedClock()())
+        await erin.append(conversation_id, [early])
+        await talked(erin, 20, start=20)
+        summary = await erin.summarize(conversation_id, policy=TEN)
+        assert summary is not None
+        assert summary.text.startswith("Before everything.")
+
+
+async def test_it_goes_with_the_conversation_and_is_nobody_elses(
+    memory: recollect.Memory, erin: ConversationManager
+) -> None:
+    conversation_id = await talked(erin, 20)
+    await shown(erin, conversation_id)
+    with pytest.raises(ConversationNotFound):
+        await memory.of("bob").summary(conversation_id)
+    await erin.clear_history(conversation_id)
+    assert await erin.summary(conversation_id) is None
+    await erin.delete_conversation(conversation_id)
+    with pytest.raises(ConversationNotFound):
+        await erin.summarize(conversation_id)
+
+
+async def test_it_is_the_same_behind_a_server() -> None:
+    async with open_at(f"{BEHIND}memory://", embedder=None, summarizer="extract") as memory:
+        erin = memory.of("erin")
+        conversation_id = await talked(erin, 20)
+        assert await erin.summary(conversation_id) is None
+        summary = await erin.summarize(conversation_id, policy=TEN)
+        assert summary is not None
+        assert summary.messages == 40
+        assert await erin.summary(conversation_id) == summary
+        assert (await erin.load_context(conversation_id, policy=TEN)).report.summarized == 40
+        with pytest.raises(ConversationNotFound):
+            await memory.of("bob").summary(conversation_id)
+
+
+# Who makes them
+
+
+async def test_a_model_may_make_them() -> None:
+    agent = Scripted("Erin has many plants.", "Erin has very many plants.", name="scribe")
+    async with recollect.open(
+        "memory://", sweep_every=None, embedder=None, summarizer=AgentSummarizer(agent)
+    ) as memory:
+        erin = memory.of("erin")
+        conversation_id = await talked(erin, 20)
+        context = await shown(erin, conversation_id)
+        assert context.messages[0].content.endswith(
+            "(by scribe). The older of them are not shown:\nErin has many plants."
+        )
+        asked = agent.asked[0]
+        assert "180 words" in asked.system
+        assert "User: Plant number 0 stands in room 0." in str(asked.messages[0].content)
+        await talked(erin, 20, start=20)
+        await shown(erin, conversation_id)
+        assert "Erin has many plants." in str(agent.asked[1].messages[0].content), "made of the one before"
+
+
+async def test_a_summarizer_that_fails_is_asked_again_later_and_the_context_is_there(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Scripted(AgentUnavailable("away"), ValueError("odd"), "At last.")
+    async with recollect.open(
+        "memory://", sweep_every=None, embedder=None, summarizer=AgentSummarizer(agent)
+    ) as memory:
+        erin = memory.of("erin")
+        conversation_id = await talked(erin, 20)
+        for _ in range(3):
+            assert len(await shown(erin, conversation_id)) == 10
+        assert len(agent.asked) == 1, "left alone for a while"
+        assert "away" in caplog.text
+        monkeypatch.setattr("recollect.summarizing.TRY_AGAIN_SECONDS", 0.0)
+        memory.summary_room._failed.clear()
+        assert len(await shown(erin, conversation_id)) == 10
+        assert "At last." in str((await shown(erin, conversation_id)).messages[0].content)
+
+
+async def test_an_empty_summary_is_none() -> None:
+    with pytest.raises(AgentUnavailable, match="empty"):
+        await AgentSummarizer(Scripted(" ")).summarize("", [], max_tokens=100)
+
+
+async def test_by_default_nothing_is_summarized_and_a_setting_turns_it_on() -> None:
+    async with recollect.open("memory://", sweep_every=None, embedder=None) as memory:
+        erin = memory.of("erin")
+        conversation_id = await talked(erin, 20)
+        assert (await shown(erin, conversation_id)).report.summarized == 0
+        with pytest.raises(InvalidSetting, match="summarizer"):
+            await erin.summarize(conversation_id)
+    config = ConversationConfig.from_env({"CONVERSATION_SUMMARIES": "extract"})
+    async with recollect.open("memory://", config=config, sweep_every=None, embedder=None) as memory:
+        erin = memory.of("erin")
+        assert (await shown(erin, await talked(erin, 20))).report.summarized == 40
+    with pytest.raises(InvalidSetting, match="summarizer"):
+        recollect.open("memory://", summarizer="abstract")  # type: ignore[arg-type]
+
+
+# The rules
+
+
+def spoken(*texts: str) -> list[Message]:
+    return [Message(role="user", content=text) for text in texts]
+
+
+def test_the_sentences_that_say_most_are_quoted_in_their_order() -> None:
+    chatter = ["Well, let us see then.", "What do you think about it?"] * 3
+    facts = ["The bathroom tiles come from Porto.", "Porto delivers the bathroom tiles on 3 May."]
+    text = extract("", spoken(chatter[0], facts[0], *chatter, facts[1]), max_tokens=30)
+    assert text.splitlines() == [f"- User: {fact}" for fact in facts]
+
+
+def test_what_was_kept_before_comes_first_and_nothing_is_said_twice() -> None:
+    earlier = "- User: The bathroom tiles come from Porto."
+    text = extract(
+        earlier, spoken("The bathroom tiles come from Porto!", "The kitchen is blue."), max_tokens=100
+    )
+    assert text.splitlines() == [earlier, "- User: The kitchen is blue."]
+
+
+@given(st.lists(st.text(max_size=200), max_size=12), st.text(max_size=200), st.integers(0, 120))
+def test_any_messages_have_a_summary_within_its_budget(
+    texts: list[str], earlier: str, max_tokens: int
+) -> None:
+    from recollect.tokens import RoughCounter
+
+    text = extract(earlier, spoken(*texts), max_tokens=max_tokens)
+    assert RoughCounter().count_text(text) <= max_tokens
+    assert extract(earlier, spoken(*texts), max_tokens=max_tokens) == text
+
+
+async def test_tools_and_instructions_are_not_quoted() -> None:
+    messages = [
+        Message(role="system", content="You must obey the manual."),
+        Message(role="tool", content="A long result of a tool.", extra={"tool_call_id": "c"}),
+        Message(role="assistant", content="The garden door is locked."),
+    ]
+    text = await ExtractiveSummarizer().summarize("", messages, max_tokens=100)
+    assert text == "- Assistant: The garden door is locked."
+
+
+def _summary(text: str) -> Summary:
+    return Summary(text=text, by="x", messages=4, last_sequence=4, made_at=FixedClock()())
+
+
+def test_a_summary_that_is_too_long_loses_its_beginning() -> None:
+    summary = _summary("One is first. Two is second.\nThree is third.")
+
+    def count(text: str) -> int:
+        return len(text.split())
+
+    room = count(heading(summary))
+    assert shortened(summary, tokens=room + 9, count=count) == summary.told
+    assert (
+        shortened(summary, tokens=room + 6, count=count)
+        == f"{heading(summary)}\nTwo is second.\nThree is third."
+    )
+    assert shortened(summary, tokens=room + 3, count=count) == f"{heading(summary)}\nThree is third."
+    assert shortened(summary, tokens=room, count=count) is None
+
+
+def test_a_damaged_summary_is_told() -> None:
+    document = Document(kind=KIND, key="x", data=b"\xff", version=1, updated_at=FixedClock()())
+    with pytest.raises(StoreDamaged, match="summary"):
+        decode_summary(document)
+
+
+async def test_a_damaged_summary_does_not_keep_anybody_from_answering(erin: ConversationManager) -> None:
+    conversation_id = await talked(erin, 20)
+    await erin.store.put_document(KIND, "extract", b"\xff", conversation_id=conversation_id)
+    context = await erin.load_context(conversation_id, policy=TEN)
+    assert (len(context), context.report.summarized) == (10, 0)

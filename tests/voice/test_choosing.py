@@ -1,0 +1,48 @@
+"""Who understands, by the settings."""
+
+import pytest
+
+from recollect.errors import InvalidSetting
+from recollect.settings import SECRETS, Settings, VoiceConfig
+from recollect.voice import EmbeddedTranscriber, OpenAITranscriber, WyomingTranscriber, transcriber_for
+
+
+def test_nobody_understands_where_that_is_off() -> None:
+    assert transcriber_for(Settings.load(environ={"RECOLLECT_TRANSCRIBER": "off"}).voice) is None
+
+
+@pytest.mark.parametrize(
+    ("environ", "kind", "name"),
+    [
+        ({}, EmbeddedTranscriber, "pocketsphinx"),
+        (
+            {"RECOLLECT_TRANSCRIBER": "wyoming", "RECOLLECT_TRANSCRIBER_URL": "tcp://127.0.0.1:10300"},
+            WyomingTranscriber,
+            "wyoming 127.0.0.1:10300",
+        ),
+        (
+            {"RECOLLECT_TRANSCRIBER": "openai", "RECOLLECT_TRANSCRIBER_MODEL": "large-v3"},
+            OpenAITranscriber,
+            "large-v3",
+        ),
+    ],
+)
+def test_the_settings_name_who_understands(environ: dict[str, str], kind: type, name: str) -> None:
+    transcriber = transcriber_for(Settings.load(environ=environ).voice)
+    assert transcriber is not None
+    assert (type(transcriber), transcriber.name) == (kind, name)
+
+
+def test_an_address_that_is_missing_or_none_is_said() -> None:
+    with pytest.raises(InvalidSetting, match="RECOLLECT_TRANSCRIBER_URL"):
+        transcriber_for(VoiceConfig(transcriber="wyoming"))
+    with pytest.raises(InvalidSetting, match="base_url"):
+        transcriber_for(VoiceConfig(transcriber="openai", transcriber_url="somewhere"))
+    with pytest.raises(InvalidSetting, match="RECOLLECT_TRANSCRIBER"):
+        Settings.load(environ={"RECOLLECT_TRANSCRIBER": "telepathy"})
+
+
+def test_the_key_is_not_shown() -> None:
+    voice = Settings.load(environ={"RECOLLECT_TRANSCRIBER_KEY": "sk-secret"}).voice
+    assert voice.transcriber_key == "sk-secret"
+    assert "transcriber_key" in SECRETS
