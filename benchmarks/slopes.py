@@ -88,7 +88,6 @@ def _places() -> Iterator[dict[str, tuple[str, str]]]:
         cluster = cleanup.enter_context(running_cluster())
         yield {
             "SQLite": (f"sqlite:///{folder}/memory.db", ""),
-            "SQLite, search=off": (f"sqlite:///{folder}/plain.db?search=off", ""),
             "JSON file": (f"file:///{folder}/memory.json", ""),
             "PostgreSQL, 16 partitions": (databases.new(), ""),
             "PostgreSQL, 1 partition": (databases.new(), ONE_PARTITION),

@@ -50,14 +50,15 @@ class Race:
         self._cleanup.close()
 
     @contextmanager
-    def place(self, entrant: Entrant) -> Iterator[str]:
-        """Somewhere empty for a memory: a folder, a flushed Redis, a database."""
+    def place(self, entrant: Entrant, *, within: Path | None = None) -> Iterator[str]:
+        """Somewhere empty for a memory: a folder (on the disk, or `within` another), a flushed Redis, a
+        database."""
         if entrant.place == "redis":
             yield self._redis()
         elif entrant.place == "postgres":
             yield self._databases().new()
         else:
-            folder = tempfile.mkdtemp(dir=self.folder)
+            folder = tempfile.mkdtemp(dir=within or self.folder, prefix="recollect-bench-")
             yield folder
             shutil.rmtree(folder)
 
@@ -102,7 +103,10 @@ class Race:
     def _command(
         self, entrant: Entrant, job: str, place: str, answer: Path, options: dict[str, Any]
     ) -> list[str]:
-        yardstick = tempfile.mkdtemp(dir=self.folder)
+        # Beside the memory that is measured, so that both have the same disk.
+        beside = Path(place).parent if entrant.place == "folder" else self.folder
+        yardstick = tempfile.mkdtemp(dir=beside, prefix="recollect-yardstick-")
+        self._cleanup.callback(shutil.rmtree, yardstick, ignore_errors=True)
         worker = [str(python_of(entrant.environment)), "-m", "benchmarks.peers.worker", entrant.adapter, job]
         where = ["--place", place, "--folder", yardstick, "--answer", str(answer)]
         return [*worker, *where, "--options", json.dumps(options)]

@@ -32,6 +32,8 @@ def _turns(entrants: Results, lengths: list[int]) -> str:
         *(f"{length:,}" for length in lengths),
         f"p99 at {MARK:,}",
         "of the yardstick",
+        "flushes free",
+        "of the yardstick",
         "bytes",
         "flushes",
     ]
@@ -47,9 +49,17 @@ def _turn_row(name: str, one: Results, lengths: list[int]) -> list[str]:
         *(span(rows[length]["turn"]["p50"]) if length in rows else "–" for length in lengths),
         span(at["turn"]["p99"]) or "–",
         times(at["turn"]["p50"] / at["yardstick"]["p50"]),
+        *_free(one.get("free")),
         size(at["written"]),
         "–" if flushes is None else f"{flushes:.1f}".removesuffix(".0"),
     ]
+
+
+def _free(row: Results | None) -> list[str]:
+    """A turn where flushing costs nothing."""
+    if not row:
+        return ["–", "–"]
+    return [span(row["turn"]["p50"]), times(row["turn"]["p50"] / row["yardstick"]["p50"])]
 
 
 def _beside_floor(floor: Results) -> str:

@@ -1,6 +1,7 @@
 """W1 and W2: one more durable turn, and a window, as a conversation grows; flushes and bytes of a turn."""
 
 import asyncio
+import os
 import statistics
 import tempfile
 from pathlib import Path
@@ -10,8 +11,10 @@ from benchmarks import turns
 from benchmarks.measuring import ratios
 from benchmarks.peers.driving import Race
 from benchmarks.peers.roster import Entrant
+from benchmarks.report.tables import MARK
 from benchmarks.workloads.size import Size
 
+IN_MEMORY = Path("/dev/shm")
 TRACED = (5, 25)
 """Turns of two traced runs: what they differ by is the turns' own."""
 TRACED_AT = 1_000
@@ -34,7 +37,21 @@ def _measured(race: Race, size: Size, entrant: Entrant) -> dict[str, Any]:
             seconds=size.at_each_length,
             fresh=entrant.fresh,
         )
-    return {**figures, "flushes": _flushes(race, entrant) if entrant.place == "folder" else None}
+    if entrant.place != "folder":
+        return {**figures, "flushes": None}
+    return {**figures, "flushes": _flushes(race, entrant), "free": _free(race, size, entrant)}
+
+
+def _free(race: Race, size: Size, entrant: Entrant) -> dict[str, Any] | None:
+    """The same where flushing is free, in memory: what is left is the work itself."""
+    if not os.access(IN_MEMORY, os.W_OK):
+        return None
+    length = min(MARK, size.lengths[-1])
+    with race.place(entrant, within=IN_MEMORY) as place:
+        found = race.run(
+            entrant, "growth", place, sizes=[length], seconds=size.at_each_length, fresh=entrant.fresh
+        )
+    return found["rows"][0] if "rows" in found else None
 
 
 def _flushes(race: Race, entrant: Entrant) -> float | None:

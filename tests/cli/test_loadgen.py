@@ -68,6 +68,14 @@ class TestEveryStore:
         assert all(len(said) == 6 for said in one.values())
         assert not set(map(tuple, one.values())) & set(map(tuple, third.values()))
 
+    def test_an_index_that_is_off_stays_off(self, run: Run, tmp_path: Path) -> None:
+        found = [
+            grown(run, *SMALL, "--url", f"sqlite:///{tmp_path}/{name}")
+            for name in ("a.db", "b.db?search=off")
+        ]
+        indexed = [one["steps"][-1]["bytes"]["indexed"] for one in found]
+        assert indexed[0] > indexed[1] == 0
+
     def test_a_rate_leaves_nothing_out(self, run: Run) -> None:
         assert grown(run, *SMALL, "--rate", "5000")["messages"] == 48
 
