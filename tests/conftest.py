@@ -31,7 +31,7 @@ def nothing_blocks_the_event_loop() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def fewer_examples_through_a_server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A property holds in the store for all its examples; on the way through a socket some of them will do."""
+    """A property holds in the store for all its examples; through a socket some of them will do."""
     asked = getattr(request.function, "_hypothesis_internal_use_settings", None)
     if asked is not None and "server" in summary.parameters_of(request.node.nodeid):
         bounded = settings(asked, max_examples=min(asked.max_examples, THROUGH_A_SERVER))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+import recollect
 from recollect.contracts import Entry
 from recollect.dialects import DIALECTS, as_heard, meaning_of, read
 from recollect.dialects.hearing import CUT_OFF

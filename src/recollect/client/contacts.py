@@ -24,7 +24,6 @@ class RemoteContacts(Contacts):
     find = awaited(ContactCalls.find, Contacts.find)
     update = awaited(ContactCalls.update, Contacts.update)
     remove = awaited(ContactCalls.remove, Contacts.remove)
-    find = awaited(ContactCalls.find, Contacts.find)
     import_csv = awaited(ContactCalls.import_csv, Contacts.import_csv)
 
 
@@ -42,7 +41,6 @@ class SyncContacts:
     find = waited(ContactCalls.find, Contacts.find)
     update = waited(ContactCalls.update, Contacts.update)
     remove = waited(ContactCalls.remove, Contacts.remove)
-    find = waited(ContactCalls.find, Contacts.find)
     import_csv = waited(ContactCalls.import_csv, Contacts.import_csv)
 
     def every(self) -> Iterator[Contact]:

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from recollect.contexts import Report
 from recollect.conversations import Channel, Priority, Status
 from recollect.lifetimes import Step
-from recollect.messages import ContentType, Role
+from recollect.messages import ContentType, Role, Speech
 
 Name = Annotated[str, Meta(min_length=1, max_length=1024, description="Any text without NUL.")]
 Uuid = Annotated[str, Meta(description="A UUID.", extra_json_schema={"format": "uuid"})]
@@ -47,6 +47,8 @@ class MessageBody(Struct, frozen=True, kw_only=True):
     tags: list[str] = []
     dialect: str = "plain"
     extra: dict[str, Any] = {}
+    speech: Speech | None = None
+    """How it sounded: the confidence of a transcript; what was spoken of an answer, and heard."""
 
 
 class EntryBody(Answered, frozen=True, kw_only=True):

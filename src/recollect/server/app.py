@@ -59,7 +59,6 @@ NOUNS = (
     keeping,
     changes,
     overview,
-    summarizing,
 )
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(each for noun in NOUNS for each in noun.routes.endpoints)

@@ -414,11 +414,6 @@ class Connection:
         await guest.end_session()
         self.end(CloseCode.NORMAL, "bye")
 
-    @property
-    def waiting(self) -> int:
-        """Frames that wait to be sent to it."""
-        return self._telling.waiting
-
     def tick(self) -> None:
         """Look after the connection: called now and then."""
         now, limits = self._now(), self._limits

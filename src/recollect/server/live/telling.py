@@ -82,10 +82,6 @@ class Telling:
         self._woken.set()
         self._taken.set()
 
-    @property
-    def waiting(self) -> int:
-        return len(self._replies)
-
     def wake(self) -> None:
         self._woken.set()
 
