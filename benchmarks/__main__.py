@@ -12,6 +12,7 @@ import os
 import platform
 import sys
 import time
+import traceback
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,14 @@ def main() -> None:
     size, folder = (QUICK, BENCH / "quick") if given.quick else (FULL, RESULTS)
     folder.mkdir(parents=True, exist_ok=True)
     entrants = tuple(one for one in ENTRANTS if _is_asked(one.name, given.peers))
-    if not given.page:
-        _measure(_chosen(given.only), size, entrants, folder)
+    failed = [] if given.page else _measure(_chosen(given.only), size, entrants, folder)
     results = read_results(folder)
     if given.quick:
         print(page(results))
     else:
         write(ROOT / "docs", results)
+    if failed:
+        sys.exit(f"not measured: {', '.join(name for one in failed for name in one.names)}")
 
 
 def _given() -> argparse.Namespace:
@@ -61,17 +63,25 @@ def _chosen(only: str) -> list[Workload]:
     return [one for one in workloads() if not wanted or wanted & set(one.names)]
 
 
-def _measure(chosen: list[Workload], size: Size, entrants: tuple[Entrant, ...], folder: Path) -> None:
+def _measure(
+    chosen: list[Workload], size: Size, entrants: tuple[Entrant, ...], folder: Path
+) -> list[Workload]:
     # Before anything is measured: installing would disturb.
     for name in {one.environment for one in entrants}:
         python_of(name)
-    begin = time.monotonic()
+    begin, failed = time.monotonic(), []
     with Race() as race:
         for one in chosen:
-            found = one.run(race, size, entrants)
+            try:
+                found = one.run(race, size, entrants)
+            except Exception:  # noqa: BLE001  the others are measured all the same
+                traceback.print_exc()
+                failed.append(one)
+                continue
             took = round(time.monotonic() - begin)
             _keep(folder / f"{one.file}.json", {"about": about(), **found})
             print(f"{' '.join(one.names):8} done after {took // 60}:{took % 60:02}", flush=True)
+    return failed
 
 
 def _keep(file: Path, found: dict[str, Any]) -> None:

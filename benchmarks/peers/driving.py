@@ -135,11 +135,15 @@ class Race:
         worker = self._started(self._command(entrant, "until_killed", place, self._answer(), options))
         most = chance.randint(5, 40)
         acknowledged: list[str] = []
+        before = now = time.perf_counter()
         with worker:
             for line in cast(IO[bytes], worker.stdout):
                 if line.startswith(who.encode()):
                     acknowledged.append(line.decode().strip())
+                    before, now = now, time.perf_counter()
                 if len(acknowledged) >= most:
+                    # Somewhere in the next turn, which takes about as long as the last.
+                    time.sleep(chance.uniform(0, min(1.0, now - before)))
                     worker.kill()
                     break
             # What it had told before the signal arrived counts as acknowledged.

@@ -92,6 +92,9 @@ def _served(place: str) -> dict[str, int]:
         for path in ("conversations?limit=50", "search?query=anything"):
             _answered(server, f"http://127.0.0.1:{port}/v1/{path}")
         return {"idle": idle, "after a list and a search": _resident(server.pid)}
+    except TimeoutError as error:
+        print(error, file=sys.stderr)
+        return {}
     finally:
         server.terminate()
         server.wait(30)

@@ -12,7 +12,7 @@ class Size(Struct, frozen=True, kw_only=True):
     sharing: float = 4.0
     turns_of_task: int = 15
     turns_of_process: int = 60
-    kills: int = 3
+    kills: int = 4
     conversations: int = 10_000
     messages: int = 50
     filling: float = 8.0
