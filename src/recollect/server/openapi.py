@@ -39,7 +39,6 @@ TAGS = {
     "search": "Finding what was said before.",
     "clients": "Contacts that conversations can be about.",
     "notes": "What outlives a conversation: preferences and facts.",
-    "summaries": "What stands in for the part of a conversation that a window no longer shows.",
     "keeping": "How long things are kept, in which form, and that they go.",
     "changes": "What changes, as it does.",
     "overview": "How much there is, and whose.",
@@ -346,10 +345,6 @@ EXAMPLES: dict[str, Any] = {
     "remember": {"text": "I like leeks", "tags": ["food"]},
     "recall": {"query": "what vegetables do I like?"},
     "forget": {"what": "leeks"},
-    "first_context": {"pending": [{"role": "user", "content": "is the back door locked?"}]},
-    "leave_session": {"session_id": "kitchen"},
-    "summarize": {"policy": {"max_messages": 20}},
-    "find_clients": {"query": "baker"},
     "add_client": {"name": "Ann Baker", "nicknames": ["Annie"], "company": "Baker & Sons"},
     "update_client": {"email": "ann@example.org", "phone": None},
 }
