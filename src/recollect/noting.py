@@ -140,7 +140,7 @@ class Noting:
         try:
             await remove_notes(self.store, over)
         except StoreUnavailable as error:
-            log.info("%d notes that are over stay for now: %s", len(over), error)
+            log.info("%d notes that are over stay for now: %s", len(over), told(error))
 
     async def _standing(self) -> Standing:
         """The owner's notes; while the store is away, as they were last read."""
@@ -161,7 +161,7 @@ class Noting:
         try:
             return await self._standing()
         except StoreUnavailable as error:
-            log.info("a note is made without a look at the others: %s", error)
+            log.info("a note is made without a look at the others: %s", told(error))
             return Standing()
 
     async def notes(self, *, tag: str | None = None, history: bool = False) -> list[Note]:

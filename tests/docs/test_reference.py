@@ -18,10 +18,10 @@ def test_the_page_of_the_http_interface_is_up_to_date() -> None:
     assert made["PAGE"].read_text("utf-8") == made["page"](), "run scripts/api_reference.py"
 
 
-def test_the_settings_page_names_every_setting_with_its_default() -> None:
+def test_the_settings_page_names_every_setting_once_with_its_default() -> None:
     page = (ROOT / "docs" / "reference" / "settings.md").read_text("utf-8")
     for setting in every_setting(environ={}):
         value = str(setting.value).lower() if isinstance(setting.value, bool) else str(setting.value)
-        row = next(line for line in page.splitlines() if line.startswith(f"| `{setting.name}` |"))
+        (row,) = (line for line in page.splitlines() if line.startswith(f"| `{setting.name}` |"))
         assert f"`{ENVIRONMENT[setting.name]}`" in row
         assert value in row

@@ -53,6 +53,7 @@ async def test_the_page_shows_every_route_and_loads_nothing(server: Running) -> 
     for endpoint in ENDPOINTS:
         assert endpoint.full_path in page.text
     assert "<script" not in page.text
+    assert "`" not in page.text, "words between backticks are shown as code"
     assert "http" not in page.text.replace("/schema/openapi.json", "")
     document = await server.client.get("/schema/openapi.json")
     assert document.json()["openapi"].startswith("3.1")

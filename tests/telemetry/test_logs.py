@@ -79,6 +79,19 @@ def test_text_for_people_is_one_line_too() -> None:
     assert second.endswith("INFO    recollect.test: plain")
 
 
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_fields_of_other_packages_stay_out(form: str) -> None:
+    """They may hold anything: what somebody said, or uvicorn's words with colours for a terminal."""
+    stream = io.StringIO()
+    with logging_to(stream, form=form):
+        logging.getLogger("uvicorn.error").info(
+            "Started [%d]", 7, extra={"color_message": f"\x1b[36m{SECRET}"}
+        )
+    assert "Started [7]" in stream.getvalue()
+    assert "color_message" not in stream.getvalue()
+    assert SECRET not in stream.getvalue()
+
+
 def test_the_level_is_kept_to() -> None:
     stream = io.StringIO()
     with logging_to(stream, form="json", level="warning"):

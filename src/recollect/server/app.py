@@ -98,11 +98,7 @@ def create_app(
         transcriber=transcriber or hosts.transcriber,
     )
     numbers = SharedNumbers(folder_from_environment())
-    live = LiveRoom(
-        ServerStaff(service, transcriber or hosts.transcriber),
-        service.gate,
-        live_limits or live_limits_for(settings.server),
-    )
+    live = LiveRoom(ServerStaff(service), service.gate, live_limits or live_limits_for(settings.server))
     app = Litestar(
         route_handlers=[
             *operations(service, numbers),

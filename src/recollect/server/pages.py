@@ -4,6 +4,7 @@ The page is made here, from the document: no script, nothing from another host, 
 that is off the net and shows the same to everybody.
 """
 
+import re
 from html import escape
 from typing import Any
 
@@ -25,7 +26,7 @@ h2 { margin-top: 2.5rem; border-bottom: 1px solid #d8d8d2 }
 details { margin: .4rem 0; padding: .3rem .6rem; border: 1px solid #e2e2dc; border-radius: .4rem;
   background: #fff }
 summary { cursor: pointer } code { font: .92em ui-monospace, monospace }
-.method { display: inline-block; width: 4.2rem; font-weight: 600; color: #2b5d8a }
+.method { display: inline-block; min-width: 4.6rem; padding-right: .6rem; font-weight: 600; color: #2b5d8a }
 table { border-collapse: collapse } td { padding: .1rem .9rem .1rem 0; vertical-align: top }
 pre { background: #f4f4ef; padding: .6rem; border-radius: .4rem; overflow-x: auto }
 """
@@ -54,7 +55,7 @@ def rendered(document: Document) -> str:
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(info["title"])}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
         f"<h1>{escape(info['title'])} <small>{escape(info['version'])}</small></h1>"
-        f"<p>{escape(info['description'])}</p>"
+        f"<p>{_words(info['description'])}</p>"
         '<p><a href="/schema/openapi.json">openapi.json</a></p>'
         f"{sections}</html>"
     )
@@ -67,18 +68,18 @@ def _section(document: Document, tag: dict[str, str]) -> str:
         for method, operation in methods.items()
         if tag["name"] in operation["tags"]
     )
-    return f"<h2>{escape(tag['name'])}</h2><p>{escape(tag['description'])}</p>{operations}"
+    return f"<h2>{escape(tag['name'])}</h2><p>{_words(tag['description'])}</p>{operations}"
 
 
 def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
     rows = "".join(_parameter(each) for each in operation.get("parameters", ()))
     statuses = "".join(
-        f"<tr><td>{escape(status)}</td><td>{escape(each['description'])}</td></tr>"
+        f"<tr><td>{escape(status)}</td><td>{_words(each['description'])}</td></tr>"
         for status, each in operation["responses"].items()
     )
     return (
         f'<details><summary><span class="method">{method.upper()}</span><code>{escape(path)}</code> '
-        f"{escape(operation['summary'])}</summary><p>{escape(operation.get('description', ''))}</p>"
+        f"{_words(operation['summary'])}</summary><p>{_words(operation.get('description', ''))}</p>"
         f"<table>{rows}</table>{_body(operation)}<table>{statuses}</table></details>"
     )
 
@@ -88,8 +89,13 @@ def _parameter(parameter: dict[str, Any]) -> str:
     place = f"{parameter['in']}{needed}"
     return (
         f"<tr><td><code>{escape(parameter['name'])}</code></td><td>{escape(place)}</td>"
-        f"<td>{escape(parameter.get('description', ''))}</td></tr>"
+        f"<td>{_words(parameter.get('description', ''))}</td></tr>"
     )
+
+
+def _words(text: str) -> str:
+    """Words of the document, with what stands between backticks as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _body(operation: dict[str, Any]) -> str:

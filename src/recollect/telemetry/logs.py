@@ -4,7 +4,8 @@
         ...
 
 No content gets into a line. An error is said by its class (see `events.told`), a traceback by its places
-without words. What other packages log may quote anything, so that of theirs only the constant part is kept.
+without words. What other packages log may quote anything, so that of theirs only the constant part is kept,
+and none of their fields.
 Lines are written by a thread: an event loop never waits for a terminal or a pipe.
 """
 
@@ -40,7 +41,7 @@ _PLACE = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,64}")
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
     """All that a line says."""
     request = current.get()
-    extra = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+    extra = _extra(record) if _is_ours(record.name) else {}
     return {
         "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
         "level": record.levelname.lower(),
@@ -51,6 +52,10 @@ def fields_of(record: logging.LogRecord) -> dict[str, Any]:
         **extra,
         **_trouble_in(record),
     }
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
 
 
 def sentence_of(record: logging.LogRecord) -> str:

@@ -11,7 +11,7 @@ import recollect
 from recollect.agents import AgenticLoop, Specialist, SupervisorAgent
 from recollect.contracts import Ask, OnText, Reply
 from recollect.dialects import meaning_of
-from recollect.errors import NotAuthenticated
+from recollect.errors import NotAuthenticated, TranscriberUnavailable
 from recollect.manager import ConversationManager
 from recollect.messages import Message
 from recollect.protocol.live import Outgoing, write_frame
@@ -95,7 +95,9 @@ class Staff:
     def assistant(self, manager: ConversationManager) -> SupervisorAgent:
         return assistant_of(self.agent)(manager)
 
-    def transcribe(self, manager: ConversationManager) -> Transcribe | None:
+    def transcribe(self, manager: ConversationManager) -> Transcribe:
+        if self.understood is None:
+            raise TranscriberUnavailable
         return self.understood
 
 

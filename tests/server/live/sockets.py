@@ -17,7 +17,7 @@ from recollect.server.auth.keys import ApiKeys
 from recollect.server.live.limits import LiveLimits
 from recollect.server.live.room import LiveRoom
 from recollect.server.running import Server, bound_socket, configured
-from recollect.settings import ServerConfig, Settings
+from recollect.settings import Settings, VoiceConfig
 from tests.server.live.parts import PATIENCE, Parrot, assistant_of
 
 
@@ -105,13 +105,13 @@ async def live_serving(
     *,
     agent: Any = None,
     transcriber: Transcriber | None = None,
-    settings: ServerConfig | None = None,
+    voice: VoiceConfig | None = None,
     **limits: Any,
 ) -> AsyncIterator[Serving]:
     """A server as `recollect serve` runs it, over the memory at this URL; it ends with the block."""
     agent = agent or Parrot()
     listening = bound_socket("127.0.0.1", 0)
-    given = Settings(server=settings or ServerConfig())
+    given = Settings(voice=voice or VoiceConfig())
     options: dict[str, Any] = {"sweep_every": None, "warm": False, "embedder": None}
     async with recollect.open(url, **options) as memory:
         app = create_app(

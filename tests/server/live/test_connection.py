@@ -344,7 +344,7 @@ async def test_audio_is_refused_where_the_server_does_not_understand_speech() ->
         await client.hello(session_id="kitchen")
         await client.send("audio.start", id="a1")
         error = await client.next()
-        assert (error["id"], error["problem"]["status"]) == ("a1", 501)
+        assert (error["id"], error["problem"]["status"]) == ("a1", 503)
         await client.connection.heard(b"\0\0")
         assert (await client.next())["problem"]["status"] == 422
 

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
+from recollect.contracts import PCM
 from recollect.protocol.live import CloseCode
+from recollect.settings import VoiceConfig
 from tests.server.live.parts import comes_true, words
 from tests.server.live.sockets import connecting, live_serving
+from tests.server.test_sessions import Listener
 
 
 def offered(key: str, owner: str | None = None) -> list[str]:
@@ -37,6 +40,17 @@ async def test_a_turn_is_streamed_and_stored(tmp_path: Path) -> None:
             assert done["text"] == "you said good morning"
             stored = await server.memory.of("erin").messages(ready["conversation"]["id"])
             assert [message.content for message in stored] == ["good morning", "you said good morning"]
+
+
+@pytest.mark.parametrize(("percent", "comes"), [(90, "transcript"), (91, "answer.failed")])
+async def test_what_is_said_must_be_as_sure_as_the_settings_want(percent: int, comes: str) -> None:
+    voice = VoiceConfig(least_confidence_percent=percent)
+    async with live_serving(transcriber=Listener(), voice=voice) as server, server.connect() as client:
+        await client.hello(session_id="kitchen")
+        await client.send("audio.start", id="a1", media_type=PCM, rate=16_000, channels=1)
+        await client.socket.send(b"\0\x30\0\xd0" * 8_000)
+        await client.send("audio.end", id="a1")
+        assert (await client.next())["type"] == comes
 
 
 @pytest.mark.parametrize("way", ["header", "subprotocol", "hello"])

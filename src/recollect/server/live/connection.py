@@ -14,7 +14,6 @@ from recollect.dialects import meaning_of
 from recollect.errors import (
     AccessError,
     InvalidInput,
-    MissingExtra,
     NotAllowed,
     NotFound,
     RecollectError,
@@ -35,7 +34,7 @@ from recollect.server.live.guests import Guest
 from recollect.server.live.limits import Allowance, Seconds
 from recollect.server.live.places import place_of
 from recollect.server.live.room import LiveRoom
-from recollect.server.live.speech import Transcribe, Utterance
+from recollect.server.live.speech import Utterance
 from recollect.server.live.telling import Ended, Telling
 from recollect.server.live.turns import (
     Outcome,
@@ -278,18 +277,12 @@ class Connection:
 
     async def _audio_start(self, guest: Guest, frame: live.AudioStart) -> None:
         self._spoken_in(guest, frame.conversation_id)
-        self._transcriber(guest)
+        self._room.staff.transcribe(guest.manager)  # before anything is sent that nobody would understand
         if self._utterance is not None:
             raise InvalidInput(
                 f"audio {shown(self._utterance.start.id)} has not ended yet", field="id", value=frame.id
             )
         self._utterance = Utterance(frame, self._limits)
-
-    def _transcriber(self, guest: Guest) -> Transcribe:
-        transcribe = self._room.staff.transcribe(guest.manager)
-        if transcribe is None:
-            raise MissingExtra("understanding speech on this server", extra="speech")
-        return transcribe
 
     def _heard_audio(self, piece: bytes) -> None:
         if self._guest is None or self._utterance is None:
@@ -302,7 +295,7 @@ class Connection:
 
     async def _audio_end(self, guest: Guest, frame: live.AudioEnd) -> None:
         utterance = self._ended_utterance(frame.id)
-        audio, transcribe = utterance.complete(), self._transcriber(guest)
+        audio, transcribe = utterance.complete(), self._room.staff.transcribe(guest.manager)
         conversation_id = self._spoken_in(guest, utterance.start.conversation_id)
         if self._goes_on(guest, conversation_id, frame.id):
             return

@@ -58,7 +58,9 @@ class Staff(Protocol):
 
     def assistant(self, manager: ConversationManager) -> Assistant: ...
 
-    def transcribe(self, manager: ConversationManager) -> Transcribe | None: ...
+    def transcribe(self, manager: ConversationManager) -> Transcribe:
+        """Raises `TranscriberUnavailable` where nobody listens."""
+        ...
 
 
 class LiveRoom:

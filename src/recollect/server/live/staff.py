@@ -6,7 +6,7 @@ from functools import partial
 
 from litestar import Litestar
 
-from recollect.contracts import PCM, AudioFormat, Transcriber
+from recollect.contracts import PCM, AudioFormat
 from recollect.manager import ConversationManager
 from recollect.messages import Message
 from recollect.protocol.live import AudioStart
@@ -19,11 +19,10 @@ from recollect.voice.assistant import VoiceAssistant, asked
 
 
 class ServerStaff:
-    """The manager of the server's memory, its assistant, and its transcriber where it has one."""
+    """Those who serve every request: the manager, the assistant, and who listens, where somebody does."""
 
-    def __init__(self, service: Service, transcriber: Transcriber | None = None) -> None:
+    def __init__(self, service: Service) -> None:
         self._service = service
-        self._transcriber = transcriber
 
     def manager(self, caller: Caller, owner: str) -> ConversationManager:
         return self._service.manager_for(caller, owner)
@@ -31,10 +30,8 @@ class ServerStaff:
     def assistant(self, manager: ConversationManager) -> Assistant:
         return self._service.assistant(manager)
 
-    def transcribe(self, manager: ConversationManager) -> Transcribe | None:
-        if self._transcriber is None:
-            return None
-        return partial(_understood, VoiceAssistant(self._service.assistant(manager), self._transcriber))
+    def transcribe(self, manager: ConversationManager) -> Transcribe:
+        return partial(_understood, self._service.voice(manager))
 
 
 async def _understood(voice: VoiceAssistant, audio: bytes, start: AudioStart) -> Message:
