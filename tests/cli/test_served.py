@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from recollect.server.auth.keys import ApiKeys
 from tests.cli.conftest import Run
 from tests.servers.remote import Served, served
 
@@ -61,6 +62,17 @@ def test_notes_are_kept_and_forgotten(run: Run, demo: Any) -> None:
 def test_one_talks_with_the_recall_agent_through_a_server(run: Run, demo: Any) -> None:
     said = run("chat", "--owner", "erin", standard_input=b"what did I say about potatoes?\n/quit\n").stdout
     assert "potatoes" in said
+
+
+def test_a_key_that_does_not_reach_so_far_is_said_before_anybody_talks(
+    run: Run, server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, _ = server.begin(ApiKeys(server.memory.backend).create(["erin"])).result(30)
+    monkeypatch.setenv("RECOLLECT_KEY", key)
+    refused = run("chat", "--url", server.url, "--owner", "sam", standard_input=b"hello\n", code=1)
+    assert "the key does not reach this owner" in refused.stderr
+    assert not refused.stdout
+    run("chat", "--url", server.url, "--owner", "erin", standard_input=b"/quit\n")
 
 
 @pytest.mark.parametrize(

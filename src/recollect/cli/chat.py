@@ -63,6 +63,7 @@ def chat(
         try:
             async with memory_at(url, create=True) as memory:
                 talk = _Talk(memory.of(owner), assistants, session)
+                await talk.check_admitted()
                 if new:
                     await talk.start_another()
                 await talk.go_on()
@@ -102,6 +103,10 @@ class _Talk:
     @staticmethod
     def _stands_at_terminal() -> bool:
         return sys.stdin.isatty()
+
+    async def check_admitted(self) -> None:
+        """Look once before anybody speaks: a key that does not reach so far is no reason for an apology."""
+        await self._manager.session(self._session)
 
     async def go_on(self) -> None:
         """Until somebody leaves."""

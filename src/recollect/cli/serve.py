@@ -151,7 +151,10 @@ def _announce(plan: _Plan, address: str) -> None:
     out = console()
     out.print(f"Recollect serves {masked_url(plan.url)} on [bold]{address}[/]", soft_wrap=True)
     if plan.is_open:
-        out.print("No key is needed on this machine; the first `recollect keys create` closes the door.")
+        out.print(
+            "No key is needed on this machine; the first `recollect keys create` closes the door.",
+            soft_wrap=True,
+        )
     key = "" if plan.is_open else " -H 'Authorization: Bearer YOUR-KEY'"
     said = '{"session_id": "kitchen", "text": "Remember that I like leeks."}'
     out.print(f"  look   {address}/schema", soft_wrap=True)
@@ -161,7 +164,8 @@ def _announce(plan: _Plan, address: str) -> None:
         markup=False,
         highlight=False,
     )
-    out.print(f"  talk   recollect chat --url {address}", soft_wrap=True)
+    talk = ("", "") if plan.is_open else ("RECOLLECT_KEY=YOUR-KEY ", " --owner ITS-OWNER")
+    out.print(f"  talk   {talk[0]}recollect chat --url {address}{talk[1]}", soft_wrap=True, highlight=False)
     out.print("Ctrl-C stops it.")
 
 
