@@ -15,7 +15,7 @@ from recollect.server.auth.keys import KIND, ApiKeys
 from recollect.server.openapi import EXAMPLES, openapi_document
 from tests.server.running import Running, serving
 
-OPEN = {"/health", "/ready", "/metrics"}
+OPEN = {"/health", "/ready"}
 """What tells nothing about anybody."""
 
 
