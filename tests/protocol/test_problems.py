@@ -84,6 +84,13 @@ def test_a_problem_has_the_members_of_the_rfc(error: RecollectError) -> None:
     assert 400 <= problem["status"] <= 599
 
 
+def test_marks_that_somebody_left_on_an_error_are_not_told() -> None:
+    error = errors.NotFound("gone")
+    error._seen_by_somebody = True  # type: ignore[attr-defined]
+    assert problem_of(error).keys() == {"type", "title", "status", "detail"}
+    assert vars(error_of({"_seen_by_somebody": True}, status=404)) == {}
+
+
 def test_each_kind_has_a_type_of_its_own() -> None:
     types = {problem_of(error_of({}, status=500))["type"]}
     types |= {problem_of(kind.__new__(kind))["type"] for kind in KINDS}

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -173,7 +174,7 @@ def kept(url: str) -> str:
     """Where the data are, for somebody who has just stopped the server."""
     file = getattr(backend_for(url), "path", None)
     if file is not None:
-        return f"Everything that was said is in {file}."
+        return f"Everything that was said is in {Path(file).resolve()}."
     if url.startswith("memory:"):
         return "What was said was kept in memory only, and is gone."
     return f"Everything that was said is in {masked_url(url)}."

@@ -58,7 +58,11 @@ def status_of(error: RecollectError) -> int:
 def problem_of(error: RecollectError, *, status: int | None = None) -> dict[str, Any]:
     """The problem that tells of this error. One that is the caller's fault is told in its own words."""
     code = status_of(error) if status is None else status
-    data = {_RENAMED.get(name, name): _jsonable(value) for name, value in vars(error).items()}
+    data = {
+        _RENAMED.get(name, name): _jsonable(value)
+        for name, value in vars(error).items()
+        if not name.startswith("_")  # a mark that somebody left on it
+    }
     return {
         "type": PREFIX + _kebab(type(error).__name__),
         "title": _title(type(error)),
@@ -73,7 +77,7 @@ def error_of(problem: Mapping[str, Any], *, status: int = 500) -> RecollectError
     kind = _KINDS.get(str(problem.get("type", ""))) or _kind_for(status)
     error = kind.__new__(kind)
     Exception.__init__(error, str(problem.get("detail") or problem.get("title") or _title(kind)))
-    given = {name: value for name, value in problem.items() if name not in _MEMBERS}
+    given = {name: value for name, value in problem.items() if name not in _MEMBERS and name[:1] != "_"}
     for ours, theirs in _RENAMED.items():
         if theirs in given:
             given[ours] = given.pop(theirs)
