@@ -118,6 +118,14 @@ def test_what_is_asked_elsewhere_meanwhile_goes_on_in_the_trace() -> None:
         assert outgoing()["traceparent"].split("-")[1] == trace_id()
 
 
+async def test_what_a_client_asks_goes_on_in_the_trace_on_the_server() -> None:
+    with traced() as spans:
+        async with serving() as server, recollect.open(server.url) as memory:
+            with span("here"):
+                await memory.of("erin").get_or_create_conversation("kitchen")
+    assert spans.path_to("request") == ["here", "request"]
+
+
 def test_while_it_is_off_nothing_is_imported() -> None:
     code = """
 import asyncio, sys, recollect

@@ -31,6 +31,7 @@ from recollect.client.exchanging import (
     course_of,
 )
 from recollect.errors import MissingExtra, Overloaded, RecollectError, StoreClosed, StoreUnavailable
+from recollect.telemetry.tracing import outgoing
 
 if TYPE_CHECKING:
     import httpx
@@ -213,7 +214,7 @@ class AsyncSender:
             async with client.stream(
                 call.method,
                 self.options.server.base + call.path,
-                headers=dict(call.headers),
+                headers={**outgoing(), **call.headers},
                 timeout=self.options.timeout(patience.timeout),
             ) as response:
                 if not response.is_success:
@@ -325,7 +326,7 @@ class SyncSender:
             with client.stream(
                 call.method,
                 self.options.server.base + call.path,
-                headers=dict(call.headers),
+                headers={**outgoing(), **call.headers},
                 timeout=self.options.timeout(self.options.patience.timeout),
             ) as response:
                 if not response.is_success:
@@ -365,7 +366,7 @@ def _answer(response: "httpx.Response", content: bytes, file: Path | None = None
 
 
 def _headers(call: Call[Any], step: Send) -> dict[str, str]:
-    return {**call.headers, **(call.again if step.again else {})}
+    return {**outgoing(), **call.headers, **(call.again if step.again else {})}
 
 
 def _receive(response: "httpx.Response", path: Path) -> None:
