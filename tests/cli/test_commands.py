@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from recollect.ids import new_id
+from recollect.settings import ENVIRONMENT
 from tests.cli.conftest import Run
 
 
@@ -87,6 +88,12 @@ def test_settings_say_where_they_came_from(run: Run, tmp_path: Path, monkeypatch
     assert found["url"]["value"] == "postgresql://erin:***@db/memory"
     assert found["url"]["source"] == "RECOLLECT_URL"
     assert (found["context_window_size"]["value"], found["context_window_size"]["source"]) == (7, str(file))
+    assert "s3cret" not in run("config").output
+
+
+@pytest.mark.parametrize("name", [name for name in ENVIRONMENT if name.endswith(("url", "jwks"))])
+def test_no_password_in_an_address_is_shown(run: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(ENVIRONMENT[name], "https://erin:s3cret@example.org")
     assert "s3cret" not in run("config").output
 
 

@@ -40,4 +40,4 @@ def config(file: ConfigOption = None, as_json: JsonOption = False) -> None:
 def _shown(setting: Setting) -> object:
     if setting.name in SECRETS:
         return "***" if setting.value else ""
-    return masked_url(setting.value) if setting.name.endswith("url") else setting.value
+    return masked_url(setting.value) if setting.name.endswith(("url", "jwks")) else setting.value
