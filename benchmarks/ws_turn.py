@@ -28,6 +28,7 @@ from benchmarks.turns import ANSWER, QUESTION
 CONNECTIONS = 64
 AT_ONCE, LOOKS_BACK = "at once", "looks back"
 """Owners: one's assistant answers at once, the other's is given its window first."""
+PING = 0x9
 SECONDS = 2.0
 ROUNDS = 6
 
@@ -182,8 +183,11 @@ class Line(asyncio.Protocol):
             size = int.from_bytes(buffer[2:start], "big")
         if len(buffer) < start + size:
             return None
-        frame = bytes(buffer[start : start + size])
+        opcode, frame = buffer[0] & 0x0F, bytes(buffer[start : start + size])
         del buffer[: start + size]
+        if opcode == PING:
+            self._transport.write(bytes([0x8A, 0x80 | len(frame)]) + b"\0\0\0\0" + frame)
+            return self._frame()
         return frame
 
     def _take(self, frame: bytes) -> None:

@@ -272,7 +272,7 @@ async def test_a_summarizer_that_fails_is_asked_again_later_and_the_context_is_t
         for _ in range(3):
             assert len(await shown(erin, conversation_id)) == 10
         assert len(agent.asked) == 1, "left alone for a while"
-        assert "away" in caplog.text
+        assert "AgentUnavailable" in caplog.text
         monkeypatch.setattr("recollect.summarizing.TRY_AGAIN_SECONDS", 0.0)
         memory.summary_room._failed.clear()
         assert len(await shown(erin, conversation_id)) == 10

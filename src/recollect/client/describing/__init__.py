@@ -4,8 +4,7 @@
     conversations    what is said: conversations, messages, contexts
     finding          searches
     contacts         clients
-    noting           notes
-    summarizing      summaries
+    noting           notes, summaries
     keeping          retention, archives, erasure, export, redaction
 
 Signatures and checks are the manager's: what it refuses is refused here, before anything is sent. Below:
@@ -25,7 +24,6 @@ from recollect.client.describing.conversations import ConversationCalls
 from recollect.client.describing.finding import FindingCalls
 from recollect.client.describing.keeping import KeepingCalls
 from recollect.client.describing.noting import NotingCalls
-from recollect.client.describing.summarizing import SummarizingCalls
 from recollect.client.events import EVENT_STREAM
 from recollect.contracts import Change, TokenCounter
 from recollect.errors import StoreForeign
@@ -34,7 +32,7 @@ from recollect.tokens import counter_named
 __all__ = ["OwnerCalls", "Talk"]
 
 
-class OwnerCalls(ConversationCalls, FindingCalls, KeepingCalls, NotingCalls, SummarizingCalls):
+class OwnerCalls(ConversationCalls, FindingCalls, KeepingCalls, NotingCalls):
     """All calls of one owner."""
 
     @property
