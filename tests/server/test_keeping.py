@@ -1,9 +1,12 @@
 """Retention, archives, export, import, erasure, redaction, notes, contacts, search, statistics over HTTP."""
 
 import io
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.server.running import Running, serving
 
@@ -62,6 +65,18 @@ async def test_an_export_goes_out_and_comes_in_as_somebody_elses(server: Running
     assert brought.status_code == 200, brought.text
     stats = await server.client.get("/v1/stats", headers={"Recollect-Owner": "bob"})
     assert stats.json()["messages"] == 1
+
+
+async def test_an_export_on_its_way_out_lies_nowhere(
+    server: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever becomes of the request, nobody's history is left in the folder for temporary files."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    await told(server, "the key is under the mat")
+    async with server.client.stream("GET", "/v1/export") as answer:
+        assert answer.status_code == 200
+        assert list(tmp_path.iterdir()) == []
+        assert zipfile.is_zipfile(io.BytesIO(await answer.aread()))
 
 
 async def test_what_is_no_export_is_refused(server: Running) -> None:

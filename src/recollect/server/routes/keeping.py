@@ -5,7 +5,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, BinaryIO, cast
 
 from msgspec import UNSET, Meta, Struct
 from msgspec.structs import asdict
@@ -137,35 +137,32 @@ async def export_everything(call: Call[NoBody, NoQuery]) -> Reply:
     place = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="recollect-export-"))
     try:
         await call.manager.export(place / "folder")
-        await asyncio.to_thread(_pack, place)
-    except BaseException:
+        packed = await asyncio.to_thread(_packed, place / "folder")
+    finally:
         await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
-        raise
     disposition = (b"content-disposition", b'attachment; filename="recollect-export.zip"')
-    return Streamed(_sent(place), media=ZIP.encode(), headers=(disposition,))
+    return Streamed(_sent(packed), media=ZIP.encode(), headers=(disposition,))
 
 
-def _pack(place: Path) -> None:
-    with (place / "packed.zip").open("wb") as file:
-        pack_folder(place / "folder", file)
-    shutil.rmtree(place / "folder")
-
-
-async def _sent(place: Path) -> AsyncGenerator[bytes, None]:
-    """The packed folder, block by block; it is gone afterwards, sent or not."""
-    file: BinaryIO | None = None
+def _packed(folder: Path) -> BinaryIO:
+    """The folder in a file without a name: whatever becomes of the request, nothing stays behind."""
+    file = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115  it is sent later
     try:
-        file = await asyncio.to_thread((place / "packed.zip").open, "rb")
+        pack_folder(folder, file)
+        file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+async def _sent(file: BinaryIO) -> AsyncGenerator[bytes, None]:
+    """The file, block by block."""
+    try:
         while block := await asyncio.to_thread(file.read, _BLOCK):
             yield block
     finally:
-        await asyncio.to_thread(_clear, file, place)
-
-
-def _clear(file: BinaryIO | None, place: Path) -> None:
-    if file is not None:
-        file.close()
-    shutil.rmtree(place, ignore_errors=True)
+        await asyncio.to_thread(file.close)
 
 
 @routes.post(
