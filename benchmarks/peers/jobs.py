@@ -293,7 +293,13 @@ async def cold(peer: Peer, place: str, folder: str, *, session: str) -> Figures:
     shown = time.perf_counter()
     resident = _resident()
     await peer.close()
+    begun_again = time.perf_counter()
+    again = type(peer)()
+    await again.open(place)
+    opened_again = time.perf_counter()
+    await again.close()
     return {
+        "again": opened_again - begun_again,
         "import": loaded - begin,
         "open": opened - loaded,
         "first_window": shown - opened,

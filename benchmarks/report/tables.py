@@ -171,13 +171,23 @@ def cold(results: Results) -> str:
             size(one["bytes"]),
             span(one["import"]),
             span(one["open"]),
+            span(one.get("again")),
             span(one["first_window"]),
             size(one["resident"]),
         ]
         for name, one in results["entrants"].items()
         if "error" not in one
     ]
-    head = ["a process that starts", "conversations", "on disk", "import", "open", "first window", "resident"]
+    head = [
+        "a process that starts",
+        "conversations",
+        "on disk",
+        "import",
+        "open",
+        "open again",
+        "first window",
+        "resident",
+    ]
     return "\n\n".join(
         [
             "### W6: cold open",
@@ -263,11 +273,14 @@ def serving(results: Results) -> str:
         [f"{surface}, {name}", f"{one['a_second']:,.0f}", span(one["p50"]), span(one["p99"])]
         for surface, figures in results["surfaces"].items()
         for name, one in figures.items()
+        if name != "error"
     ]
     if not rows:
         return ""
     head = ["over 64 connections", "a second", "p50", "p99"]
-    return f"### W9: a turn through the server\n\n{table(head, rows)}"
+    return "\n\n".join(
+        ["### W9: a turn through the server", table(head, rows), *_failures(results["surfaces"])]
+    )
 
 
 def costs(results: Results) -> str:

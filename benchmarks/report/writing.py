@@ -41,9 +41,9 @@ def page(results: dict[str, Results]) -> str:
 def _about(results: dict[str, Results]) -> str:
     machines = sorted({one["about"]["machine"] for one in results.values()})
     dates = sorted({one["about"]["date"] for one in results.values()})
-    return (
-        f"Measured {' and '.join(dates)} on {'; '.join(machines)}. `make bench` makes this part of the page."
-    )
+    loads = [one["about"]["load"] for one in results.values()]
+    busy = f"load average {min(loads):.1f} to {max(loads):.1f}, the benchmarks themselves included"
+    return f"Measured {' and '.join(dates)} on {'; '.join(machines)}; {busy}."
 
 
 def _driven(results: dict[str, Results]) -> str:

@@ -82,7 +82,10 @@ def _served(place: str) -> dict[str, int]:
     port = free_port()
     command = [sys.executable, "-m", "recollect", "serve", "--url", f"sqlite:///{place}/memory.db"]
     server = subprocess.Popen(
-        [*command, "--port", str(port)], env=environment(), cwd=place, stdout=subprocess.DEVNULL
+        [*command, "--port", str(port), "--log-level", "error"],
+        env=environment(),
+        cwd=place,
+        stdout=subprocess.DEVNULL,
     )
     try:
         _answered(server, f"http://127.0.0.1:{port}/health")
