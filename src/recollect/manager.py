@@ -55,6 +55,7 @@ from recollect.windows import WindowPolicy, read_window, window_of_pending, writ
 from recollect.windows.shortening import Cost
 
 if TYPE_CHECKING:
+    from recollect.clients.association import Associating
     from recollect.clients.book import Contacts
     from recollect.clients.room import ClientRoom
     from recollect.search.searching import Searcher
@@ -237,6 +238,10 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         )
         if ttl is not None or "ttl" in clear:
             await self._remember_lifetime(conversation_id, updated.ttl)
+        if "client_id" in clear:
+            from recollect.clients.association import keep_unlinked
+
+            await keep_unlinked(self.store, conversation_id)
         return updated
 
     async def associate_client(self, conversation_id: str, client_id: str, client_name: str) -> Conversation:
@@ -254,6 +259,13 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
 
         room, owner = self.client_room, self.premises.owner
         return Contacts(self.store, room=room, owner=owner, ids=self._ids)
+
+    @property
+    def association(self) -> "Associating":
+        """Which client a text names, and which of this owner's conversations is about whom."""
+        from recollect.clients.association import Association
+
+        return Association(self.store, self.premises.owner, self.client_room)
 
     async def mark_read(self, conversation_id: str) -> Conversation:
         """Nothing is unread any more."""

@@ -61,6 +61,19 @@ async def test_it_quotes_what_was_said_with_the_day_and_the_place(
     assert "[2]" not in answer
 
 
+async def test_who_wants_to_know_what_they_asked_is_told(
+    erin: ConversationManager, clock: FixedClock
+) -> None:
+    """Questions are no answers, but where they are what is looked for."""
+    await assistant(erin).process_query("What is the weather in Topeka?", "monday")
+    await assistant(erin).process_query("The weather in Topeka is fine.", "monday")
+    clock.advance(timedelta(days=1))
+    for session in ("tuesday", "again"):
+        answer = await assistant(erin).process_query("When did I ask about the weather in Topeka?", session)
+        assert answer.startswith(f"{LABEL}\n- Yesterday you asked: “What is the weather in Topeka?” [1]\n")
+        assert "[2]" not in answer
+
+
 async def test_it_says_plainly_that_it_finds_nothing(erin: ConversationManager) -> None:
     answer = await assistant(erin).process_query("What did I say about bicycles?", "s")
     assert answer == (

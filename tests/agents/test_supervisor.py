@@ -24,6 +24,7 @@ from recollect.errors import (
 from recollect.ids import new_id
 from recollect.manager import ConversationManager
 from recollect.messages import Message
+from recollect.sessions import SessionManager
 from recollect.tools import ToolRegistry
 from recollect.windows import WindowPolicy
 from tests.agents.doubles import Scripted, calling
@@ -224,10 +225,25 @@ async def test_a_session_manager_says_which_conversation(erin: ConversationManag
             record = await erin.get_or_create_conversation(f"mapped-{session_id}", channel=channel)
             self.known[session_id] = record.id
 
+        async def end_session(self, session_id: str) -> None:
+            del self.known[session_id]
+
     supervisor = SupervisorAgent(erin, [specialist(Scripted("One.", "Two."))], sessions=Sessions())
     await supervisor.process_query("A?", "s1")
     await supervisor.process_query("B?", "s1")
     assert len(await log_of(erin, "mapped-s1")) == 4
+
+
+async def test_a_first_turn_that_fails_takes_its_session_back(erin: ConversationManager) -> None:
+    sessions = SessionManager(erin)
+    agent = Scripted(AgentUnavailable("503"), "Better.", AgentUnavailable("503"))
+    supervisor = SupervisorAgent(erin, [specialist(agent)], sessions=sessions)
+    assert "can't reach" in await supervisor.process_query("First?", "s1")
+    assert await sessions.get_conversation_id("s1") is None
+    assert (await erin.list()).conversations == ()
+    assert await supervisor.process_query("Second?", "s1") == "Better."
+    assert "can't reach" in await supervisor.process_query("Third?", "s1")
+    assert len(await log_of(erin)) == 2, "a session that was there before stays"
 
 
 async def test_bad_input_is_said_to_the_caller_not_the_user(erin: ConversationManager) -> None:

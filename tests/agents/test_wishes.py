@@ -51,6 +51,13 @@ def test_whose_words_are_asked_for() -> None:
     assert wish_in("what did we say about tea?").whose is None
 
 
+def test_what_was_asked_is_not_what_was_said() -> None:
+    assert wish_in("when did I ask about the weather?").asked
+    assert wish_in("what did we ask about tea?").asked
+    assert not wish_in("what did I say about tea?").asked
+    assert not wish_in("what did you ask me about tea?").asked
+
+
 @given(st.text(max_size=300))
 def test_any_words_are_a_wish(said: str) -> None:
     assert isinstance(wish_in(said), Wish)

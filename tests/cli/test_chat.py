@@ -123,6 +123,13 @@ def test_the_memory_may_be_behind_a_server(run: Run) -> None:
         assert "Nothing is noted" in run("notes", "list", *options).stdout
 
 
+def test_a_client_who_is_named_in_a_pipe_is_linked(run: Run) -> None:
+    run("clients", "add", "Mary Johnson")
+    talk(run, "The Johnson house project gets a blue door.")
+    (record,) = json.loads(run("conversations", "--json").stdout)
+    assert record["client_name"] == "Mary Johnson"
+
+
 class _Terminal:
     def __init__(self, *lines: str) -> None:
         self._lines = list(lines)

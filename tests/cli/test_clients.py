@@ -8,6 +8,7 @@ import pytest
 
 from recollect.ids import new_id
 from tests.cli.conftest import Run
+from tests.servers.remote import served
 
 ERIN = ("--owner", "erin")
 
@@ -80,3 +81,15 @@ def test_a_conversation_is_linked_and_unlinked(run: Run, ann: Any, demo: str) ->
     run("clients", "link", demo, "the lights", *ERIN, code=3)
     run("clients", "link", demo, new_id(), *ERIN, code=3)
     run("clients", "link", new_id(), ann["id"], *ERIN, code=3)
+
+
+def test_contacts_may_be_behind_a_server(run: Run) -> None:
+    with served("memory://") as server:
+        there = ("--url", server.url)
+        run("chat", *there, standard_input=b"hello\n")
+        (record,) = json.loads(run("conversations", *there, "--json").stdout)
+        run("clients", "add", "Ann Oakley", *there)
+        assert "Ann Oakley" in run("clients", "identify", "Mrs Oakley called", *there).stdout
+        assert "is about Ann Oakley" in run("clients", "link", record["id"], "Ann Oakley", *there).stdout
+        assert "has no client" in run("clients", "unlink", record["id"], *there).stdout
+        run("clients", "link", record["id"], "the lights", *there, code=3)

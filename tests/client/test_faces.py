@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from recollect.client import Client, RemoteManager, RemoteMemory, SyncManager, SyncTurn
-from recollect.client.contacts import RemoteContacts, SyncContacts
+from recollect.client.contacts import RemoteAssociation, RemoteContacts, SyncAssociation, SyncContacts
 from recollect.client.describing import OwnerCalls
+from recollect.clients.association import Associating, Association
 from recollect.clients.book import Contacts
 from recollect.manager import ConversationManager
 from recollect.memory import Memory
@@ -80,6 +81,13 @@ def test_every_property_of_the_manager_is_there() -> None:
 def test_contacts_have_the_same_methods(face: type, name: str) -> None:
     assert parameters(getattr(face, name)) == parameters(getattr(Contacts, name))
     assert name in vars(face) or name == "every", "inherited, it would look for a store here"
+
+
+@pytest.mark.parametrize("name", sorted(public(Associating)))
+@pytest.mark.parametrize("face", [RemoteAssociation, SyncAssociation])
+def test_an_association_has_the_same_methods(face: type, name: str) -> None:
+    assert parameters(getattr(face, name)) == parameters(getattr(Association, name))
+    assert getattr(face, name).__doc__ == getattr(Association, name).__doc__
 
 
 def test_a_turn_has_the_same_methods_for_both() -> None:

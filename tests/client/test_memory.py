@@ -13,9 +13,12 @@ import pytest
 import recollect
 from recollect.agents import Assistants
 from recollect.client import Client, Patience, RemoteMemory, connect
+from recollect.clients import ClientAssociationService
 from recollect.contracts import Change
 from recollect.errors import (
+    ContactNotFound,
     ConversationNotFound,
+    InvalidInput,
     InvalidSetting,
     KeyReused,
     MessageConflict,
@@ -197,6 +200,33 @@ class TestFaces:
         answer = await assistant.process_query("what do you know about the door code?", "terminal")
         assert "door code is seven" in answer
         await assistants.close()
+
+    async def test_clients_are_named_linked_and_unlinked(self, memory: RemoteMemory, owner: str) -> None:
+        erin = memory.of(owner)
+        service = ClientAssociationService(erin)
+        mary = await erin.clients.add("Mary Johnson")
+        await erin.clients.add("Peter Johnson")
+        named = await service.identify_client("Mary Johnson's house")
+        assert named is not None
+        assert named.client == mary
+        several = await service.identify_client("the Johnson house")
+        assert several is not None
+        assert several.ambiguous
+        assert await service.identify_client("turn off the lights") is None
+        kitchen = await erin.get_or_create_conversation("kitchen")
+        for client in (named, mary, mary.id, "Mary Johnson called"):
+            linked = await service.link_conversation_to_client(kitchen.id, client)
+            assert linked is not None
+            assert (linked.client_id, linked.client_name) == (mary.id, "Mary Johnson")
+            assert (await service.unlink_conversation(kitchen.id)).client_id is None
+        assert await service.link_conversation_to_client(kitchen.id, several) is None
+        assert await service.link_conversation_to_client(kitchen.id, "Johnson called") is None
+        with pytest.raises(InvalidInput):
+            await service.link_conversation_to_client(kitchen.id, None)  # type: ignore[arg-type]
+        with pytest.raises(ContactNotFound):
+            await service.link_conversation_to_client(kitchen.id, new_id())
+        with pytest.raises(ConversationNotFound):
+            await service.unlink_conversation(new_id())
 
     async def test_the_store_itself_is_not_there_and_says_so(self, memory: RemoteMemory) -> None:
         with pytest.raises(InvalidSetting, match="behind the server"):

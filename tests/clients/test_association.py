@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -250,16 +251,35 @@ async def test_the_queue_is_bounded_and_the_oldest_goes(manager: Manager) -> Non
     assert linked == [None, ann.id, ann.id]
 
 
-async def test_closing_finishes_what_waits(tmp_path_factory: pytest.TempPathFactory) -> None:
-    url = f"sqlite:///{tmp_path_factory.mktemp('clients')}/memory.db"
+async def test_a_process_that_ends_at_once_links_what_was_said_in_it(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    async with recollect.open(url, sweep_every=None, warm=False, embedder=None) as memory:
+        ann = await memory.of("erin").clients.add("Ann Oakley")
     async with recollect.open(url, sweep_every=None, warm=False, embedder=None) as memory:
         manager = memory.of("erin")
-        ann = await manager.clients.add("Ann Oakley")
-        await ClientAssociationService(manager).identify_client("")
         conversation = await manager.get_or_create_conversation("kitchen")
         await manager.add_message(conversation.id, "user", "Ann Oakley called")
     async with recollect.open(url, sweep_every=None, warm=False, embedder=None) as memory:
         assert (await memory.of("erin").get_conversation(conversation.id)).client_id == ann.id
+
+
+async def test_closing_makes_no_index_where_there_are_no_contacts(
+    memory: recollect.Memory, manager: Manager, conversation: Conversation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    monkeypatch.setattr(ClientRoom, "index_of", lambda *given: made.append(given))
+    await manager.add_message(conversation.id, "user", "Ann Oakley called")
+    await memory.client_room.close()
+    assert made == []
+
+
+async def test_closing_does_not_fail_with_the_store(caplog: pytest.LogCaptureFixture) -> None:
+    manager = Manager(_Broken.Store(InMemoryBackend().of("erin")))  # type: ignore[arg-type]
+    conversation = await manager.get_or_create_conversation("kitchen")
+    await manager.add_message(conversation.id, "user", "Ann Oakley called")
+    with caplog.at_level(logging.WARNING, "recollect.clients"):
+        await manager.client_room.close()
+    assert "are not looked for: away" in caplog.text
 
 
 async def test_an_erased_owner_is_not_looked_for_any_more(

@@ -64,6 +64,16 @@ async def test_a_snippet_says_who_when_where_and_what(erin: ConversationManager)
     assert reply == "  … Assistant: Sunny, 20 degrees."
 
 
+async def test_a_client_is_whom_it_is_about_and_not_who_speaks(erin: ConversationManager) -> None:
+    topeka = (await erin.search("weather in Topeka", 1)).passages[0].conversation_id
+    mary = await erin.clients.add("Mary Johnson")
+    await erin.associate_client(topeka, mary.id, mary.name)
+    (snippet,) = await erin.search_history("weather in Topeka", 1, timezone=CET)
+    heading, said, _ = snippet.splitlines()
+    assert "· “Weather” · client Mary Johnson · conversation" in heading
+    assert said == "User: What is the weather in Topeka?"
+
+
 async def test_an_answer_comes_with_its_question(erin: ConversationManager) -> None:
     (passage,) = (await erin.search("potatoes", 1)).passages
     assert passage.text == "Potatoes and cream."

@@ -1,5 +1,7 @@
 """Contacts over HTTP: found by what is typed, and named by what is said."""
 
+import pytest
+
 from tests.server.running import Running
 
 
@@ -23,3 +25,22 @@ async def test_a_text_names_one_client_several_or_nobody(server: Running) -> Non
     assert {each["contact"]["name"] for each in several["candidates"]} == {"Jane Smith", "Robert Smith"}
     nobody = (await server.client.post("/v1/clients/identify", json={"text": "the lights"})).json()
     assert nobody == {"client": None, "confidence": 0.0, "candidates": []}
+
+
+@pytest.mark.parametrize("way", ["DELETE", "PATCH"])
+async def test_what_is_said_does_not_link_what_somebody_unlinked(server: Running, way: str) -> None:
+    ann = (await server.client.post("/v1/clients", json={"name": "Ann Oakley"})).json()
+    made = (await server.client.post("/v1/conversations", json={"session_id": "kitchen"})).json()
+    path = f"/v1/conversations/{made['id']}"
+    linked = await server.client.put(
+        f"{path}/client", json={"client_id": ann["id"], "client_name": ann["name"]}
+    )
+    assert linked.json()["client_id"] == ann["id"]
+    if way == "DELETE":
+        await server.client.delete(f"{path}/client")
+    else:
+        await server.client.patch(path, json={"client_id": None, "client_name": None})
+    said = {"role": "user", "content": "Ann Oakley called"}
+    assert (await server.client.post(f"{path}/messages", json=said)).is_success
+    await server.memory.client_room.waiting.settled()
+    assert (await server.client.get(path)).json()["client_id"] is None

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from recollect.agents.wishes import Speaker, Wish, is_question, wish_in
+from recollect.agents.wishes import Wish, asks_for_words, is_question, wish_in
 from recollect.clock import Clock
 from recollect.contracts import Ask, OnText, Reply
 from recollect.dialects import ToolCall, ToolResult, meaning_of
@@ -128,45 +128,52 @@ class RecallAgent:
         now = clock().astimezone(self._zone)
         when_, topic = _taken_apart(wish.about, now, self._zone)
         notes = await self._manager.recall(topic, NOTED) if topic and when_ is None else []
-        passages = await self._passages(topic, wish.whose, when_)
+        passages = await self._passages(topic, wish, when_)
         elsewhere = ""
         if when_ is not None and topic and not passages:
-            passages = await self._passages(topic, wish.whose, None)
+            passages = await self._passages(topic, wish, None)
             elsewhere = "Not then, but at another time."
         if not notes and not passages:
             return _nothing(wish.about)
         return _cited(notes, passages, now, elsewhere)
 
-    async def _passages(self, topic: str, whose: Speaker | None, span: "_Span | None") -> list[Passage]:
+    async def _passages(self, topic: str, wish: Wish, span: "_Span | None") -> list[Passage]:
         if not topic and span is None:
             return []
         found = await self._manager.search(
             topic,
             LOOKED_AT,
-            role=whose,
+            role="user" if wish.asked else wish.whose,
             date_from=None if span is None else span.first,
             date_to=None if span is None else span.last,
             explain=True,
             timezone=self._zone,
         )
-        worthy = [passage for passage in found.passages if self._is_answer(passage, topic)]
+        worthy = [passage for passage in found.passages if self._is_answer(passage, topic, asked=wish.asked)]
         return list({passage.text: passage for passage in reversed(worthy)}.values())[::-1][:QUOTED]
 
-    def _is_answer(self, passage: Passage, topic: str) -> bool:
-        """Whether it says something: not a question to this agent, and not one of its own answers."""
+    def _is_answer(self, passage: Passage, topic: str, *, asked: bool) -> bool:
+        """Whether it says something: not a question, unless for those, and not one of its own answers."""
         if passage.role not in ("user", "assistant"):
             return False
         if passage.role == "assistant" and passage.speaker == self.name:
             return False
-        if passage.role == "user" and (
-            is_question(passage.text) or wish_in(passage.text).kind in _PLAIN_SAID
-        ):
+        if passage.role == "user" and not (_asks if asked else _tells)(passage.text):
             return False
         return _matches(passage, topic)
 
 
 _PLAIN_SAID = ("greet", "thank", "leave", "help", "remember", "forget", "drop", "list", "find")
 """What people say to this agent that tells nothing. What it shall remember is a note, until forgotten."""
+
+
+def _tells(text: str) -> bool:
+    return not is_question(text) and wish_in(text).kind not in _PLAIN_SAID
+
+
+def _asks(text: str) -> bool:
+    """Whether it is a question about the world, and not one about what was said or asked."""
+    return is_question(text) and wish_in(text).kind == "find" and not asks_for_words(text)
 
 
 class _Span(Struct, frozen=True):
@@ -212,7 +219,8 @@ def _cited(notes: Sequence[Note], passages: Sequence[Passage], now: datetime, el
 
 
 def _quoted(passage: Passage, now: datetime) -> str:
-    who = "you said" if passage.role == "user" else "the assistant answered"
+    yours = "you asked" if is_question(passage.text) else "you said"
+    who = yours if passage.role == "user" else "the assistant answered"
     return f"{when(passage.said_at, now)} {who}: “{excerpt(passage.text, (), size=LONGEST_QUOTE)}”"
 
 

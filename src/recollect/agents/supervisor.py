@@ -26,6 +26,8 @@ class Sessions(Protocol):
 
     async def create_session(self, session_id: str, channel: Channel = "voice") -> Any: ...
 
+    async def end_session(self, session_id: str) -> Any: ...
+
 
 class SupervisorAgent:
     """One voice for several agents.
@@ -92,7 +94,7 @@ class SupervisorAgent:
         if conversation_id is not None:
             return await self._answer(question, conversation_id, on_text)
         if self._sessions is not None:
-            return await self._answer(question, await self._conversation_of(session_id), on_text)
+            return await self._answer_with(self._sessions, question, session_id, on_text)
         return await self._answer_in_session(question, session_id, on_text)
 
     async def _answer_in_session(self, question: Message, session_id: str, on_text: OnText | None) -> Answer:
@@ -115,15 +117,21 @@ class SupervisorAgent:
         except RecollectError as error:
             log.warning("an empty conversation stays behind: %s", told(error))
 
-    async def _conversation_of(self, session_id: str) -> str:
-        assert self._sessions is not None
-        conversation_id = await self._sessions.get_conversation_id(session_id)
-        if conversation_id is None:
-            await self._sessions.create_session(session_id, channel=self._channel)
-            conversation_id = await self._sessions.get_conversation_id(session_id)
+    async def _answer_with(
+        self, sessions: Sessions, question: Message, session_id: str, on_text: OnText | None
+    ) -> Answer:
+        known = await sessions.get_conversation_id(session_id)
+        if known is not None:
+            return await self._answer(question, known, on_text)
+        await sessions.create_session(session_id, channel=self._channel)
+        conversation_id = await sessions.get_conversation_id(session_id)
         if conversation_id is None:
             raise InvalidInput(f"there is no session {shown(session_id)}", field="session_id")
-        return conversation_id
+        try:
+            return await self._answer(question, conversation_id, on_text)
+        except BaseException:
+            await _end_quietly(sessions, session_id)
+            raise
 
     async def _answer(self, question: Message, conversation_id: str, on_text: OnText | None) -> Answer:
         specialist = await self._specialist_for(question, conversation_id)
@@ -145,6 +153,14 @@ class SupervisorAgent:
         if chosen is not None and chosen not in self._specialists:
             log.warning("the router named an agent that is not there")
         return self._specialists.get(chosen or "", default)
+
+
+async def _end_quietly(sessions: Sessions, session_id: str) -> None:
+    """Take back a session that was begun for a turn which failed, and its conversation if that is empty."""
+    try:
+        await sessions.end_session(session_id)
+    except RecollectError as error:
+        log.warning("an empty conversation stays behind: %s", told(error))
 
 
 def _by_name(specialists: Sequence[Specialist]) -> dict[str, Specialist]:

@@ -27,6 +27,8 @@ class Wish(Struct, frozen=True, kw_only=True):
     about: str = ""
     whose: Speaker | None = None
     """Whose words are asked for, where the question says it."""
+    asked: bool = False
+    """Whether it is about what the user asked, and not about what was said."""
 
 
 def wish_in(text: str) -> Wish:
@@ -38,7 +40,8 @@ def wish_in(text: str) -> Wish:
             return Wish(kind=kind, about=(found.groupdict().get("about") or "").strip())
     if found := _SAID.match(said):
         whose = _SPEAKERS.get(found["who"].lower())
-        return Wish(kind="find", about=_topic(said[found.end() :]), whose=whose)
+        asked = whose != "assistant" and found["verb"].lower().startswith("ask")
+        return Wish(kind="find", about=_topic(said[found.end() :]), whose=whose, asked=asked)
     if is_question(said):
         return Wish(kind="find", about=_topic(said))
     return Wish(kind="tell", about=said)
@@ -47,6 +50,11 @@ def wish_in(text: str) -> Wish:
 def is_question(text: str) -> bool:
     """Whether an answer is expected."""
     return text.rstrip().endswith(("?", "？")) or bool(_ASKING.match(text))
+
+
+def asks_for_words(text: str) -> bool:
+    """Whether it asks what somebody said or asked before."""
+    return bool(_SAID.match(_PLEASE.sub("", " ".join(text[:LONGEST_READ].split()))))
 
 
 def _topic(words: str) -> str:
@@ -96,8 +104,8 @@ _FORMS: tuple[tuple[re.Pattern[str], Kind], ...] = (
 _SAID = re.compile(
     r"(?:what|when|where|why|how often|how|did|do you (?:remember|know) (?:what|when|if|whether|that)|have"
     r"|tell me what|tell me when)\s+(?:exactly\s+)?(?:did |have |had |do )?(?P<who>i|we|you)\s+"
-    r"(?:ever |already )?(?:say|said|tell|told|mention|mentioned|talk|talked|speak|spoke|ask|asked|write"
-    r"|wrote|discuss|discussed|answer|answered)\b(?:\s+(?:to )?(?:you|me))?"
+    r"(?:ever |already )?(?P<verb>say|said|tell|told|mention|mentioned|talk|talked|speak|spoke|ask|asked"
+    r"|write|wrote|discuss|discussed|answer|answered)\b(?:\s+(?:to )?(?:you|me))?"
     r"(?:\s+(?:about|on|of|for|regarding))?",
     re.IGNORECASE,
 )

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from recollect.cli.context import print_context
-from recollect.cli.notes import DEFAULT_OWNER, notes_table
+from recollect.cli.notes import notes_table
 from recollect.cli.rendering import console, counted, readable
-from recollect.cli.running import UrlOption, memory_at, run
+from recollect.cli.running import DEFAULT_OWNER, UrlOption, memory_at, run
 from recollect.clock import system_clock
 from recollect.errors import RecollectError
 from recollect.manager import ConversationManager

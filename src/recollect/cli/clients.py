@@ -9,9 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from recollect.cli.confirming import YesOption, confirm
-from recollect.cli.erase import RequiredOwner
 from recollect.cli.rendering import console, counted, readable
-from recollect.cli.running import JsonOption, UrlOption, memory_at, print_json, run
+from recollect.cli.running import DEFAULT_OWNER, JsonOption, UrlOption, WhoOption, memory_at, print_json, run
 from recollect.clients import ClientAssociationService, ClientMatch, Contact
 from recollect.clients.importing import Imported
 from recollect.conversations import Conversation
@@ -34,7 +33,7 @@ NotesOption = Annotated[str | None, typer.Option(help="Anything else.")]
 
 @clients.command("list")
 def list_(
-    owner: RequiredOwner,
+    owner: WhoOption = DEFAULT_OWNER,
     query: Annotated[str, typer.Argument(help="Parts of a name, a company, an address, a number.")] = "",
     url: UrlOption = None,
     limit: Annotated[int, typer.Option(help="At most so many.")] = 50,
@@ -58,7 +57,7 @@ def list_(
 @clients.command()
 def add(
     name: Annotated[str, typer.Argument(help="What they are called.")],
-    owner: RequiredOwner,
+    owner: WhoOption = DEFAULT_OWNER,
     url: UrlOption = None,
     nickname: NicknameOption = None,
     company: CompanyOption = None,
@@ -80,7 +79,10 @@ def add(
 
 @clients.command()
 def show(
-    client_id: IdArgument, owner: RequiredOwner, url: UrlOption = None, as_json: JsonOption = False
+    client_id: IdArgument,
+    owner: WhoOption = DEFAULT_OWNER,
+    url: UrlOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Show a contact."""
 
@@ -94,7 +96,7 @@ def show(
 @clients.command()
 def edit(
     client_id: IdArgument,
-    owner: RequiredOwner,
+    owner: WhoOption = DEFAULT_OWNER,
     url: UrlOption = None,
     name: Annotated[str | None, typer.Option(help="Another name; their conversations follow.")] = None,
     nickname: NicknameOption = None,
@@ -126,7 +128,7 @@ def edit(
 @clients.command()
 def remove(
     client_id: IdArgument,
-    owner: RequiredOwner,
+    owner: WhoOption = DEFAULT_OWNER,
     url: UrlOption = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
@@ -148,7 +150,7 @@ def remove(
 @clients.command("import")
 def import_(
     file: Annotated[Path, typer.Argument(help="A CSV file with headers: name, nicknames, phone, email, …")],
-    owner: RequiredOwner,
+    owner: WhoOption = DEFAULT_OWNER,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -196,7 +198,7 @@ def _show_imported(done: Imported) -> None:
 @clients.command()
 def identify(
     text: Annotated[str, typer.Argument(help="What somebody said.")],
-    owner: RequiredOwner,
+    owner: WhoOption = DEFAULT_OWNER,
     url: UrlOption = None,
     by_ear: Annotated[
         bool, typer.Option("--by-ear", help="It was heard: names that sound alike are the same.")
@@ -247,7 +249,7 @@ def link(
     client: Annotated[
         str, typer.Argument(metavar="CLIENT", help="The id of a contact, or a text that names one.")
     ],
-    owner: RequiredOwner,
+    owner: WhoOption = DEFAULT_OWNER,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -269,7 +271,7 @@ def link(
 @clients.command()
 def unlink(
     conversation_id: ConversationArgument,
-    owner: RequiredOwner,
+    owner: WhoOption = DEFAULT_OWNER,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:

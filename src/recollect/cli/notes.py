@@ -8,16 +8,11 @@ from rich.table import Table
 
 from recollect.cli.confirming import YesOption, confirm
 from recollect.cli.rendering import ago, console, counted, readable
-from recollect.cli.running import JsonOption, UrlOption, memory_at, print_json, run
+from recollect.cli.running import DEFAULT_OWNER, JsonOption, UrlOption, WhoOption, memory_at, print_json, run
 from recollect.notes import Note, meant
 from recollect.search.questions import last_moment, local_zone
 
 notes = typer.Typer(name="notes", help="What is remembered about an owner.", no_args_is_help=True)
-
-WhoOption = Annotated[
-    str, typer.Option("--owner", "-o", envvar="RECOLLECT_OWNER", help="Whose notes they are.")
-]
-DEFAULT_OWNER = "default"
 
 
 @notes.callback()

@@ -42,6 +42,9 @@ UrlOption = Annotated[
 OwnerOption = Annotated[
     str | None, typer.Option("--owner", "-o", help="Only this owner; without it, everybody.")
 ]
+WhoOption = Annotated[str, typer.Option("--owner", "-o", envvar="RECOLLECT_OWNER", help="Whose data it is.")]
+DEFAULT_OWNER = "default"
+"""Who it is on a machine that one person uses: whom a chat talks with, whose notes and contacts these are."""
 JsonOption = Annotated[bool, typer.Option("--json", help="Plain JSON instead of a picture.")]
 ConfigOption = Annotated[
     Path | None,

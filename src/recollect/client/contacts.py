@@ -1,10 +1,14 @@
-"""An owner's contacts behind a server, awaited or waited for. Below: describing, sending. Above: managers."""
+"""An owner's contacts, and who is meant, behind a server: awaited or waited for.
+
+Below: describing, sending. Above: managers.
+"""
 
 from collections.abc import Iterator
 
-from recollect.client.describing.contacts import ContactCalls
+from recollect.client.describing.contacts import AssociationCalls, ContactCalls
 from recollect.client.methods import awaited, waited
 from recollect.client.sending import AsyncSender, SyncSender
+from recollect.clients.association import Association
 from recollect.clients.book import PAGE, Contacts
 from recollect.contacts import Contact
 
@@ -52,3 +56,32 @@ class SyncContacts:
             after = page.next
             if after is None:
                 return
+
+
+class RemoteAssociation:
+    """Which client is meant, as the server says; `manager.association`."""
+
+    def __init__(self, calls: AssociationCalls, sender: AsyncSender) -> None:
+        # The names are known to the server: no index is made here.
+        self.calls = calls
+        self.sender = sender
+
+    identify_client = awaited(AssociationCalls.identify_client, Association.identify_client)
+    link_conversation_to_client = awaited(
+        AssociationCalls.link_conversation_to_client, Association.link_conversation_to_client
+    )
+    unlink_conversation = awaited(AssociationCalls.unlink_conversation, Association.unlink_conversation)
+
+
+class SyncAssociation:
+    """Which client is meant, as the server says, for code that does not await; `manager.association`."""
+
+    def __init__(self, calls: AssociationCalls, sender: SyncSender) -> None:
+        self.calls = calls
+        self.sender = sender
+
+    identify_client = waited(AssociationCalls.identify_client, Association.identify_client)
+    link_conversation_to_client = waited(
+        AssociationCalls.link_conversation_to_client, Association.link_conversation_to_client
+    )
+    unlink_conversation = waited(AssociationCalls.unlink_conversation, Association.unlink_conversation)

@@ -16,7 +16,7 @@ from copy import copy
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, Self
 
-from recollect.client.contacts import RemoteContacts, SyncContacts
+from recollect.client.contacts import RemoteAssociation, RemoteContacts, SyncAssociation, SyncContacts
 from recollect.client.describing import OwnerCalls
 from recollect.client.methods import awaited, waited
 from recollect.client.sending import AsyncSender, SyncSender
@@ -95,6 +95,11 @@ class RemoteManager(ConversationManager):
     def clients(self) -> RemoteContacts:
         """This owner's contacts: make, read, change, remove, list, import."""
         return RemoteContacts(self.calls.clients, self.sender)
+
+    @property
+    def association(self) -> RemoteAssociation:
+        """Which client a text names, and which of this owner's conversations is about whom."""
+        return RemoteAssociation(self.calls.association, self.sender)
 
     def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
         """Changes to one conversation, or to all of this owner's, as the server tells them."""
@@ -204,6 +209,11 @@ class SyncManager:
     def clients(self) -> SyncContacts:
         """This owner's contacts: make, read, change, remove, list, import."""
         return SyncContacts(self.calls.clients, self.sender)
+
+    @property
+    def association(self) -> SyncAssociation:
+        """Which client a text names, and which of this owner's conversations is about whom."""
+        return SyncAssociation(self.calls.association, self.sender)
 
     def watch(self, conversation_id: str | None = None) -> AbstractContextManager[Iterator[Change]]:
         """Changes to one conversation, or to all of this owner's, as the server tells them."""

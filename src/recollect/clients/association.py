@@ -8,7 +8,8 @@ await service.link_conversation_to_client(conversation_id, match)
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
 
 from recollect.clients.book import Contacts
 from recollect.clients.matches import ClientMatch
@@ -37,6 +38,18 @@ ATTEMPTS = 5
 _ambiguous = telemetry.counter("recollect_clients_ambiguous_total")
 
 
+class Associating(Protocol):
+    """Who tells which client is meant: here, or behind a server."""
+
+    async def identify_client(self, text: str, *, by_ear: bool = False) -> ClientMatch | None: ...
+
+    async def link_conversation_to_client(
+        self, conversation_id: str, client: str | ClientMatch | Contact
+    ) -> Conversation | None: ...
+
+    async def unlink_conversation(self, conversation_id: str) -> Conversation: ...
+
+
 class Association:
     """One owner's clients and conversations."""
 
@@ -59,13 +72,15 @@ class Association:
         return await asyncio.to_thread(identify, text, index, by_ear=by_ear)
 
     async def link_conversation_to_client(
-        self, conversation_id: str, client: "str | ClientMatch | Contact"
+        self, conversation_id: str, client: str | ClientMatch | Contact
     ) -> Conversation | None:
         """Link a conversation to a client: a contact, its id, a match, or a text that names one.
 
         Returns the record; None when the match or the text names no single client, and nothing was changed.
         """
-        client_id = await self._meant(client)
+        client_id = meant(client)
+        if client_id is None and not isinstance(client, ClientMatch | Contact):
+            client_id = meant(await self.identify_client(client))
         if client_id is None:
             return None
         contact = await self._contacts.get(client_id)
@@ -78,7 +93,7 @@ class Association:
 
     async def unlink_conversation(self, conversation_id: str) -> Conversation:
         """Take the link away; what is said later does not bring it back, a link by hand does."""
-        await self._store.put_document(BY_HAND, _KEY, b"{}", conversation_id=conversation_id)
+        await keep_unlinked(self._store, conversation_id)
         return await self._store.update(conversation_id, Changes(client_id=None, client_name=None))
 
     async def look_through(self, conversation_id: str, messages: Sequence[Message]) -> Conversation | None:
@@ -140,20 +155,44 @@ class Association:
         self._room.removed(self._owner, contact.id)
         return await self._store.update(record.id, Changes(client_id=None))
 
-    async def _meant(self, client: "str | ClientMatch | Contact") -> str | None:
-        if isinstance(client, Contact):
+
+async def keep_unlinked(store: ConversationStore, conversation_id: str) -> None:
+    """Somebody took the link away: what is said does not bring it back."""
+    await store.put_document(BY_HAND, _KEY, b"{}", conversation_id=conversation_id)
+
+
+def meant(client: str | ClientMatch | Contact | None) -> str | None:
+    """The id of the client that is given, or that a match names; None for a text that is no id."""
+    match client:
+        case Contact():
             return client.id
-        if isinstance(client, ClientMatch):
+        case ClientMatch():
             return None if client.client is None else client.client.id
-        try:
-            return parse_uuid(client, field="client_id")
-        except InvalidId:
-            match = await self.identify_client(client)
-            return None if match is None or match.client is None else match.client.id
+        case str():
+            with suppress(InvalidId):
+                return parse_uuid(client, field="client_id")
+    return None
 
 
-class ClientAssociationService(Association):
-    """Identifies clients in what is said to one owner's assistant, and links conversations to them."""
+class ClientAssociationService:
+    """Identifies clients in what is said to one owner's assistant, and links conversations to them.
+
+    The manager may be in this process, or stand for one behind a server.
+    """
 
     def __init__(self, manager: "ConversationManager") -> None:
-        super().__init__(manager.store, manager.premises.owner, manager.client_room)
+        self._association = manager.association
+
+    async def identify_client(self, text: str, *, by_ear: bool = False) -> ClientMatch | None:
+        """As `Association.identify_client`."""
+        return await self._association.identify_client(text, by_ear=by_ear)
+
+    async def link_conversation_to_client(
+        self, conversation_id: str, client: str | ClientMatch | Contact
+    ) -> Conversation | None:
+        """As `Association.link_conversation_to_client`."""
+        return await self._association.link_conversation_to_client(conversation_id, client)
+
+    async def unlink_conversation(self, conversation_id: str) -> Conversation:
+        """As `Association.unlink_conversation`."""
+        return await self._association.unlink_conversation(conversation_id)

@@ -75,10 +75,12 @@ class ClientRoom:
         held = self._held.get(owner)
         return held is not None and not len(held.index) and self._is_fresh(held)
 
-    def has_some(self, owner: str) -> bool:
-        """Whether the owner is known to have contacts."""
+    async def has_some(self, owner: str, store: ConversationStore) -> bool:
+        """Whether the owner has contacts: as it is known, or else as the store says."""
         held = self._held.get(owner)
-        return held is not None and len(held.index) > 0
+        if held is not None and self._is_fresh(held):
+            return len(held.index) > 0
+        return bool(await store.documents(KIND, limit=1))
 
     def written(self, owner: str, contact: Contact) -> None:
         held = self._held.get(owner)

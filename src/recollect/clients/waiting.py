@@ -96,12 +96,10 @@ class Waiting:
                 await asyncio.wait([self._worker])
 
     async def close(self) -> None:
-        """Finish, within a bound, for owners who are known to have contacts; leave the rest."""
-        for noted in list(self._notes):
-            if not self._room.has_some(noted.owner):
-                del self._notes[noted]
+        """Finish, within a bound, for owners who have contacts; leave the rest."""
         try:
             async with asyncio.timeout(CLOSING_SECONDS):
+                await self._leave_without_contacts()
                 await self.settled()
         except TimeoutError:
             log.warning("closing did not wait for clients to be identified")
@@ -110,6 +108,18 @@ class Waiting:
             self._timer.cancel()
         if self._worker is not None:
             await ended(self._worker)
+
+    async def _leave_without_contacts(self) -> None:
+        """Who has nobody to look for is asked of the store: without contacts no index is made at the end."""
+        stores = {noted.owner: said.store for noted, said in self._notes.items()}
+        for owner, store in stores.items():
+            try:
+                some = not store.degraded and await self._room.has_some(owner, store)
+            except RecollectError as error:
+                log.warning("clients of what was said last are not looked for: %s", told(error))
+                some = False
+            if not some:
+                self.forget(owner, None)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         """The loop of the caller. What an earlier loop left behind will never come to an end."""

@@ -95,7 +95,7 @@ async def search_conversations(
         best = _best(records, question, asked, contents)
     best = best[: query.limit]
     excerpts = await asyncio.gather(
-        *(_excerpts(searcher, record, contents.get(record.id), asked.terms, zone) for _, record in best)
+        *(_excerpts(searcher, contents.get(record.id), asked.terms, zone) for _, record in best)
     )
     return [found(record, score, quoted) for (score, record), quoted in zip(best, excerpts, strict=True)]
 
@@ -166,11 +166,11 @@ _APART = frozenset(("id", "subject", "client_name", "status", "created_at", "mes
 
 
 async def _excerpts(
-    searcher: Searcher, record: Conversation, content: _Content | None, terms: Sequence[str], zone: tzinfo
+    searcher: Searcher, content: _Content | None, terms: Sequence[str], zone: tzinfo
 ) -> list[Excerpt]:
     places = content.matching if content else []
     entries = [await _entry_at(searcher, one) for one in places]
-    return [_excerpt(entry, record, terms, zone) for entry in entries if entry is not None]
+    return [_excerpt(entry, terms, zone) for entry in entries if entry is not None]
 
 
 async def _entry_at(searcher: Searcher, one: Ranked) -> Entry | None:
@@ -183,12 +183,12 @@ async def _entry_at(searcher: Searcher, one: Ranked) -> Entry | None:
     return tail[0] if found else None
 
 
-def _excerpt(entry: Entry, record: Conversation, terms: Sequence[str], zone: tzinfo) -> Excerpt:
+def _excerpt(entry: Entry, terms: Sequence[str], zone: tzinfo) -> Excerpt:
     message = entry.message
     assert message.timestamp is not None, "a stored message has a time"
     text = excerpt(said_in(message), terms, size=EXCERPT)
     return Excerpt(
-        speaker=speaker_of(message, record),
+        speaker=speaker_of(message),
         said_at=message.timestamp.astimezone(zone),
         text=text,
         marked=marked(text, terms, opening="**", closing="**"),

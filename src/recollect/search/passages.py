@@ -59,7 +59,7 @@ class Passage(Struct, frozen=True, kw_only=True):
     def _heading(self) -> str:
         when = f"{self.said_at:%A} {self.said_at.day} {self.said_at:%B %Y, %H:%M}"
         about = [f"“{self.subject}”"] if self.subject else []
-        about += [f"with {self.client_name}"] if self.client_name else []
+        about += [f"client {self.client_name}"] if self.client_name else []
         return " · ".join([f"[{when} ({self.ago})", *about, f"conversation {self.conversation_id}]"])
 
 
@@ -82,31 +82,31 @@ def passage_of(
         conversation_id=record.id,
         sequence=entry.sequence,
         role=message.role,
-        speaker=speaker_of(message, record),
+        speaker=speaker_of(message),
         said_at=message.timestamp.astimezone(zone),
         ago=ago(message.timestamp.astimezone(zone), now=now.astimezone(zone)),
         subject=record.subject,
         client_name=record.client_name,
         text=excerpt(said_in(message), terms, size=PASSAGE),
-        before=None if before is None else _line(before, record, terms),
-        after=None if after is None else _line(after, record, terms),
+        before=None if before is None else _line(before, terms),
+        after=None if after is None else _line(after, terms),
         score=score,
         parts=parts,
     )
 
 
-def _line(entry: Entry, record: Conversation, terms: Sequence[str]) -> Line | None:
+def _line(entry: Entry, terms: Sequence[str]) -> Line | None:
     text = excerpt(said_in(entry.message), terms, size=BESIDE)
-    return Line(speaker=speaker_of(entry.message, record), text=text) if text else None
+    return Line(speaker=speaker_of(entry.message), text=text) if text else None
 
 
-def speaker_of(message: Message, record: Conversation) -> str:
-    """Who speaks, as a reader would say it."""
+def speaker_of(message: Message) -> str:
+    """Who speaks, as a reader would say it. The client is whom it is about, not always who speaks."""
     if name := named_speaker(message):
         return name
     if carries_tool_results(message):
         return "Tool"
-    return (record.client_name or "User") if message.role == "user" else message.role.capitalize()
+    return message.role.capitalize()
 
 
 def ago(moment: datetime, *, now: datetime) -> str:

@@ -19,7 +19,7 @@ import msgspec
 from recollect.client.answers import nothing
 from recollect.client.calls import Call, path_of
 from recollect.client.describing.base import VERSION, Talk, conversation
-from recollect.client.describing.contacts import ContactCalls
+from recollect.client.describing.contacts import AssociationCalls, ContactCalls
 from recollect.client.describing.conversations import ConversationCalls
 from recollect.client.describing.finding import FindingCalls
 from recollect.client.describing.keeping import KeepingCalls
@@ -39,6 +39,11 @@ class OwnerCalls(ConversationCalls, FindingCalls, KeepingCalls, NotingCalls):
     def clients(self) -> ContactCalls:
         """The calls that concern contacts."""
         return ContactCalls(self.owner, intake=self.intake, config=self.given_config)
+
+    @property
+    def association(self) -> AssociationCalls:
+        """The calls that concern who is meant."""
+        return AssociationCalls(self.owner, intake=self.intake, config=self.given_config)
 
     def idling_after(self, idle_after: timedelta | None) -> "OwnerCalls":
         """These calls, with sessions that start afresh after another time of silence."""

@@ -1,4 +1,4 @@
-"""Contacts, as calls. Below: base. The signatures are those of `manager.clients`."""
+"""Contacts, as calls. Below: base. Signatures are those of `manager.clients` and `manager.association`."""
 
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
@@ -7,12 +7,15 @@ import msgspec
 
 from recollect.client.answers import reader
 from recollect.client.calls import Call, path_of
-from recollect.client.describing.base import LARGEST_PAGE, VERSION, Calls, Talk, nobody
+from recollect.client.describing.base import LARGEST_PAGE, VERSION, Calls, Talk, conversation, nobody
+from recollect.clients.association import meant
 from recollect.clients.book import ContactPage, cleared_fields
+from recollect.clients.matches import NOBODY, ClientMatch
 from recollect.contacts import Contact, parse_fields
-from recollect.conversations import check_count
+from recollect.conversations import Conversation, check_count
 from recollect.errors import InvalidInput, shown
 from recollect.ids import new_id, parse_uuid
+from recollect.protocol import conversation_of
 
 if TYPE_CHECKING:
     from recollect.clients.importing import Imported
@@ -110,6 +113,34 @@ class ContactCalls(Calls):
         )
 
 
+class AssociationCalls(Calls):
+    """Which client a text names, and which conversation is about whom."""
+
+    def identify_client(self, text: str, *, by_ear: bool = False) -> Call[ClientMatch | None]:
+        if not isinstance(text, str):
+            raise InvalidInput(f"text must be text; got {shown(text)}", field="text", value=text)
+        body = {"text": text, "by_ear": by_ear}
+        return self._call("POST", "clients", "identify", body=body, read=_match)
+
+    def link_conversation_to_client(
+        self, conversation_id: str, client: str | ClientMatch | Contact
+    ) -> Talk[Conversation | None]:
+        place = ("conversations", conversation(conversation_id), "client")
+        client_id = meant(client)
+        if client_id is None and not isinstance(client, ClientMatch | Contact):
+            client_id = meant((yield self.identify_client(client)))
+        if client_id is None:
+            return None
+        contact: Contact = yield self._call("GET", "clients", client_id, read=_contact)
+        body = {"client_id": contact.id, "client_name": contact.name}
+        linked: Conversation = yield self._call("PUT", *place, body=body, read=conversation_of)
+        return linked
+
+    def unlink_conversation(self, conversation_id: str) -> Call[Conversation]:
+        place = ("conversations", conversation(conversation_id), "client")
+        return self._call("DELETE", *place, read=conversation_of)
+
+
 list_ = list
 """The built-in, where the method `list` hides it."""
 
@@ -124,6 +155,11 @@ def _contact(document: Any) -> Contact:
 
 def _page(document: Any) -> ContactPage:
     return msgspec.convert(document, ContactPage)
+
+
+def _match(document: Any) -> ClientMatch | None:
+    match = msgspec.convert(document, ClientMatch)
+    return None if match == NOBODY else match
 
 
 def _found(document: Any) -> list[Contact]:

@@ -129,8 +129,8 @@ async def link_client(call: Call[ClientLink, NoQuery]) -> Reply:
 
 @routes.delete("/conversations/{conversation_id}/client", answer=ConversationBody, status=200)
 async def unlink_client(call: Call[NoBody, NoQuery]) -> Reply:
-    """The conversation is with nobody in particular."""
-    record = await call.manager.update_metadata(call.conversation_id, clear=("client_id", "client_name"))
+    """The conversation is with nobody in particular, and what is said later does not change that."""
+    record = await call.manager.association.unlink_conversation(call.conversation_id)
     return at_revision(conversation_document(record), record.revision)
 
 

@@ -3,7 +3,6 @@
 from msgspec import UNSET, Struct
 from msgspec.structs import asdict
 
-from recollect.clients.association import ClientAssociationService
 from recollect.clients.book import ContactPage
 from recollect.clients.importing import Imported
 from recollect.clients.matches import NOBODY, ClientMatch
@@ -84,5 +83,5 @@ async def find_clients(call: Call[ContactQuery, NoQuery]) -> Reply:
 @routes.post("/clients/identify", answer=ClientMatch)
 async def identify_client(call: Call[TextSaid, NoQuery]) -> Reply:
     """Whom a text names: one client, or candidates where it could be several, or none of either."""
-    service = ClientAssociationService(call.manager)
-    return as_json(await service.identify_client(call.body.text, by_ear=call.body.by_ear) or NOBODY)
+    match = await call.manager.association.identify_client(call.body.text, by_ear=call.body.by_ear)
+    return as_json(match or NOBODY)
