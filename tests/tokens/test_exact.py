@@ -119,8 +119,8 @@ def test_words_add_up_to_what_tiktoken_counts(reference: tiktoken.Encoding) -> N
 
 
 @pytest.mark.slow
-def test_words_add_up_in_a_hundred_thousand_texts(reference: tiktoken.Encoding) -> None:
-    assert_words_agree(100_000, reference, seed=5)
+def test_words_add_up_in_many_texts(reference: tiktoken.Encoding) -> None:
+    assert_words_agree(30_000, reference, seed=5)
 
 
 @pytest.mark.parametrize("text", ["a  b", "a\nb", "a\tb", "a\u00a0b", "a\u3000b", "\x1ca", "a\u2028b"])

@@ -402,6 +402,7 @@ class EncryptedStore(ConversationStore):
     ) -> list[Document]:
         if kind == KIND:
             return []
+        check_count(limit, field="limit", least=0)
         opened: list[Document] = []
         while True:
             wanted = limit - len(opened)
