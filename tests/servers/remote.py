@@ -11,6 +11,7 @@ import threading
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, Self, TypeVar
 
 import pytest
@@ -182,6 +183,10 @@ class ManagerBehind(RemoteManager):
     @property
     def store(self) -> Any:  # type: ignore[override]
         return There(self._served.memory.of(self.owner).store, self._served)
+
+    @property
+    def client_room(self) -> Any:  # type: ignore[override]
+        return SimpleNamespace(waiting=There(self._served.memory.client_room.waiting, self._served))
 
     @property
     def premises(self) -> Any:  # type: ignore[override]
