@@ -43,7 +43,7 @@ from recollect.telemetry.timing import timed
 
 log = logging.getLogger("recollect.search")
 
-BY_WORDS = 500
+BY_WORDS = 300
 """Candidates that the index is asked for."""
 BY_WORDS_FILTERED = 10_000
 """The same when filters will drop many of them. If too few are left, everything that may pass is ranked."""
