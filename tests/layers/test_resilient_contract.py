@@ -1,5 +1,7 @@
 """The resilient layer is a store: the contract and the state machine, over stores that are well or shaky."""
 
+import atexit
+import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from tempfile import mkdtemp
@@ -74,7 +76,10 @@ class TestAroundTheOthers(LogContract, SessionsContract, ConcurrencyContract):
 
 
 def _machine_folder() -> Path:
-    return Path(mkdtemp(prefix="recollect-layer-"))
+    """A machine makes many backends and ends none of its folders: they go with the process."""
+    folder = mkdtemp(prefix="recollect-layer-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def _shaky(clock: FixedClock) -> Backend:
