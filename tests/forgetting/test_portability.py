@@ -107,6 +107,25 @@ async def test_the_page_shows_what_was_said_and_runs_nothing(
         assert (tmp_path / "export" / link).is_file()
 
 
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (b'{"text": "tea <b>", "none": null}', "<dl><dt>text</dt><dd>tea &lt;b&gt;</dd></dl>"),
+        (b'{"tags": ["a", "b"]}', "<dt>tags</dt><dd>a, b</dd>"),
+        (b'{"deep": {"x": 1}}', "<dt>deep</dt><dd>{&quot;x&quot;: 1}</dd>"),
+        (b"{not JSON", "<pre>{not JSON</pre>"),
+        (b"plain & simple", "<pre>plain &amp; simple</pre>"),
+        (b"\xff\x00", "<pre>2 bytes</pre>"),
+    ],
+)
+async def test_a_document_is_shown_by_its_fields(data: bytes, shown: str, tmp_path: Path) -> None:
+    async with recollect.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
+        erin = memory.of("erin")
+        await erin.store.put_document("things", "one", data)
+        await erin.export(tmp_path / "export")
+    assert shown in (tmp_path / "export" / "index.html").read_text()
+
+
 async def test_the_manifest_names_every_file(exported: recollect.Memory, tmp_path: Path) -> None:
     folder = tmp_path / "export"
     manifest = msgspec.json.decode((folder / "manifest.json").read_bytes())

@@ -4,7 +4,7 @@ Pure: lines of an export in, pieces of HTML out. Everything that somebody said i
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from html import escape
 from typing import Any
@@ -120,11 +120,10 @@ def _opening(record: Conversation, sessions: Iterable[str], label: str) -> str:
         "last active": _moment(record.last_activity),
         "kept until": "for ever" if record.expires_at is None else _moment(record.expires_at),
     }
-    rows = "".join(f"<dt>{name}</dt><dd>{escape(str(value))}</dd>" for name, value in facts.items() if value)
     messages = f"{label}{record.message_count:,} message{'' if record.message_count == 1 else 's'}"
     return (
         f"<details><summary>{title} <small>{messages}, last {_moment(record.last_activity)}</small></summary>"
-        f"<dl>{rows}</dl>\n"
+        f"<dl>{_facts(facts)}</dl>\n"
     )
 
 
@@ -153,16 +152,40 @@ def _body(place: str, message: Message) -> str:
 
 
 def _document(document: Document) -> str:
-    try:
-        text = document.data.decode()
-    except UnicodeDecodeError:
-        text = ""
-    shown = escape(text[:LONGEST_DOCUMENT]) + ("…" if len(text) > LONGEST_DOCUMENT else "")
-    if not text or "\0" in text:
-        shown = f"{len(document.data):,} bytes"
     return (
         f'<div class="said"><b>{escape(document.kind)}</b> {escape(document.key)} '
-        f"<time>{_moment(document.updated_at)}</time><pre>{shown}</pre></div>\n"
+        f"<time>{_moment(document.updated_at)}</time>{_data(document.data)}</div>\n"
+    )
+
+
+def _data(data: bytes) -> str:
+    """What a document says: the fields of one that is an object, else its text, else its size."""
+    try:
+        text = data.decode()
+        fields = json.loads(text) if text.startswith("{") else None
+    except UnicodeDecodeError:
+        text, fields = "", None
+    except (ValueError, RecursionError):
+        fields = None
+    if not text or "\0" in text:
+        return f"<pre>{len(data):,} bytes</pre>"
+    if isinstance(fields, dict) and len(text) <= LONGEST_DOCUMENT:
+        return f"<dl>{_facts({name: _shown(value) for name, value in fields.items()})}</dl>"
+    return f"<pre>{escape(text[:LONGEST_DOCUMENT])}{'…' if len(text) > LONGEST_DOCUMENT else ''}</pre>"
+
+
+def _shown(value: Any) -> str:
+    """A value of a field in words; nothing for an empty one."""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ", ".join(value)
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _facts(facts: Mapping[str, Any]) -> str:
+    return "".join(
+        f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>" for name, value in facts.items() if value
     )
 
 
