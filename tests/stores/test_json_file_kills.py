@@ -79,8 +79,8 @@ async def test_ten_kills_at_random_moments(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_hundred_kills_at_random_moments(tmp_path: Path) -> None:
-    await survive_kills(tmp_path / "conversations.json", 100)
+async def test_forty_kills_at_random_moments(tmp_path: Path) -> None:
+    await survive_kills(tmp_path / "conversations.json", 40)
 
 
 @pytest.mark.parametrize(

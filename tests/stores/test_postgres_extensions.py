@@ -334,7 +334,7 @@ async def test_what_is_no_vector_is_refused(store: PostgresStore, options: dict[
         await store.nearest(MODEL, **(asked | options))
 
 
-# Numbers that are the same in half, single and double precision: the server counts in single, and what is left
+# The same numbers in half, single and double precision: the server counts in single, and what is left
 # of two that nearly cancel out would be mostly rounding.
 VECTOR = st.lists(st.integers(-40, 40).map(lambda n: n / 8), min_size=3, max_size=3)
 
