@@ -83,7 +83,7 @@ class TestProcessor:
     def test_a_slip_of_two_is_caught(self, bench: Bench, path: str) -> None:
         """Beside what this machine takes for usual, so that it is the slip that is seen."""
         ours, floor = steps_of(bench, path)
-        usual = Usual(ratio=processor_ratio(ours, floor), calls=0)
+        usual = Usual(ratio=min(processor_ratio(ours, floor) for _ in range(3)), calls=0)
         assert cost(twice(ours), floor, usual) > usual.ratio * SLIP
 
 

@@ -96,11 +96,12 @@ def schema_version(path: str) -> SchemaVersion:
 
 
 def _check_program(connection: apsw.Connection, path: str) -> None:
+    # The mark is read last: it comes together with all else, and somebody may just be making the file.
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    version = _version(connection)
     marker = connection.pragma("application_id")
-    if marker != APPLICATION_ID:
-        tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
-        if tables or marker or _version(connection):
-            raise StoreForeign(f"{path} is the database of another program; it was left as it is")
+    if marker != APPLICATION_ID and (tables or version or marker):
+        raise StoreForeign(f"{path} is the database of another program; it was left as it is")
 
 
 def _check_ours(connection: apsw.Connection, path: str) -> None:
