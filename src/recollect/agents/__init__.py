@@ -33,13 +33,14 @@ from recollect.agents.recall import RecallAgent
 from recollect.agents.routing import ModelRouter, Router, RuleRouter
 from recollect.agents.strands import StrandsAgent
 from recollect.agents.summarizer import AgentSummarizer
-from recollect.agents.supervisor import SupervisorAgent
+from recollect.agents.supervisor import Apology, SupervisorAgent
 
 __all__ = [
     "AgentSummarizer",
     "AgenticLoop",
     "Answer",
     "AnthropicAgent",
+    "Apology",
     "Assistants",
     "ConversationEntity",
     "ConversationInput",

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from recollect.agents.answering import Specialist, answer_turn, seen
 from recollect.agents.apologies import apology_for
@@ -27,6 +27,13 @@ class Sessions(Protocol):
     async def create_session(self, session_id: str, channel: Channel = "voice") -> Any: ...
 
     async def end_session(self, session_id: str) -> Any: ...
+
+
+class Apology(NamedTuple):
+    """What a user hears instead of an answer. The history is as it was."""
+
+    text: str
+    error: Exception
 
 
 class SupervisorAgent:
@@ -71,15 +78,25 @@ class SupervisorAgent:
         question = _question(query, content_type)
         if conversation_id is not None:
             await self.conversation_manager.get_conversation(conversation_id)
+        return (await self.answer_or_apology(question, session_id, conversation_id, on_text=on_text)).text
+
+    async def answer_or_apology(
+        self,
+        query: str | Message,
+        session_id: str,
+        conversation_id: str | None = None,
+        *,
+        on_text: OnText | None = None,
+    ) -> "Answer | Apology":
+        """The answer as a value; or, when anything fails, what the user hears instead, and why."""
         try:
-            answer = await self.answer_query(question, session_id, conversation_id, on_text=on_text)
+            return await self.answer_query(query, session_id, conversation_id, on_text=on_text)
         except RecollectError as error:
             log.warning("a turn failed and was not stored: %s", told(error))
-            return self.apology(error)
+            return Apology(text=self.apology(error), error=error)
         except Exception as error:  # the edge: whatever an agent of somebody else's does, the user is told
             log.exception("a turn failed and was not stored")
-            return self.apology(error)
-        return answer.text
+            return Apology(text=self.apology(error), error=error)
 
     async def answer_query(
         self,

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Protocol, TypeVar
 
 from recollect.contracts import ConversationStore, Embedder
-from recollect.search.encoders import installed_encoder
 from recollect.search.indexing import QUIET, Indexer
 from recollect.search.portable import OwnerIndex
 from recollect.search.texts import TextVectors
@@ -52,11 +51,6 @@ class SearchRoom:
         self._indexes: OrderedDict[str, OwnerIndex] = OrderedDict()
         self._vectors: OrderedDict[str, OwnerVectors] = OrderedDict()
         self._texts: OrderedDict[str, TextVectors] = OrderedDict()
-
-    @classmethod
-    def with_installed_encoder(cls) -> "SearchRoom":
-        """The room with the encoder on board, where it is installed; else one that searches by words."""
-        return cls(installed_encoder())
 
     def index_of(self, owner: str) -> OwnerIndex:
         """The portable index of an owner."""

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from traceback import walk_tb
 from types import TracebackType
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 import msgspec
 
@@ -26,7 +26,6 @@ from recollect.errors import InvalidSetting
 from recollect.telemetry.events import told
 from recollect.telemetry.requests import current
 
-Form = Literal["json", "text"]
 FORMS = ("json", "text")
 LEVELS = ("debug", "info", "warning", "error")
 MOST_FRAMES = 30

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterable, Sequence
 
 from msgspec import Struct
 
-from recollect.agents import Answer, SupervisorAgent
+from recollect.agents import Answer, Apology, SupervisorAgent
 from recollect.contracts import Audio, AudioFormat, Listening, OnText, Transcriber, Transcript
 from recollect.dialects import meaning_of
 from recollect.errors import InvalidSetting, NotUnderstood, RecollectError, shown
@@ -113,21 +113,14 @@ class VoiceAssistant:
         conversation_id = (
             known or (await self.sessions.create_session(session_id, device=device)).conversation_id
         )
-        try:
-            answer = await self._supervisor.answer_query(
-                asked(transcript), session_id, conversation_id, on_text=on_text
-            )
-        except RecollectError as error:
-            log.warning("a turn failed and was not stored: %s", told(error))
-            failed = self._supervisor.apology(error)
-        except Exception as error:  # the edge: whatever an agent of somebody else's does, the user is told
-            log.exception("a turn failed and was not stored")
-            failed = self._supervisor.apology(error)
-        else:
+        answer = await self._supervisor.answer_or_apology(
+            asked(transcript), session_id, conversation_id, on_text=on_text
+        )
+        if not isinstance(answer, Apology):
             return self._reply(answer, transcript, session_id, conversation_id)
         if known is None:
             await self._end_quietly(session_id)
-        return self._sorry(failed, transcript, session_id, conversation_id)
+        return self._sorry(answer.text, transcript, session_id, conversation_id)
 
     async def understand(
         self, audio: Sound, *, audio_format: AudioFormat | None = None, language: str | None = None

@@ -1,13 +1,12 @@
 """Sessions: which conversation one is in, and the assistant that answers there."""
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from recollect.agents.supervisor import SupervisorAgent
+from recollect.agents.supervisor import Apology, SupervisorAgent
 from recollect.contracts import AudioFormat
 from recollect.errors import NotFound, RecollectError, shown
 from recollect.messages import Message
@@ -17,12 +16,10 @@ from recollect.server.answers import NOTHING, Streamed, as_json, at_revision
 from recollect.server.calls import Call, NoBody, NoQuery
 from recollect.server.endpoints import Media, Reply, Routes
 from recollect.server.routes.conversations import idling
-from recollect.telemetry import told
 from recollect.voice import VoiceReply
 
 routes = Routes("sessions")
 
-log = logging.getLogger("recollect.server")
 
 LARGEST_SOUND = 25_000_000
 """Bytes: what a transcriber takes at once."""
@@ -140,16 +137,11 @@ async def _answered(supervisor: SupervisorAgent, asked: Question, on_text: Any =
     manager = supervisor.conversation_manager
     if asked.conversation_id is not None:
         await manager.get_conversation(asked.conversation_id)
-    try:
-        answer = await supervisor.answer_query(
-            question, asked.session_id, asked.conversation_id, on_text=on_text
-        )
-    except RecollectError as error:
-        log.warning("a turn failed and was not stored: %s", told(error))
-        return _apology(supervisor, asked, error)
-    except Exception as error:  # the edge: whatever an agent of somebody else's does, the user is told
-        log.exception("a turn failed and was not stored")
-        return _apology(supervisor, asked, error)
+    answer = await supervisor.answer_or_apology(
+        question, asked.session_id, asked.conversation_id, on_text=on_text
+    )
+    if isinstance(answer, Apology):
+        return _apology(asked, answer)
     record = None if asked.conversation_id is not None else await manager.session(asked.session_id)
     return {
         "text": answer.text,
@@ -160,10 +152,10 @@ async def _answered(supervisor: SupervisorAgent, asked: Question, on_text: Any =
     }
 
 
-def _apology(supervisor: SupervisorAgent, asked: Question, error: Exception) -> dict[str, Any]:
-    known = error if isinstance(error, RecollectError) else RecollectError()
+def _apology(asked: Question, instead: Apology) -> dict[str, Any]:
+    known = instead.error if isinstance(instead.error, RecollectError) else RecollectError()
     return {
-        "text": supervisor.apology(error),
+        "text": instead.text,
         "conversation_id": asked.conversation_id,
         "agent_name": None,
         "stored": False,
