@@ -16,6 +16,7 @@ from recollect.errors import StoreUnavailable
 from recollect.moving import CopyReport
 from recollect.moving import import_ as import_all
 from recollect.portability import Manifest, read_manifest
+from recollect.threads import opened
 
 
 def import_(
@@ -63,10 +64,7 @@ async def _opened(file: str) -> AsyncIterator[BinaryIO]:
         yield sys.stdin.buffer
         return
     try:
-        opened = await asyncio.to_thread(open, file, "rb")
+        async with opened(lambda: open(file, "rb")) as export:
+            yield export
     except OSError as error:
         raise StoreUnavailable(f"{file} cannot be read: {error.strerror or error}") from error
-    try:
-        yield opened
-    finally:
-        await asyncio.to_thread(opened.close)

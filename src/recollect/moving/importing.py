@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar, cast
 
 from msgspec.structs import asdict
 
@@ -304,10 +304,14 @@ def _seekable(file: BinaryIO) -> BinaryIO:
     """The file itself, or a temporary one with what came through a pipe."""
     if file.seekable():
         return file
-    with _explained():
-        spool = tempfile.TemporaryFile()  # noqa: SIM115  import_ closes it
-        shutil.copyfileobj(file, spool)
-        spool.seek(0)
+    spool = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115  import_ closes it
+    try:
+        with _explained():
+            shutil.copyfileobj(file, spool)
+            spool.seek(0)
+    except BaseException:
+        spool.close()
+        raise
     return spool
 
 

@@ -1,12 +1,12 @@
 """An owner's folder: written beside its place and moved there when whole; proven before it is read."""
 
-import asyncio
 import hashlib
 import os
 import re
 import shutil
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,6 +20,7 @@ from recollect.ids import new_id
 from recollect.moving import export_store, import_
 from recollect.portability.page import page
 from recollect.premises import Premises
+from recollect.threads import opened, to_the_end
 
 VERSION = 1
 LINES = "conversations.jsonl"
@@ -53,12 +54,12 @@ class Manifest(Struct, frozen=True, kw_only=True):
 
 async def export_owner(premises: Premises, folder: Path) -> Manifest:
     """Write everything that is held about the owner into a folder that is not there yet, or empty."""
-    draft = await asyncio.to_thread(begin_folder, folder)
+    draft = await to_the_end(begin_folder, folder)
     try:
         manifest = await _fill(premises, draft)
-        await asyncio.to_thread(finish_folder, draft, folder)
+        await to_the_end(finish_folder, draft, folder)
     except BaseException:
-        await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
+        await to_the_end(shutil.rmtree, draft, ignore_errors=True)
         raise
     return manifest
 
@@ -68,25 +69,22 @@ async def _fill(premises: Premises, draft: Path) -> Manifest:
     counts = await _write_lines(premises, draft / LINES)
     counts["blobs"] = await _write_blobs(premises, draft)
     archives = await _write_archives(premises.archives, draft)
-    await asyncio.to_thread(_write_page, draft, premises.owner, exported_at)
+    await to_the_end(_write_page, draft, premises.owner, exported_at)
     manifest = Manifest(
         owner=premises.owner,
         exported_at=exported_at,
         counts=counts | {"archives": len(archives)},
-        files=await asyncio.to_thread(_files, draft),
+        files=await to_the_end(_files, draft),
         archives=archives,
     )
     document = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
-    await asyncio.to_thread(_write, draft / MANIFEST, document)
+    await to_the_end(_write, draft / MANIFEST, document)
     return manifest
 
 
 async def _write_lines(premises: Premises, path: Path) -> dict[str, int]:
-    file = await asyncio.to_thread(create_file, path)
-    try:
+    async with opened(partial(create_file, path)) as file:
         report = await export_store(premises.owner, premises.store, file)
-    finally:
-        await asyncio.to_thread(file.close)
     return {
         "conversations": report.conversations,
         "messages": report.entries,
@@ -102,7 +100,7 @@ async def _write_blobs(premises: Premises, draft: Path) -> int:
         for sha256 in await premises.blobs.list(conversation_id):
             data = await premises.blobs.get(conversation_id, sha256)
             if data is not None:
-                await asyncio.to_thread(_write, draft / "blobs" / conversation_id / sha256, data)
+                await to_the_end(_write, draft / "blobs" / conversation_id / sha256, data)
                 count += 1
     return count
 
@@ -113,11 +111,11 @@ async def _write_archives(archives: OwnerArchives | None, draft: Path) -> tuple[
     known = tuple(await archives.list())
     for one in known:
         _, content = await archives.read(one.conversation_id)
-        lines, pictures = await asyncio.to_thread(unpacked, content)
-        await asyncio.to_thread(_write, draft / "archives" / f"{one.conversation_id}.jsonl", lines)
+        lines, pictures = await to_the_end(unpacked, content)
+        await to_the_end(_write, draft / "archives" / f"{one.conversation_id}.jsonl", lines)
         for sha256, data in pictures.items():
             place = draft / "archives" / "blobs" / one.conversation_id / sha256
-            await asyncio.to_thread(_write, place, data)
+            await to_the_end(_write, place, data)
     return known
 
 
@@ -131,9 +129,9 @@ def _write_page(draft: Path, owner: str, exported_at: datetime) -> None:
 def _lines_of(*paths: Path) -> Iterator[bytes]:
     """The lines of exports, each without its first."""
     for path in paths:
-        with path.open("rb") as opened:
-            opened.readline()
-            yield from opened
+        with path.open("rb") as lines:
+            lines.readline()
+            yield from lines
 
 
 # In
@@ -141,18 +139,15 @@ def _lines_of(*paths: Path) -> Iterator[bytes]:
 
 async def import_owner(premises: Premises, folder: Path) -> Manifest:
     """Bring what a folder holds into the owner's store. A folder that was altered changes nothing."""
-    manifest = await asyncio.to_thread(checked_folder, folder)
+    manifest = await to_the_end(checked_folder, folder)
     if manifest.archives and premises.archives is None:
         raise InvalidSetting(
             "the folder holds archives, which need a place: recollect.open(archives='some/folder')",
             field="archives",
         )
     await _read_blobs(premises, manifest, folder)
-    file = await asyncio.to_thread((folder / LINES).open, "rb")
-    try:
+    async with opened(lambda: (folder / LINES).open("rb")) as file:
         await import_(file, _as_backend(premises.store))
-    finally:
-        await asyncio.to_thread(file.close)
     await _read_archives(premises.archives, manifest, folder)
     return manifest
 
@@ -166,16 +161,16 @@ async def _read_blobs(premises: Premises, manifest: Manifest, folder: Path) -> N
         )
     for match in found:
         assert premises.blobs is not None
-        data = await asyncio.to_thread((folder / match[0]).read_bytes)
+        data = await to_the_end((folder / match[0]).read_bytes)
         await premises.blobs.put(match[2], match[3], data)
 
 
 async def _read_archives(archives: OwnerArchives | None, manifest: Manifest, folder: Path) -> None:
     for one in manifest.archives:
         assert archives is not None
-        lines = await asyncio.to_thread((folder / "archives" / f"{one.conversation_id}.jsonl").read_bytes)
-        pictures = await asyncio.to_thread(_pictures_in, folder / "archives" / "blobs" / one.conversation_id)
-        content = await asyncio.to_thread(pack, lines, pictures)
+        lines = await to_the_end((folder / "archives" / f"{one.conversation_id}.jsonl").read_bytes)
+        pictures = await to_the_end(_pictures_in, folder / "archives" / "blobs" / one.conversation_id)
+        content = await to_the_end(pack, lines, pictures)
         async with archives.locked():
             await archives.put(msgspec.structs.replace(one, owner=archives.key), content)
 

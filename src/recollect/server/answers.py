@@ -1,7 +1,7 @@
 """What goes back: status, headers and body, sent as it is. Below: the wire's forms."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any
 
 from litestar.types import Receive, Scope, Send
@@ -52,12 +52,20 @@ class Answer:
 class Streamed:
     """An answer that is made while it is sent."""
 
-    __slots__ = ("chunks", "headers", "status")
+    __slots__ = ("chunks", "closing", "headers", "status")
 
     def __init__(
-        self, chunks: AsyncGenerator[bytes, None], *, media: bytes, headers: Iterable[Header] = ()
+        self,
+        chunks: AsyncGenerator[bytes, None],
+        *,
+        media: bytes,
+        headers: Iterable[Header] = (),
+        closing: Callable[[], None] = lambda: None,
     ) -> None:
+        """`closing` is called at the end whatever happened, also when no chunk was ever asked for: a
+        generator that was not begun has no end of its own."""
         self.chunks = chunks
+        self.closing = closing
         self.status = 200
         self.headers = [*_ALWAYS, *headers, (b"content-type", media), _UNCACHED]
 
@@ -72,6 +80,7 @@ class Streamed:
             if not sending.done():
                 sending.cancel()
             await asyncio.gather(sending, gone, return_exceptions=True)
+            self.closing()
         if not sending.cancelled():
             sending.result()
 

@@ -1,9 +1,9 @@
 """How long things are kept, in which form, and that they go."""
 
-import asyncio
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, BinaryIO, cast
 
@@ -29,6 +29,7 @@ from recollect.protocol.documents import seconds
 from recollect.server.answers import Streamed, as_json, as_problem, at_revision
 from recollect.server.calls import Call, NoBody, NoQuery
 from recollect.server.endpoints import Media, Reply, Routes
+from recollect.threads import to_the_end
 
 routes = Routes("keeping")
 
@@ -134,35 +135,36 @@ async def erase_everything(call: Call[NoBody, NoQuery]) -> Reply:
 @routes.get("/export", answer=Media(type=ZIP, description="The owner's folder, packed."), reach="admin")
 async def export_everything(call: Call[NoBody, NoQuery]) -> Reply:
     """Everything that is held about this owner, for people and for programs, as a zip."""
-    place = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="recollect-export-"))
+    packed = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115  it is sent later
     try:
-        await call.manager.export(place / "folder")
-        packed = await asyncio.to_thread(_packed, place / "folder")
-    finally:
-        await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
-    disposition = (b"content-disposition", b'attachment; filename="recollect-export.zip"')
-    return Streamed(_sent(packed), media=ZIP.encode(), headers=(disposition,))
-
-
-def _packed(folder: Path) -> BinaryIO:
-    """The folder in a file without a name: whatever becomes of the request, nothing stays behind."""
-    file = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115  it is sent later
-    try:
-        pack_folder(folder, file)
-        file.seek(0)
+        async with _place("recollect-export-") as place:
+            await call.manager.export(place / "folder")
+            await to_the_end(_pack, place / "folder", packed)
     except BaseException:
-        file.close()
+        packed.close()
         raise
-    return file
+    disposition = (b"content-disposition", b'attachment; filename="recollect-export.zip"')
+    return Streamed(_blocks(packed), media=ZIP.encode(), headers=(disposition,), closing=packed.close)
 
 
-async def _sent(file: BinaryIO) -> AsyncGenerator[bytes, None]:
-    """The file, block by block."""
+@asynccontextmanager
+async def _place(prefix: str) -> AsyncIterator[Path]:
+    """A folder for the block, gone with it: what it holds is somebody's whole history."""
+    place = Path(tempfile.mkdtemp(prefix=prefix))
     try:
-        while block := await asyncio.to_thread(file.read, _BLOCK):
-            yield block
+        yield place
     finally:
-        await asyncio.to_thread(file.close)
+        await to_the_end(shutil.rmtree, place, ignore_errors=True)
+
+
+def _pack(folder: Path, file: BinaryIO) -> None:
+    pack_folder(folder, file)
+    file.seek(0)
+
+
+async def _blocks(file: BinaryIO) -> AsyncGenerator[bytes, None]:
+    while block := await to_the_end(file.read, _BLOCK):
+        yield block
 
 
 @routes.post(
@@ -174,14 +176,12 @@ async def _sent(file: BinaryIO) -> AsyncGenerator[bytes, None]:
 )
 async def import_everything(call: Call[NoBody, NoQuery]) -> Reply:
     """Bring an export into the store, as this owner's."""
-    place = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="recollect-import-"))
     try:
-        await asyncio.to_thread(_unpack, call.raw, place)
-        manifest = await call.manager.import_(place / "folder")
+        async with _place("recollect-import-") as place:
+            await to_the_end(_unpack, call.raw, place)
+            manifest = await call.manager.import_(place / "folder")
     except (StoreForeign, StoreDamaged) as error:
         return as_problem(error, status=422)  # what was sent, not what is here
-    finally:
-        await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
     return as_json(manifest)
 
 

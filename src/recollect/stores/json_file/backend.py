@@ -26,7 +26,7 @@ from recollect.stores.json_file.store import JsonFileStore
 from recollect.stores.json_file.writer import Job, Writer
 from recollect.stores.locks import Held, Lock
 from recollect.stores.shelf import Shelf
-from recollect.stores.threads import to_the_end
+from recollect.threads import to_the_end
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ class JsonFileBackend(Backend):
     async def close(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
-            await to_the_end(lambda: self._close(writer))
+            await to_the_end(self._close, writer)
 
     def of(self, owner: str) -> JsonFileStore:
         return JsonFileStore(self, parse_name(owner, field="owner"))

@@ -38,8 +38,8 @@ from recollect.stores.sqlite.lanes import Lane, ReadLane, WriteLane
 from recollect.stores.sqlite.rows import Row
 from recollect.stores.sqlite.scrubbing import AT_ONCE_SECONDS, PATIENT_SECONDS, Scrubber
 from recollect.stores.sqlite.store import SearchableSQLiteStore, SQLiteStore
-from recollect.stores.threads import to_the_end
 from recollect.telemetry import told
+from recollect.threads import to_the_end
 
 SQL = queries(PACKAGE)
 log = logging.getLogger("recollect.stores.sqlite")
@@ -121,7 +121,7 @@ class SQLiteBackend(Backend):
         lanes = [lane for lane in (self._readers, self._writer) if lane is not None]
         self._writer = self._readers = None
         if lanes:
-            await to_the_end(partial(_close_all, lanes))
+            await to_the_end(_close_all, lanes)
 
     @property
     def writer(self) -> Lane:
@@ -202,7 +202,7 @@ class SQLiteBackend(Backend):
     async def scrub(self, owner: str) -> tuple[str, ...]:
         """Write the index anew and empty the log beside the file; see `scrubbing`."""
         await self._squeeze(seconds=None)
-        if await to_the_end(partial(self._scrubber.scrub, seconds=self.patience)):
+        if await to_the_end(self._scrubber.scrub, seconds=self.patience):
             return ()
         return (f"{self.path}-wal is held by a reader; it is emptied at the next sweep or deletion",)
 
