@@ -122,7 +122,7 @@ def watched(settings: TelemetryConfig) -> Iterator[None]:
 
 
 UNDER_WAY = 20_000
-"""Objects that may come and not go before the collector looks: more than some hundred turns under way have."""
+"""Objects that may come and not go before the collector looks: more than a hundred turns under way have."""
 
 
 def settle() -> None:
