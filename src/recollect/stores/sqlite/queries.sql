@@ -47,6 +47,16 @@ SET
     next_sequence = ?, expires_at = ?, updated_at = ?
 WHERE pk = ?;
 
+-- name: extend_conversations
+-- The same for one record, or for several when the values are repeated.
+UPDATE conversations
+SET
+    last_message_at = moved.column1, last_message_from = moved.column2, unread_count = moved.column3,
+    message_count = moved.column4, revision = moved.column5, next_sequence = moved.column6,
+    expires_at = moved.column7, updated_at = moved.column8
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)) AS moved
+WHERE pk = moved.column9;
+
 -- name: find_conversations
 -- A page of records, most recently active first. A filter that is NULL does not filter.
 SELECT
