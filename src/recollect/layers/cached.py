@@ -27,7 +27,6 @@ from recollect.contracts import (
     Appended,
     Backend,
     Change,
-    Cleared,
     ConversationStore,
     Document,
     Entry,
@@ -38,6 +37,7 @@ from recollect.contracts import (
     Position,
     Reindexed,
     Searchable,
+    Tally,
     Watchable,
 )
 from recollect.conversations import Changes, Conversation, Page, Query, check_count, check_span, is_expired
@@ -490,8 +490,8 @@ class CachedStore(ConversationStore):
             self._inner.update(conversation_id, changes, expected_revision=expected_revision),
         )
 
-    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
-        await self._written(
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
+        return await self._written(
             conversation_id, self._inner.delete(conversation_id, expected_revision=expected_revision)
         )
 
@@ -536,8 +536,11 @@ class CachedStore(ConversationStore):
     async def purge_expired(self) -> int:
         return await self._for_all(self._inner.purge_expired())
 
-    async def clear(self) -> Cleared:
+    async def clear(self) -> Tally:
         return await self._for_all(self._inner.clear())
+
+    async def tally(self, conversation_id: str | None = None) -> Tally:
+        return await self._inner.tally(conversation_id)
 
     async def _for_all(self, write: Awaitable[T]) -> T:
         try:
