@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from recollect.contracts import JOURNAL
-from recollect.erasure import KIND, Receipt, digest_of
+from recollect.erasure import KIND
 from recollect.errors import ConversationNotFound
 from recollect.keys import MasterKeys
 from recollect.layers.cached import Cache
+from recollect.receipts import Receipt, digest_of
 from tests.forgetting.places import (
     ARGUMENTS,
     BLOB,
