@@ -30,7 +30,7 @@ from msgspec.structs import replace
 from recollect.blobs import BlobStore, owner_key
 from recollect.contracts import JOURNAL, Backend, ConversationStore, Document, Erasing, Tally, note
 from recollect.conversations import Conversation, Query
-from recollect.errors import RecollectError, StoreDamaged
+from recollect.errors import RecollectError, StoreDamaged, StoreUnavailable
 from recollect.ids import parse_uuid
 from recollect.notes import forget_said_in, said_in
 from recollect.premises import Premises
@@ -238,15 +238,23 @@ async def _records(store: ConversationStore) -> AsyncIterator[Conversation]:
 
 async def _inventory(premises: Premises, conversation_id: str | None) -> dict[str, int]:
     """How much there is of what only stores, blobs and archives hold, for whoever finishes after a crash."""
-    found = Counter(counts_of(await premises.store.tally(conversation_id)))
-    if conversation_id is not None:
-        found.update(notes=len(await said_in(premises.store, conversation_id)))
+    found = Counter(await _stored(premises.store, conversation_id))
     if premises.blobs is not None:
         for one in await _with_blobs(premises.blobs, conversation_id):
             found.update(blobs=len(await premises.blobs.list(one)))
     if premises.archives is not None:
         found.update(archives=await premises.archives.count(conversation_id))
     return dict(+found)
+
+
+async def _stored(store: ConversationStore, conversation_id: str | None) -> dict[str, int]:
+    try:
+        counts = Counter(counts_of(await store.tally(conversation_id)))
+        if conversation_id is not None:
+            counts.update(notes=len(await said_in(store, conversation_id)))
+    except StoreUnavailable:  # what waits for the store can go at once all the same
+        return {}
+    return dict(counts)
 
 
 async def _with_blobs(blobs: BlobStore, conversation_id: str | None) -> list[str]:

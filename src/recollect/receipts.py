@@ -45,8 +45,8 @@ _DOCUMENTS = {
     "retention": "retention_rules",
     "summaries": "summaries",
 }
-"""What a receipt calls documents of our own kinds. Those of an application are counted together: what it calls
-them may say something about somebody."""
+"""What a receipt calls documents of our own kinds. Those of an application are counted together: their kinds
+may say something about somebody."""
 _VECTORS = "vectors/"
 
 

@@ -168,7 +168,7 @@ class Known:
         self.appended(owner, conversation_id, [entry.message for entry in what.new], what)
 
     def drop(self, owner: str, conversation_id: str) -> int:
-        """Forget the conversation: it is gone, or is no longer what was known. Returns how many were known."""
+        """Forget the conversation: it is gone, or no longer what was known. Returns how many were known."""
         self._views.pop(owner, None)
         notes = self._notes.pop((owner, conversation_id), None)
         if notes is None:
