@@ -18,6 +18,7 @@ import apsw
 
 from recollect.errors import StoreClosed
 from recollect.stores.doors import Door
+from recollect.stores.letterboxes import Letterbox, letterbox_of
 from recollect.stores.sqlite.connections import ours, patience
 
 log = logging.getLogger("recollect.stores.sqlite")
@@ -41,11 +42,11 @@ WAIT_SECONDS = 30.0
 class Job:
     """Work for a lane, and the future that waits for it."""
 
-    __slots__ = ("error", "future", "is_turn", "loop", "result", "work")
+    __slots__ = ("box", "error", "future", "is_turn", "result", "work")
 
     def __init__(self, work: Work, loop: asyncio.AbstractEventLoop, *, is_turn: bool) -> None:
         self.work = work
-        self.loop = loop
+        self.box = letterbox_of(loop)
         self.is_turn = is_turn
         self.future: asyncio.Future[Any] = loop.create_future()
         self.result: Any = None
@@ -90,13 +91,16 @@ class Lane:
 
         Cancelled while still in the queue, the work is not done; cancelled later, it is done whole.
         """
-        place = await self._places.enter()
+        loop = asyncio.get_running_loop()
+        places = self._places.room(loop)
+        if not places.take():
+            await self._places.wait(places)
         try:
-            job = Job(work, asyncio.get_running_loop(), is_turn=is_turn)
+            job = Job(work, loop, is_turn=is_turn)
             self._accept(job)
             return cast(T, await job.future)
         finally:
-            place.release()
+            places.release()
 
     def _accept(self, job: Job) -> None:
         if os.getpid() != self._process:
@@ -290,16 +294,8 @@ class WriteLane(Lane):
 
 def _settle(jobs: list[Job]) -> None:
     """Hand the results to the event loops, one wake-up for each loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    by_box: dict[Letterbox, list[Job]] = {}
     for job in jobs:
-        by_loop.setdefault(job.loop, []).append(job)
-    for loop, mine in by_loop.items():
-        try:
-            loop.call_soon_threadsafe(_settle_all, mine)
-        except RuntimeError:
-            continue  # the loop was closed while its callers waited: nobody is left to tell
-
-
-def _settle_all(jobs: list[Job]) -> None:
-    for job in jobs:
-        job.settle()
+        by_box.setdefault(job.box, []).append(job)
+    for box, mine in by_box.items():
+        box.post(mine)
