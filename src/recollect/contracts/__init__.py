@@ -97,7 +97,7 @@ from recollect.contracts.powers import (
     Watchable,
     note,
 )
-from recollect.contracts.stores import Backend, Cleared, ConversationStore
+from recollect.contracts.stores import Backend, ConversationStore, Tally
 
 __all__ = [
     "JOURNAL",
@@ -112,7 +112,6 @@ __all__ = [
     "AudioFormat",
     "Backend",
     "Change",
-    "Cleared",
     "ConversationStore",
     "Document",
     "Embedder",
@@ -140,6 +139,7 @@ __all__ = [
     "Segment",
     "Stop",
     "Summarizer",
+    "Tally",
     "TokenCounter",
     "Transcriber",
     "Transcript",

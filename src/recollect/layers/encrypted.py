@@ -26,7 +26,6 @@ from recollect.clock import to_micros
 from recollect.contracts import (
     Appended,
     Backend,
-    Cleared,
     ConversationStore,
     Document,
     Entry,
@@ -36,6 +35,7 @@ from recollect.contracts import (
     Migrated,
     Position,
     Sealable,
+    Tally,
     Watchable,
     check_data,
     parse_place,
@@ -243,10 +243,10 @@ class EncryptedStore(ConversationStore):
         page = await self._inner.find(records.seal_query(query, keys, self._owner))
         return replace(page, conversations=tuple(self._readable(page.conversations, keys)))
 
-    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
         place = self._place(conversation_id)
         try:
-            await self._inner.delete(conversation_id, expected_revision=expected_revision)
+            return await self._inner.delete(conversation_id, expected_revision=expected_revision)
         finally:
             self._backend.forget(place)
 
@@ -462,15 +462,17 @@ class EncryptedStore(ConversationStore):
         keys = await self._keys() if self._seals_records else None
         return found if keys is None else self._readable(found, keys)
 
-    async def clear(self) -> Cleared:
+    async def clear(self) -> Tally:
         """Remove all that this owner has, and the keys to what backups may still hold of it."""
-        has_key = self._keys_are_inside and await self._inner.get_document(KIND, "data") is not None
         self._backend.keyring.let_go(self._owner)
-        cleared = await self._inner.clear()
+        gone = await self._inner.clear()
         self._backend.keyring.let_go(self._owner)
         self._backend.forget_owner(self._owner)
-        await self._backend.keyring.drop(self._owner)
-        return replace(cleared, documents=max(0, cleared.documents - has_key))
+        dropped = await self._backend.keyring.drop(self._owner)
+        return _with_keys_apart(gone) + Tally(keys=dropped)
+
+    async def tally(self, conversation_id: str | None = None) -> Tally:
+        return _with_keys_apart(await self._inner.tally(conversation_id))
 
     # Inside
 
@@ -773,6 +775,12 @@ async def _off_the_loop(count: int, work: Callable[[], T]) -> T:
 def _check_kind(kind: str) -> None:
     if kind == KIND:
         raise InvalidInput(f"documents of the kind {KIND!r} hold keys and are not for callers", field="kind")
+
+
+def _with_keys_apart(tally: Tally) -> Tally:
+    """The layer's own documents are none of the caller's."""
+    documents = dict(tally.documents)
+    return replace(tally, keys=documents.pop(KIND, 0), documents=documents)
 
 
 async def _has_more_than_keys(store: ConversationStore) -> bool:

@@ -95,11 +95,14 @@ class SearchRoom:
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None
     ) -> Mapping[str, int]:
         """Let go of copies in memory, as `Holds` asks: what is needed of them is made anew."""
-        held = (self._indexes.pop(owner, None), self._vectors.pop(owner, None))
+        index, vectors = self._indexes.pop(owner, None), self._vectors.pop(owner, None)
         self._texts.pop(owner, None)
         if self.indexer is not None:
             self.indexer.forget(owner)
-        return {"indexes": sum(one is not None for one in held)}
+        return {
+            "index_entries": 0 if index is None else index.holds(conversation_id),
+            "cached_copies": 0 if vectors is None else vectors.holds(conversation_id),
+        }
 
     async def close(self) -> None:
         """Stop indexing and let go of everything."""

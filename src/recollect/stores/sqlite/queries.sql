@@ -249,10 +249,41 @@ WHERE owner = ? AND expires_at <= ?;
 -- All of one owner's documents, and those of its conversations.
 DELETE FROM documents WHERE owner = ?;
 
+-- name: clear_sessions
+-- All of one owner's sessions.
+DELETE FROM sessions WHERE owner = ?;
+
 -- name: clear_owner
--- Some of one owner's conversations, whatever their lifetime; returns how many messages each had.
+-- Some of one owner's conversations, whatever their lifetime; returns how many messages each had, and in the index.
 DELETE FROM conversations WHERE pk IN (SELECT pk FROM conversations WHERE owner = ? LIMIT ?)
-RETURNING message_count;
+RETURNING message_count, searchable;
+
+-- name: tally_owner
+-- How many conversations an owner has, with how many messages, index entries and sessions.
+SELECT
+    count(*), ifnull(sum(message_count), 0), ifnull(sum(searchable), 0),
+    (SELECT count(*) FROM sessions WHERE owner = ?1)
+FROM conversations
+WHERE owner = ?1;
+
+-- name: tally_conversation
+-- The same for one conversation.
+SELECT
+    count(*), ifnull(sum(message_count), 0), ifnull(sum(searchable), 0),
+    (SELECT count(*) FROM sessions WHERE conversation = pk)
+FROM conversations
+WHERE owner = ?1 AND id = ?2;
+
+-- name: count_documents
+-- How many documents of each kind an owner has, those of conversations included.
+SELECT kind, count(*) FROM documents WHERE owner = ? GROUP BY kind;
+
+-- name: count_derived
+-- How many documents of each kind one conversation has.
+SELECT kind, count(*)
+FROM documents
+WHERE owner = ?1 AND ifnull(conversation, 0) = (SELECT pk FROM conversations WHERE owner = ?1 AND id = ?2)
+GROUP BY kind;
 
 -- Searching
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
@@ -9,7 +10,6 @@ import apsw
 from recollect.clock import parse_moment, to_micros
 from recollect.contracts import (
     Appended,
-    Cleared,
     Document,
     Entry,
     Listing,
@@ -17,6 +17,7 @@ from recollect.contracts import (
     Matches,
     Place,
     Position,
+    Tally,
     check_position,
     keeps_words,
     replaced,
@@ -47,6 +48,7 @@ from recollect.stores.sqlite.documents import Documents
 from recollect.stores.sqlite.indexing import index_again, row_of, tag_of
 from recollect.stores.sqlite.logs import LONGEST_TURN, Turn
 from recollect.stores.sqlite.searching import matches
+from recollect.stores.sqlite.tallies import clear_some, tally_of_conversation, tally_of_owner
 from recollect.wire import encode_message
 
 if TYPE_CHECKING:
@@ -109,17 +111,20 @@ class SQLiteStore(DocumentChecks):
         more = len(found) > query.limit
         return Page(conversations=tuple(shown), next=cursor_of(shown[-1]) if more else None)
 
-    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
         values = (self._owner, parse_uuid(conversation_id, field="conversation_id"))
 
-        def work(db: apsw.Connection) -> None:
+        def work(db: apsw.Connection) -> Tally:
             if expected_revision is not None:
                 row = db.execute(SQL["get_revision"], values).fetchone()
                 check_revision(values[1], rows.count(row) if row else expected_revision, expected_revision)
+            gone = tally_of_conversation(db, *values)
             db.execute(SQL["delete_conversation"], values)
+            return gone
 
-        await self._backend.writer.run(work)
+        gone = await self._backend.writer.run(work)
         await self._backend.forgotten()
+        return gone
 
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
@@ -336,22 +341,20 @@ class SQLiteStore(DocumentChecks):
         )
         return sorted(found, key=end_of)[:limit]
 
-    async def clear(self) -> Cleared:
-        conversations = messages = 0
-        documents = await self._backend.writer.run(self._clear_documents)
-        while gone := await self._backend.writer.run(self._clear_some):
-            conversations += len(gone)
-            messages += sum(gone)
+    async def clear(self) -> Tally:
+        clear = partial(clear_some, owner=self._owner, limit=CLEAR_BATCH)
+        gone = some = await self._backend.writer.run(clear)
+        while some.conversations:
+            some = await self._backend.writer.run(clear)
+            gone += some
         await self._backend.forgotten()
-        return Cleared(conversations=conversations, messages=messages, documents=documents)
+        return gone
 
-    def _clear_documents(self, db: apsw.Connection) -> int:
-        db.execute(SQL["clear_documents"], (self._owner,))
-        return db.changes()
-
-    def _clear_some(self, db: apsw.Connection) -> list[int]:
-        gone = db.execute(SQL["clear_owner"], (self._owner, CLEAR_BATCH)).fetchall()
-        return [rows.count(row) for row in gone]
+    async def tally(self, conversation_id: str | None = None) -> Tally:
+        if conversation_id is None:
+            return await self._backend.readers.run(partial(tally_of_owner, owner=self._owner))
+        values = (self._owner, parse_uuid(conversation_id, field="conversation_id"))
+        return await self._backend.readers.run(lambda db: tally_of_conversation(db, *values))
 
     async def _entries(self, conversation_id: str, sql: str, values: tuple[int, ...]) -> list[Entry]:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
