@@ -30,7 +30,15 @@ NOBODY = 65534
 """PostgreSQL refuses to run as root; there it runs as this user instead."""
 START_SECONDS = 60
 PR_SET_PDEATHSIG = 1
-SETTINGS = ("max_connections=200", "shared_buffers=128MB", "unix_socket_directories=", "autovacuum=on")
+SETTINGS = (
+    "max_connections=200",
+    "shared_buffers=128MB",
+    "unix_socket_directories=",
+    "autovacuum=on",
+    # Here processes are killed, never the machine: what was written stays without waiting for the disk.
+    "fsync=off",
+    "full_page_writes=off",
+)
 
 
 class PostgresServer:

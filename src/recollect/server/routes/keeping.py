@@ -1,5 +1,6 @@
 """How long things are kept, in which form, and that they go."""
 
+import secrets
 import shutil
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -149,9 +150,11 @@ async def export_everything(call: Call[NoBody, NoQuery]) -> Reply:
 
 @asynccontextmanager
 async def _place(prefix: str) -> AsyncIterator[Path]:
-    """A folder for the block, gone with it: what it holds is somebody's whole history."""
-    place = Path(tempfile.mkdtemp(prefix=prefix))
+    """A folder for the block, gone with it: what it holds is somebody's whole history. Its name is known
+    before it is made, so that it goes, too, when the caller is cancelled meanwhile."""
+    place = Path(await to_the_end(tempfile.gettempdir), f"{prefix}{secrets.token_hex(8)}")
     try:
+        await to_the_end(place.mkdir, 0o700)
         yield place
     finally:
         await to_the_end(shutil.rmtree, place, ignore_errors=True)
