@@ -90,13 +90,16 @@ class Lane:
 
         Cancelled while still in the queue, the work is not done; cancelled later, it is done whole.
         """
-        place = await self._places.enter()
+        loop = asyncio.get_running_loop()
+        places = self._places.room(loop)
+        if not places.take():
+            await self._places.wait(places)
         try:
-            job = Job(work, asyncio.get_running_loop(), is_turn=is_turn)
+            job = Job(work, loop, is_turn=is_turn)
             self._accept(job)
             return cast(T, await job.future)
         finally:
-            place.release()
+            places.release()
 
     def _accept(self, job: Job) -> None:
         if os.getpid() != self._process:
