@@ -1,6 +1,5 @@
 """How long things are kept, in which form, and that they go."""
 
-import asyncio
 import secrets
 import shutil
 import tempfile
@@ -13,6 +12,7 @@ from msgspec import UNSET, Meta, Struct
 from msgspec.structs import asdict
 
 from recollect.archives import Archive
+from recollect.erasure import Receipt
 from recollect.errors import StoreDamaged, StoreForeign
 from recollect.keeping import AT_MOST, Expiring
 from recollect.portability import Manifest
@@ -27,7 +27,6 @@ from recollect.protocol.bodies import (
     RulesChange,
 )
 from recollect.protocol.documents import seconds
-from recollect.receipts import Receipt
 from recollect.server.answers import Streamed, as_json, as_problem, at_revision
 from recollect.server.calls import Call, NoBody, NoQuery
 from recollect.server.endpoints import Media, Reply, Routes
@@ -151,10 +150,11 @@ async def export_everything(call: Call[NoBody, NoQuery]) -> Reply:
 
 @asynccontextmanager
 async def _place(prefix: str) -> AsyncIterator[Path]:
-    """A folder for the block, gone with it: what it holds is somebody's whole history."""
-    place = Path(await asyncio.to_thread(tempfile.gettempdir)) / f"{prefix}{secrets.token_hex(16)}"
+    """A folder for the block, gone with it: what it holds is somebody's whole history. Its name is known
+    before it is made, so that it goes, too, when the caller is cancelled meanwhile."""
+    place = Path(await to_the_end(tempfile.gettempdir), f"{prefix}{secrets.token_hex(8)}")
     try:
-        await to_the_end(place.mkdir, mode=0o700)
+        await to_the_end(place.mkdir, 0o700)
         yield place
     finally:
         await to_the_end(shutil.rmtree, place, ignore_errors=True)
