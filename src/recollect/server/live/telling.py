@@ -89,7 +89,13 @@ class Telling:
         """Tell of this turn, from its beginning."""
         self.listening[turn.id] = Listening(turn, wants_answer=wants_answer)
         turn.listen(self.wake)
-        self.wake()
+        if turn.text or turn.outcome is not None:
+            self.wake()
+
+    def forget(self, turn: Turn) -> None:
+        """There is nothing to tell of this turn after all."""
+        turn.leave(self.wake)
+        self.listening.pop(turn.id, None)
 
     def stop_listening(self) -> None:
         for listening in self.listening.values():

@@ -7,7 +7,7 @@ once. Turns of one conversation are answered in the order in which they came.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from msgspec import Struct
@@ -72,14 +72,15 @@ class Turn:
         session_id: str,
         question: Message,
         *,
+        turn_id: str | None = None,
         wants_answer: bool = True,
     ) -> None:
-        assert question.message_id is not None
+        """Its id is that of the question, unless it has one of its own."""
         self.owner = owner
         self.conversation_id = conversation_id
         self.session_id = session_id
         self.question = question
-        self.id = question.message_id
+        self.id = turn_id or question.message_id or ""
         self.text = ""
         """What was said of the answer so far."""
         self.outcome: Outcome | None = None
@@ -244,6 +245,11 @@ def _spoken(turn: Turn, text: str) -> str | None:
 async def stored_only(turn: Turn, *, service: Service) -> Outcome:
     """Words that want no answer, stored."""
     return await _told(turn, await service.manager.append(turn.conversation_id, [turn.question]), service)
+
+
+async def stored_whole(turn: Turn, messages: Sequence[Message], *, service: Service) -> Outcome:
+    """A turn that was answered elsewhere, stored."""
+    return await _told(turn, await service.manager.append(turn.conversation_id, messages), service)
 
 
 async def interrupted(turn: Turn, *, service: Service) -> Outcome:
