@@ -24,6 +24,7 @@ from recollect.stores.sqlite.connections import (
     schema_version,
     translated,
 )
+from recollect.stores.sqlite.glancing import Recent
 from recollect.stores.sqlite.indexing import (
     REINDEX_BATCH,
     Backlog,
@@ -69,6 +70,8 @@ class SQLiteBackend(Backend):
         self._synchronous = synchronous
         self.ends: dict[tuple[str, str], Row] = {}
         """Records as the writing thread left them, by owner and id, so that a turn need not read them."""
+        self.recent = Recent()
+        """What was read of late. Exchanged for an empty one whenever something goes for good."""
         self.indexer = Indexer() if search else None
         self._catching_up: asyncio.Task[None] | None = None
         self._opening = threading.Lock()
@@ -120,6 +123,7 @@ class SQLiteBackend(Backend):
             await asyncio.wait([catching_up])
         lanes = [lane for lane in (self._readers, self._writer) if lane is not None]
         self._writer = self._readers = None
+        self.recent = Recent()
         if lanes:
             await to_the_end(_close_all, lanes)
 
@@ -196,6 +200,7 @@ class SQLiteBackend(Backend):
 
     async def forgotten(self) -> None:
         """After a deletion: it leaves the log beside the file as well, unless a reader holds that."""
+        self.recent = Recent()
         await self._squeeze(seconds=AT_ONCE_SECONDS)
         await asyncio.to_thread(self._scrubber.scrub, seconds=AT_ONCE_SECONDS)
 
