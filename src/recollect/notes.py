@@ -29,7 +29,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from recollect.clock import parse_moment
-from recollect.contracts import ConversationStore, Document
+from recollect.contracts import ConversationStore, Document, parse_listing
 from recollect.errors import InvalidInput, shown
 from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message, parse_tags, parse_text
@@ -52,6 +52,8 @@ MOST_NOTES = 1_000
 MOST_EARLIER = 20
 """Replaced notes that are kept for each subject."""
 PAGE = 200
+FIRST_PAGE = parse_listing(KIND, None, None, PAGE)
+NO_PAGE = parse_listing(KIND, None, None, 0)
 
 Subject = tuple[str, ...]
 Count = Callable[[str], int]
@@ -191,13 +193,18 @@ def decode_note(document: Document) -> Note | None:
     return note
 
 
+def notes_in(documents: Iterable[Document]) -> list[Note]:
+    """The notes in these documents, as they are stored."""
+    return [note for document in documents if (note := decode_note(document)) is not None]
+
+
 async def read_notes(store: ConversationStore) -> list[Note]:
     """All notes that an owner has, replaced and expired ones too; as they are stored."""
     found: list[Note] = []
     after: str | None = None
     while True:
         page = await store.documents(KIND, after=after, limit=PAGE)
-        found += [note for document in page if (note := decode_note(document)) is not None]
+        found += notes_in(page)
         if len(page) < PAGE:
             return found
         after = page[-1].key

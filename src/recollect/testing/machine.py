@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
 
-from recollect.contracts import Backend, ConversationStore, Document, Tally
+from recollect.contracts import Backend, ConversationStore, Document, Glancing, Tally, parse_listing
 from recollect.conversations import VALUE_SETS, Changes, Query, started
 from recollect.errors import RecollectError
 from recollect.ids import new_id
@@ -205,6 +205,21 @@ class StoreMachine(RuleBasedStateMachine):
     )
     def read_page(self, owner: str, conversation_id: str, limit: int, offset: int) -> None:
         self.both(owner, lambda store: store.page(conversation_id, limit=limit, offset=offset))
+
+    @rule(owner=st.sampled_from(OWNERS), conversation_id=ids, limit=st.integers(0, 6))
+    def glance(self, owner: str, conversation_id: str, limit: int) -> None:
+        """A store that reads in one step says what the model says part by part."""
+        listing = parse_listing("note", None, None, 2)
+
+        async def seen(store: ConversationStore) -> Any:
+            if isinstance(store, Glancing):
+                found = await store.glance(conversation_id, front=2, tail=limit, documents=listing)
+                return list(found.front), list(found.tail), list(found.documents)
+            first = await store.page(conversation_id, limit=2)
+            last = await store.tail(conversation_id, limit=limit)
+            return first, last, await store.documents("note", limit=2)
+
+        self.both(owner, seen)
 
     @rule(owner=st.sampled_from(OWNERS), query=queries)
     def find(self, owner: str, query: Query) -> None:

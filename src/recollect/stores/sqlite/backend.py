@@ -24,6 +24,7 @@ from recollect.stores.sqlite.connections import (
     schema_version,
     translated,
 )
+from recollect.stores.sqlite.glancing import Recent
 from recollect.stores.sqlite.indexing import (
     REINDEX_BATCH,
     Backlog,
@@ -68,6 +69,8 @@ class SQLiteBackend(Backend):
         self.clock = clock
         self._synchronous = synchronous
         self.ends = Ends(clock, wrote=self.wrote)
+        self.recent = Recent()
+        """What was read of late. Exchanged for an empty one whenever something goes for good."""
         self.indexer = Indexer() if search else None
         self._catching_up: asyncio.Task[None] | None = None
         self._opening = threading.Lock()
@@ -117,6 +120,7 @@ class SQLiteBackend(Backend):
             await asyncio.wait([catching_up])
         lanes = [lane for lane in (self._readers, self._writer) if lane is not None]
         self._writer = self._readers = None
+        self.recent = Recent()
         if lanes:
             await to_the_end(_close_all, lanes)
 
@@ -198,6 +202,7 @@ class SQLiteBackend(Backend):
 
     async def forgotten(self) -> None:
         """After a deletion: it leaves the log beside the file as well, unless a reader holds that."""
+        self.recent = Recent()
         await self._squeeze(seconds=AT_ONCE_SECONDS)
         await asyncio.to_thread(self._scrubber.scrub, seconds=AT_ONCE_SECONDS)
 

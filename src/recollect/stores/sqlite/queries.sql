@@ -22,6 +22,11 @@ WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 -- The key of a conversation, when only its messages are wanted.
 SELECT pk FROM conversations WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 
+-- name: get_ends
+-- The key of a conversation, how many messages it has, and when it ends.
+SELECT pk, message_count, expires_at FROM conversations
+WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
+
 -- name: get_session
 -- The record that a session is bound to.
 SELECT

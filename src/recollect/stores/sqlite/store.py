@@ -12,6 +12,7 @@ from recollect.contracts import (
     Appended,
     Document,
     Entry,
+    Glance,
     Listing,
     LogEnd,
     Matches,
@@ -45,6 +46,7 @@ from recollect.stores.sql_files import queries
 from recollect.stores.sqlite import rows
 from recollect.stores.sqlite.connections import PACKAGE
 from recollect.stores.sqlite.documents import Documents
+from recollect.stores.sqlite.glancing import Wanted
 from recollect.stores.sqlite.indexing import index_again, row_of, tag_of
 from recollect.stores.sqlite.logs import LONGEST_TURN, Turn
 from recollect.stores.sqlite.searching import matches
@@ -209,6 +211,22 @@ class SQLiteStore(DocumentChecks):
         check_count(limit, field="limit", least=0)
         check_count(offset, field="offset", least=0)
         return await self._entries(conversation_id, SQL["page"], (limit, offset))
+
+    async def glance(self, conversation_id: str, *, front: int, tail: int, documents: Listing) -> Glance:
+        check_count(front, field="front", least=0)
+        check_count(tail, field="tail", least=0)
+        wanted = Wanted(
+            self._owner, parse_uuid(conversation_id, field="conversation_id"), front, tail, documents
+        )
+        recent, now = self._backend.recent, to_micros(self.now())
+
+        def work(db: apsw.Connection) -> Glance:
+            seen = recent.glance(db, wanted, now)
+            if seen is None:
+                raise ConversationNotFound(wanted.conversation_id)
+            return seen
+
+        return await self._backend.readers.run(work)
 
     async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
         parse_name(message_id, field="message_id")
