@@ -218,6 +218,9 @@ async def _clear_older(store: ConversationStore, moment: datetime) -> Tally:
         for document in await _all_documents(store, kind):
             if document.updated_at <= moment and await store.delete_document(kind, document.key):
                 gone += Tally(documents={kind: 1})
+    left = await store.tally()
+    if left != Tally() and not left.conversations and not left.documents:
+        gone += await store.clear()  # what has no moment: keys, which seal nothing any more
     return gone
 
 

@@ -151,6 +151,7 @@ async def test_who_finishes_an_erasure_of_an_owner_counts_all_of_it(
             await beside(memory, Failing(memory.backend, call)).of("erin").erase()
         (receipt,) = await memory.resume_erasures()
         assert kept(receipt) == OF_AN_OWNER | besides(sealed)
+        assert await innermost(memory.backend).of("erin").tally() == Tally(), "no keys either"
         assert await memory.resume_erasures() == []
 
 
@@ -260,6 +261,12 @@ class _ForgetfulStore:
         if self._owner == JOURNAL and name == "put_document" and self._backend.cleared:
             raise StoreUnavailable("the journal cannot be written, on purpose")
         return getattr(self._inner, name)
+
+
+def innermost(backend: Any) -> Any:
+    while inner := getattr(backend, "_inner", None):
+        backend = inner
+    return backend
 
 
 def beside(memory: Memory, backend: Any) -> Memory:
