@@ -405,6 +405,9 @@ class Stored(Outgoing, frozen=True, kw_only=True, tag="stored"):
     id: str
     conversation_id: str
     entries: list[Any]
+    """What was said, in its place. None of a turn that was answered elsewhere: who sent it has it."""
+    message_ids: list[str] = field(default_factory=list)
+    """The ids of a turn that was answered elsewhere."""
     place: Place | None = None
     repeated: bool = False
 

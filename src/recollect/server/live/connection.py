@@ -110,7 +110,8 @@ class Connection:
 
     async def heard(self, data: str | bytes) -> None:
         """The client sent a frame: text, or a piece of audio."""
-        await self._telling.has_room()
+        if self._telling.is_full:
+            await self._telling.has_room()
         self._last_heard, self._asked_at = self._now(), None
         if self._telling.ending is not None:
             return None
@@ -233,6 +234,7 @@ class Connection:
             messages[0],
             turn_id=frame.id,
             wants_answer=False,
+            is_given=True,
         )
         self._telling.listen(turn, wants_answer=False)
         try:

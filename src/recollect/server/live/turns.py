@@ -74,8 +74,10 @@ class Turn:
         *,
         turn_id: str | None = None,
         wants_answer: bool = True,
+        is_given: bool = False,
     ) -> None:
-        """Its id is that of the question, unless it has one of its own."""
+        """Its id is that of the question, unless it has one of its own. `is_given`: whoever listens has
+        said all of it."""
         self.owner = owner
         self.conversation_id = conversation_id
         self.session_id = session_id
@@ -85,12 +87,13 @@ class Turn:
         """What was said of the answer so far."""
         self.outcome: Outcome | None = None
         self.wants_answer = wants_answer
+        self.is_given = is_given
         self.heard: int | None = None
         """How many characters were heard when it was interrupted; None when it was not."""
         self.task: asyncio.Task[None] | None = None
         self.has_begun = False
         self._wakes: set[Wake] = set()
-        self._over = asyncio.Event()
+        self._over: asyncio.Event | None = None
 
     def listen(self, wake: Wake) -> None:
         self._wakes.add(wake)
@@ -112,11 +115,15 @@ class Turn:
 
     def end(self, outcome: Outcome) -> None:
         self.outcome = outcome
-        self._over.set()
+        if self._over is not None:
+            self._over.set()
         self._wake()
 
     async def wait(self) -> None:
-        await self._over.wait()
+        """Until it has ended."""
+        if self.outcome is None:
+            self._over = self._over or asyncio.Event()
+            await self._over.wait()
 
     def _wake(self) -> None:
         for wake in tuple(self._wakes):
@@ -304,7 +311,7 @@ async def _told(turn: Turn, appended: Appended, service: Service) -> Outcome:
     ids = tuple(entry.message.message_id or "" for entry in entries)
     if service.manager.degraded:
         return Outcome(message_ids=ids)
-    pieces = tuple(Piece.of(entry) for entry in entries)
+    pieces = tuple(Piece(entry) for entry in entries)
     new = pieces[len(appended.known) :]
     await service.feeds.stored(turn.owner, turn.conversation_id, appended, new)
     return Outcome(message_ids=ids, pieces=pieces, repeated=not new)
@@ -322,7 +329,7 @@ async def repeated(turn: Turn, service: Service) -> Outcome | None:
         text=meaning_of(answer).text,
         spoken=_spoken(turn, meaning_of(answer).text),
         message_ids=tuple(entry.message.message_id or "" for entry in entries),
-        pieces=tuple(Piece.of(entry) for entry in entries),
+        pieces=tuple(Piece(entry) for entry in entries),
         interrupted=INTERRUPTED in answer.tags,
         repeated=True,
     )
