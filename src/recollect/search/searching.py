@@ -408,7 +408,7 @@ class _Reading:
 
 
 _COUNTED = 1_000
-"""Entries that a store may have to pass to get to a message in its place: that costs less than another read."""
+"""Entries that a store may have to pass to get to a message in its place: cheaper than to read again."""
 _WITHIN = 8
 """Entries that are read to find the one after otherwise."""
 
