@@ -151,7 +151,7 @@ class Near(Struct, frozen=True):
         return [self.neighbour(row, similarity) for row, similarity in zip(rows, similarities, strict=True)]
 
     def of(self, messages: Sequence[tuple[str, int]]) -> Sequence[float | None]:
-        rows = [self._row(*message) for message in messages]
+        rows = [self._row(conversation_id, sequence) for conversation_id, sequence in messages]
         found = iter(self.compared.similarities([row for row in rows if row is not None]))
         return [None if row is None else next(found) for row in rows]
 
