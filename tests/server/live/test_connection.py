@@ -125,7 +125,7 @@ async def test_a_turn_may_be_as_a_provider_writes_it_and_keeps_ids_of_its_own() 
         conversation_id = (await client.hello(session_id="kitchen"))["conversation"]["id"]
         call = {"type": "tool_use", "id": "c1", "name": "look", "input": {}}
         result = {"type": "tool_result", "tool_use_id": "c1", "content": "locked"}
-        said = [
+        said: list[dict[str, Any]] = [
             {"role": "user", "content": "is the door locked?"},
             {"role": "assistant", "content": [call]},
             {"role": "user", "content": [result]},
