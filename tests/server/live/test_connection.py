@@ -1,6 +1,7 @@
 """A connection without a socket: every frame that a client may send, and what comes back."""
 
 import asyncio
+from typing import Any
 from unittest.mock import Mock
 from uuid import uuid4
 
