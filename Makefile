@@ -10,6 +10,8 @@ KILLS ?= 1000
 OUTAGES ?= 50
 MINUTES ?= 60
 PYTEST := $(BIN)/python -m pytest
+# Tests start many processes: none of them compiles again what another has compiled.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup run test test-fast check chaos fuzz fuzz-live soak bench eval lock clean
 

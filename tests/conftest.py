@@ -1,9 +1,14 @@
 """What all tests share: a blocked event loop is an error, and a run ends with how every store did."""
 
+import gc
+import os
+import shutil
+import tempfile
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
-from blockbuster import blockbuster_ctx
+from blockbuster import BlockBuster
 from hypothesis import settings
 
 # Loaded before any loop runs: importing reads files, once.
@@ -19,14 +24,42 @@ pytest.register_assert_rewrite("recollect.testing")
 pytest_plugins = ["tests.servers.postgres", "tests.servers.redis", "tests.servers.remote"]
 
 
+IN_MEMORY = Path("/dev/shm")
+ROOM = 4 * 2**30
+"""What a run may put into memory: the folders of tests that failed stay until it ends."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure() -> None:
+    """Files of tests lie in memory where there is room: a process that is killed leaves them as a disk would,
+    and nobody waits for a disk. `TMPDIR` names another place."""
+    if "TMPDIR" not in os.environ and IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > ROOM:
+        os.environ["TMPDIR"] = str(IN_MEMORY)
+        tempfile.tempdir = None
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end: the garbage collector need not look at all of it over and over."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def guard() -> BlockBuster:
+    """What makes our blocking calls errors, while it is active."""
+    guard = BlockBuster("recollect")
+    for function in guard.functions.values():
+        # A Redis client that is handed to us looks up its own version on disk at its first connection.
+        function.can_block_in("redis/utils.py", "get_lib_version")
+    return guard
+
+
 @pytest.fixture(autouse=True)
-def nothing_blocks_the_event_loop() -> Iterator[None]:
+def nothing_blocks_the_event_loop(guard: BlockBuster) -> Iterator[None]:
     """File and socket work of ours on the event loop's thread is an error: in a voice path it is a pause."""
-    with blockbuster_ctx("recollect") as guard:
-        for function in guard.functions.values():
-            # A Redis client that is handed to us looks up its own version on disk at its first connection.
-            function.can_block_in("redis/utils.py", "get_lib_version")
-        yield
+    guard.activate()
+    yield
+    guard.deactivate()
 
 
 @pytest.fixture(autouse=True)

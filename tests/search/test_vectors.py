@@ -172,6 +172,7 @@ async def test_what_is_held_in_memory_is_bounded() -> None:
         await room.indexer.settled()
         assert await texts(manager, "puppy") == ["We have a new dog"]
     assert len(room._indexes) <= 2
+    assert room._vectors is not None
     assert len(room._vectors) <= 2
     await room.close()
 

@@ -1,6 +1,7 @@
 """A connection without a socket: every frame that a client may send, and what comes back."""
 
 import asyncio
+from typing import Any
 from unittest.mock import Mock
 from uuid import uuid4
 
@@ -125,7 +126,7 @@ async def test_a_turn_may_be_as_a_provider_writes_it_and_keeps_ids_of_its_own() 
         conversation_id = (await client.hello(session_id="kitchen"))["conversation"]["id"]
         call = {"type": "tool_use", "id": "c1", "name": "look", "input": {}}
         result = {"type": "tool_result", "tool_use_id": "c1", "content": "locked"}
-        said = [
+        said: list[dict[str, Any]] = [
             {"role": "user", "content": "is the door locked?"},
             {"role": "assistant", "content": [call]},
             {"role": "user", "content": [result]},
