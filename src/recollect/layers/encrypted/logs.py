@@ -70,7 +70,7 @@ class SealedLogs(SealedConversations):
         check_count(limit, field="limit", least=0)
         # One more than asked for: whether the first stands in its order shows beside the one before it.
         more = min(limit + 1, _LARGEST_LIMIT) if limit else 0
-        found = await self._inner.tail(conversation_id, limit=more, before=before)
+        found = await self._read(self._inner.tail(conversation_id, limit=more, before=before))
         place = self._place(conversation_id)
         known = self._backend.opened(place) if limit <= KEPT_OPEN else None
         opened = await self._open_entries(place, found, known)
