@@ -19,6 +19,7 @@ from recollect.stores.urls import backend_for
 from recollect.testing import FixedClock, StoreContract, store_machine
 from recollect.testing.contract.changing import ChangingContract
 from recollect.testing.contract.concurrency import ConcurrencyContract
+from recollect.testing.contract.counting import CountingContract
 from recollect.testing.contract.documents import DocumentsContract
 from recollect.testing.contract.log import LogContract
 from recollect.testing.contract.moving import MovingContract
@@ -38,7 +39,7 @@ class TestEncryptedStore(StoreContract):
 
 
 class TestWhatIsSealedInOtherStores(
-    LogContract, ConcurrencyContract, MovingContract, ChangingContract, DocumentsContract
+    LogContract, ConcurrencyContract, MovingContract, ChangingContract, CountingContract, DocumentsContract
 ):
     @pytest.fixture(params=[store for store in STORES if store not in WHOLE])
     async def backend(

@@ -109,6 +109,10 @@ class Keyring:
             return self._hold(owner, msgspec.structs.replace(held, looked_at=time.monotonic()))
         return self._hold(owner, await self._opened(owner, document))
 
+    async def has(self, owner: str) -> bool:
+        """Whether there are keys of this owner."""
+        return await self._store_of(owner).get_document(KIND, _NAME) is not None
+
     async def drop(self, owner: str) -> bool:
         """Forget the owner's keys for good: what they sealed can never be read again."""
         self._held.pop(owner, None)

@@ -21,6 +21,7 @@ import secrets
 from collections.abc import Sequence
 from datetime import datetime
 from hashlib import blake2b
+from operator import attrgetter, methodcaller
 from struct import Struct as Packing
 from typing import Any, NamedTuple
 
@@ -33,7 +34,7 @@ from recollect.contracts import Entry, set_aside
 from recollect.errors import MissingExtra, StoreDamaged
 from recollect.ids import MARK
 from recollect.keys import KEY_BYTES, NONCE_BYTES, aes_gcm
-from recollect.messages import ROLES, SEALED, ContentType, Message, Speech, words_of
+from recollect.messages import SEALED, ContentType, Message, Speech, words_of
 from recollect.wire import check_json, decode_message, encode_message
 
 try:
@@ -243,38 +244,82 @@ def key_id_of(message: Message) -> str | None:
     return parts[1] if len(parts) == 3 else None
 
 
-class Opened(NamedTuple):
-    """A message that was sealed: all that was needed to open it, and what came of it."""
+class Opened(Struct, frozen=True):
+    """A message that was sealed, and what of its place was sealed with it."""
 
-    sealed: str
-    timestamp: datetime
-    message_id: str | None
     message: Message
     at: int
     """Microseconds since 1970."""
-    number: Number
+    next_sequence: int
+    in_turn: int
+    stored: tuple[object, ...]
+    """All that it was opened from: see `stored_form`."""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether a caller can change nothing of the message in place, so that it may be handed out again."""
+        return type(self.message.content) is str and not self.message.extra
+
+    def may_follow(self, other: "Opened") -> bool:
+        """Whether it may stand behind the other in a log."""
+        if self.at != other.at:
+            return True
+        mine, before = Number(self.next_sequence, self.in_turn), Number(other.next_sequence, other.in_turn)
+        return mine.may_follow(before)
+
+
+stored_form = attrgetter("content", "timestamp", "message_id", "role", "dialect")
+"""What a stored message is opened from: where all of it is the same, so is what comes of it."""
 
 
 def unseal(stored: Message, keys: DataKeys, place: Place) -> Opened:
-    """The message that was sealed, and where. Raises `Refused`."""
-    sealed, timestamp = stored.content, stored.timestamp
-    if stored.dialect != SEALED or type(sealed) is not str or timestamp is None:
+    """The message that was sealed, and where. Raises `Refused`. In few steps: a window opens some forty."""
+    form = stored_form(stored)
+    sealed, timestamp, message_id, role, dialect = form
+    if dialect != SEALED or type(sealed) is not str or timestamp is None:
         raise Refused("it is not encrypted, as all in this store must be, and is refused")
     _, _, rest = sealed.partition(".")
     key_id, _, text = rest.partition(".")
-    key = keys.get(key_id)
     at = to_micros(timestamp)
-    plain = _unsealed(key, text, place.of(stored.role, at, stored.message_id))
+    plain = _unsealed(keys.get(key_id), text, place.of(role, at, message_id))
+    next_sequence, in_turn = _number.unpack_from(plain)
+    return Opened(_message(stored, plain[_number.size :]), at, next_sequence, in_turn, form)
+
+
+def _message(stored: Message, body: bytes) -> Message:
+    """The message whose words these are. They are authentic, and were checked before they were sealed."""
     try:
-        message = decode_message(_ROLE[stored.role] + plain[_number.size :])
+        words = _words(b"{" + body)
+    except (msgspec.MsgspecError, RecursionError):
+        return _odd_message(stored, body)
+    message: Message = _copied(stored)
+    force_setattr(message, "content", words.content)
+    force_setattr(message, "dialect", words.dialect)
+    force_setattr(message, "tokens", words.tokens)
+    if words.tags:
+        force_setattr(message, "tags", words.tags)
+    if words.agent_name is not None:
+        force_setattr(message, "agent_name", words.agent_name)
+    if words.extra:
+        force_setattr(message, "extra", words.extra)
+    if words.speech is not None:
+        force_setattr(message, "speech", words.speech)
+    if words.content_type != "text":
+        force_setattr(message, "content_type", words.content_type)
+    return message
+
+
+def _odd_message(stored: Message, body: bytes) -> Message:
+    """The same for what only the one decoder reads, such as half of a surrogate pair. Raises `Refused`."""
+    try:
+        message = decode_message(f'{{"role":"{stored.role}",'.encode() + body)
     except StoreDamaged as error:
         raise Refused(str(error)) from error
-    force_setattr(message, "timestamp", timestamp)
-    force_setattr(message, "message_id", stored.message_id)
-    return Opened(sealed, timestamp, stored.message_id, message, at, Number(*_number.unpack_from(plain)))
+    return message.with_(timestamp=stored.timestamp, message_id=stored.message_id, tokens=message.tokens)
 
 
-_ROLE = {role: f'{{"role":"{role}",'.encode() for role in ROLES}
+_words = msgspec.json.Decoder(_Words).decode
+_copied = methodcaller("__copy__")
 
 
 # Everything else

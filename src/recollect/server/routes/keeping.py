@@ -12,7 +12,6 @@ from msgspec import UNSET, Meta, Struct
 from msgspec.structs import asdict
 
 from recollect.archives import Archive
-from recollect.erasure import Receipt
 from recollect.errors import StoreDamaged, StoreForeign
 from recollect.keeping import AT_MOST, Expiring
 from recollect.portability import Manifest
@@ -27,6 +26,7 @@ from recollect.protocol.bodies import (
     RulesChange,
 )
 from recollect.protocol.documents import seconds
+from recollect.receipts import Receipt
 from recollect.server.answers import Streamed, as_json, as_problem, at_revision
 from recollect.server.calls import Call, NoBody, NoQuery
 from recollect.server.endpoints import Media, Reply, Routes
