@@ -26,6 +26,7 @@ from typing import cast
 from benchmarks.measuring import middle_half, p50, p99
 from benchmarks.serving import Quiet, Round, cpu_seconds, quiet, quiet_after, serve, told
 from benchmarks.turns import ANSWER, QUESTION
+from recollect.ids import new_id
 
 CONNECTIONS = 64
 GIVEN, AT_ONCE, LOOKS_BACK = "given", "at once", "looks back"
@@ -224,28 +225,26 @@ def hello(at: int, key: str, owner: str) -> str:
 
 def talking(at: int, key: str, owner: str) -> Line:
     """Asks, and is answered."""
-    number = iter(range(10**9))
 
     def say() -> str:
-        return f'{{"type":"text","id":"{at}-{next(number)}","text":"{QUESTION}"}}'
+        return f'{{"type":"text","id":"{new_id()}","text":"{QUESTION}"}}'
 
     return Line("/ws", hello(at, key, owner), say, b'{"type":"answer.done"')
 
 
 def giving(at: int, key: str) -> Line:
     """Has turns stored that were answered elsewhere."""
-    number = iter(range(10**9))
-    return Line("/ws", hello(at, key, GIVEN), lambda: turn(at, next(number)), b'{"type":"stored"')
+    return Line("/ws", hello(at, key, GIVEN), turn, b'{"type":"stored"')
 
 
 def echoing(at: int) -> Line:
     """Has the same frames sent back."""
-    number = iter(range(10**9))
-    return Line("/echo", None, lambda: turn(at, next(number)), b"{")
+    return Line("/echo", None, turn, b"{")
 
 
-def turn(at: int, number: int) -> str:
-    return f'{{"type":"turn","id":"{at}-{number}","messages":{MESSAGES}}}'
+def turn() -> str:
+    """With an id as our own are, and as HTTP gives them: it rises with time."""
+    return f'{{"type":"turn","id":"{new_id()}","messages":{MESSAGES}}}'
 
 
 async def measure(*, seconds: float, rounds: int) -> dict[str, list[Round]]:
