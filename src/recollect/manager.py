@@ -3,6 +3,7 @@
 import logging
 from asyncio import gather
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from copy import copy
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
@@ -56,7 +57,7 @@ from recollect.summaries import message_of
 from recollect.summarizing import Summarizing, SummaryRoom
 from recollect.telemetry import happenings, told
 from recollect.telemetry.calls import watched
-from recollect.tokens import Estimator, costs_by, ready
+from recollect.tokens import Estimator, Uncounted, costs_by, is_ready, ready
 from recollect.turns import TurnInProgress
 from recollect.watching import Watching
 from recollect.windows import (
@@ -479,7 +480,22 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         pending: Sequence[Message],
         glancing: Glancing | None,
     ) -> Context:
-        cost, counter = await self._counting(policy)
+        given = conversation_id, policy, pending, glancing
+        counter = self.intake.counter
+        if not is_ready(counter):  # it is being loaded, and what is stored has its counts already
+            with suppress(Uncounted):
+                return await self._counted_window(*given, costs_by(counter, stored_only=True), counter.name)
+        return await self._counted_window(*given, *await self._counting(policy))
+
+    async def _counted_window(
+        self,
+        conversation_id: str,
+        policy: WindowPolicy,
+        pending: Sequence[Message],
+        glancing: Glancing | None,
+        cost: Cost,
+        counter: str | None,
+    ) -> Context:
         view = self.pictures.view(self.store, pending)
         look = first_look(policy, _experience.tokens_in(conversation_id))
 

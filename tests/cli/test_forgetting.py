@@ -74,6 +74,7 @@ def test_archives_go_out_and_come_back(run: Run, demo: str, tmp_path: Path) -> N
     run("archive", "--older-than", "0", "--folder", folder, "--yes", code=2)
 
 
+@pytest.mark.slow
 def test_a_sealed_archive_needs_its_key_file(
     run: Run, demo: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -213,6 +213,7 @@ def test_a_long_message_is_encoded_by_its_beginning() -> None:
     assert embedded_text(Message(role="user", content="\ud800 hello\0")).isprintable()
 
 
+@pytest.mark.slow
 def test_the_encoder_on_board_knows_what_is_alike_in_several_languages() -> None:
     encoder = UniversalEncoder()
     rows = encoder.embed(["The dog is hungry", "Der Hund hat Hunger", "The invoice was paid", "", "\0🎂"])
