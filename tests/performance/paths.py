@@ -43,6 +43,7 @@ class Bench:
         for start in range(0, len(said), 500):
             await self.manager.append(self.id, said[start : start + 500])
         self._read = apsw.Connection(f"{self._folder}/ours.db")
+        self._asked = self.manager.intake.messages([{"role": "user", "content": QUESTION}])
 
     async def close(self) -> None:
         self._read.close()
@@ -75,6 +76,11 @@ class Bench:
             turn.assistant(ANSWER)
 
     async def window(self) -> None:
+        """As a turn asks for it: what is being said is not stored yet, so it is chosen anew."""
+        await self.manager.load_context(self.id, pending=self._asked)
+
+    async def same_window(self) -> None:
+        """Nothing was written since: it is looked up, and not chosen again."""
         await self.manager.load_context(self.id)
 
     async def search(self) -> None:
@@ -92,6 +98,8 @@ class Bench:
         )
         for (body,) in rows:
             msgspec.json.decode(body)
+
+    bare_same_window = bare_window
 
     def bare_search(self) -> None:
         self._read.execute(

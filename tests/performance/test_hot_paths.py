@@ -31,7 +31,8 @@ class Usual(Struct, frozen=True, kw_only=True):
 
 USUAL = {
     "turn": Usual(ratio=4.0, calls=245),
-    "window": Usual(ratio=39.0, calls=2_490),
+    "window": Usual(ratio=12.0, calls=1_420),
+    "same_window": Usual(ratio=7.0, calls=255),
     "search": Usual(ratio=40.0, calls=3_990),
 }
 
