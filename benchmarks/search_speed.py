@@ -3,15 +3,22 @@
     python -m benchmarks.search_speed [--conversations 1000] [--messages 100] [--others 0] [--words]
 
 The words are made up by frequency, as in speech without its stop words: the most frequent is in every tenth
-message, most are rare. Vectors are random
-directions written as the indexer writes them, since to compare them costs the same.
+message, most are rare. Vectors are random directions, written as the indexer writes them, those of the other
+owners too: to compare them costs the same. Questions are encoded by the real encoder.
+
+With `--others`, a second file has the same history of the same owner and as much of each of the others; both
+are open at once and are asked the same questions in turn. Before every question a product of the size of a
+fifth of a hundred thousand vectors is taken, as a floor: it tells a busy machine from slow code.
 """
 
 import argparse
 import asyncio
 import random
 import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -27,6 +34,8 @@ from recollect.search.encoders import UniversalEncoder
 from recollect.search.indexing import Indexer
 
 QUESTIONS = 200
+WARM = 20
+"""Questions that are not counted."""
 _SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", "an", "en", "or")]
 
 
@@ -49,16 +58,23 @@ class RandomVectors:
 class Speech:
     """Sentences of words that are as frequent as words are."""
 
-    def __init__(self, words: int = 20_000) -> None:
-        self._chance = random.Random(7)
-        self._words = ["".join(self._chance.choices(_SYLLABLES, k=3)) + str(n % 7) for n in range(words)]
-        self._weights = numpy.cumsum([1 / (rank + 30) for rank in range(words)]).tolist()
+    def __init__(self, seed: int = 0) -> None:
+        self._chance = random.Random(seed)
+        self._words, self._weights = _vocabulary()
 
     def sentence(self, words: int) -> str:
         return " ".join(self._chance.choices(self._words, cum_weights=self._weights, k=words))
 
     def question(self) -> str:
         return self.sentence(self._chance.randint(3, 8))
+
+
+@cache
+def _vocabulary(words: int = 20_000) -> tuple[list[str], list[float]]:
+    """Words, and how frequent each is and all before it together."""
+    chance = random.Random(7)
+    named = ["".join(chance.choices(_SYLLABLES, k=3)) + str(n % 7) for n in range(words)]
+    return named, numpy.cumsum([1 / (rank + 30) for rank in range(words)]).tolist()
 
 
 async def fill(
@@ -83,26 +99,44 @@ async def fill(
         ]
         await manager.store.append(conversation.id, said)
         if indexer is not None:
-            await indexer.index("erin", manager.store, conversation.id)
+            await indexer.index(manager.owner, manager.store, conversation.id)
 
 
-async def ask(manager: ConversationManager, speech: Speech, *, warm: int = 20) -> list[float]:
-    times = []
-    for number in range(QUESTIONS + warm):
+class Taken:
+    """Seconds of a step, one of many: on the clock, and of the processor in all threads."""
+
+    def __init__(self) -> None:
+        self.clock: list[float] = []
+        self.processor: list[float] = []
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[None]:
+        clock, processor = perf_counter(), process_time()
+        yield
+        self.clock.append(perf_counter() - clock)
+        self.processor.append(process_time() - processor)
+
+    def shown(self, name: str) -> str:
+        clock, processor = (self._shown(seconds[WARM:]) for seconds in (self.clock, self.processor))
+        return f"{name:24} clock: {clock}   processor: {processor}"
+
+    def _shown(self, seconds: list[float]) -> str:
+        p95 = sorted(seconds)[int(len(seconds) * 0.95)]
+        return f"least {min(seconds) * 1e3:6.1f} p50 {p50(seconds) * 1e3:6.1f} p95 {p95 * 1e3:6.1f} ms"
+
+
+async def ask(managers: Mapping[str, ConversationManager], speech: Speech) -> dict[str, Taken]:
+    """The same questions to each, in turn, and a floor before every one."""
+    taken = {name: Taken() for name in ("floor", *managers)}
+    floor = numpy.random.default_rng(2).normal(size=(20_000, 512)).astype(numpy.float32)
+    for number in range(QUESTIONS + WARM):
         question = speech.question()
-        begin = perf_counter()
-        await manager.search(question, 5)
-        if number >= warm:
-            times.append(perf_counter() - begin)
-    return times
-
-
-def shown(name: str, seconds: list[float]) -> str:
-    p95 = sorted(seconds)[int(len(seconds) * 0.95)]
-    return (
-        f"{name:30} least {min(seconds) * 1e3:6.1f} ms   median {p50(seconds) * 1e3:6.1f} ms   "
-        f"p95 {p95 * 1e3:6.1f} ms"
-    )
+        for name in sorted(managers, reverse=number % 2 == 1):
+            async with taken["floor"].one():
+                numpy.vecdot(floor, floor[0])
+            async with taken[name].one():
+                await managers[name].search(question, 5)
+    return taken
 
 
 async def main() -> None:
@@ -111,24 +145,28 @@ async def main() -> None:
     given.add_argument("--messages", type=int, default=100)
     given.add_argument("--others", type=int, default=0, help="owners beside, each with as much")
     given.add_argument("--words", action="store_true", help="by words alone")
+    given.add_argument("--folder", type=Path, help="for files to be asked again: those there are not filled")
     options = given.parse_args()
     embedder = None if options.words else RandomVectors()
     size = {"conversations": options.conversations, "messages": options.messages}
-    with tempfile.TemporaryDirectory() as folder:
-        url = f"sqlite:///{Path(folder) / 'speed.db'}?synchronous=normal"
-        async with recollect.open(url, ttl=None, sweep_every=None, embedder=embedder) as memory:
-            speech, erin = Speech(), memory.of("erin")
-            await fill(erin, speech, **size, embedder=embedder)
-            if embedder is not None:
-                embedder.filling = False
-            await erin.search("the first reads everything")
-            begin = process_time()
-            print(shown("alone", await ask(erin, speech)), flush=True)
-            print(f"processor time of a question: {(process_time() - begin) / (QUESTIONS + 20) * 1e3:.1f} ms")
-            for other in range(options.others):
-                await fill(memory.of(f"other {other}"), speech, **size, embedder=None)
-            if options.others:
-                print(shown(f"beside {options.others} others", await ask(erin, speech)), flush=True)
+    files = {"alone": 0} | ({f"beside {options.others} others": options.others} if options.others else {})
+    managers: dict[str, ConversationManager] = {}
+    async with AsyncExitStack() as stack:
+        folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        for name, others in files.items():
+            path = folder / f"{name}.db"
+            is_new = not path.exists()
+            url = f"sqlite:///{path}?synchronous=normal"
+            opened = recollect.open(url, ttl=None, sweep_every=None, embedder=embedder)
+            memory = await stack.enter_async_context(opened)
+            for owner, speech in zip(("erin", *range(others)), map(Speech, range(others + 1)), strict=True):
+                if is_new:
+                    await fill(memory.of(str(owner)), speech, **size, embedder=embedder)
+            managers[name] = memory.of("erin")
+        if embedder is not None:
+            embedder.filling = False
+        for name, taken in (await ask(managers, Speech())).items():
+            print(taken.shown(name), flush=True)
 
 
 if __name__ == "__main__":

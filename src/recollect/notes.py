@@ -224,11 +224,17 @@ async def forget_said_in(
     store: ConversationStore, conversation_id: str, message_id: str | None = None
 ) -> int:
     """Remove the notes that were made from a conversation, or from one message of it."""
-    said = [note for note in await read_notes(store) if _was_said_in(note, conversation_id, message_id)]
-    return await remove_notes(store, said)
+    return await remove_notes(store, await said_in(store, conversation_id, message_id))
 
 
-def _was_said_in(note: Note, conversation_id: str, message_id: str | None) -> bool:
+async def said_in(
+    store: ConversationStore, conversation_id: str, message_id: str | None = None
+) -> list[Note]:
+    """The notes that were made from a conversation, or from one message of it."""
+    return [note for note in await read_notes(store) if _was_said_in(note, conversation_id, message_id)]
+
+
+def _was_said_in(note: Note, conversation_id: str, message_id: str | None = None) -> bool:
     source = note.source
     if source is None or source.conversation_id != conversation_id:
         return False
@@ -274,8 +280,10 @@ class KnownNotes:
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None
     ) -> Mapping[str, int]:
         """Let go of copies in memory, as `Holds` asks."""
+        held = self._held.get(owner, ())
         self.drop(owner)
-        return {}
+        meant = [note for note in held if conversation_id is None or _was_said_in(note, conversation_id)]
+        return {"cached_copies": len(meant)}
 
 
 # What holds

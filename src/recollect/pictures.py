@@ -41,11 +41,11 @@ class Pictures:
 
     def without(self, message: Message) -> Message:
         """The message as it is counted: with words for its pictures, where the bytes are not kept."""
-        return message if self._images != "placeholder" or _is_text(message) else without_images(message)
+        return message if self._images != "placeholder" or is_words(message) else without_images(message)
 
     async def put_away(self, conversation_id: str, messages: Sequence[Message]) -> list[Message]:
         """The messages for the log, their pictures kept: before the log refers to them."""
-        if self._images != "blobs" or self._blobs is None or all(map(_is_text, messages)):
+        if self._images != "blobs" or self._blobs is None or all(map(is_words, messages)):
             return list(messages)
         referring, blobs = await asyncio.to_thread(_split, messages)
         for digest, data in blobs.items():
@@ -101,7 +101,7 @@ class PictureView:
         return Ends(seen.message_count, _in_words(seen.front), tail, len(seen.tail) < look.tail)
 
     async def _all_shown(self, entries: Sequence[Entry]) -> list[Entry]:
-        if all(_is_text(entry.message) for entry in entries):
+        if all(is_words(entry.message) for entry in entries):
             self._in_turn = self._in_turn and not any(starts_turn(entry.message) for entry in entries)
             return list(entries)
         newest_first = [await self._shown(entry) for entry in reversed(entries)]
@@ -120,7 +120,7 @@ class PictureView:
     async def _shown(self, entry: Entry) -> Entry:
         is_current = self._in_turn
         self._in_turn = self._in_turn and not starts_turn(entry.message)
-        if _is_text(entry.message):
+        if is_words(entry.message):
             return entry
         found = await self._fetched(entry, references_in(entry.message)) if is_current else {}
         if not found:
@@ -169,7 +169,7 @@ def _split(messages: Sequence[Message]) -> tuple[list[Message], dict[str, bytes]
 def _in_words(entries: Sequence[Entry]) -> list[Entry]:
     """Entries with words for all their pictures."""
     return [
-        entry if _is_text(entry.message) else _with_message(entry, resolve(entry.message, {}))
+        entry if is_words(entry.message) else _with_message(entry, resolve(entry.message, {}))
         for entry in entries
     ]
 
@@ -178,7 +178,7 @@ def _with_message(entry: Entry, message: Message) -> Entry:
     return entry if message is entry.message else replace(entry, message=message)
 
 
-def _is_text(message: Message) -> bool:
+def is_words(message: Message) -> bool:
     """Whether it is words alone, in which no picture can be: most messages, and what models say in blocks."""
     content = message.content
     if message.extra:

@@ -81,6 +81,21 @@ async def test_an_answer_comes_with_its_question(erin: ConversationManager) -> N
     assert passage.before.text == "What goes with leeks?"
 
 
+@pytest.mark.parametrize(("earlier", "later"), [(0, 20), (4, 3)])
+async def test_a_question_comes_with_its_answer_however_it_goes_on(
+    erin: ConversationManager, earlier: int, later: int
+) -> None:
+    """However fast; and where a message is not the one that its number says, since earlier ones came late."""
+    hall = await erin.get_or_create_conversation("hall")
+    said = [("user", "Lock the gate"), ("assistant", "It is locked."), *[("user", "Thanks")] * later]
+    await _say(erin, hall.id, NOW - timedelta(minutes=3), *said)
+    await _say(erin, hall.id, NOW - timedelta(hours=3), *[("user", "Hello")] * earlier)
+    (passage,) = (await erin.search("lock the gate", 1, role="user")).passages
+    assert passage.text == "Lock the gate"
+    assert passage.after is not None
+    assert passage.after.text == "It is locked."
+
+
 async def test_what_is_a_result_by_itself_is_not_repeated_beside_another(erin: ConversationManager) -> None:
     passages = (await erin.search("leeks potatoes cream", 2)).passages
     assert [passage.text for passage in passages] == ["What goes with leeks?", "Potatoes and cream."] or [

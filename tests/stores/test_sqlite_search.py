@@ -18,7 +18,7 @@ from recollect.errors import InvalidSetting, RecollectError
 from recollect.ids import new_id
 from recollect.messages import Message
 from recollect.search.analysis import terms_of
-from recollect.stores.sqlite import SQLiteBackend, indexing, lanes
+from recollect.stores.sqlite import SQLiteBackend, indexing, lanes, searching
 from recollect.stores.sqlite.indexing import REINDEX_BATCH, WORTH_INDEXING, index_waiting
 from recollect.stores.urls import backend_for
 from recollect.testing import FixedClock, SearchContract
@@ -81,6 +81,22 @@ async def at_rest(backend: SQLiteBackend, *, count: int) -> None:
     async with asyncio.timeout(30):
         while await indexed(backend) < count:  # noqa: ASYNC110  it happens in a thread, which tells nobody
             await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("most", [1, 3, 100])
+async def test_what_is_not_read_of_a_common_word_is_counted_all_the_same(
+    path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Of a word in many messages only the newest are read; those that a rare word finds may have it too."""
+    monkeypatch.setattr(searching, "MOST_READ", most)
+    backend = await opened(path)
+    store = backend.of("erin")
+    await said(store, "lamp lamp gate", *["lamp"] * 9, "lamp lamp lamp")
+    await backend.catch_up()
+    answer = await searched(store, "lamp", "gate", limit=2)
+    assert answer.frequencies == (11, 1)
+    assert [match.counts for match in answer.found] == [(2, 1), (3, 0)]
+    await backend.close()
 
 
 async def test_turns_are_found_before_and_after_they_go_into_the_index_in_a_moment_of_rest(

@@ -99,7 +99,7 @@ from recollect.contracts.powers import (
     Watchable,
     note,
 )
-from recollect.contracts.stores import Backend, Cleared, ConversationStore
+from recollect.contracts.stores import Backend, ConversationStore, Tally
 
 __all__ = [
     "JOURNAL",
@@ -114,7 +114,6 @@ __all__ = [
     "AudioFormat",
     "Backend",
     "Change",
-    "Cleared",
     "ConversationStore",
     "Document",
     "Embedder",
@@ -144,6 +143,7 @@ __all__ = [
     "Segment",
     "Stop",
     "Summarizer",
+    "Tally",
     "TokenCounter",
     "Transcriber",
     "Transcript",

@@ -161,8 +161,11 @@ class Migrated(Protocol):
         ...
 
 
-class Match(Struct, frozen=True, kw_only=True):
-    """A message that holds at least one of the terms that were looked for."""
+class Match(Struct, frozen=True, kw_only=True, gc=False):
+    """A message that holds at least one of the terms that were looked for.
+
+    There are hundreds for every search, in no cycle: they are none of the collector's business.
+    """
 
     conversation_id: str
     position: Position

@@ -31,7 +31,8 @@ LONGEST_RESULT = 2_000
 def terms_of(text: str) -> list[str]:
     """The terms of a text, in order: each letters and digits only, and at most 64 bytes long."""
     if text.isascii():
-        return _terms_of_words(_ASCII_WORD.findall(text.lower()))
+        lower = text.lower()
+        return _terms_of_words([lower] if lower.isalnum() else _ASCII_WORD.findall(lower))
     folded = _fold(text)
     words = _WORD.findall(folded)
     if not _UNSPACED.search(folded):

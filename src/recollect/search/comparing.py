@@ -14,6 +14,8 @@ _SMALL = 5_000
 _MOVES_AT = 0.02
 """The share of new vectors at which the middle is worked out anew, in a history that is not small."""
 _META = 5
+_GROUP = 64
+"""Rows of which one is taken for all when the best are looked for."""
 
 
 class Compared(Struct, frozen=True):
@@ -113,8 +115,22 @@ class VectorMatrix:
         if most >= self.count:
             best = np.arange(self.count)
         else:
-            best = np.argpartition(similarities, self.count - most)[self.count - most :]
+            likely = np.flatnonzero(similarities >= self._reached(similarities, most))
+            place = len(likely) - most
+            best = likely[np.argpartition(similarities[likely], place)[place:]]
         return best[~self._gone[best]]
+
+    def _reached(self, similarities: Any, most: int) -> float:
+        """Something that so many reach, and few more: to look for the best among all takes ten times as long.
+
+        Of groups that have nothing in common each has a best one, so as many reach what the best of so many
+        groups do.
+        """
+        np, groups = self._np, self.count // _GROUP
+        if groups < most:
+            return -float("inf")
+        best_of_groups = similarities[: groups * _GROUP].reshape(_GROUP, groups).max(axis=0)
+        return float(np.partition(best_of_groups, groups - most)[groups - most])
 
     # The middle, and how far from it vectors are
 

@@ -153,9 +153,10 @@ def spans_of(text: str, terms: Sequence[str]) -> Iterator[Span]:
     wanted = set(terms)
     known: dict[str, str | None] = {}
     for word in _WORD.finditer(text):
-        if word[0] not in known:
-            known[word[0]] = next((term for term in terms_of(word[0]) if term in wanted), None)
-        if term := known[word[0]]:
+        said = word[0]
+        if said not in known:
+            known[said] = next(filter(wanted.__contains__, terms_of(said)), None)
+        if term := known[said]:
             yield Span(word.start(), word.end(), term)
 
 

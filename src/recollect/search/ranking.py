@@ -13,7 +13,7 @@ alone. `docs/search-quality.md` has the measurements behind every number here.
 """
 
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from datetime import tzinfo
 from heapq import nlargest
 from typing import NamedTuple, Protocol, TypeAlias
@@ -112,7 +112,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     similarity: float | None = None
 
 
-class Ranked(Struct, kw_only=True):
+class Ranked(Struct, kw_only=True, gc=False):
     """A message and its score. The ranking fills it in; afterwards it is only read."""
 
     conversation_id: str
@@ -184,7 +184,10 @@ def rank(
         matches = replace(matches, found=tuple(m for m in matches.found if m.conversation_id in among))
     near = () if similar is None else similar.nearest if among is None else similar.within(among)
     found = _candidates(asked, matches, near)
-    _weigh(found.values(), asked, similar, weights)
+    if similar is not None:
+        for one, similarity in zip(found.values(), similar.of(list(found)), strict=True):
+            one.similarity = similarity
+    _weigh(found.values(), asked, _nearness(similar), weights)
     priors = _priors(found.values(), weights)
     for (conversation_id, sequence), one in found.items():
         one.conversation = weights.conversation * priors[conversation_id]
@@ -234,7 +237,12 @@ class Scorer:
         self._damping_by_length = SATURATION * LENGTH / average
 
     def __call__(self, match: Match) -> float:
-        return sum(self.contributions(match))
+        damping = self._damping + self._damping_by_length * match.length
+        score = 0.0
+        for most, count in zip(self._most, match.counts, strict=False):
+            if count:
+                score += most * count / (count + damping)
+        return score
 
     def contributions(self, match: Match) -> list[float]:
         """What each term adds."""
@@ -250,15 +258,9 @@ def rarity(frequency: int, messages: int) -> float:
 
 
 def _weigh(
-    candidates: Iterable[Ranked], asked: Asked, similar: Similarities | None, weights: Weights
+    candidates: Collection[Ranked], asked: Asked, nearness: Callable[[float], float], weights: Weights
 ) -> None:
-    candidates = list(candidates)
     best = max((one.bm25 for one in candidates), default=0.0) or 1.0
-    if similar is not None:
-        known = similar.of([one.key for one in candidates])
-        for one, similarity in zip(candidates, known, strict=True):
-            one.similarity = similarity
-    nearness = _nearness(similar)
     terms = len(asked.terms)
     for one in candidates:
         words = one.bm25 / best

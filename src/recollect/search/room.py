@@ -3,12 +3,12 @@
 Below: vectors, the portable index, the indexer. Above: the searcher of one owner.
 """
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Protocol, TypeVar
+from functools import partial
 
 from recollect.contracts import ConversationStore, Embedder
+from recollect.search.holding import Held
 from recollect.search.indexing import QUIET, Indexer
 from recollect.search.portable import OwnerIndex
 from recollect.search.texts import TextVectors
@@ -17,18 +17,11 @@ from recollect.search.vectors import OwnerVectors
 MOST_MESSAGES = 500_000
 """Messages, of all owners together, in indexes that stand in for a store's own."""
 MOST_VECTOR_BYTES = 512 * 1024 * 1024
-"""Memory for vectors, of all owners together. Whoever searched longest ago goes first."""
+"""Memory for vectors, of all owners together. Whoever searched longest ago goes first, and after a quarter of
+an hour everybody: see `holding`."""
 
 MOST_TEXTS = 20_000
 """Texts that are no messages, of all owners together, whose vectors are held."""
-
-
-class _Sized(Protocol):
-    @property
-    def size(self) -> int: ...
-
-
-S = TypeVar("S", bound=_Sized)
 
 
 class SearchRoom:
@@ -46,32 +39,25 @@ class SearchRoom:
         self.encoder_trouble: str | None = None
         """Why the last question could not be encoded, if it could not."""
         self.indexer = None if embedder is None else Indexer(embedder, written=self._written, quiet=quiet)
-        self._most_messages = most_messages
-        self._most_vectors = 0 if embedder is None else most_vector_bytes // (embedder.dimension * 4)
-        self._indexes: OrderedDict[str, OwnerIndex] = OrderedDict()
-        self._vectors: OrderedDict[str, OwnerVectors] = OrderedDict()
-        self._texts: OrderedDict[str, TextVectors] = OrderedDict()
+        self._indexes = Held(OwnerIndex, most=most_messages)
+        self._vectors, self._texts = None, None
+        if embedder is not None:
+            most = most_vector_bytes // (embedder.dimension * 4)
+            self._vectors = Held(partial(OwnerVectors, embedder), most=most)
+            self._texts = Held(partial(TextVectors, embedder), most=MOST_TEXTS)
 
     def index_of(self, owner: str) -> OwnerIndex:
         """The portable index of an owner."""
-        if owner not in self._indexes:
-            self._indexes[owner] = OwnerIndex()
-        return _used(self._indexes, owner, self._most_messages)
+        return self._indexes.of(owner)
 
     def vectors_of(self, owner: str) -> OwnerVectors:
         """The vectors of an owner. Only for a room with an encoder."""
-        if owner not in self._vectors:
-            assert self.embedder is not None, "without an encoder there are no vectors"
-            self._vectors[owner] = OwnerVectors(self.embedder)
-        return _used(self._vectors, owner, self._most_vectors)
+        assert self._vectors is not None, "without an encoder there are no vectors"
+        return self._vectors.of(owner)
 
     def texts_of(self, owner: str) -> TextVectors | None:
         """The vectors of an owner's texts that are no messages: notes. None without an encoder."""
-        if self.embedder is None:
-            return None
-        if owner not in self._texts:
-            self._texts[owner] = TextVectors(self.embedder)
-        return _used(self._texts, owner, MOST_TEXTS)
+        return None if self._texts is None else self._texts.of(owner)
 
     def note(self, owner: str, store: ConversationStore, conversation_id: str | None = None) -> None:
         """Something was said, or is going to be looked for."""
@@ -88,31 +74,29 @@ class SearchRoom:
         self._written(owner, conversation_id)
 
     def _written(self, owner: str, conversation_id: str) -> None:
-        if owner in self._vectors:
-            self._vectors[owner].changed(conversation_id)
+        vectors = None if self._vectors is None else self._vectors.get(owner)
+        if vectors is not None:
+            vectors.changed(conversation_id)
 
     async def forgets(
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None
     ) -> Mapping[str, int]:
         """Let go of copies in memory, as `Holds` asks: what is needed of them is made anew."""
-        held = (self._indexes.pop(owner, None), self._vectors.pop(owner, None))
-        self._texts.pop(owner, None)
+        index = self._indexes.pop(owner)
+        vectors = None if self._vectors is None else self._vectors.pop(owner)
+        if self._texts is not None:
+            self._texts.pop(owner)
         if self.indexer is not None:
             self.indexer.forget(owner)
-        return {"indexes": sum(one is not None for one in held)}
+        return {
+            "index_entries": 0 if index is None else index.holds(conversation_id),
+            "cached_copies": 0 if vectors is None else vectors.holds(conversation_id),
+        }
 
     async def close(self) -> None:
         """Stop indexing and let go of everything."""
         if self.indexer is not None:
             await self.indexer.close()
-        self._indexes.clear()
-        self._vectors.clear()
-        self._texts.clear()
-
-
-def _used(held: "OrderedDict[str, S]", owner: str, most: int) -> S:
-    """The owner's, marked as used now. Others go until what is held fits; the owner's own always stays."""
-    held.move_to_end(owner)
-    while len(held) > 1 and sum(one.size for one in held.values()) > most:
-        held.popitem(last=False)
-    return held[owner]
+        for held in (self._indexes, self._vectors, self._texts):
+            if held is not None:
+                held.clear()

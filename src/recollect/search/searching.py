@@ -384,19 +384,33 @@ class _Reading:
         """The entry, the one before, and the one after: a reply follows soon, or is none."""
         try:
             if one.role in ("user", None):
-                soon = _later(one.position, SOON)
-                entries = await self._store.tail(one.conversation_id, limit=_WITHIN, before=soon)
-                around = beside(entries, one.position)
-                if around[1] is not None:
-                    return around
+                for read in (self._in_its_place, self._until_soon):
+                    around = beside(await read(one), one.position)
+                    if around[1] is not None:
+                        return around
             end = Position(one.position.micros, one.position.sequence + 1)
             return beside(await self._store.tail(one.conversation_id, limit=2, before=end), one.position)
         except ConversationNotFound:
             return None, None, None
 
+    async def _in_its_place(self, one: Ranked) -> Sequence[Entry]:
+        """What stands where a log has the message that nothing came before late, and nothing left."""
+        first = one.position.sequence - 2
+        if first > _COUNTED:
+            return ()
+        entries = await self._store.page(one.conversation_id, limit=4, offset=max(0, first))
+        soon = _later(one.position, SOON)
+        return [entry for entry in entries if entry.position < soon]
 
+    async def _until_soon(self, one: Ranked) -> Sequence[Entry]:
+        soon = _later(one.position, SOON)
+        return await self._store.tail(one.conversation_id, limit=_WITHIN, before=soon)
+
+
+_COUNTED = 1_000
+"""Entries that a store may have to pass to get to a message in its place: cheaper than to read again."""
 _WITHIN = 8
-"""Entries that are read to find the one after."""
+"""Entries that are read to find the one after otherwise."""
 
 
 def _later(position: Position, span: timedelta) -> Position:

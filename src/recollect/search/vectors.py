@@ -151,7 +151,7 @@ class Near(Struct, frozen=True):
         return [self.neighbour(row, similarity) for row, similarity in zip(rows, similarities, strict=True)]
 
     def of(self, messages: Sequence[tuple[str, int]]) -> Sequence[float | None]:
-        rows = [self._row(*message) for message in messages]
+        rows = [self._row(conversation_id, sequence) for conversation_id, sequence in messages]
         found = iter(self.compared.similarities([row for row in rows if row is not None]))
         return [None if row is None else next(found) for row in rows]
 
@@ -182,6 +182,10 @@ class OwnerVectors:
     def size(self) -> int:
         """How many vectors it holds, removed ones included."""
         return self._matrix.count
+
+    def holds(self, conversation_id: str | None) -> int:
+        """How many vectors of a conversation, or of all, are held."""
+        return sum(len(held.rows) for one, held in self._loaded.items() if conversation_id in (None, one))
 
     def changed(self, conversation_id: str) -> None:
         """Vectors of this conversation were written, or it is gone."""

@@ -69,10 +69,10 @@ def count(counter: TokenCounter, message: Message) -> int:
 
 def characters_in(value: Any) -> int:
     """About how many characters there are in a message, or in any JSON."""
-    if isinstance(value, Message):
-        return characters_in(value.content) + (characters_in(value.extra) if value.extra else 0)
     if isinstance(value, str):
         return len(value)
+    if isinstance(value, Message):
+        return characters_in(value.content) + (characters_in(value.extra) if value.extra else 0)
     if isinstance(value, list | tuple):
         return sum(map(characters_in, value))
     return sum(map(characters_in, value.values())) if isinstance(value, dict) else 1

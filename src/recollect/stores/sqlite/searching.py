@@ -7,7 +7,7 @@ most, so they are read whole, and of common ones only the newest messages, when 
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -51,7 +51,7 @@ class _Search:
         self._db = db
         self._tag = tag
         self._terms = terms
-        self._words = {place: f" {term} " for place, term in enumerate(terms) if _possible(term)}
+        self._words = [_Word(place, term) for place, term in enumerate(terms) if _possible(term)]
         self._limit = limit
         self._messages, self._total, over = _row(db, "searched_totals", owner, now)
         values = (owner, now)
@@ -60,13 +60,14 @@ class _Search:
         )
         self._waiting = self._read_waiting(owner, now)
         self._scores: dict[int, float] = {}
+        self._having: dict[str, Container[int]] = {}
+        """Of terms that were read whole: all messages that have them."""
 
     def answer(self) -> Matches:
         frequencies = {term: self._frequency(term) for term in dict.fromkeys(self._terms) if _possible(term)}
         self._collect(frequencies)
-        said = {place: word for place, word in self._words.items() if frequencies[self._terms[place]]}
         return Matches(
-            found=tuple(self._found(said)),
+            found=tuple(self._found(self._said(frequencies))),
             frequencies=tuple(frequencies.get(term, 0) for term in self._terms),
             messages=self._messages,
             terms=self._total,
@@ -115,20 +116,28 @@ class _Search:
                 continue
             weight = math.log(1 + (self._messages + 0.5) / (frequency + 0.5))
             most = _EVERYTHING if self._expired else max(budget, self._limit)
-            keys = self._indexed_with(term, most)
-            self._score(keys, weight)
-            self._score(self._waiting_with(term), weight)
+            keys, waiting = self._indexed_with(term, most), self._waiting_with(term)
+            found = dict.fromkeys((*keys, *waiting), weight)
+            if len(found) == frequency:
+                self._having[term] = found
+            self._add(found)
             budget -= len(keys)
 
-    def _score(self, keys: Iterable[int], weight: float) -> None:
-        scores = self._scores
-        if not scores:
-            scores.update(dict.fromkeys(keys, weight))
-            return
-        for key in keys:
-            scores[key] = scores.get(key, 0.0) + weight
+    def _add(self, found: dict[int, float]) -> None:
+        """Some messages have a term: what it is worth comes to what they have."""
+        for key in found.keys() & self._scores.keys():
+            found[key] += self._scores[key]
+        self._scores.update(found)
 
-    def _found(self, words: Mapping[int, str]) -> list[Match]:
+    def _said(self, frequencies: Mapping[str, int]) -> list["_Word"]:
+        """The words that occur at all."""
+        return [
+            _Word(place, term, self._having.get(term))
+            for place, term in enumerate(self._terms)
+            if frequencies.get(term)
+        ]
+
+    def _found(self, words: Sequence["_Word"]) -> list[Match]:
         """The best of what was scored; of equals, first what was met first: the newest with rare terms."""
         keys = sorted(self._scores, key=self._scores.__getitem__, reverse=True)[: self._limit]
         text = msgspec.json.encode([key for key in keys if key not in self._waiting]).decode()
@@ -136,14 +145,14 @@ class _Search:
         known = self._waiting | {row[0]: self._match(row, words) for row in found}
         return [known[key] for key in keys]
 
-    def _match(self, row: Sequence[Any], words: Mapping[int, str]) -> Match:
+    def _match(self, row: Sequence[Any], words: Sequence["_Word"]) -> Match:
         """The message of a row, with how often it has each of the words, by their place among the terms."""
-        _, conversation_id, at, sequence, role, length, terms = row
-        # With two spaces between them no two words share one, so that counting texts counts words.
-        text = f" {terms.replace(' ', '  ')} "
+        key, conversation_id, at, sequence, role, length, terms = row
+        text = f" {terms} "
         counts = [0] * len(self._terms)
-        for place, word in words.items():
-            counts[place] = text.count(word)
+        for word in words:
+            if word.having is None or key in word.having:
+                counts[word.place] = word.count(text)
         return Match(
             conversation_id=conversation_id,
             position=Position(at, sequence),
@@ -151,6 +160,24 @@ class _Search:
             counts=tuple(counts),
             length=length,
         )
+
+
+class _Word:
+    """A term that was asked for, and the messages that have it, where these are known."""
+
+    __slots__ = ("_alone", "_twice", "having", "place")
+
+    def __init__(self, place: int, term: str, having: Container[int] | None = None) -> None:
+        self.place = place
+        self.having = having
+        self._alone = f" {term} "
+        self._twice = f" {term} {term} "
+
+    def count(self, text: str) -> int:
+        """How often it is among the terms of a message, each between two spaces."""
+        if self._twice in text:  # the two share a space, and would be counted as one
+            text = text.replace(" ", "  ")
+        return text.count(self._alone)
 
 
 def _possible(term: str) -> bool:

@@ -3,6 +3,7 @@
 from recollect.testing.contract.changing import ChangingContract
 from recollect.testing.contract.concurrency import ConcurrencyContract
 from recollect.testing.contract.contacts import ContactsContract
+from recollect.testing.contract.counting import CountingContract
 from recollect.testing.contract.documents import DocumentsContract
 from recollect.testing.contract.glances import GlanceContract
 from recollect.testing.contract.histories import HistoriesContract
@@ -27,6 +28,7 @@ class StoreContract(
     ConcurrencyContract,
     MovingContract,
     ChangingContract,
+    CountingContract,
     DocumentsContract,
     ContactsContract,
 ):
