@@ -1,22 +1,22 @@
 """`POST turn` on SQLite beside an empty POST route of the same framework: `python -m benchmarks.http_turn`.
 
 The server is a process of its own, and so is the load: 64 connections that are kept open, each with one
-request under way. Rounds of both kinds alternate, so that a machine that is busy for a while is so for both.
+request under way. Both kinds of requests have the same headers and the same body. Rounds of both kinds
+alternate, so that a machine that is busy for a while is so for both.
 """
 
 import argparse
 import asyncio
 import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 from benchmarks.measuring import middle_half, p50, p99
+from benchmarks.serving import Quiet, Round, cpu_seconds, quiet, quiet_after, serve, told
 from benchmarks.turns import ANSWER, QUESTION
 
 CONNECTIONS = 64
@@ -29,32 +29,12 @@ TURN = {"messages": [{"role": "user", "content": QUESTION}, {"role": "assistant"
 # The server
 
 
-async def serve(folder: Path) -> None:
-    """The server, with an empty route beside its own; says on stdout where it is, and with which key."""
-    from litestar import post
-
-    import recollect
+async def run_server(folder: Path) -> None:
     from recollect.server.app import create_app
-    from recollect.server.auth.keys import ApiKeys
-    from recollect.server.running import Server, bound_socket, configured, settle
     from recollect.settings import ServerConfig, Settings
 
-    @post("/empty", include_in_schema=False)
-    async def empty() -> None:
-        """Nothing at all."""
-
     settings = Settings(server=ServerConfig(rate_write=2**40))  # counted, but never refused
-    listening = bound_socket("127.0.0.1", 0)
-    async with recollect.open(f"sqlite:///{folder}/turns.db") as memory:
-        key, _ = await ApiKeys(memory.backend).create(["erin"])
-        app = create_app(memory, settings, route_handlers=[empty])
-
-        def started() -> None:
-            settle()
-            print(json.dumps({"port": listening.getsockname()[1], "key": key}), flush=True)
-
-        server = Server(app, configured(app, settings.server), listening=started)
-        await server.serve(sockets=[listening])
+    await serve(folder, ["erin"], settings, lambda memory: create_app(memory, settings))
 
 
 # The load
@@ -104,40 +84,22 @@ def _length(head: bytes) -> int:
     return 0 if at < 0 else int(head[at + 15 :].split(b"\r\n", 1)[0])
 
 
-class Round(NamedTuple):
-    """One kind of request for some time."""
-
-    rate: float
-    times: list[float]
-    cpu: float
-    """Seconds of processor time that the server took for each."""
-
-
-def cpu_seconds(pid: int) -> float:
-    """Processor time of a process so far, where the system tells; it does not depend on the neighbours."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 async def load(pid: int, port: int, requests: list[bytes], seconds: float) -> Round:
     """Requests a second, and how long each took."""
     loop = asyncio.get_running_loop()
-    spent = cpu_seconds(pid)
+    spent, own = cpu_seconds(pid), time.process_time()
     begin = time.perf_counter()
     lines = []
     for request in requests:
         _, line = await loop.create_connection(lambda r=request: Line(r, begin + seconds), "127.0.0.1", port)  # type: ignore[misc]
         lines.append(line)
     await asyncio.gather(*(line.ended for line in lines))
-    took = time.perf_counter() - begin
+    took, own = time.perf_counter() - begin, time.process_time() - own
     times = [each for line in lines for each in line.times]
     bad = sum(line.bad for line in lines)
     if bad:
         raise SystemExit(f"{bad} of {len(times)} answers were not 201")
-    return Round(len(times) / took, times, (cpu_seconds(pid) - spent) / len(times))
+    return Round(len(times) / took, times, (cpu_seconds(pid) - spent) / len(times), own / len(times))
 
 
 def request_to(path: str, key: str, body: bytes) -> bytes:
@@ -162,6 +124,11 @@ async def opened(port: int, key: str, count: int) -> list[str]:
 
 
 async def measure(*, seconds: float, rounds: int) -> dict[str, list[Round]]:
+    found, _ = await _measured(seconds=seconds, rounds=rounds)
+    return found
+
+
+async def _measured(*, seconds: float, rounds: int) -> tuple[dict[str, list[Round]], Quiet]:
     with tempfile.TemporaryDirectory() as folder:
         server = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.http_turn", "--serve", folder], stdout=subprocess.PIPE
@@ -175,7 +142,9 @@ async def measure(*, seconds: float, rounds: int) -> dict[str, list[Round]]:
             server.wait(30)
 
 
-async def _rounds(pid: int, port: int, key: str, seconds: float, rounds: int) -> dict[str, list[Round]]:
+async def _rounds(
+    pid: int, port: int, key: str, seconds: float, rounds: int
+) -> tuple[dict[str, list[Round]], Quiet]:
     ids = await opened(port, key, CONNECTIONS)
     body = json.dumps(TURN).encode()
     requests = {
@@ -183,31 +152,32 @@ async def _rounds(pid: int, port: int, key: str, seconds: float, rounds: int) ->
         "empty": [request_to("/empty", key, body) for _ in ids],
     }
     found: dict[str, list[Round]] = {name: [] for name in requests}
-    for each in requests.values():
-        await load(pid, port, each, 1.0)  # warms up
+    for name in ("turn", "empty", "turn"):
+        warm = await load(pid, port, requests[name], 0.5)
+        after = await quiet_after(pid, port, len(warm.times))
     for _ in range(rounds):
         for name, each in requests.items():
             found[name].append(await load(pid, port, each, seconds))
-    return found
+            await quiet(port)
+    return found, after
 
 
 async def main(*, seconds: float = SECONDS, rounds: int = ROUNDS) -> dict[str, float]:
-    found = await measure(seconds=seconds, rounds=rounds)
+    found, after = await _measured(seconds=seconds, rounds=rounds)
     print(f"{CONNECTIONS} connections, {rounds} rounds of {seconds:g} s each, alternating; SQLite, durable")
     for name, each in found.items():
-        times = [time for one in each for time in one.times]
-        rate = statistics.median(one.rate for one in each)
-        print(
-            f"{name:6} {rate:8,.0f}/s   p50 {p50(times) * 1e3:6.2f} ms   p99 {p99(times) * 1e3:6.2f} ms"
-            f"   p99/p50 {p99(times) / p50(times):.1f}"
-            f"   processor {statistics.median(one.cpu for one in each) * 1e6:,.0f} µs"
-        )
-    shares = [turn.rate / empty.rate for turn, empty in zip(found["turn"], found["empty"], strict=True)]
-    print(f"turn / empty: {statistics.median(shares):.2f} (middle half {middle_half(shares)})")
-    turns = [time for one in found["turn"] for time in one.times]
+        print(f"{name:6} {told(each)}")
+    print(after)
+    turns, empty = found["turn"], found["empty"]
+    by_rate = [turn.rate / bare.rate for turn, bare in zip(turns, empty, strict=True)]
+    by_cpu = [bare.cpu / turn.cpu for turn, bare in zip(turns, empty, strict=True)]
+    print(f"turn / empty, throughput: {statistics.median(by_rate):.2f} (middle half {middle_half(by_rate)})")
+    print(f"turn / empty, by processor: {statistics.median(by_cpu):.2f} (middle half {middle_half(by_cpu)})")
+    times = [time for one in turns for time in one.times]
     return {
-        "POST turn / empty POST, throughput": statistics.median(shares),
-        "POST turn, p99 / p50": p99(turns) / p50(turns),
+        "POST turn / empty POST, throughput": statistics.median(by_rate),
+        "POST turn / empty POST, by processor": statistics.median(by_cpu),
+        "POST turn, p99 / p50": p99(times) / p50(times),
     }
 
 
@@ -221,6 +191,6 @@ if __name__ == "__main__":
         from recollect.server.running import fast_loop
 
         with asyncio.Runner(loop_factory=fast_loop) as runner:
-            runner.run(serve(given.serve))
+            runner.run(run_server(given.serve))
     else:
         asyncio.run(main(seconds=given.seconds, rounds=given.rounds))

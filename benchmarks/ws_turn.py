@@ -1,10 +1,11 @@
 """A turn over the WebSocket on SQLite beside the same framework's echo: `python -m benchmarks.ws_turn`.
 
-A turn is: text in, somebody asked who answers at once, both messages stored, the answer out; and the same
-with what an agent is given first, the last twenty messages. The server is a process of its own, and so is
-the load: 64 connections that stay open, each with one turn under way. Rounds of all kinds alternate, so that
-a machine that is busy for a while is so for all; the processor's time is told beside, because it is the
-same on a busy machine, nearly.
+A turn is a frame with both messages, stored, and acknowledged, as `POST turn` is; the echo sends the same
+frame back. Beside it what a user of an assistant does: text in, somebody asked who answers at once, the
+answer out in a piece, both messages stored, the acknowledgement out; and the same with what an agent is given
+first, the last twenty messages. The server is a process of its own, and so is the load: 64 connections that
+stay open, each with one exchange under way. Rounds of all kinds alternate, so that a machine that is busy for
+a while is so for all.
 """
 
 import argparse
@@ -20,14 +21,17 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
 from benchmarks.measuring import middle_half, p50, p99
+from benchmarks.serving import Quiet, Round, cpu_seconds, quiet, quiet_after, serve, told
 from benchmarks.turns import ANSWER, QUESTION
+from recollect.ids import new_id
 
 CONNECTIONS = 64
-AT_ONCE, LOOKS_BACK = "at once", "looks back"
-"""Owners: one's assistant answers at once, the other's is given its window first."""
+GIVEN, AT_ONCE, LOOKS_BACK = "given", "at once", "looks back"
+"""Owners: one's turns are answered elsewhere, one's assistant answers at once, one's looks back first."""
+MESSAGES = json.dumps([{"role": "user", "content": QUESTION}, {"role": "assistant", "content": ANSWER}])
 PING = 0x9
 SECONDS = 2.0
 ROUNDS = 6
@@ -36,20 +40,14 @@ ROUNDS = 6
 # The server
 
 
-async def serve(folder: Path) -> None:
-    """The server, with an echo beside its own socket; says on stdout where it is, and with which key."""
-    from litestar import WebSocket, websocket
-
-    import recollect
+async def run_server(folder: Path) -> None:
     from recollect.agents import AgenticLoop, Answer, Specialist, SupervisorAgent
     from recollect.contracts import Ask, OnText, Reply
     from recollect.ids import following_id
     from recollect.manager import ConversationManager
     from recollect.messages import Message
     from recollect.server.app import create_app
-    from recollect.server.auth.keys import ApiKeys
     from recollect.server.live.limits import LiveLimits
-    from recollect.server.running import Server, bound_socket, configured
     from recollect.settings import Settings
 
     class Instant:
@@ -61,12 +59,6 @@ async def serve(folder: Path) -> None:
             return Reply(messages=(Message(role="assistant", content=ANSWER),))
 
         async def close(self) -> None: ...
-
-    @websocket("/echo")
-    async def echo(socket: WebSocket) -> None:  # type: ignore[type-arg]
-        await socket.accept()
-        while True:
-            await socket.send_text(await socket.receive_text())
 
     class AtOnce(SupervisorAgent):
         """Answers without looking back: what remains is the way in, the store, and the way out."""
@@ -93,18 +85,14 @@ async def serve(folder: Path) -> None:
         return kind(manager, [Specialist(loop=AgenticLoop(Instant()))])
 
     settings = Settings()
-    listening = bound_socket("127.0.0.1", 0)
-    async with recollect.open(f"sqlite:///{folder}/turns.db") as memory:
-        key, _ = await ApiKeys(memory.backend).create([AT_ONCE, LOOKS_BACK])
-        # Counted, but never refused: these clients say more than people do.
-        limits = LiveLimits(frames_per_second=1e9, burst=2**30)
-        app = create_app(memory, settings, route_handlers=[echo], assistant=assistant, live_limits=limits)
-
-        def started() -> None:
-            print(json.dumps({"port": listening.getsockname()[1], "key": key}), flush=True)
-
-        server = Server(app, configured(app, settings.server), listening=started)
-        await server.serve(sockets=[listening])
+    # Counted, but never refused: these clients say more than people do.
+    limits = LiveLimits(frames_per_second=1e9, burst=2**30)
+    await serve(
+        folder,
+        [GIVEN, AT_ONCE, LOOKS_BACK],
+        settings,
+        lambda memory: create_app(memory, settings, assistant=assistant, live_limits=limits),
+    )
 
 
 # The load
@@ -196,6 +184,8 @@ class Line(asyncio.Protocol):
             self.ready.set_result(None)
         elif frame.startswith(self._ends):
             self._next()
+        elif frame.startswith(b'{"type":"ping"'):
+            self._transport.write(frame_of('{"type":"pong"}'))
         elif not frame.startswith(b'{"type":"answer.delta"'):
             raise SystemExit(f"unexpected: {frame[:200]!r}")
 
@@ -208,30 +198,15 @@ class Line(asyncio.Protocol):
             self.ended.set_result(None)
 
 
-class Round(NamedTuple):
-    """One kind of exchange for some time."""
-
-    rate: float
-    times: list[float]
-    cpu: float
-    """Seconds of the server's processor for each exchange."""
-
-
 async def load(lines: list[Line], seconds: float, server: int) -> Round:
     """Exchanges a second, and how long each took."""
     for line in lines:
         line.times = []
-    begin, busy = time.perf_counter(), cpu_seconds(server)
+    begin, busy, own = time.perf_counter(), cpu_seconds(server), time.process_time()
     await asyncio.gather(*(line.go(begin + seconds) for line in lines))
-    took, busy = time.perf_counter() - begin, cpu_seconds(server) - busy
+    took, busy, own = time.perf_counter() - begin, cpu_seconds(server) - busy, time.process_time() - own
     times = [each for line in lines for each in line.times]
-    return Round(len(times) / took, times, busy / len(times))
-
-
-def cpu_seconds(process: int) -> float:
-    """How long the processor has worked for a process."""
-    fields = Path(f"/proc/{process}/stat").read_text("ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return Round(len(times) / took, times, busy / len(times), own / len(times))
 
 
 async def connected(port: int, make: Callable[[int], Line]) -> list[Line]:
@@ -244,21 +219,40 @@ async def connected(port: int, make: Callable[[int], Line]) -> list[Line]:
     return lines
 
 
+def hello(at: int, key: str, owner: str) -> str:
+    return json.dumps({"type": "hello", "key": key, "owner": owner, "session_id": f"bench-{at}"})
+
+
 def talking(at: int, key: str, owner: str) -> Line:
-    number = iter(range(10**9))
+    """Asks, and is answered."""
 
     def say() -> str:
-        return f'{{"type":"text","id":"{at}-{next(number)}","text":"{QUESTION}"}}'
+        return f'{{"type":"text","id":"{new_id()}","text":"{QUESTION}"}}'
 
-    hello = json.dumps({"type": "hello", "key": key, "owner": owner, "session_id": f"bench-{at}"})
-    return Line("/ws", hello, say, b'{"type":"answer.done"')
+    return Line("/ws", hello(at, key, owner), say, b'{"type":"answer.done"')
+
+
+def giving(at: int, key: str) -> Line:
+    """Has turns stored that were answered elsewhere."""
+    return Line("/ws", hello(at, key, GIVEN), turn, b'{"type":"stored"')
 
 
 def echoing(at: int) -> Line:
-    return Line("/echo", None, lambda: f'{{"type":"text","id":"{at}","text":"{QUESTION}"}}', b"{")
+    """Has the same frames sent back."""
+    return Line("/echo", None, turn, b"{")
+
+
+def turn() -> str:
+    """With an id as our own are, and as HTTP gives them: it rises with time."""
+    return f'{{"type":"turn","id":"{new_id()}","messages":{MESSAGES}}}'
 
 
 async def measure(*, seconds: float, rounds: int) -> dict[str, list[Round]]:
+    found, _ = await _measured(seconds=seconds, rounds=rounds)
+    return found
+
+
+async def _measured(*, seconds: float, rounds: int) -> tuple[dict[str, list[Round]], Quiet]:
     with tempfile.TemporaryDirectory() as folder:
         server = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.ws_turn", "--serve", folder], stdout=subprocess.PIPE
@@ -272,56 +266,55 @@ async def measure(*, seconds: float, rounds: int) -> dict[str, list[Round]]:
             server.wait(30)
 
 
-async def _rounds(port: int, key: str, server: int, seconds: float, rounds: int) -> dict[str, list[Round]]:
+async def _rounds(
+    port: int, key: str, server: int, seconds: float, rounds: int
+) -> tuple[dict[str, list[Round]], Quiet]:
     lines = {
         "echo": await connected(port, echoing),
-        "turn": await connected(port, lambda at: talking(at, key, AT_ONCE)),
-        "turn, with its window": await connected(port, lambda at: talking(at, key, LOOKS_BACK)),
+        "turn": await connected(port, lambda at: giving(at, key)),
+        "asked": await connected(port, lambda at: talking(at, key, AT_ONCE)),
+        "asked, with its window": await connected(port, lambda at: talking(at, key, LOOKS_BACK)),
     }
     found: dict[str, list[Round]] = {name: [] for name in lines}
     for each in lines.values():
-        await load(each, 1.0, server)  # warms up
+        await load(each, 0.5, server)
+        await quiet(port)
+    warm = await load(lines["turn"], 0.5, server)
+    after = await quiet_after(server, port, len(warm.times))
     for _ in range(rounds):
         for name, each in lines.items():
             found[name].append(await load(each, seconds, server))
+            await quiet(port)
     for line in (line for each in lines.values() for line in each):
         line.close()
-    return found
+    return found, after
 
 
 async def main(*, seconds: float = SECONDS, rounds: int = ROUNDS) -> dict[str, float]:
-    found = await measure(seconds=seconds, rounds=rounds)
+    found, after = await _measured(seconds=seconds, rounds=rounds)
     print(f"{CONNECTIONS} connections, {rounds} rounds of {seconds:g} s, alternating; SQLite, durable (FULL)")
     for name, each in found.items():
-        times = [time for one in each for time in one.times]
-        rate = statistics.median(one.rate for one in each)
-        busy = statistics.median(one.cpu for one in each)
+        print(f"{name:22} {told(each)}")
+    print(after)
+    for name in ("turn", "asked", "asked, with its window"):
+        by_rate, by_cpu = _shares(found, name)
         print(
-            f"{name:22} {rate:8,.0f}/s   p50 {p50(times) * 1e3:6.2f} ms   p99 {p99(times) * 1e3:6.2f} ms"
-            f"   p99/p50 {p99(times) / p50(times):.1f}   {busy * 1e6:4.0f} µs of processor"
+            f"{name} / echo: throughput {statistics.median(by_rate):.2f} ({middle_half(by_rate)}), "
+            f"by processor {statistics.median(by_cpu):.2f} ({middle_half(by_cpu)})"
         )
-    shares = _shares(found, "turn")
-    print(f"turn / echo: {statistics.median(shares):.2f} (middle half {middle_half(shares)})")
-    window = statistics.median(_shares(found, "turn, with its window"))
-    print(f"turn, with its window / echo: {window:.2f}")
+    by_rate, by_cpu = _shares(found, "turn")
     turns = [time for one in found["turn"] for time in one.times]
     return {
-        "WebSocket turn / echo, throughput": statistics.median(shares),
+        "WebSocket turn / echo, throughput": statistics.median(by_rate),
+        "WebSocket turn / echo, by processor": statistics.median(by_cpu),
         "WebSocket turn, p99 / p50": p99(turns) / p50(turns),
     }
 
 
-def _shares(found: dict[str, list[Round]], name: str) -> list[float]:
-    return [turn.rate / echo.rate for turn, echo in zip(found[name], found["echo"], strict=True)]
-
-
-def run(work: "asyncio._CoroutineLike[object]") -> None:
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(work)  # type: ignore[arg-type]
-    else:
-        uvloop.run(work)  # type: ignore[arg-type]
+def _shares(found: dict[str, list[Round]], name: str) -> tuple[list[float], list[float]]:
+    """The share of the echo's throughput, and of what the same processor time would give of echoes."""
+    pairs = list(zip(found[name], found["echo"], strict=True))
+    return [one.rate / echo.rate for one, echo in pairs], [echo.cpu / one.cpu for one, echo in pairs]
 
 
 if __name__ == "__main__":
@@ -330,4 +323,10 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     given = parser.parse_args()
-    run(serve(given.serve) if given.serve is not None else main(seconds=given.seconds, rounds=given.rounds))
+    if given.serve is not None:
+        from recollect.server.running import fast_loop
+
+        with asyncio.Runner(loop_factory=fast_loop) as runner:
+            runner.run(run_server(given.serve))
+    else:
+        asyncio.run(main(seconds=given.seconds, rounds=given.rounds))

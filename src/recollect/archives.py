@@ -151,6 +151,11 @@ class OwnerArchives:
         """What is known of an archive, without opening it."""
         return await asyncio.to_thread(_head, self.file(conversation_id))
 
+    async def count(self, conversation_id: str | None = None) -> int:
+        """How many archives there are, or whether there is one of this conversation, without opening any."""
+        name = "*" if conversation_id is None else self.file(conversation_id).stem
+        return await asyncio.to_thread(_count, self.folder, name)
+
     async def put(self, archive: Archive, content: bytes) -> Archive:
         """Write an archive: on the disk, under its name, and proven, when this returns."""
         bare = _bare(archive)
@@ -449,6 +454,11 @@ def _list(folder: Path) -> list[Archive]:
             return []
         files = sorted(folder.glob(f"[!.]*{SUFFIX}"))
     return [archive for archive in map(_head, files) if archive is not None]
+
+
+def _count(folder: Path, name: str) -> int:
+    with _explained("the archives cannot be listed"):
+        return sum(1 for file in folder.glob(f"{name}{SUFFIX}") if not file.name.startswith("."))
 
 
 def _delete(file: Path) -> int:

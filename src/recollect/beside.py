@@ -36,6 +36,8 @@ class Beside(Struct, frozen=True, kw_only=True):
 
     def added_to(self, context: Context) -> Context:
         """The context with them in their place, and with a report that says so."""
+        if self == NOTHING:
+            return context
         added = tuple(message for message in (self.notes.message, self.summary) if message is not None)
         at = _leading(context)
         report = self._reported(context.report)
@@ -64,6 +66,9 @@ class Beside(Struct, frozen=True, kw_only=True):
             tokens=tokens,
             warnings=(*report.warnings, self.trouble) if self.trouble else report.warnings,
         )
+
+
+NOTHING = Beside()
 
 
 def _leading(context: Context) -> int:

@@ -35,6 +35,12 @@ async def within(
     return task.result()
 
 
+async def promptly_within(seconds: float | None, work: Coroutine[Any, Any, T]) -> T:
+    """The same for work that ends as soon as it is cancelled: it needs no task of its own."""
+    async with asyncio.timeout(seconds):
+        return await work
+
+
 async def ended(*tasks: "asyncio.Task[Any]") -> None:
     """Cancel the tasks and wait until they are over, however they end.
 

@@ -4,6 +4,9 @@ It is noted before it begins, durably and without content, under an owner of its
 erasure that was cut short, by a crash or a store that failed, is known, and `resume` goes on with it:
 when a memory is opened, and at every sweep. Each step may be done twice.
 
+The journal also says how much of each kind there was, and after each step how much went, so that the
+receipt of whoever finishes is about the whole of it.
+
     noted      the journal says what shall go
     held       copies outside the store: spools before the store, or they would bring it back
     removed    the store's own rows, and with them what is derived from them
@@ -12,25 +15,26 @@ when a memory is opened, and at every sweep. Each step may be done twice.
     scrubbed   what was deleted leaves the store's files
     done       the journal forgets it
 
-Below: contracts, blobs. Above: the manager and the memory.
+Below: contracts, receipts, blobs. Above: the manager and the memory.
 """
 
-import hashlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import datetime
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from recollect.blobs import owner_key
-from recollect.contracts import JOURNAL, Backend, ConversationStore, Document, Erasing, note
+from recollect.blobs import BlobStore, owner_key
+from recollect.contracts import JOURNAL, Backend, ConversationStore, Document, Erasing, Tally, note
 from recollect.conversations import Conversation, Query
-from recollect.errors import ConversationNotFound, RecollectError, StoreDamaged
+from recollect.errors import RecollectError, StoreDamaged, StoreUnavailable
 from recollect.ids import parse_uuid
-from recollect.notes import forget_said_in
+from recollect.notes import forget_said_in, said_in
 from recollect.premises import Premises
+from recollect.receipts import Receipt, counts_of, more_of, signed
 from recollect.telemetry import told
 
 log = logging.getLogger("recollect.erasure")
@@ -42,31 +46,16 @@ Told = Callable[[str], None]
 """Hears of every step that is done."""
 
 
-class Receipt(Struct, frozen=True, kw_only=True):
-    """What was erased: how much of each kind, when, and nothing of what it said."""
-
-    owner: str
-    """The SHA-256 of the owner's name."""
-    conversation_id: str | None
-    """None: everything that the owner had."""
-    erased: dict[str, int]
-    """How much of each kind."""
-    started_at: datetime
-    finished_at: datetime
-    remains: tuple[str, ...] = ()
-    """What could not be done, in words; empty when nothing is left."""
-    digest: str = ""
-    """The SHA-256 of all the rest of the receipt."""
-
-
 class Intent(Struct, frozen=True, kw_only=True):
     """An erasure that has begun, as the journal keeps it."""
 
     owner: str
     conversation_id: str | None
     started_at: datetime
-    counted: dict[str, int] = {}
-    """What there was when it began, for the receipt of whoever finishes it."""
+    found: dict[str, int] = {}
+    """How much of each kind there was when it began."""
+    erased: dict[str, int] = {}
+    """How much is known to have gone since."""
 
     @property
     def key(self) -> str:
@@ -83,10 +72,9 @@ async def erase(
         owner=premises.owner,
         conversation_id=conversation_id,
         started_at=premises.store.now(),
-        counted=await _inventory(premises, conversation_id),
+        found=await _inventory(premises, conversation_id),
     )
-    if premises.journal is not None:
-        await premises.journal.put_document(KIND, intent.key, msgspec.json.encode(intent))
+    await _note_intent(premises, intent)
     return await _Erasing(premises, intent, told=told).run()
 
 
@@ -118,6 +106,11 @@ async def _resumed(document: Document, premises_of: Callable[[str], Premises]) -
     return receipt
 
 
+async def _note_intent(premises: Premises, intent: Intent) -> None:
+    if premises.journal is not None:
+        await premises.journal.put_document(KIND, intent.key, msgspec.json.encode(intent))
+
+
 def _intent(document: Document) -> Intent:
     try:
         return msgspec.json.decode(document.data, type=Intent)
@@ -135,7 +128,7 @@ class _Erasing:
         self._intent = intent
         self._told = told or (lambda step: None)
         self._again = again
-        self._erased: dict[str, int] = {}
+        self._erased = Counter(intent.erased)
         self._remains: tuple[str, ...] = ()
 
     async def run(self) -> Receipt:
@@ -149,6 +142,7 @@ class _Erasing:
             ("done", self._forget_intent),
         ):
             await step()
+            await self._note_progress(name)
             self._told(name)
         receipt = self._receipt()
         erased = sum(receipt.erased.values())
@@ -160,28 +154,27 @@ class _Erasing:
         # What a resumed erasure finds of the whole owner may have been made since it began.
         until = intent.started_at if self._again and intent.conversation_id is None else None
         for holder in self._premises.holders:
-            self._count(await holder.forgets(intent.owner, intent.conversation_id, until=until))
+            self._erased.update(await holder.forgets(intent.owner, intent.conversation_id, until=until))
 
     async def _remove(self) -> None:
         store, intent = self._premises.store, self._intent
         if intent.conversation_id is not None:
-            self._count(await _counts_of(store, intent.conversation_id))
-            await store.delete(intent.conversation_id)
-            self._count({"notes": await forget_said_in(store, intent.conversation_id)})
+            gone = await store.delete(intent.conversation_id)
+            self._erased.update(notes=await forget_said_in(store, intent.conversation_id))
         elif self._again:
-            self._count(await _clear_older(store, intent.started_at))
+            gone = await _clear_older(store, intent.started_at)
         else:
-            cleared = await store.clear()
-            self._count(msgspec.structs.asdict(cleared))
+            gone = await store.clear()
+        self._erased.update(counts_of(gone))
 
     async def _remove_blobs(self) -> None:
-        blobs, one = self._premises.blobs, self._intent.conversation_id
+        blobs = self._premises.blobs
         if blobs is None:
             return
-        for conversation_id in await blobs.conversations() if one is None else [one]:
+        for conversation_id in await _with_blobs(blobs, self._intent.conversation_id):
             if self._again and await self._premises.store.get(conversation_id) is not None:
                 continue  # made since
-            self._count({"blobs": len(await blobs.list(conversation_id))})
+            self._erased.update(blobs=len(await blobs.list(conversation_id)))
             await blobs.delete(conversation_id)
 
     async def _scrub(self) -> None:
@@ -194,45 +187,45 @@ class _Erasing:
         if self._premises.journal is not None:
             await self._premises.journal.delete_document(KIND, self._intent.key)
 
-    def _count(self, counts: Mapping[str, int]) -> None:
-        for kind, count in counts.items():
-            self._erased[kind] = self._erased.get(kind, 0) + count
+    async def _note_progress(self, step: str) -> None:
+        """What went is in the journal before the next step, unless this was the last."""
+        erased = dict(+self._erased)
+        if step != "done" and erased != self._intent.erased:
+            self._intent = replace(self._intent, erased=erased)
+            await _note_intent(self._premises, self._intent)
 
     def _receipt(self) -> Receipt:
-        # What went before a crash was counted when the erasure began.
-        kinds = {*self._erased, *self._intent.counted}
-        erased = {
-            kind: max(self._erased.get(kind, 0), self._intent.counted.get(kind, 0)) for kind in sorted(kinds)
-        }
         receipt = Receipt(
             owner=owner_key(self._intent.owner),
             conversation_id=self._intent.conversation_id,
-            erased={kind: count for kind, count in erased.items() if count},
+            # What went just before a crash, or before an answer that was lost, was found when it began.
+            erased=more_of(self._erased, self._intent.found),
             started_at=self._intent.started_at,
             finished_at=self._premises.store.now(),
             remains=self._remains,
         )
-        return replace(receipt, digest=digest_of(receipt))
+        return signed(receipt)
 
 
-def digest_of(receipt: Receipt) -> str:
-    """What a receipt's digest must be, if nobody changed it."""
-    bare = replace(receipt, digest="")
-    return hashlib.sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()
-
-
-async def _clear_older(store: ConversationStore, moment: datetime) -> dict[str, int]:
+async def _clear_older(store: ConversationStore, moment: datetime) -> Tally:
     """Remove what the owner had at that moment."""
-    counts = {"conversations": await store.purge_expired(), "messages": 0, "documents": 0}
-    for record in [record async for record in _records(store) if record.created_at <= moment]:
-        await store.delete(record.id)
-        counts["conversations"] += 1
-        counts["messages"] += record.message_count
+    gone = Tally()
+    while expired := await store.expired(by=store.now(), limit=PAGE):
+        gone += await _deleted(store, expired)
+    gone += Tally(conversations=await store.purge_expired())  # those whose records cannot be opened
+    gone += await _deleted(store, [record async for record in _records(store) if record.created_at <= moment])
     for kind in await store.document_kinds():
         for document in await _all_documents(store, kind):
-            if document.updated_at <= moment:
-                counts["documents"] += await store.delete_document(kind, document.key)
-    return counts
+            if document.updated_at <= moment and await store.delete_document(kind, document.key):
+                gone += Tally(documents={kind: 1})
+    left = await store.tally()
+    if left != Tally() and not left.conversations and not left.documents:
+        gone += await store.clear()  # what has no moment: keys, which seal nothing any more
+    return gone
+
+
+async def _deleted(store: ConversationStore, records: Iterable[Conversation]) -> Tally:
+    return sum([await store.delete(record.id) for record in records], Tally())
 
 
 async def _records(store: ConversationStore) -> AsyncIterator[Conversation]:
@@ -247,37 +240,34 @@ async def _records(store: ConversationStore) -> AsyncIterator[Conversation]:
 
 
 async def _inventory(premises: Premises, conversation_id: str | None) -> dict[str, int]:
-    """What there is, for a receipt that is written after a crash."""
-    store = premises.store
-    if conversation_id is not None:
-        return await _counts_of(store, conversation_id)
-    records: Sequence[Conversation] = [record async for record in _records(store)]
-    return {
-        "conversations": len(records),
-        "messages": sum(record.message_count for record in records),
-    }
+    """How much there is of what only stores, blobs and archives hold, for whoever finishes after a crash."""
+    found = Counter(await _stored(premises.store, conversation_id))
+    if premises.blobs is not None:
+        for one in await _with_blobs(premises.blobs, conversation_id):
+            found.update(blobs=len(await premises.blobs.list(one)))
+    if premises.archives is not None:
+        found.update(archives=await premises.archives.count(conversation_id))
+    return dict(+found)
 
 
-async def _counts_of(store: ConversationStore, conversation_id: str) -> dict[str, int]:
-    record = await store.get(conversation_id)
-    if record is None:
-        return {}
+async def _stored(store: ConversationStore, conversation_id: str | None) -> dict[str, int]:
     try:
-        kinds = await store.document_kinds(conversation_id=conversation_id)
-        documents = [
-            len(await _all_documents(store, kind, conversation_id=conversation_id)) for kind in kinds
-        ]
-    except ConversationNotFound:  # it went this moment
-        documents = []
-    return {"conversations": 1, "messages": record.message_count, "documents": sum(documents)}
+        counts = Counter(counts_of(await store.tally(conversation_id)))
+        if conversation_id is not None:
+            counts.update(notes=len(await said_in(store, conversation_id)))
+    except StoreUnavailable:  # what waits for the store can go at once all the same
+        return {}
+    return dict(counts)
 
 
-async def _all_documents(
-    store: ConversationStore, kind: str, *, conversation_id: str | None = None
-) -> list[Document]:
+async def _with_blobs(blobs: BlobStore, conversation_id: str | None) -> list[str]:
+    return await blobs.conversations() if conversation_id is None else [conversation_id]
+
+
+async def _all_documents(store: ConversationStore, kind: str) -> list[Document]:
     found: list[Document] = []
     after: str | None = None
-    while page := await store.documents(kind, conversation_id=conversation_id, after=after, limit=PAGE):
+    while page := await store.documents(kind, after=after, limit=PAGE):
         found += page
         after = page[-1].key
     return found

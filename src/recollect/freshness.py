@@ -9,17 +9,24 @@ opens a block around the reads. The note follows the task, and the tasks that it
 belongs to these reads and to no others. Below: the standard library.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 
 
 class Freshness:
     """What was noted inside one block: `degraded`, and the reasons, each once."""
 
-    def __init__(self, outer: "Freshness | None" = None) -> None:
-        self._outer = outer
+    __slots__ = ("_before", "_outer", "reasons")
+
+    def __init__(self) -> None:
         self.reasons: dict[str, None] = {}
+
+    def __enter__(self) -> "Freshness":
+        self._outer = _noted.get()
+        self._before = _noted.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _noted.reset(self._before)
 
     @property
     def degraded(self) -> bool:
@@ -34,16 +41,8 @@ class Freshness:
 
 _noted: ContextVar[Freshness | None] = ContextVar("recollect_freshness", default=None)
 
-
-@contextmanager
-def noting_freshness() -> Iterator[Freshness]:
-    """Collect what is noted while the block runs, here and in the tasks started here."""
-    freshness = Freshness(_noted.get())
-    token = _noted.set(freshness)
-    try:
-        yield freshness
-    finally:
-        _noted.reset(token)
+noting_freshness = Freshness
+"""A block that collects what is noted while it runs, here and in the tasks started here."""
 
 
 def note_degraded(reason: str) -> None:

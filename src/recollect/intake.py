@@ -18,7 +18,7 @@ from recollect.dialects import read
 from recollect.errors import InvalidMessage, RecollectError, shown
 from recollect.ids import IdSource, new_id
 from recollect.messages import ContentType, Message, Role
-from recollect.pictures import Pictures
+from recollect.pictures import Pictures, is_words
 from recollect.redaction import Redactor, redacted
 from recollect.tokens import characters_in, count, default_counter, is_ready, kept_by, ready
 
@@ -100,10 +100,13 @@ class Intake:
 
     async def stored_form(self, conversation_id: str, messages: Sequence[Message]) -> list[Message]:
         """The messages as they go into this conversation's log."""
-        given = [self.completed(message) for message in messages]
-        said = given if self.redact is None else redacted(given, self.redact)
-        complete = [self.pictures.without(message) for message in said]
-        return await self.pictures.put_away(conversation_id, await self.counted(complete))
+        said = [self.completed(message) for message in messages]
+        if self.redact is not None:
+            said = redacted(said, self.redact)
+        if all(map(is_words, said)):
+            return await self.counted(said)
+        shown = [self.pictures.without(message) for message in said]
+        return await self.pictures.put_away(conversation_id, await self.counted(shown))
 
     async def can_count(self) -> bool:
         """Whether the counter works, loaded if it was not. Why it does not is logged."""

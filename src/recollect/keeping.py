@@ -47,8 +47,8 @@ from recollect.telemetry import happenings, told
 
 if TYPE_CHECKING:
     from recollect.archives import Archive, OwnerArchives
-    from recollect.erasure import Receipt
     from recollect.portability import Manifest
+    from recollect.receipts import Receipt
     from recollect.search.searching import Searcher
 
 log = logging.getLogger("recollect.keeping")

@@ -3,6 +3,7 @@
 import logging
 from asyncio import gather
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from copy import copy
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
@@ -13,7 +14,15 @@ from recollect.beside import Beside
 from recollect.blobs import BlobStore
 from recollect.clock import parse_moment
 from recollect.contexts import Context, Report
-from recollect.contracts import Appended, ConversationStore, Entry, TokenCounter, why_unreadable
+from recollect.contracts import (
+    Appended,
+    ConversationStore,
+    Entry,
+    Glance,
+    Glancing,
+    TokenCounter,
+    why_unreadable,
+)
 from recollect.conversations import (
     DEFAULT_TTL,
     Changes,
@@ -26,7 +35,7 @@ from recollect.conversations import (
     check_span,
     started,
 )
-from recollect.deadlines import within
+from recollect.deadlines import promptly_within, within
 from recollect.dialects import Request, resolve
 from recollect.errors import ConversationNotFound, InvalidInput, StoreError, shown
 from recollect.finding import Finding
@@ -36,7 +45,7 @@ from recollect.intake import Intake
 from recollect.keeping import Keeping
 from recollect.lifetimes import RetentionRules
 from recollect.messages import ContentType, Message, Role, parse_tags
-from recollect.notes import KnownNotes
+from recollect.notes import FIRST_PAGE, NO_PAGE, KnownNotes, NotesShown
 from recollect.noting import Noting
 from recollect.pictures import Images, Pictures
 from recollect.premises import Premises
@@ -48,10 +57,19 @@ from recollect.summaries import message_of
 from recollect.summarizing import Summarizing, SummaryRoom
 from recollect.telemetry import happenings, told
 from recollect.telemetry.calls import watched
-from recollect.tokens import Estimator, costs_by, ready
+from recollect.tokens import Estimator, Uncounted, costs_by, is_ready, ready
 from recollect.turns import TurnInProgress
 from recollect.watching import Watching
-from recollect.windows import WindowPolicy, read_window, window_of_pending, write_request
+from recollect.windows import (
+    Ends,
+    Experience,
+    WindowPolicy,
+    first_look,
+    read_ends,
+    read_window,
+    window_of_pending,
+    write_request,
+)
 from recollect.windows.shortening import Cost
 
 if TYPE_CHECKING:
@@ -61,6 +79,9 @@ if TYPE_CHECKING:
     from recollect.search.searching import Searcher
 
 log = logging.getLogger("recollect.manager")
+
+_experience = Experience()
+"""For all managers of a process, each of which may live for one call only."""
 
 NOBODYS = "00000000-0000-0000-0000-000000000000"
 """The id of a conversation that is not there yet."""
@@ -93,6 +114,7 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
     ) -> None:
         self.premises = premises or _premises(store, blobs)
         self.store = self.premises.store
+        self._glancing = self.store if isinstance(self.store, Glancing) else None
         self.searcher = searcher or _searcher(self.premises)
         self.summaries = summaries or SummaryRoom()
         self.known_notes = known_notes or KnownNotes()
@@ -428,7 +450,8 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         with noting_freshness() as seen:
             try:
                 loading = self._window_or_again(conversation_id, policy, pending)
-                context = await within(self.config.context_deadline or None, loading)
+                bounded = within if self._glancing is None else promptly_within
+                context = await bounded(self.config.context_deadline or None, loading)
             except ConversationNotFound as error:
                 return Context(report=Report(warnings=(str(error),), nothing_to_send=str(error)))
             except TimeoutError:
@@ -444,38 +467,75 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
     ) -> Context:
         try:
-            return await self._window(conversation_id, policy, pending)
+            return await self._window(conversation_id, policy, pending, self._glancing)
         except StoreError as error:
             log.warning("context not loaded, trying once more: %s", told(error))
-        return await self._window(conversation_id, policy, pending)
+        # Part by part now: what of it fails may be the part that a context can do without.
+        return await self._window(conversation_id, policy, pending, None)
 
     async def _window(
-        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
+        self,
+        conversation_id: str,
+        policy: WindowPolicy,
+        pending: Sequence[Message],
+        glancing: Glancing | None,
     ) -> Context:
-        cost, counter = await self._counting(policy)
-        view = self.pictures.view(self.store, pending)
+        given = conversation_id, policy, pending, glancing
+        counter = self.intake.counter
+        if not is_ready(counter):  # it is being loaded, and what is stored has its counts already
+            with suppress(Uncounted):
+                return await self._counted_window(*given, costs_by(counter, stored_only=True), counter.name)
+        return await self._counted_window(*given, *await self._counting(policy))
 
-        async def window(reserved: WindowPolicy) -> Context:
+    async def _counted_window(
+        self,
+        conversation_id: str,
+        policy: WindowPolicy,
+        pending: Sequence[Message],
+        glancing: Glancing | None,
+        cost: Cost,
+        counter: str | None,
+    ) -> Context:
+        view = self.pictures.view(self.store, pending)
+        look = first_look(policy, _experience.tokens_in(conversation_id))
+
+        async def window(reserved: WindowPolicy, ends: Ends) -> Context:
             store = view.as_store()
             return await read_window(
-                store, conversation_id, reserved, cost=cost, counter=counter, pending=pending
+                store, conversation_id, reserved, cost=cost, counter=counter, pending=pending, ends=ends
             )
 
-        if policy.max_tokens is None:  # what stands besides takes nothing away: both are read at once
-            beside, context = await gather(self._beside(policy, cost), window(policy))
+        if glancing is None:
+            reading = read_ends(view.as_store(), conversation_id, look)
+            beside, ends = await gather(self._beside(policy, cost), reading)
+            context = await window(beside.reserved_in(policy), ends)
         else:
-            beside = await self._beside(policy, cost)
-            context = await window(beside.reserved_in(policy))
+            notes = FIRST_PAGE if self._notes_budget(policy) else NO_PAGE
+            seen = await glancing.glance(conversation_id, front=look.front, tail=look.tail, documents=notes)
+            beside = await self._beside_in(seen, policy, cost)
+            reserved = beside.reserved_in(policy)
+            known = None if pending else seen.made((reserved, counter))
+            context = known or await window(reserved, await view.ends(seen, look))
+            if not (pending or view.looked_further):
+                seen.keep((reserved, counter), context)
+        _experience.learn(conversation_id, context)
         beside = await self._with_summary(beside, conversation_id, context, cost)
         return beside.added_to(view.reported(context))
 
+    async def _beside_in(self, seen: Glance, policy: WindowPolicy, cost: Cost) -> Beside:
+        """What the context holds besides the log, where that was read already."""
+        if len(seen.documents) == FIRST_PAGE.limit:  # there may be more
+            return await self._beside(policy, cost)
+        return self._beside_of(await self._notes_in(seen.documents, policy), None, policy, cost)
+
     async def _beside(self, policy: WindowPolicy, cost: Cost) -> Beside:
         """What the context holds besides the log."""
-        notes, trouble = await self._notes_shown(policy)
-        message = notes.message
+        return self._beside_of(*await self._notes_shown(policy), policy, cost)
+
+    def _beside_of(self, notes: NotesShown, trouble: str | None, policy: WindowPolicy, cost: Cost) -> Beside:
         return Beside(
             notes=notes,
-            notes_tokens=0 if message is None else cost(message),
+            notes_tokens=0 if notes.message is None else cost(notes.message),
             trouble=trouble,
             reserved=self._summary_budget(policy),
         )
@@ -483,6 +543,8 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
     async def _with_summary(
         self, beside: Beside, conversation_id: str, context: Context, cost: Cost
     ) -> Beside:
+        if not beside.reserved:
+            return beside
         summary, text = await self._summary_for(conversation_id, context, beside.reserved)
         if summary is None or text is None:
             return beside

@@ -40,10 +40,10 @@ from recollect.tokens import counter_for, default_counter, is_ready, ready
 
 if TYPE_CHECKING:
     from recollect.archives import ArchiveFolder
-    from recollect.erasure import Receipt
     from recollect.layers.choices import AuditChoice, EncryptionChoice
     from recollect.layers.choosing import CacheChoice, ResilienceChoice
     from recollect.layers.resilient import Health
+    from recollect.receipts import Receipt
 
 log = logging.getLogger("recollect.memory")
 

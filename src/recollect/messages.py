@@ -181,6 +181,8 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
             document["tags"] = list(self.tags)
         if self.speech is not None:
             document["speech"] = self.speech.to_dict()
+        if self.dialect == "plain" and not self.extra:
+            return document
         if self.dialect == "plain":
             return document | {key: value for key, value in self.extra.items() if key not in _DOCUMENTED}
         document["dialect"] = self.dialect

@@ -29,7 +29,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from recollect.clock import parse_moment
-from recollect.contracts import ConversationStore, Document
+from recollect.contracts import ConversationStore, Document, parse_listing
 from recollect.errors import InvalidInput, shown
 from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message, parse_tags, parse_text
@@ -52,6 +52,8 @@ MOST_NOTES = 1_000
 MOST_EARLIER = 20
 """Replaced notes that are kept for each subject."""
 PAGE = 200
+FIRST_PAGE = parse_listing(KIND, None, None, PAGE)
+NO_PAGE = parse_listing(KIND, None, None, 0)
 
 Subject = tuple[str, ...]
 Count = Callable[[str], int]
@@ -191,13 +193,18 @@ def decode_note(document: Document) -> Note | None:
     return note
 
 
+def notes_in(documents: Iterable[Document]) -> list[Note]:
+    """The notes in these documents, as they are stored."""
+    return [note for document in documents if (note := decode_note(document)) is not None]
+
+
 async def read_notes(store: ConversationStore) -> list[Note]:
     """All notes that an owner has, replaced and expired ones too; as they are stored."""
     found: list[Note] = []
     after: str | None = None
     while True:
         page = await store.documents(KIND, after=after, limit=PAGE)
-        found += [note for document in page if (note := decode_note(document)) is not None]
+        found += notes_in(page)
         if len(page) < PAGE:
             return found
         after = page[-1].key
@@ -217,11 +224,17 @@ async def forget_said_in(
     store: ConversationStore, conversation_id: str, message_id: str | None = None
 ) -> int:
     """Remove the notes that were made from a conversation, or from one message of it."""
-    said = [note for note in await read_notes(store) if _was_said_in(note, conversation_id, message_id)]
-    return await remove_notes(store, said)
+    return await remove_notes(store, await said_in(store, conversation_id, message_id))
 
 
-def _was_said_in(note: Note, conversation_id: str, message_id: str | None) -> bool:
+async def said_in(
+    store: ConversationStore, conversation_id: str, message_id: str | None = None
+) -> list[Note]:
+    """The notes that were made from a conversation, or from one message of it."""
+    return [note for note in await read_notes(store) if _was_said_in(note, conversation_id, message_id)]
+
+
+def _was_said_in(note: Note, conversation_id: str, message_id: str | None = None) -> bool:
     source = note.source
     if source is None or source.conversation_id != conversation_id:
         return False
@@ -267,8 +280,10 @@ class KnownNotes:
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None
     ) -> Mapping[str, int]:
         """Let go of copies in memory, as `Holds` asks."""
+        held = self._held.get(owner, ())
         self.drop(owner)
-        return {}
+        meant = [note for note in held if conversation_id is None or _was_said_in(note, conversation_id)]
+        return {"cached_copies": len(meant)}
 
 
 # What holds

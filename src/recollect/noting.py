@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from recollect.contracts import ConversationStore, TokenCounter, note
+from recollect.contracts import ConversationStore, Document, TokenCounter, note
 from recollect.conversations import check_span
 from recollect.deadlines import within
 from recollect.errors import (
@@ -37,6 +37,7 @@ from recollect.notes import (
     encode_note,
     fitted,
     meant,
+    notes_in,
     parse_expiry,
     parse_note_text,
     parse_subject,
@@ -234,10 +235,21 @@ class Noting:
         if not budget:
             return NotesShown(), None
         there, trouble = await self._standing_in_time()
+        return await self._fitted(there, budget), trouble
+
+    async def _notes_in(self, documents: Sequence[Document], policy: WindowPolicy) -> NotesShown:
+        """The same of documents that were read already: all of the owner's notes."""
+        notes = notes_in(documents)
+        self.known_notes.keep(self.searcher.owner, notes)
+        if not notes:
+            return NotesShown()
+        return await self._fitted(standing(notes, now=self.store.now()), self._notes_budget(policy))
+
+    async def _fitted(self, there: Standing, budget: int) -> NotesShown:
         if not there.current:
-            return NotesShown(), trouble
+            return NotesShown()
         counter = await self._line_counter()
-        return fitted(there.current, tokens=budget, count=lambda line: _tokens(counter, line)), trouble
+        return fitted(there.current, tokens=budget, count=lambda line: _tokens(counter, line))
 
     async def _standing_in_time(self) -> tuple[Standing, str | None]:
         """The owner's notes, or those that were read last: an agent is not kept waiting for them.

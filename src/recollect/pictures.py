@@ -19,11 +19,12 @@ from msgspec.structs import replace
 
 from recollect.blobs import BlobStore, purge_blobs_of
 from recollect.contexts import Context
-from recollect.contracts import ConversationStore, Entry, Position
+from recollect.contracts import ConversationStore, Entry, Glance, Position
 from recollect.conversations import Conversation
 from recollect.dialects import references_in, resolve, split_images, without_images
 from recollect.errors import InvalidSetting, StoreError
 from recollect.messages import Message, starts_turn
+from recollect.windows import Ends, FirstLook
 
 log = logging.getLogger("recollect.pictures")
 
@@ -40,11 +41,11 @@ class Pictures:
 
     def without(self, message: Message) -> Message:
         """The message as it is counted: with words for its pictures, where the bytes are not kept."""
-        return message if self._images != "placeholder" or _is_text(message) else without_images(message)
+        return message if self._images != "placeholder" or is_words(message) else without_images(message)
 
     async def put_away(self, conversation_id: str, messages: Sequence[Message]) -> list[Message]:
         """The messages for the log, their pictures kept: before the log refers to them."""
-        if self._images != "blobs" or self._blobs is None or all(map(_is_text, messages)):
+        if self._images != "blobs" or self._blobs is None or all(map(is_words, messages)):
             return list(messages)
         referring, blobs = await asyncio.to_thread(_split, messages)
         for digest, data in blobs.items():
@@ -76,6 +77,8 @@ class PictureView:
         self._blobs = blobs
         self._in_turn = not any(map(starts_turn, pending))
         self._warnings: list[str] = []
+        self.looked_further = False
+        """Whether anything was read besides what was handed in."""
 
     def as_store(self) -> ConversationStore:
         """This view, for who only reads: it has all that reading a window takes."""
@@ -89,16 +92,24 @@ class PictureView:
         return replace(context, report=replace(context.report, warnings=warnings))
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
-        entries = await self._store.tail(conversation_id, limit=limit, before=before)
-        if all(_is_text(entry.message) for entry in entries):
+        self.looked_further = True
+        return await self._all_shown(await self._store.tail(conversation_id, limit=limit, before=before))
+
+    async def ends(self, seen: Glance, look: FirstLook) -> Ends:
+        """The ends of the log that was glanced at."""
+        tail = await self._all_shown(seen.tail)
+        return Ends(seen.message_count, _in_words(seen.front), tail, len(seen.tail) < look.tail)
+
+    async def _all_shown(self, entries: Sequence[Entry]) -> list[Entry]:
+        if all(is_words(entry.message) for entry in entries):
             self._in_turn = self._in_turn and not any(starts_turn(entry.message) for entry in entries)
-            return entries
-        shown = [await self._shown(entry) for entry in reversed(entries)]
-        return shown[::-1]
+            return list(entries)
+        newest_first = [await self._shown(entry) for entry in reversed(entries)]
+        return newest_first[::-1]
 
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
-        entries = await self._store.page(conversation_id, limit=limit, offset=offset)
-        return [_with_message(entry, resolve(entry.message, {})) for entry in entries]
+        self.looked_further = True
+        return _in_words(await self._store.page(conversation_id, limit=limit, offset=offset))
 
     async def get(self, conversation_id: str) -> Conversation | None:
         return await self._store.get(conversation_id)
@@ -109,7 +120,7 @@ class PictureView:
     async def _shown(self, entry: Entry) -> Entry:
         is_current = self._in_turn
         self._in_turn = self._in_turn and not starts_turn(entry.message)
-        if _is_text(entry.message):
+        if is_words(entry.message):
             return entry
         found = await self._fetched(entry, references_in(entry.message)) if is_current else {}
         if not found:
@@ -121,6 +132,7 @@ class PictureView:
         return {digest: data for digest, data in fetched.items() if data is not None}
 
     async def _picture(self, conversation_id: str, digest: str) -> bytes | None:
+        self.looked_further = True
         why = "no blobs are at hand" if self._blobs is None else "it is not there"
         try:
             data = None if self._blobs is None else await self._blobs.get(conversation_id, digest)
@@ -154,11 +166,19 @@ def _split(messages: Sequence[Message]) -> tuple[list[Message], dict[str, bytes]
     return referring, blobs
 
 
+def _in_words(entries: Sequence[Entry]) -> list[Entry]:
+    """Entries with words for all their pictures."""
+    return [
+        entry if is_words(entry.message) else _with_message(entry, resolve(entry.message, {}))
+        for entry in entries
+    ]
+
+
 def _with_message(entry: Entry, message: Message) -> Entry:
     return entry if message is entry.message else replace(entry, message=message)
 
 
-def _is_text(message: Message) -> bool:
+def is_words(message: Message) -> bool:
     """Whether it is words alone, in which no picture can be: most messages, and what models say in blocks."""
     content = message.content
     if message.extra:

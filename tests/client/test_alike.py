@@ -15,6 +15,7 @@ from recollect.ids import new_id
 from recollect.lifetimes import RetentionRules
 from recollect.manager import ConversationManager
 from recollect.messages import Message
+from recollect.receipts import digest_of
 from recollect.windows import WindowPolicy
 from tests.properties.worlds import client_ids, content_types, json_contents, moments, names, tags
 from tests.servers.remote import MemoryBehind, There
@@ -78,6 +79,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MemoryBeh
         runner.run(memory.close())
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(said=said, subject=names, labels=tags, client_id=client_ids, note=names, ttl=st.integers(10**4, 10**9))
 def test_both_read_the_same(
@@ -109,7 +111,10 @@ def test_both_read_the_same(
         await erin.archive((await erin.get_or_create_conversation("archived")).id)
         for name, read in READS.items():
             assert whole(await read(erin, made.id)) == whole(await read(there, made.id)), name
-        await erin.erase()
+        receipt = await erin.erase()
+        counted = {"conversations": 2, "sessions": 2, "notes": 1, "contacts": 1, "archives": 1}
+        assert counted.items() <= receipt.erased.items()
+        assert receipt.digest == digest_of(receipt)
 
     run(play())
 

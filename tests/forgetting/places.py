@@ -93,7 +93,7 @@ def place_for(store: str, folder: Path, request: Any) -> Iterator[Place]:
                 yield Place(url=f"redis://127.0.0.1:{port}/0", files=_files_under(folder), settle=settle)
         case "postgres":
             databases: Databases = request.getfixturevalue("databases")
-            url = databases.new()
+            url = databases.furnished()
             data, own = _data_folders(databases.admin_url, url)
 
             def checkpoint() -> None:

@@ -293,6 +293,7 @@ SEALERS: dict[str, Callable[[], Sealer]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SEALERS)
 async def test_a_sealed_archive_opens_with_its_key_only(kind: str, tmp_path: Path) -> None:
     sealed = ArchiveFolder(tmp_path / "archives", sealer=SEALERS[kind]())

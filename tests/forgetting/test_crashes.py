@@ -11,9 +11,10 @@ import apsw
 import pytest
 
 from recollect.contracts import JOURNAL, Backend
-from recollect.erasure import KIND, Receipt
+from recollect.erasure import KIND
 from recollect.errors import StoreUnavailable
 from recollect.memory import Memory
+from recollect.receipts import Receipt
 from recollect.stores.sqlite import SQLiteBackend
 from tests.forgetting.places import STORES, Place, live, opened, place_for
 

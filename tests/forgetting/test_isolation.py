@@ -21,7 +21,6 @@ from recollect.client import RemoteManager
 from recollect.contracts import JOURNAL, Appended
 from recollect.conversations import Conversation, Page
 from recollect.dialects import Request
-from recollect.erasure import Receipt
 from recollect.errors import InvalidId, RecollectError
 from recollect.ids import new_id
 from recollect.lifetimes import RetentionRules
@@ -29,6 +28,7 @@ from recollect.manager import ConversationManager
 from recollect.messages import Message
 from recollect.notes import Note, Source
 from recollect.portability import Manifest
+from recollect.receipts import Receipt
 from recollect.settings import ConversationConfig
 from recollect.stores.in_memory import InMemoryStore
 from recollect.stores.json_file.backend import JsonFileBackend

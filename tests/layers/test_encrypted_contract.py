@@ -16,9 +16,10 @@ from hypothesis.stateful import run_state_machine_as_test
 from recollect.contracts import Backend, Migrated, Searchable, Watchable
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.stores.urls import backend_for
-from recollect.testing import FixedClock, StoreContract, store_machine
+from recollect.testing import FixedClock, GlanceContract, StoreContract, store_machine
 from recollect.testing.contract.changing import ChangingContract
 from recollect.testing.contract.concurrency import ConcurrencyContract
+from recollect.testing.contract.counting import CountingContract
 from recollect.testing.contract.documents import DocumentsContract
 from recollect.testing.contract.log import LogContract
 from recollect.testing.contract.moving import MovingContract
@@ -37,8 +38,17 @@ class TestEncryptedStore(StoreContract):
             yield backend
 
 
+class TestGlancesAtWhatIsSealed(GlanceContract):
+    @pytest.fixture
+    async def backend(
+        self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
+    ) -> AsyncIterator[Backend]:
+        async with opened(sealed_backend(inner_for("sqlite", tmp_path, request, clock))) as backend:
+            yield backend
+
+
 class TestWhatIsSealedInOtherStores(
-    LogContract, ConcurrencyContract, MovingContract, ChangingContract, DocumentsContract
+    LogContract, ConcurrencyContract, MovingContract, ChangingContract, CountingContract, DocumentsContract
 ):
     @pytest.fixture(params=[store for store in STORES if store not in WHOLE])
     async def backend(

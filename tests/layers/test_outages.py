@@ -462,11 +462,11 @@ async def test_forgetting_removes_every_trace_of_an_owner_from_the_disk(world: W
     await erin.append(hers.id, [user("a secret")])
     await erin.append(other.id, [user("a second one")])
     await ann.append(theirs.id, [user("not a word")])
-    assert await world.layer.forget("erin", hers.id) == 1
+    assert (await world.layer.forget("erin", hers.id))["spool_entries"] == 1
     content = b"".join(path.read_bytes() for path in world.folder.glob("*.spool"))
     assert b"a secret" not in content
     assert b"a second one" in content
-    assert await world.layer.forget("erin") == 1
+    assert (await world.layer.forget("erin"))["spool_entries"] == 1
     content = b"".join(path.read_bytes() for path in world.folder.glob("*.spool"))
     assert b"second" not in content
     assert b"not a word" in content
@@ -484,7 +484,7 @@ async def test_forgetting_reaches_the_dead_letters(world: World) -> None:
     await world.memory.of("erin").delete(record.id)
     assert await world.back()
     assert await asyncio.to_thread(letters.count, world.folder) == 1
-    await world.layer.forget("erin")
+    assert (await world.layer.forget("erin"))["dead_letters"] == 1
     assert await asyncio.to_thread(letters.count, world.folder) == 0
 
 

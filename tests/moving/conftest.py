@@ -32,7 +32,7 @@ def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> NewUrl:
                 return f"{request.getfixturevalue('one_redis_url')}?prefix=moving-{secrets.token_hex(6)}"
             case "postgres":
                 databases: Databases = request.getfixturevalue("databases")
-                return databases.new()
+                return databases.furnished()
             case _:
                 folder = tmp_path / secrets.token_hex(6)
                 folder.mkdir()

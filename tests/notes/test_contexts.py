@@ -152,6 +152,7 @@ async def test_a_store_that_fails_over_notes_does_not_keep_anybody_from_answerin
 
     store: ConversationStore = erin.store
     monkeypatch.setattr(type(store), "documents", fail)
+    monkeypatch.setattr(type(store), "glance", fail, raising=False)
     context = await erin.load_context(conversation_id)
     assert len(context) == 3
     assert any("last read" in warning for warning in context.report.warnings)

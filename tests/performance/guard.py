@@ -1,19 +1,20 @@
-"""Measuring a hot path beside its floor, so that a slip shows and a busy machine does not.
+"""Measuring what a hot path costs, so that a slip shows and a busy machine does not.
 
-Two measures, both taken in one process. Time of the processor, ours against the engine called directly, in
-short rounds that alternate: waiting for a core or a disk does not count, and a slow machine is slow for both.
-And the calls of functions that a step makes, which no machine changes at all.
+Two measures that no machine changes decide tests: the calls of functions that a step makes, and the
+instructions that SQLite's own machine runs for it. A third is for people who look at it: time of the
+processor, ours against the engine called directly, in short rounds that alternate, so that waiting for a core
+or a disk does not count, and a slow machine is slow for both.
 """
 
 import statistics
-import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
+
+import apsw
 
 Steps = Callable[[int], object]
 """Takes so many steps, one after the other."""
@@ -21,6 +22,7 @@ Steps = Callable[[int], object]
 ROUNDS = 15
 EACH = 30
 """Steps of each kind in a round."""
+TAKES = 5
 
 
 def processor_ratio(ours: Steps, floor: Steps, *, rounds: int = ROUNDS, each: int = EACH) -> float:
@@ -52,13 +54,32 @@ def calls(steps: Steps, count: int = 20) -> float:
     return (made["call"] + made["c_call"]) / count
 
 
-@contextmanager
-def crowd(size: int) -> Iterator[None]:
-    """Processes that want all of a core each: what a loaded machine does to a measurement."""
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(size)]
-    try:
-        yield
-    finally:
-        for process in busy:
-            process.kill()
-            process.wait()
+class Engine:
+    """Counts the instructions of SQLite's machine, on all connections of ours and all their threads."""
+
+    def __init__(self) -> None:
+        self.instructions = 0
+        self._before: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def watch(self, connection: apsw.Connection) -> None:
+        """Count what is run on this connection: one of `apsw.connection_hooks`."""
+        connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, self._note, id=self)
+
+    def _note(self, run: dict[str, Any]) -> None:
+        """A statement of ours counts from nothing each time; those inside the index go on counting."""
+        statement, status = (id(run["connection"]), run["id"]), run["stmt_status"]
+        runs, instructions = status["SQLITE_STMTSTATUS_RUN"], status["SQLITE_STMTSTATUS_VM_STEP"]
+        earlier, counted = self._before.get(statement, (runs, 0))
+        self.instructions += instructions - (counted if runs > earlier else 0)
+        self._before[statement] = runs, instructions
+
+    def each(self, steps: Steps, count: int = 20) -> float:
+        """Instructions for a step: the fewest of some takes, because the store may index what a take has
+        stored while it rests, which happens less often than there are takes."""
+        steps(1)
+        return min(self._taken(steps, count) for _ in range(TAKES))
+
+    def _taken(self, steps: Steps, count: int) -> float:
+        begin = self.instructions
+        steps(count)
+        return (self.instructions - begin) / count

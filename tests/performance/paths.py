@@ -14,8 +14,9 @@ from benchmarks.turns import ANSWER, QUESTION, bodies
 import recollect
 from recollect.manager import ConversationManager
 from recollect.messages import Message
+from recollect.stores.sqlite import SQLiteBackend
 from recollect.tokens import default_counter, ready
-from tests.performance.guard import Steps
+from tests.performance.guard import Engine, Steps
 
 MESSAGES = 2_000
 """Of the conversation that windows and searches look at."""
@@ -26,23 +27,37 @@ class Bench:
     """A store with a long conversation in it, open on a loop of its own, and the floor beside it."""
 
     def __init__(self, folder: Path, runner: asyncio.Runner) -> None:
+        self.engine = Engine()
         self._runner = runner
-        self._folder = folder
+        self._path = folder / "ours.db"
+        self._url = f"sqlite:///{self._path}?synchronous=normal"
         self.floor = Floor(folder / "floor.db", synchronous="normal")
         self._key = self.floor.conversation()
         self._rows = bodies()
 
     async def open(self) -> None:
-        url = f"sqlite:///{self._folder}/ours.db?synchronous=normal"
-        self._memory = await recollect.open(url, sweep_every=None, embedder=None)
+        await self._fill()
+        await self._index()
+        self._memory = await recollect.open(self._url, sweep_every=None, embedder=None)
         await ready(default_counter())
         self.manager: ConversationManager = self._memory.of("erin")
         self.id = (await self.manager.get_or_create_conversation("kitchen")).id
-        texts = Texts(1)
-        said: list[Message] = [message for pair in texts.turns(MESSAGES // 2) for message in pair]
-        for start in range(0, len(said), 500):
-            await self.manager.append(self.id, said[start : start + 500])
-        self._read = apsw.Connection(f"{self._folder}/ours.db")
+        self._read = apsw.Connection(str(self._path))
+
+    async def _fill(self) -> None:
+        async with recollect.open(self._url, sweep_every=None, embedder=None) as memory:
+            erin = memory.of("erin")
+            kitchen = await erin.get_or_create_conversation("kitchen")
+            said: list[Message] = [message for pair in Texts(1).turns(MESSAGES // 2) for message in pair]
+            for start in range(0, len(said), 500):
+                await erin.append(kitchen.id, said[start : start + 500])
+
+    async def _index(self) -> None:
+        """All of it is in the index before anything is measured: nothing is left to do at rest."""
+        backend = SQLiteBackend(str(self._path))
+        await backend.open()
+        await backend.catch_up()
+        await backend.close()
 
     async def close(self) -> None:
         self._read.close()
@@ -101,11 +116,16 @@ class Bench:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Bench]:
+def opened(folder: Path, *, watched: bool) -> Iterator[Bench]:
+    """The bench. Watched, its engine counts, and takes time for it."""
     with asyncio.Runner() as runner:
         bench = Bench(folder, runner)
-        runner.run(bench.open())
+        hooks = [bench.engine.watch] if watched else []
+        apsw.connection_hooks.extend(hooks)
         try:
+            runner.run(bench.open())
             yield bench
         finally:
             runner.run(bench.close())
+            for hook in hooks:
+                apsw.connection_hooks.remove(hook)

@@ -1,6 +1,7 @@
 """Search by meaning: vectors are written in the background, caught up with, and never mixed."""
 
 import asyncio
+import math
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -171,6 +172,7 @@ async def test_what_is_held_in_memory_is_bounded() -> None:
         await room.indexer.settled()
         assert await texts(manager, "puppy") == ["We have a new dog"]
     assert len(room._indexes) <= 2
+    assert room._vectors is not None
     assert len(room._vectors) <= 2
     await room.close()
 
@@ -211,6 +213,7 @@ def test_a_long_message_is_encoded_by_its_beginning() -> None:
     assert embedded_text(Message(role="user", content="\ud800 hello\0")).isprintable()
 
 
+@pytest.mark.slow
 def test_the_encoder_on_board_knows_what_is_alike_in_several_languages() -> None:
     encoder = UniversalEncoder()
     rows = encoder.embed(["The dog is hungry", "Der Hund hat Hunger", "The invoice was paid", "", "\0🎂"])
@@ -267,4 +270,28 @@ async def test_while_turns_keep_coming_vectors_wait() -> None:
         assert embedder.texts == []
         await indexer.settled()
         assert embedder.texts == ["We have a new dog"] * 3
+        await indexer.close()
+
+
+async def test_while_turns_keep_coming_the_indexer_rests_after_each_piece_until_somebody_waits() -> None:
+    async with recollect.open("memory://", sweep_every=None, embedder=None) as memory:
+        written: asyncio.Queue[str] = asyncio.Queue()
+        indexer = Indexer(
+            WordEncoder(),
+            written=lambda _, conversation_id: written.put_nowait(conversation_id),
+            quiet=3600.0,
+            patience=0.0,
+            rest=math.inf,
+        )
+        erin = memory.of("erin")
+        ids = [await said(erin, "We have a new dog", session=f"s-{at}") for at in range(3)]
+        for conversation_id in ids:
+            indexer.note("erin", erin.store, conversation_id)
+        async with asyncio.timeout(30):
+            first = await written.get()
+            for _ in range(50):  # time enough for the others, were there no rest
+                await asyncio.to_thread(str)
+            assert written.empty()
+            await indexer.settled()
+        assert sorted([first, *(written.get_nowait() for _ in range(2))]) == sorted(ids)
         await indexer.close()

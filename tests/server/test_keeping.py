@@ -96,8 +96,11 @@ async def test_erasure_gives_a_receipt(server: Running) -> None:
     path = await told(server, "hi", session="a")
     await told(server, "ho", session="b")
     one = await server.client.post(f"{path}/erase")
-    assert one.json()["erased"]["messages"] == 1
+    counted = {"conversations": 1, "messages": 1, "sessions": 1}
+    assert counted.items() <= one.json()["erased"].items()
+    await server.client.post("/v1/notes", json={"text": "likes tea"})
     everything = await server.client.post("/v1/erase")
+    assert {**counted, "notes": 1}.items() <= everything.json()["erased"].items()
     assert everything.json()["remains"] == []
     assert (await server.client.get("/v1/stats")).json()["conversations"] == 0
 

@@ -86,6 +86,7 @@ def _nearly_right(chance: random.Random, conversation_id: str) -> dict[str, Any]
     fields: dict[str, dict[str, Any]] = {
         "hello": {"session_id": "again"},
         "text": {"id": turn, "text": f"hello {turn}", "answer": chance.random() < 0.5},
+        "turn": {"id": turn, "messages": [{"role": "user", "content": f"hello {turn}"}]},
         "audio.start": {"id": audio, "media_type": chance.choice(("audio/wav", "audio/pcm"))},
         "audio.end": {"id": audio},
         "audio.cancel": {"id": audio},
@@ -96,7 +97,7 @@ def _nearly_right(chance: random.Random, conversation_id: str) -> dict[str, Any]
     }
     kind = chance.choice((*INCOMING_TYPES, "text", "watch", "shout", "answer.done", ""))
     frame = {"type": kind, **fields.get(kind, {})}
-    if kind in ("text", "typing", "audio.start") and chance.random() < 0.2:
+    if kind in ("text", "turn", "typing", "audio.start") and chance.random() < 0.2:
         frame["conversation_id"] = conversation_id
     return frame
 

@@ -12,7 +12,7 @@ import pytest
 
 from recollect.contracts import ConversationStore
 from recollect.conversations import Changes, started
-from recollect.errors import ConversationNotFound, RevisionConflict
+from recollect.errors import ConversationNotFound, MessageConflict, RevisionConflict, StoreUnavailable
 from recollect.ids import new_id
 from recollect.messages import Message
 from recollect.stores.sqlite import SQLiteBackend
@@ -204,3 +204,93 @@ class TestWhatIsRemembered:
         assert [entry.sequence for entry in again.known] == [1]
         assert again.conversation == await store.get(conversation_id)
         assert again.conversation.message_count == 3
+
+
+class TestTurnsThatArePutTogether:
+    """While the writing thread is held, turns gather; then they go into one transaction."""
+
+    async def together(self, backend: SQLiteBackend, turns: list[Coroutine[Any, Any, Any]]) -> list[Any]:
+        begun, release = asyncio.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
+
+        def hold(_: apsw.Connection) -> None:
+            loop.call_soon_threadsafe(begun.set)
+            assert release.wait(SECONDS)
+
+        commits: list[object] = []
+
+        def committed(*told: object) -> int:
+            commits.append(told)
+            return apsw.SQLITE_OK
+
+        await backend.writer.run(lambda db: db.set_wal_hook(committed))
+        holding = asyncio.create_task(backend.writer.run(hold))
+        await begun.wait()
+        tasks = [asyncio.create_task(turn) for turn in turns]
+        await asyncio.sleep(0)
+        release.set()
+        await holding
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+        assert len(commits) < len(turns), "they were not put together"
+        return done
+
+    async def test_turns_of_one_conversation_follow_each_other(self, backend: SQLiteBackend) -> None:
+        store = backend.of("erin")
+        first, second = await conversation(store), await conversation(store)
+        turns = [
+            store.append(first if number % 3 else second, [*said(f"q{number}"), *said(f"a{number}")])
+            for number in range(60)
+        ]
+        stored = await self.together(backend, turns)
+        for conversation_id in (first, second):
+            mine = [one for one in stored if one.conversation.id == conversation_id]
+            assert [one.conversation.revision for one in mine] == list(range(1, len(mine) + 1))
+            assert [one.conversation.message_count for one in mine] == list(range(2, 2 * len(mine) + 1, 2))
+            page = await store.page(conversation_id, limit=1000)
+            assert page == [entry for one in mine for entry in one.new]
+            assert [entry.sequence for entry in page] == list(range(1, len(page) + 1))
+            assert await store.get(conversation_id) == mine[-1].conversation
+
+    async def test_what_fails_among_them_fails_alone(self, backend: SQLiteBackend) -> None:
+        store = backend.of("erin")
+        conversation_id = await conversation(store)
+        await store.append(conversation_id, said("known", message_id="known"))
+        turns = [
+            store.append(conversation_id, said("first", message_id="1")),
+            store.append(conversation_id, said("known", message_id="known")),
+            store.append(conversation_id, said("other words", message_id="known")),
+            store.append(new_id(), said("nowhere")),
+            store.append(conversation_id, said("too late"), expected_revision=1),
+            backend.of("mallory").append(conversation_id, said("not hers")),
+            store.append(conversation_id, said("last", message_id="2")),
+        ]
+        first, known, conflict, nowhere, late, foreign, last = await self.together(backend, turns)
+        assert [entry.message.content for entry in first.new + last.new] == ["first", "last"]
+        assert (len(known.new), len(known.known)) == (0, 1)
+        assert isinstance(conflict, MessageConflict)
+        assert isinstance(nowhere, ConversationNotFound)
+        assert isinstance(late, RevisionConflict)
+        assert isinstance(foreign, ConversationNotFound)
+        page = await store.page(conversation_id, limit=9)
+        assert [entry.message.content for entry in page] == ["known", "first", "last"]
+        assert (await store.get(conversation_id)) == last.conversation
+
+    async def test_a_transaction_that_the_engine_undid_by_itself_is_forgotten(
+        self, backend: SQLiteBackend
+    ) -> None:
+        """A full disk: SQLite rolls back, and what was remembered of those turns must go as well."""
+        store = backend.of("erin")
+        conversation_id = await conversation(store)
+        await store.append(conversation_id, said("before"))
+
+        def pages(db: apsw.Connection, most: str) -> int:
+            return int(db.execute(f"PRAGMA max_page_count = {most}").fetchone()[0])  # type: ignore[index]
+
+        now = await backend.writer.run(lambda db: pages(db, "1"))
+        big = [store.append(conversation_id, said("x" * 100_000)) for _ in range(5)]
+        refused = await self.together(backend, big)
+        assert all(isinstance(one, StoreUnavailable) for one in refused), refused
+        await backend.writer.run(lambda db: pages(db, str(now * 1000)))
+        stored = await store.append(conversation_id, said("after"))
+        assert stored.conversation.message_count == 2
+        assert [entry.sequence for entry in await store.page(conversation_id, limit=9)] == [1, 2]

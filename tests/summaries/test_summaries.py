@@ -38,7 +38,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
             return f"{request.getfixturevalue('one_redis_url')}?prefix=summaries-{secrets.token_hex(6)}"
         case "postgres":
             databases: Databases = request.getfixturevalue("databases")
-            return databases.new()
+            return databases.furnished()
         case _:
             return local_url(request.param, tmp_path)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import recollect
-from recollect.contracts import Backend, Migrated, Nearest, Searchable, Watchable
+from recollect.contracts import Backend, Glancing, Migrated, Nearest, Searchable, Watchable
 from recollect.conversations import started
 from recollect.errors import ConversationNotFound
 from recollect.ids import new_id
@@ -42,7 +42,7 @@ async def test_every_store_keeps_its_powers(
     inner = inner_for(store, tmp_path, request, FixedClock())
     outer = observed(inner, metrics=Telemetry())
     assert isinstance(outer, Migrated) == isinstance(inner, Migrated)
-    for power in (Searchable, Nearest, Watchable):
+    for power in (Searchable, Nearest, Watchable, Glancing):
         assert isinstance(outer.of("erin"), power) == isinstance(inner.of("erin"), power)
 
 

@@ -17,7 +17,7 @@ from recollect.messages import Message
 from recollect.stores.in_memory import InMemoryBackend, InMemoryStore
 from recollect.testing import FixedClock
 from recollect.testing.clocks import START
-from recollect.windows import WindowPolicy, build_window, read_window
+from recollect.windows import Ends, WindowPolicy, build_window, first_look, read_ends, read_window
 from recollect.windows.building import HEAD
 from recollect.windows.reading import MARGIN
 
@@ -46,6 +46,14 @@ async def store_with(messages: Sequence[Message]) -> CountingStore:
     return store
 
 
+async def ends_of(store: InMemoryStore, policy: WindowPolicy, tail: int | None) -> Ends:
+    """The ends of the log, with so many entries in the first tail, if not as many as the policy wants."""
+    look = first_look(policy)
+    if tail is not None:
+        look = look._replace(tail=min(tail, policy.reach) if policy.has_limit else tail)
+    return await read_ends(store, CONVERSATION, look)
+
+
 def compared(context: Context) -> tuple[object, ...]:
     report = context.report
     return (
@@ -72,7 +80,9 @@ def test_reading_tails_gives_the_window_over_the_whole_log(
         store = await store_with(messages)
         everything = await store.page(CONVERSATION, limit=10_000)
         return (
-            await read_window(store, CONVERSATION, policy, cost=words, first_tail=first),
+            await read_window(
+                store, CONVERSATION, policy, cost=words, ends=await ends_of(store, policy, first)
+            ),
             build_window(everything, policy, cost=words),
         )
 
@@ -116,7 +126,8 @@ def test_pending_messages_give_the_window_that_they_give_once_stored(
 
     async def both() -> tuple[Context, Context]:
         store = await store_with(stored)
-        read = await read_window(store, CONVERSATION, policy, cost=words, pending=pending, first_tail=first)
+        ends = await ends_of(store, policy, first)
+        read = await read_window(store, CONVERSATION, policy, cost=words, pending=pending, ends=ends)
         await store.append(CONVERSATION, pending)
         everything = await store.page(CONVERSATION, limit=10_000)
         return read, build_window(everything, policy, cost=words)
@@ -153,7 +164,7 @@ async def test_a_turn_is_not_judged_before_the_turn_before_it_is_known() -> None
     ]
     store = await store_with(messages)
     policy = WindowPolicy(max_tokens=8, retention_ratio=0.25, tags=("x",), look_back=0)
-    context = await read_window(store, CONVERSATION, policy, cost=words, first_tail=8)
+    context = await read_window(store, CONVERSATION, policy, cost=words, ends=await ends_of(store, policy, 8))
     assert said(context.messages) == ["q137", "a138"]
     assert store.read > 8
 

@@ -3,6 +3,7 @@
 app       the commands, put together
 running   what they share: options, opening the store, errors and exit codes
 rendering how values look in a terminal
+lean      a command alone, for one that runs for long
 """
 
 import io
@@ -11,16 +12,27 @@ import sys
 
 def main() -> None:
     """The entry point of the `recollect` script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows no arrows gets question marks
     try:
-        from recollect.cli.app import app
+        _run(sys.argv[1:])
     except ImportError as error:
         if error.name not in ("typer", "rich"):
             raise
         print("recollect: the command line needs pip install 'recollect[cli]'", file=sys.stderr)  # noqa: T201
         sys.exit(1)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that knows no arrows gets question marks
+
+
+def _run(arguments: list[str]) -> None:
+    if arguments[:1] == ["serve"]:
+        from recollect.cli.lean import run_lean
+        from recollect.cli.serve import serve
+
+        if run_lean(serve, arguments[1:]):
+            return
+    from recollect.cli.app import app
+
     app()
 
 

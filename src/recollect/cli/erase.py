@@ -9,7 +9,7 @@ from recollect.cli.archive import FolderOption
 from recollect.cli.confirming import YesOption, confirm
 from recollect.cli.rendering import console, readable
 from recollect.cli.running import JsonOption, UrlOption, memory_at, print_json, run
-from recollect.erasure import Receipt
+from recollect.receipts import Receipt
 
 RequiredOwner = Annotated[str, typer.Option("--owner", "-o", help="Whose data it is.")]
 
@@ -37,8 +37,10 @@ def erase(
         print_json(receipt)
         return
     out = console()
-    erased = ", ".join(f"{count:,} {kind}" for kind, count in receipt.erased.items()) or "nothing was there"
-    out.print(f"Erased: {erased}", soft_wrap=True)
+    out.print("Erased:" if receipt.erased else "Erased: nothing was there", soft_wrap=True)
+    width = max((len(f"{count:,}") for count in receipt.erased.values()), default=0)
+    for kind, count in receipt.erased.items():
+        out.print(f"  {count:>{width},} {kind.replace('_', ' ')}", soft_wrap=True, highlight=False)
     out.print(f"[dim]receipt {receipt.digest}[/]", soft_wrap=True)
     for remains in receipt.remains:
         out.print(f"[yellow]! {escape(remains)}[/]", soft_wrap=True)

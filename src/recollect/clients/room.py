@@ -101,7 +101,8 @@ class ClientRoom:
         self.waiting.forget(owner, conversation_id)
         if conversation_id is not None:
             return {}
-        return {"indexes": int(self._held.pop(owner, None) is not None)}
+        held = self._held.pop(owner, None)
+        return {"cached_copies": 0 if held is None else len(held.index.contacts)}
 
     async def close(self) -> None:
         """Look through what waits where that is done in a moment, and let go of everything."""

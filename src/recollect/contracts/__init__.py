@@ -81,6 +81,8 @@ from recollect.contracts.powers import (
     JOURNAL,
     Change,
     Erasing,
+    Glance,
+    Glancing,
     Holds,
     LogEnd,
     Match,
@@ -97,7 +99,7 @@ from recollect.contracts.powers import (
     Watchable,
     note,
 )
-from recollect.contracts.stores import Backend, Cleared, ConversationStore
+from recollect.contracts.stores import Backend, ConversationStore, Tally
 
 __all__ = [
     "JOURNAL",
@@ -112,12 +114,13 @@ __all__ = [
     "AudioFormat",
     "Backend",
     "Change",
-    "Cleared",
     "ConversationStore",
     "Document",
     "Embedder",
     "Entry",
     "Erasing",
+    "Glance",
+    "Glancing",
     "Holds",
     "Listening",
     "Listing",
@@ -140,6 +143,7 @@ __all__ = [
     "Segment",
     "Stop",
     "Summarizer",
+    "Tally",
     "TokenCounter",
     "Transcriber",
     "Transcript",

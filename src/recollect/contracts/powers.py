@@ -1,12 +1,13 @@
 """What some stores can do besides, each a protocol that is asked for by name. Below: stores, entries."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
+from recollect.contracts.documents import Document, Listing
 from recollect.contracts.entries import Entry, Position
 from recollect.contracts.stores import ConversationStore
 from recollect.messages import Role
@@ -27,6 +28,47 @@ class Watchable(Protocol):
         """Changes to one conversation, or to all of this owner's. Once entered, none is missed.
 
         Several changes in quick succession may come as one, with the last revision.
+        """
+        ...
+
+
+MOST_MADE = 8
+"""Things made of one glance that are remembered."""
+
+
+class Glance(Struct, frozen=True, eq=False, kw_only=True):
+    """What a context is made from, as it stood at one moment."""
+
+    message_count: int
+    front: Sequence[Entry]
+    """The first entries of the log."""
+    tail: Sequence[Entry]
+    """The last ones, in reading order. They are the first ones too where the log is short."""
+    documents: Sequence[Document]
+    """Of the owner, of one kind."""
+    _made: dict[Hashable, Any] = {}
+
+    def made(self, by: Hashable) -> Any:
+        """What was made of exactly this; None where nothing was. A store may give the same glance again while
+        nothing has changed, and what was made of it goes with it."""
+        return self._made.get(by)
+
+    def keep(self, by: Hashable, made: object) -> None:
+        """Remember what was made of this, by whom or by what rules."""
+        if len(self._made) >= MOST_MADE:
+            self._made.clear()
+        self._made[by] = made
+
+
+@runtime_checkable
+class Glancing(Protocol):
+    """A store that reads in one step what others are asked for part by part."""
+
+    async def glance(self, conversation_id: str, *, front: int, tail: int, documents: Listing) -> Glance:
+        """What `get`, `page`, `tail` and `documents` say, at most so many of each, all of one moment.
+
+        Raises `ConversationNotFound`. A caller who is cancelled is let go at once, here and where the
+        store reads.
         """
         ...
 

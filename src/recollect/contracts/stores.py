@@ -1,5 +1,6 @@
 """What a store is: one owner's conversations, and the place that hands them out. Below: its values."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
@@ -12,12 +13,28 @@ from recollect.conversations import Changes, Conversation, Page, Query, started
 from recollect.messages import Message
 
 
-class Cleared(Struct, frozen=True, kw_only=True):
-    """What `clear` removed."""
+class Tally(Struct, frozen=True, kw_only=True):
+    """How much of each kind: of what there is, or of what was removed. Expired or not."""
 
     conversations: int = 0
     messages: int = 0
-    documents: int = 0
+    sessions: int = 0
+    index_entries: int = 0
+    """Messages in a search index that the store keeps itself; 0 where it keeps none."""
+    keys: int = 0
+    """Rings of data keys: without them what was sealed can be read nowhere. 0 where nothing is encrypted."""
+    documents: dict[str, int] = {}
+    """How many documents of each kind, the owner's and those of conversations. Only kinds that there are."""
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(
+            conversations=self.conversations + other.conversations,
+            messages=self.messages + other.messages,
+            sessions=self.sessions + other.sessions,
+            index_entries=self.index_entries + other.index_entries,
+            keys=self.keys + other.keys,
+            documents=dict(Counter(self.documents) + Counter(other.documents)),
+        )
 
 
 class ConversationStore(Protocol):
@@ -43,8 +60,10 @@ class ConversationStore(Protocol):
         """One page of records, most recently active first, equal moments by id, descending."""
         ...
 
-    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
-        """Remove the conversation with all that belongs to it. What is not there is no error.
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
+        """Remove the conversation with all that belongs to it; returns how much of each kind went.
+
+        What is not there is no error, and nothing went.
 
         With `expected_revision`, only if nobody wrote to it since, whether it has expired or not.
         """
@@ -196,8 +215,15 @@ class ConversationStore(Protocol):
         """
         ...
 
-    async def clear(self) -> "Cleared":
-        """Remove all that this owner has, expired or not: conversations, sessions, documents."""
+    async def clear(self) -> Tally:
+        """Remove all that this owner has, expired or not; returns how much of each kind went."""
+        ...
+
+    async def tally(self, conversation_id: str | None = None) -> Tally:
+        """What `clear` would remove now, or `delete` of this conversation, without removing it.
+
+        Costs at most a look at every record, and reads no message and no document.
+        """
         ...
 
     def now(self) -> datetime:

@@ -17,7 +17,6 @@ from recollect.contracts import (
     Appended,
     Backend,
     Change,
-    Cleared,
     ConversationStore,
     Document,
     Entry,
@@ -30,6 +29,7 @@ from recollect.contracts import (
     Position,
     Reindexed,
     Searchable,
+    Tally,
     Watchable,
 )
 from recollect.conversations import Changes, Conversation, Page, Query
@@ -198,9 +198,9 @@ class AuditedStore(ConversationStore):
             "list", self._inner.find(query), count=lambda page: len(page.conversations)
         )
 
-    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
         doing = self._inner.delete(conversation_id, expected_revision=expected_revision)
-        await self._notes.of("delete", doing, conversation_id)
+        return await self._notes.of("delete", doing, conversation_id)
 
     # Sessions
 
@@ -324,8 +324,12 @@ class AuditedStore(ConversationStore):
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
         return await self._notes.of("list", self._inner.expired(by=by, limit=limit), count=len)
 
-    async def clear(self) -> Cleared:
+    async def clear(self) -> Tally:
         return await self._notes.of("clear", self._inner.clear(), count=lambda gone: gone.messages)
+
+    async def tally(self, conversation_id: str | None = None) -> Tally:
+        doing = self._inner.tally(conversation_id)
+        return await self._notes.of("count", doing, conversation_id or "", count=lambda held: held.messages)
 
 
 class _Watched(AuditedStore):

@@ -16,7 +16,7 @@ Callers who miss the same thing at the same time load it once. What is degraded 
 import asyncio
 import logging
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar, cast
@@ -27,7 +27,6 @@ from recollect.contracts import (
     Appended,
     Backend,
     Change,
-    Cleared,
     ConversationStore,
     Document,
     Entry,
@@ -38,6 +37,7 @@ from recollect.contracts import (
     Position,
     Reindexed,
     Searchable,
+    Tally,
     Watchable,
 )
 from recollect.conversations import Changes, Conversation, Page, Query, check_count, check_span, is_expired
@@ -154,12 +154,15 @@ class Shelves:
         self.size += size
         self._evict()
 
-    def invalidate(self, owner: str, conversation_id: str) -> None:
-        """Something changed: nothing from before is served, nor kept when it arrives later."""
+    def invalidate(self, owner: str, conversation_id: str) -> int:
+        """Something changed: nothing from before is served, nor kept when it arrives later.
+
+        Returns how many answers were kept.
+        """
         key = owner, conversation_id
-        self._drop(key)
         for flight in self._flights.pop(key, {}).values():
             flight.stale = True
+        return self._drop(key)
 
     def heard(self, owner: str, change: Change) -> None:
         """The store tells of a change; what is as new as that stays."""
@@ -167,18 +170,20 @@ class Shelves:
         if slot is None or change.revision is None or slot.record.revision < change.revision:
             self.invalidate(owner, change.conversation_id)
 
-    def invalidate_owner(self, owner: str) -> None:
-        for key in {key for key in (*self._slots, *self._flights) if key[0] == owner}:
-            self.invalidate(*key)
+    def invalidate_owner(self, owner: str) -> int:
+        keys = {key for key in (*self._slots, *self._flights) if key[0] == owner}
+        return sum(self.invalidate(*key) for key in keys)
 
     def clear(self) -> None:
         for key in {*self._slots, *self._flights}:
             self.invalidate(*key)
 
-    def _drop(self, key: tuple[str, str]) -> None:
+    def _drop(self, key: tuple[str, str]) -> int:
         slot = self._slots.pop(key, None)
-        if slot is not None:
-            self.size -= slot.size
+        if slot is None:
+            return 0
+        self.size -= slot.size
+        return 1 + len(slot.parts)
 
     def _evict(self) -> None:
         while self.size > self._cache.max_bytes and self._slots:
@@ -325,14 +330,17 @@ class CachedBackend(Backend):
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None
     ) -> dict[str, int]:
         """Remember nothing of this conversation, or of this owner, any more. See `contracts.Holds`."""
-        if conversation_id is None:
-            self.shelves.invalidate_owner(owner)
-        else:
-            self.shelves.invalidate(owner, conversation_id)
+        shelves = self.shelves
+        copies = (
+            shelves.invalidate_owner(owner)
+            if conversation_id is None
+            else shelves.invalidate(owner, conversation_id)
+        )
+        counts = Counter(cached_copies=copies)
         inner = self._inner
-        if not isinstance(inner, Holds):
-            return {}
-        return dict(await inner.forgets(owner, conversation_id, until=until))
+        if isinstance(inner, Holds):
+            counts.update(await inner.forgets(owner, conversation_id, until=until))
+        return dict(counts)
 
 
 def cached(inner: Backend, cache: Cache | None = None, **options: Any) -> CachedBackend:
@@ -490,8 +498,8 @@ class CachedStore(ConversationStore):
             self._inner.update(conversation_id, changes, expected_revision=expected_revision),
         )
 
-    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
-        await self._written(
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
+        return await self._written(
             conversation_id, self._inner.delete(conversation_id, expected_revision=expected_revision)
         )
 
@@ -536,8 +544,11 @@ class CachedStore(ConversationStore):
     async def purge_expired(self) -> int:
         return await self._for_all(self._inner.purge_expired())
 
-    async def clear(self) -> Cleared:
+    async def clear(self) -> Tally:
         return await self._for_all(self._inner.clear())
+
+    async def tally(self, conversation_id: str | None = None) -> Tally:
+        return await self._inner.tally(conversation_id)
 
     async def _for_all(self, write: Awaitable[T]) -> T:
         try:

@@ -5,7 +5,7 @@ in memory only; what the spool holds is sealed where the store's content is.
 
 By default a store on the other side of a network gets the resilient layer: networks and servers fail
 by themselves, while the process that speaks goes on. An embedded store does not: it fails with the
-disk that the spool would be on.
+disk that the spool would be on. A layer that nobody wants is not loaded.
 """
 
 import os
@@ -13,21 +13,21 @@ import sys
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from recollect.clock import Clock, system_clock
 from recollect.contracts import Backend
 from recollect.errors import InvalidSetting, shown
-from recollect.layers.cached import Cache, cached
-from recollect.layers.resilient import POLICIES, Resilience, resilient
 from recollect.settings import RESILIENCE, ResilienceConfig, Settings
 
 if TYPE_CHECKING:
+    from recollect.layers.cached import Cache
     from recollect.layers.choices import AuditChoice, EncryptionChoice
+    from recollect.layers.resilient import Resilience
 
-ResilienceChoice = Resilience | Literal["auto", "off"]
-CacheChoice = Cache | Literal["off"]
+ResilienceChoice: TypeAlias = "Resilience | Literal['auto', 'off']"
+CacheChoice: TypeAlias = "Cache | Literal['off']"
 
 SERVERS = ("redis", "rediss", "redis+cluster", "rediss+cluster", "postgres", "postgresql")
 
@@ -65,13 +65,20 @@ def layered(
 
 def layers_in(settings: Settings) -> dict[str, Any]:
     """What `recollect.open` is told about layers where the settings decide."""
-    seconds = settings.conversation.cache_ttl
-    wanted = settings.resilience.cache and seconds > 0
     return {
         "resilience": resilience_in(settings.resilience, settings.store.url),
-        "cache": Cache(ttl=timedelta(seconds=seconds)) if wanted else "off",
+        "cache": _cache_in(settings),
         **_protection_in(settings),
     }
+
+
+def _cache_in(settings: Settings) -> CacheChoice:
+    seconds = settings.conversation.cache_ttl
+    if not settings.resilience.cache or seconds <= 0:
+        return "off"
+    from recollect.layers.cached import Cache
+
+    return Cache(ttl=timedelta(seconds=seconds))
 
 
 def resilience_in(config: ResilienceConfig, url: str) -> ResilienceChoice:
@@ -80,6 +87,8 @@ def resilience_in(config: ResilienceConfig, url: str) -> ResilienceChoice:
         raise InvalidSetting.not_in("resilience", config.resilience, RESILIENCE)
     if config.resilience == "off" or (config.resilience == "auto" and not is_behind_network(url)):
         return "off"
+    from recollect.layers.resilient import Resilience
+
     return Resilience(
         policy="fail_closed" if config.resilience == "fail_closed" else "fallback",
         folder=Path(config.spool_folder).expanduser() if config.spool_folder else None,
@@ -107,6 +116,8 @@ def with_resilience(
     """The backend of this URL with the resilient layer around it, if that is wanted."""
     if wanted == "off" or (wanted == "auto" and not is_behind_network(url)):
         return backend
+    from recollect.layers.resilient import POLICIES, Resilience, resilient
+
     chosen = Resilience() if wanted == "auto" else wanted
     if not isinstance(chosen, Resilience):
         raise InvalidSetting(
@@ -122,6 +133,8 @@ def with_cache(backend: Backend, url: str, wanted: CacheChoice = "off") -> Backe
     """The backend with the cached layer around it, if that is wanted."""
     if wanted == "off":
         return backend
+    from recollect.layers.cached import Cache, cached
+
     if not isinstance(wanted, Cache):
         raise InvalidSetting(f"cache must be a Cache or 'off'; got {shown(wanted)}", field="cache")
     return cached(backend, wanted, name=store_name(url))

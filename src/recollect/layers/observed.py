@@ -16,6 +16,7 @@ from recollect.contracts import (
     Backend,
     ConversationStore,
     Erasing,
+    Glancing,
     Holds,
     Migrated,
     Nearest,
@@ -29,7 +30,7 @@ from recollect.telemetry import Telemetry, telemetry, tracing
 from recollect.telemetry.calls import error_kind
 
 BACKEND_POWERS = (Migrated, Erasing, Holds, Reindexed)
-STORE_POWERS = (Searchable, Nearest, Sealable, Watchable)
+STORE_POWERS = (Searchable, Nearest, Sealable, Watchable, Glancing)
 WRITTEN_OVER_THE_REST = ("load", "save")
 
 

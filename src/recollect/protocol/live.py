@@ -16,6 +16,7 @@ from recollect.conversations import Channel
 from recollect.errors import InvalidInput, RecollectError, shown
 from recollect.ids import parse_name
 from recollect.messages import Message, Role
+from recollect.protocol.bodies import Dialect
 from recollect.protocol.documents import entry_document
 from recollect.protocol.jsons import to_json
 from recollect.protocol.problems import problem_of
@@ -132,6 +133,21 @@ class Text(_In, frozen=True, kw_only=True, tag="text"):
             raise InvalidInput("text must be words; got nothing", field="text", value=self.text)
 
 
+class Turn(_In, frozen=True, kw_only=True, tag="turn"):
+    """A turn that was answered elsewhere: stored whole, or not at all, and told to who watches."""
+
+    id: str
+    """Made by the client, once for the turn. Messages without ids are known by it: sent again, it is stored
+    once."""
+    messages: msgspec.Raw
+    """As over HTTP: in the documented form, or as a provider writes them."""
+    dialect: Dialect | None = None
+    conversation_id: str | None = None
+
+    def __post_init__(self) -> None:
+        check_id(self.id)
+
+
 class AudioStart(_In, frozen=True, kw_only=True, tag="audio.start"):
     """Audio follows, in binary frames."""
 
@@ -218,6 +234,7 @@ class Pong(_In, frozen=True, kw_only=True, tag="pong"):
 Incoming = (
     Hello
     | Text
+    | Turn
     | AudioStart
     | AudioEnd
     | AudioCancel
@@ -383,11 +400,14 @@ class AnswerFailed(Outgoing, frozen=True, kw_only=True, tag="answer.failed"):
 
 
 class Stored(Outgoing, frozen=True, kw_only=True, tag="stored"):
-    """What was said without wanting an answer is stored."""
+    """What was said without wanting an answer is stored, or a turn that was answered elsewhere."""
 
     id: str
     conversation_id: str
     entries: list[Any]
+    """What was said, in its place. None of a turn that was answered elsewhere: who sent it has it."""
+    message_ids: list[str] = field(default_factory=list)
+    """The ids of a turn that was answered elsewhere."""
     place: Place | None = None
     repeated: bool = False
 

@@ -1,14 +1,20 @@
 """The background indexer: writes the vectors of what was said, and never delays a turn. Below: vectors.
 
 A turn only leaves a note that its conversation has something new; after a moment of quiet, the indexer works
-through the notes. What has vectors is read from the vectors themselves, so after a crash, or when another
-process wrote, it goes on where the documents end.
+through the notes. Where it is never quiet, it begins all the same, and rests after every piece of work: a
+vector takes ten times as long as a turn, and somebody waits for the turn.
+
+What has vectors is read from the vectors themselves, so after a crash, or when another process wrote, it goes
+on where the documents end.
 """
 
 import asyncio
 import logging
+import math
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -31,6 +37,9 @@ QUIET = 1.0
 """Seconds without a turn before vectors are made: nobody searches for what was said a second ago."""
 PATIENCE = 30 * QUIET
 """Seconds after which they are made although turns keep coming."""
+REST = 4
+"""How many times as long as each piece of work took the indexer rests, while turns keep coming. So it has a
+fifth of one processor, enough for the vectors of some eighty turns a second."""
 _MOST_PROGRESS = 1_000
 
 
@@ -61,18 +70,22 @@ class Indexer:
         written: Callable[[str, str], None],
         quiet: float = QUIET,
         patience: float = PATIENCE,
+        rest: float = REST,
     ) -> None:
         self.embedder = embedder
         self._written = written
         self._quiet = quiet
         self._patience = patience
-        self._noted_at = 0.0
+        self._rest = rest
+        self._noted_at = -math.inf
         self._notes: dict[Noted, ConversationStore] = {}
         self._known: set[str] = set()
         self._progress: OrderedDict[str, Progress] = OrderedDict()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._worker: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+        """Set while somebody waits for the vectors."""
         self._closed = False
 
     def note(self, owner: str, store: ConversationStore, conversation_id: str | None = None) -> None:
@@ -98,6 +111,7 @@ class Indexer:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._timer, self._worker = loop, None, None
+            self._hurry = asyncio.Event()
         return loop
 
     def _start_when_quiet(self, loop: asyncio.AbstractEventLoop, latest: float) -> None:
@@ -120,12 +134,16 @@ class Indexer:
     async def settled(self) -> None:
         """Wait until everything that was noted has its vectors."""
         self._running_loop()
-        while self._notes or self._worker is not None:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._start()
-            if self._worker is not None:
-                await asyncio.wait([self._worker])
+        self._hurry.set()
+        try:
+            while self._notes or self._worker is not None:
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._start()
+                if self._worker is not None:
+                    await asyncio.wait([self._worker])
+        finally:
+            self._hurry.clear()
 
     async def close(self) -> None:
         """Stop. What is left is made when the store is used again."""
@@ -168,14 +186,23 @@ class Indexer:
             progress = await self._progress_of(store, record)
             entries = await _missing(store, record, progress.covered)
             for at in range(0, len(entries), BLOCK):
+                began = time.monotonic()
                 progress = await self._write(store, progress, entries[at : at + BLOCK])
                 self._remember(record.id, progress)
                 self._written(owner, record.id)
+                await self._give_way(time.monotonic() - began)
         except (Conflict, NotFound):
             # Another process writes the same vectors, or the conversation is gone.
             self._progress.pop(record.id, None)
             return 0
         return len(entries)
+
+    async def _give_way(self, took: float) -> None:
+        """Rest after a piece of work, until it is quiet, or somebody waits for the vectors."""
+        quiet_in = self._noted_at + self._quiet - asyncio.get_running_loop().time()
+        if quiet_in > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), min(self._rest * took, quiet_in))
 
     async def _progress_of(self, store: ConversationStore, record: Conversation) -> Progress:
         """From memory while the last block is still the one that was written then."""

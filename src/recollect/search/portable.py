@@ -68,6 +68,10 @@ class OwnerIndex:
         """How many messages it holds, removed ones included."""
         return len(self._messages)
 
+    def holds(self, conversation_id: str | None) -> int:
+        """How many messages of a conversation, or of all, it finds."""
+        return self._alive if conversation_id is None else len(self._numbers.get(conversation_id, ()))
+
     async def matches(self, store: ConversationStore, terms: Sequence[str], *, limit: int) -> Matches:
         """As `Searchable.matches`, after catching up with the store."""
         async with self._lock:

@@ -82,12 +82,16 @@ class SearchRoom:
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None
     ) -> Mapping[str, int]:
         """Let go of copies in memory, as `Holds` asks: what is needed of them is made anew."""
-        held = [copies.pop(owner) for copies in (self._indexes, self._vectors) if copies is not None]
+        index = self._indexes.pop(owner)
+        vectors = None if self._vectors is None else self._vectors.pop(owner)
         if self._texts is not None:
             self._texts.pop(owner)
         if self.indexer is not None:
             self.indexer.forget(owner)
-        return {"indexes": sum(one is not None for one in held)}
+        return {
+            "index_entries": 0 if index is None else index.holds(conversation_id),
+            "cached_copies": 0 if vectors is None else vectors.holds(conversation_id),
+        }
 
     async def close(self) -> None:
         """Stop indexing and let go of everything."""

@@ -183,6 +183,10 @@ class OwnerVectors:
         """How many vectors it holds, removed ones included."""
         return self._matrix.count
 
+    def holds(self, conversation_id: str | None) -> int:
+        """How many vectors of a conversation, or of all, are held."""
+        return sum(len(held.rows) for one, held in self._loaded.items() if conversation_id in (None, one))
+
     def changed(self, conversation_id: str) -> None:
         """Vectors of this conversation were written, or it is gone."""
         self._dirty.add(conversation_id)

@@ -29,22 +29,27 @@ RETRY_AFTER = 1
 class Answer:
     """An answer with its body at hand. An ASGI application, so that the framework passes it on as it is."""
 
-    __slots__ = ("body", "headers", "media", "status")
+    __slots__ = ("body", "caching", "headers", "media", "status")
 
     def __init__(
-        self, body: bytes = b"", *, status: int = 200, media: bytes = JSON, headers: Iterable[Header] = ()
+        self,
+        body: bytes = b"",
+        *,
+        status: int = 200,
+        media: bytes = JSON,
+        headers: Iterable[Header] = (),
+        caching: Header = _UNCACHED,
     ) -> None:
         self.body = body
         self.status = status
         self.media = media
         self.headers = tuple(headers)
+        self.caching = caching
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = [*_ALWAYS, *self.headers]
+        headers = [*_ALWAYS, *self.headers, self.caching]
         if self.status not in (204, 304):
-            headers += [(b"content-type", self.media), (b"content-length", str(len(self.body)).encode())]
-        if not any(name == b"cache-control" for name, _ in self.headers):
-            headers.append(_UNCACHED)
+            headers += [(b"content-type", self.media), (b"content-length", b"%d" % len(self.body))]
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
         await send({"type": "http.response.body", "body": self.body, "more_body": False})
 
@@ -106,12 +111,12 @@ def as_json(document: Any, *, status: int = 200, headers: Iterable[Header] = ())
 
 def at_revision(document: Any, revision: int, *, status: int = 200) -> Answer:
     """The document of something that has revisions; its ETag is the revision."""
-    return Answer(to_json(document), status=status, headers=(_etag(revision), _REVALIDATED))
+    return Answer(to_json(document), status=status, headers=(_etag(revision),), caching=_REVALIDATED)
 
 
 def unchanged(revision: int) -> Answer:
     """What the caller has is what there is."""
-    return Answer(status=304, headers=(_etag(revision), _REVALIDATED))
+    return Answer(status=304, headers=(_etag(revision),), caching=_REVALIDATED)
 
 
 NOTHING = Answer(status=204)

@@ -38,11 +38,7 @@ class Observing:
         self._seconds: dict[tuple[str, str], Histogram] = {}
         self._running = 0
         self._opened = metrics.counter("recollect_live_opened_total")
-        self._frames = {
-            (direction, kind): metrics.counter("recollect_live_frames_total", direction=direction, kind=kind)
-            for direction in ("in", "out")
-            for kind in ("text", "binary")
-        }
+        self._heard, self._said = _Frames(metrics, "in"), _Frames(metrics, "out")
         metrics.gauge("recollect_http_requests_in_progress", "", lambda: float(self._running))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,7 +116,7 @@ class Observing:
             nonlocal code
             message = await receive()
             if message["type"] == "websocket.receive":
-                self._frames["in", _kind(message)].value += 1
+                self._heard.of(message).value += 1
             elif message["type"] == "websocket.disconnect":
                 code = message.get("code") or code
             return message
@@ -128,7 +124,7 @@ class Observing:
         async def said(message: Message) -> None:
             nonlocal code
             if message["type"] == "websocket.send":
-                self._frames["out", _kind(message)].value += 1
+                self._said.of(message).value += 1
             elif message["type"] == "websocket.close":
                 code = message.get("code") or code
             await send(message)
@@ -169,5 +165,14 @@ def _route(scope: Any) -> str:
     return scope.get("path_template") or UNMATCHED
 
 
-def _kind(message: Any) -> str:
-    return "text" if message.get("text") is not None else "binary"
+class _Frames:
+    """Frames in one direction, by their kind."""
+
+    def __init__(self, metrics: Telemetry, direction: str) -> None:
+        self._text, self._binary = (
+            metrics.counter("recollect_live_frames_total", direction=direction, kind=kind)
+            for kind in ("text", "binary")
+        )
+
+    def of(self, message: Any) -> Counter:
+        return self._text if message.get("text") is not None else self._binary

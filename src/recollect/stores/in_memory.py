@@ -10,13 +10,13 @@ from recollect.clock import Clock, parse_moment, system_clock
 from recollect.contracts import (
     Appended,
     Backend,
-    Cleared,
     Document,
     Entry,
     Listing,
     LogEnd,
     Place,
     Position,
+    Tally,
     restorable,
 )
 from recollect.conversations import Changes, Conversation, Page, Query, check_count
@@ -96,8 +96,8 @@ class InMemoryStore(DocumentChecks):
     async def find(self, query: Query) -> Page:
         return self._shelf().find(query, now=self.now())
 
-    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
-        self._shelf().delete(conversation_id, expected_revision=expected_revision)
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
+        return self._shelf().delete(conversation_id, expected_revision=expected_revision)
 
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
@@ -182,8 +182,11 @@ class InMemoryStore(DocumentChecks):
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
         return self._shelf().expired(by=parse_moment(by, field="by"), limit=limit)
 
-    async def clear(self) -> Cleared:
+    async def clear(self) -> Tally:
         return self._shelf().clear()
+
+    async def tally(self, conversation_id: str | None = None) -> Tally:
+        return self._shelf().tally(conversation_id)
 
     def _shelf(self) -> Shelf:
         """What there is of this owner; to look for somebody leaves no trace."""

@@ -6,8 +6,10 @@ anything. The time is handed in; a `Shelf` belongs to one thread at a time.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
@@ -15,13 +17,13 @@ from msgspec import Struct
 from recollect.clock import from_micros, to_micros
 from recollect.contracts import (
     Appended,
-    Cleared,
     Document,
     Entry,
     Listing,
     LogEnd,
     Place,
     Position,
+    Tally,
     check_position,
     check_says_the_same,
     keeps_words,
@@ -158,12 +160,15 @@ class Shelf(Struct, kw_only=True):
         more = len(found) > query.limit
         return Page(conversations=tuple(shown), next=cursor_of(shown[-1]) if more else None)
 
-    def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+    def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
         log = self.logs.get(conversation_id)
-        if log is not None:
-            check_revision(conversation_id, log.record.revision, expected_revision)
+        if log is None:
+            return Tally()
+        check_revision(conversation_id, log.record.revision, expected_revision)
+        gone = self.tally(conversation_id)
         self._remove(conversation_id)
+        return gone
 
     # Sessions
 
@@ -369,17 +374,21 @@ class Shelf(Struct, kw_only=True):
         """Say that whatever copies there are elsewhere must go."""
         self.forgotten += 1
 
-    def clear(self) -> Cleared:
-        cleared = Cleared(
-            conversations=len(self.logs),
-            messages=sum(log.record.message_count for log in self.logs.values()),
-            documents=len(self.documents) + sum(len(log.documents) for log in self.logs.values()),
-        )
+    def clear(self) -> Tally:
+        gone = self.tally()
         self.logs.clear()
         self.sessions.clear()
         self.documents.clear()
         self.forgotten += 1
-        return cleared
+        return gone
+
+    def tally(self, conversation_id: str | None = None) -> Tally:
+        """How much there is of all, or of one conversation."""
+        if conversation_id is None:
+            return _tally_of(self.logs.values(), sessions=len(self.sessions), documents=self.documents)
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        logs = [log for log in (self.logs.get(conversation_id),) if log is not None]
+        return _tally_of(logs, sessions=sum(bound == conversation_id for bound in self.sessions.values()))
 
     def _alive(self, conversation_id: str, now: datetime) -> Log | None:
         log = self.logs.get(conversation_id)
@@ -411,6 +420,16 @@ class Shelf(Struct, kw_only=True):
         for slot in log.slots[:surplus]:
             _forget_id(log, slot)
         del log.slots[:surplus]
+
+
+def _tally_of(logs: Collection[Log], *, sessions: int, documents: Iterable[Place] = ()) -> Tally:
+    places = chain(documents, *(log.documents for log in logs))
+    return Tally(
+        conversations=len(logs),
+        messages=sum(len(log.slots) for log in logs),
+        sessions=sessions,
+        documents=dict(Counter(place.kind for place in places)),
+    )
 
 
 def _exchange(log: Log, at: int, slot: Slot) -> None:

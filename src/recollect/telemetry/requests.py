@@ -3,15 +3,23 @@
 A surface opens a block for each request; log lines carry its id, and metrics remember it as an exemplar.
 """
 
+import os
+import random
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
-from uuid import uuid4
 
 SANE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 """What a caller may choose as the id of its request: nothing that could break a line or hide in one."""
+
+
+# Nobody has to be unable to guess an id. A call of the system for each would let another thread take the
+# interpreter in the midst of a request.
+_random = random.Random(os.urandom(32))
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _random.seed(os.urandom(32)))
 
 
 class Request(NamedTuple):
@@ -32,7 +40,7 @@ current: ContextVar[Request | None] = ContextVar("recollect_request", default=No
 
 def request_id_from(given: str | None) -> str:
     """The id that the caller gave, if it is a sane one; else a new one."""
-    return given if given is not None and SANE.fullmatch(given) else uuid4().hex
+    return given if given is not None and SANE.fullmatch(given) else f"{_random.getrandbits(128):032x}"
 
 
 @contextmanager

@@ -14,7 +14,7 @@ A store that passes is one. Needs `pip install 'recollect[testing]'`.
 """
 
 from recollect.testing.clocks import FixedClock
-from recollect.testing.contract import SearchContract, StoreContract
+from recollect.testing.contract import GlanceContract, SearchContract, StoreContract
 from recollect.testing.machine import store_machine
 
-__all__ = ["FixedClock", "SearchContract", "StoreContract", "store_machine"]
+__all__ = ["FixedClock", "GlanceContract", "SearchContract", "StoreContract", "store_machine"]

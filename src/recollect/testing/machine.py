@@ -13,13 +13,14 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
 
-from recollect.contracts import Backend, ConversationStore, Document
+from recollect.contracts import Backend, ConversationStore, Document, Glancing, Tally, parse_listing
 from recollect.conversations import VALUE_SETS, Changes, Query, started
 from recollect.errors import RecollectError
 from recollect.ids import new_id
 from recollect.messages import ROLES, Message
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.testing.clocks import FixedClock
+from recollect.testing.contract.counting import counted
 
 OWNERS = ("ann", "bob")
 SESSIONS = ("kitchen", "phone")
@@ -167,10 +168,17 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(owner=st.sampled_from(OWNERS))
     def clear(self, owner: str) -> None:
-        async def cleared(store: ConversationStore) -> int:
-            return (await store.clear()).conversations
+        async def cleared(store: ConversationStore) -> Tally:
+            return counted(await store.clear())
 
         self.both(owner, cleared)
+
+    @rule(owner=st.sampled_from(OWNERS), conversation_id=st.none() | ids)
+    def tally(self, owner: str, conversation_id: str | None) -> None:
+        async def tallied(store: ConversationStore) -> Tally:
+            return counted(await store.tally(conversation_id))
+
+        self.both(owner, tallied)
 
     @rule(owner=st.sampled_from(OWNERS), conversation_id=ids, change=changes)
     def update(self, owner: str, conversation_id: str, change: Changes) -> None:
@@ -197,6 +205,21 @@ class StoreMachine(RuleBasedStateMachine):
     )
     def read_page(self, owner: str, conversation_id: str, limit: int, offset: int) -> None:
         self.both(owner, lambda store: store.page(conversation_id, limit=limit, offset=offset))
+
+    @rule(owner=st.sampled_from(OWNERS), conversation_id=ids, limit=st.integers(0, 6))
+    def glance(self, owner: str, conversation_id: str, limit: int) -> None:
+        """A store that reads in one step says what the model says part by part."""
+        listing = parse_listing("note", None, None, 2)
+
+        async def seen(store: ConversationStore) -> Any:
+            if isinstance(store, Glancing):
+                found = await store.glance(conversation_id, front=2, tail=limit, documents=listing)
+                return list(found.front), list(found.tail), list(found.documents)
+            first = await store.page(conversation_id, limit=2)
+            last = await store.tail(conversation_id, limit=limit)
+            return first, last, await store.documents("note", limit=2)
+
+        self.both(owner, seen)
 
     @rule(owner=st.sampled_from(OWNERS), query=queries)
     def find(self, owner: str, query: Query) -> None:
@@ -298,7 +321,10 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(owner=st.sampled_from(OWNERS), conversation_id=ids, revision=st.none() | st.integers(0, 3))
     def delete(self, owner: str, conversation_id: str, revision: int | None) -> None:
-        self.both(owner, lambda store: store.delete(conversation_id, expected_revision=revision))
+        async def deleted(store: ConversationStore) -> Tally:
+            return counted(await store.delete(conversation_id, expected_revision=revision))
+
+        self.both(owner, deleted)
 
     @rule(owner=st.sampled_from(OWNERS))
     def purge(self, owner: str) -> None:

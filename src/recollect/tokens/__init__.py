@@ -9,7 +9,7 @@ words.py       counts of words that were met before
 packed.py      the rank files under `ranks/`
 """
 
-from recollect.tokens.costs import characters_in, costs_by, count, kept_by
+from recollect.tokens.costs import Uncounted, characters_in, costs_by, count, kept_by
 from recollect.tokens.estimate import Estimator, RoughCounter, tokens_reported
 from recollect.tokens.exact import ExactCounter
 from recollect.tokens.messages import (
@@ -28,6 +28,7 @@ __all__ = [
     "Estimator",
     "ExactCounter",
     "RoughCounter",
+    "Uncounted",
     "characters_in",
     "costs_by",
     "count",

@@ -35,14 +35,25 @@ def kept_by(counter: TokenCounter) -> TokenCounter:
     return counter.uncorrected if isinstance(counter, Estimator) else counter
 
 
-def costs_by(counter: TokenCounter) -> Callable[[Message], int]:
-    """What a message costs: as it was counted when it was stored, or else counted once."""
+class Uncounted(Exception):
+    """A message has no count, and the counter is not there yet to make one."""
+
+
+def costs_by(counter: TokenCounter, *, stored_only: bool = False) -> Callable[[Message], int]:
+    """What a message costs: as it was counted when it was stored, or else counted once.
+
+    `stored_only`: for a counter that is not loaded yet. What was not counted raises `Uncounted`.
+    """
     keeper = kept_by(counter)
     name = keeper.name
 
     def cost(message: Message) -> int:
         stored = message.tokens.get(name)
-        return _counted_once(keeper, message, name) if stored is None else stored
+        if stored is not None:
+            return stored
+        if stored_only:
+            raise Uncounted
+        return _counted_once(keeper, message, name)
 
     if isinstance(counter, Estimator) and counter.correction != 1.0:
         return lambda message: counter.corrected(cost(message))
@@ -58,10 +69,10 @@ def count(counter: TokenCounter, message: Message) -> int:
 
 def characters_in(value: Any) -> int:
     """About how many characters there are in a message, or in any JSON."""
-    if isinstance(value, Message):
-        return characters_in(value.content) + (characters_in(value.extra) if value.extra else 0)
     if isinstance(value, str):
         return len(value)
+    if isinstance(value, Message):
+        return characters_in(value.content) + (characters_in(value.extra) if value.extra else 0)
     if isinstance(value, list | tuple):
         return sum(map(characters_in, value))
     return sum(map(characters_in, value.values())) if isinstance(value, dict) else 1

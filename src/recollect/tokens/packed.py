@@ -7,9 +7,7 @@ Lengths apart from tokens compress better and read faster than each length in fr
 """
 
 import hashlib
-import lzma
 from base64 import b64decode, b64encode
-from importlib.resources import files
 from itertools import accumulate, pairwise
 
 from recollect.errors import RecollectError
@@ -22,12 +20,16 @@ _COUNT = 4
 
 def read_ranks(name: str) -> tuple[Ranks, str]:
     """The ranks of an encoding from the package, and the SHA-256 of the file that they came from."""
+    from importlib.resources import files
+
     packed = files("recollect.tokens").joinpath("ranks", f"{name}.ranks.xz")
     return unpack(packed.read_bytes())
 
 
 def pack(tiktoken_file: bytes) -> bytes:
     """The rank file of a `.tiktoken` file."""
+    import lzma
+
     tokens = _tokens_in_rank_order(tiktoken_file)
     digest = hashlib.sha256(tiktoken_file).digest()
     count = len(tokens).to_bytes(_COUNT, "big")
@@ -37,6 +39,8 @@ def pack(tiktoken_file: bytes) -> bytes:
 
 def unpack(packed: bytes) -> tuple[Ranks, str]:
     """The ranks in a rank file, and the SHA-256 of the `.tiktoken` file that it was made from."""
+    import lzma
+
     plain = lzma.decompress(packed)
     head = _DIGEST + _COUNT
     first = head + int.from_bytes(plain[_DIGEST:head], "big")

@@ -15,7 +15,15 @@ stats       a window in numbers
 from recollect.windows.building import build_window
 from recollect.windows.grouping import EPHEMERAL, IMPORTANT, INTERRUPTED
 from recollect.windows.policies import WindowPolicy
-from recollect.windows.reading import read_window, window_of_pending
+from recollect.windows.reading import (
+    Ends,
+    Experience,
+    FirstLook,
+    first_look,
+    read_ends,
+    read_window,
+    window_of_pending,
+)
 from recollect.windows.sending import write_request
 from recollect.windows.stats import stats_of
 
@@ -23,8 +31,13 @@ __all__ = [
     "EPHEMERAL",
     "IMPORTANT",
     "INTERRUPTED",
+    "Ends",
+    "Experience",
+    "FirstLook",
     "WindowPolicy",
     "build_window",
+    "first_look",
+    "read_ends",
     "read_window",
     "stats_of",
     "window_of_pending",

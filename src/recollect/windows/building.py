@@ -104,7 +104,8 @@ def draft_window(
     groups = grouping.groups
     filtered = _filter(groups, policy)
     body = _weighed([group for group in groups if group.place not in filtered], cost)
-    fixed = _weighed([group for group in group_log(head).groups if _filter_one(group, policy) is None], cost)
+    heading = group_log(head).groups if head else ()
+    fixed = _weighed([group for group in heading if _filter_one(group, policy) is None], cost)
     room = None if policy.max_tokens is None else policy.max_tokens - policy.outside - _sum(fixed)
     choice = choose(body, policy, room=room, origin=groups[0].place if groups else 0)
     return Draft(
@@ -161,7 +162,7 @@ def _without(entries: Sequence[Entry], head: Sequence[Entry]) -> Sequence[Entry]
 
 def _as_heard(entries: Sequence[Entry]) -> Sequence[Entry]:
     """What was heard of answers that were cut off, in the place of what was generated."""
-    if all(entry.message.speech is None for entry in entries):
+    if not any(entry.message.speech for entry in entries):
         return entries
     return [
         entry if entry.message.speech is None else replace(entry, message=as_heard(entry.message))
@@ -208,8 +209,8 @@ def _weighed(groups: Sequence[Group], cost: Cost) -> tuple[Weighed, ...]:
 
 
 def _group_cost(pieces: tuple[Piece, ...], cost: Cost) -> int:
-    if len(pieces) == 1:
-        return _piece_cost(pieces[0], cost)
+    if len(pieces) == 1 and pieces[0].part == "whole":
+        return cost(pieces[0].message)
     return sum([_piece_cost(piece, cost) for piece in pieces])
 
 
@@ -234,6 +235,10 @@ def _shown(draft: Draft) -> list[_Shown]:
     shown: list[_Shown] = []
     before: Piece | None = None
     for item in items:
+        if len(item.group.pieces) == 1 and item.group.pieces[0].part == "whole":
+            shown.append(_shown_alone(item, sheds=draft.choice.sheds))
+            before = None
+            continue
         for piece in item.group.pieces:
             passing = _may_change(piece, item.group, sheds=draft.choice.sheds)
             if piece.part == "rest" and before is not None and _belong_together(before, piece):
@@ -242,6 +247,12 @@ def _shown(draft: Draft) -> list[_Shown]:
                 shown.append(_shown_piece(piece, item.group, draft.cost, passing=passing))
             before = piece
     return shown
+
+
+def _shown_alone(item: Weighed, *, sheds: bool) -> _Shown:
+    """The only message of a group, as it stands in the log: its cost is the group's."""
+    group = item.group
+    return _Shown(group.pieces[0].message, item.tokens, group.kind == "system", sheds and group.ephemeral)
 
 
 def _may_change(piece: Piece, group: Group, *, sheds: bool) -> bool:

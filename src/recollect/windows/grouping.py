@@ -113,6 +113,8 @@ def tags_of(message: Message) -> tuple[str, ...]:
 def group_log(entries: Iterable[Entry]) -> Grouping:
     """Group entries, given in reading order."""
     given = list(entries)
+    if all(map(_is_words, given)):
+        return Grouping(groups=_each_alone(given), dropped=())
     readings = [read(entry) for entry in given if why_unreadable(entry) is None]
     matching = match_results(readings)
     dropped = [_unmatched(readings[slot.index], slot, reason) for slot, reason in matching.unmatched.items()]
@@ -133,6 +135,26 @@ def group_log(entries: Iterable[Entry]) -> Grouping:
         dropped += [_unreadable(entry) for entry in given if why_unreadable(entry) is not None]
     dropped.sort(key=lambda part: part.entry.position)
     return Grouping(groups=tuple(groups), dropped=tuple(dropped))
+
+
+def _is_words(entry: Entry) -> bool:
+    """Whether this is somebody's words and nothing else: no call, no result, nothing that needs another."""
+    message = entry.message
+    if type(message.content) is not str or message.extra or message.role == "tool":
+        return False
+    return why_unreadable(entry) is None
+
+
+def _each_alone(entries: Sequence[Entry]) -> tuple[Group, ...]:
+    """The groups of a log that is words alone, as most are: every message is one."""
+    groups: list[Group] = []
+    turn = 0
+    for place, entry in enumerate(entries):
+        message = entry.message
+        turn += message.role == "user"
+        piece = Piece(message=message, entry=entry)
+        groups.append(_single(piece, Where(place, turn), message.role))  # type: ignore[arg-type]  # not "tool"
+    return tuple(groups)
 
 
 def _unreadable(entry: Entry) -> Dropped:

@@ -14,6 +14,7 @@ within the `look_back` before the cut. Those that lie further back are not in th
 from asyncio import gather
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from recollect.contexts import Context
 from recollect.contracts import ConversationStore, Entry, Position
@@ -22,6 +23,24 @@ from recollect.messages import Message
 from recollect.windows.building import HEAD, build_window, draft_window, finish_window, leading_system
 from recollect.windows.policies import WindowPolicy
 from recollect.windows.shortening import Cost
+
+
+class Ends(NamedTuple):
+    """What is looked at first of a log: how long it is, how it begins and how it ends."""
+
+    message_count: int
+    front: list[Entry]
+    tail: list[Entry]
+    is_whole: bool
+    """Whether the tail is all there is."""
+
+
+class FirstLook(NamedTuple):
+    """How many entries a policy wants to see at first, from the front and from the end."""
+
+    front: int
+    tail: int
+
 
 MARGIN = 4
 """Entries more than are expected to do: a window must know a turn from its start."""
@@ -36,6 +55,9 @@ MESSAGES_A_TURN = 2
 TOKENS_A_MESSAGE = 100
 """What is expected before anything is read. A wrong guess costs a second tail, or some entries too many."""
 
+MOST_KNOWN = 1024
+"""Conversations of which it is remembered how long their messages are."""
+
 
 async def read_window(
     store: ConversationStore,
@@ -45,20 +67,17 @@ async def read_window(
     cost: Cost,
     counter: str | None = None,
     pending: Sequence[Message] = (),
-    first_tail: int | None = None,
+    ends: Ends | None = None,
 ) -> Context:
     """The window of a conversation by this policy, with `pending` messages as if they were stored.
 
-    `cost` gives the tokens of a message, `counter` the name of what counts them; `first_tail` is
-    how many entries to ask for at first, if not as many as the policy lets expect. Raises
-    `ConversationNotFound`, and `BudgetExceeded` where the policy asks for it.
+    `cost` gives the tokens of a message, `counter` the name of what counts them; `ends` is what was
+    read already, if it was. Raises `ConversationNotFound`, and `BudgetExceeded` where the policy asks
+    for it.
     """
-    wanted = _first_tail(policy) if first_tail is None else first_tail
-    (stored, at_front), front, count = await gather(
-        _older(store, conversation_id, [], wanted=_in_reach(policy, wanted)),
-        _front(store, conversation_id, policy),
-        _message_count(store, conversation_id),
-    )
+    ends = ends or await read_ends(store, conversation_id, first_look(policy))
+    front = await _whole_front(store, conversation_id, ends.front)
+    count, stored, at_front = ends.message_count, ends.tail, ends.is_whole
     highest = max([count, *(entry.sequence for entry in (*front, *stored))]) if pending else 0
     waiting = _in_place(conversation_id, pending, after=stored[-1:], highest=highest, now=store.now())
     head = leading_system(_merged(front, waiting)[:HEAD]) if front else ()
@@ -92,9 +111,44 @@ def window_of_pending(
     return build_window(entries, policy, cost=cost, counter=counter)
 
 
-def _first_tail(policy: WindowPolicy) -> int:
-    expected = _expected(policy, TOKENS_A_MESSAGE)
-    return min(expected, policy.look_back + LARGEST_FIRST_TAIL) + MARGIN
+class Experience:
+    """Tokens of a message in conversations that were read of late, so that the next guess is a better one. A
+    window is the same whatever was guessed."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[str, float] = {}
+
+    def tokens_in(self, conversation_id: str) -> float:
+        """What a message of this conversation costs, about."""
+        return self._tokens.get(conversation_id, TOKENS_A_MESSAGE)
+
+    def learn(self, conversation_id: str, context: Context) -> None:
+        """Remember what the messages of this window cost."""
+        if context.report.max_tokens is None or not context.messages:
+            return
+        used = context.report.tokens
+        self._tokens.pop(conversation_id, None)
+        self._tokens[conversation_id] = (used.system + used.history) / len(context.messages)
+        if len(self._tokens) > MOST_KNOWN:
+            del self._tokens[next(iter(self._tokens))]
+
+
+def first_look(policy: WindowPolicy, tokens_a_message: float = TOKENS_A_MESSAGE) -> FirstLook:
+    """What to look at first: as much as the policy lets expect to be enough."""
+    expected = _expected(policy, tokens_a_message)
+    expected = min(expected, policy.look_back + LARGEST_FIRST_TAIL) + MARGIN
+    front = USUAL_HEAD if policy.has_limit and policy.preserve_system else 0
+    return FirstLook(front=front, tail=_in_reach(policy, expected))
+
+
+async def read_ends(store: ConversationStore, conversation_id: str, look: FirstLook) -> Ends:
+    """The ends of a log, part by part."""
+    (tail, is_whole), front, count = await gather(
+        _older(store, conversation_id, [], wanted=look.tail),
+        _front(store, conversation_id, look.front),
+        _message_count(store, conversation_id),
+    )
+    return Ends(count, front, tail, is_whole)
 
 
 def _in_reach(policy: WindowPolicy, wanted: int, *, read: int = 0) -> int:
@@ -127,13 +181,15 @@ def _expected(policy: WindowPolicy, tokens_a_message: float) -> int:
     return int(fitting) + policy.look_back
 
 
-async def _front(store: ConversationStore, conversation_id: str, policy: WindowPolicy) -> list[Entry]:
+async def _front(store: ConversationStore, conversation_id: str, wanted: int) -> list[Entry]:
     """The first entries of the log, where those that open it may stay in any window."""
-    if not (policy.has_limit and policy.preserve_system):
-        return []
-    first = await store.page(conversation_id, limit=USUAL_HEAD)
-    if len(first) < USUAL_HEAD or any(entry.message.role != "system" for entry in first):
-        return first
+    return await store.page(conversation_id, limit=wanted) if wanted else []
+
+
+async def _whole_front(store: ConversationStore, conversation_id: str, front: list[Entry]) -> list[Entry]:
+    """The same, and more of them where all of these are system messages."""
+    if len(front) < USUAL_HEAD or any(entry.message.role != "system" for entry in front):
+        return front
     return await store.page(conversation_id, limit=HEAD)
 
 

@@ -1,6 +1,7 @@
 """A connection without a socket: every frame that a client may send, and what comes back."""
 
 import asyncio
+from typing import Any
 from unittest.mock import Mock
 from uuid import uuid4
 
@@ -73,6 +74,97 @@ async def test_words_that_want_no_answer_are_stored_and_told() -> None:
         assert room.agent.asked == []
 
 
+TURN = [{"role": "user", "content": "is the door locked?"}, {"role": "assistant", "content": "since two"}]
+
+
+async def test_a_turn_that_was_answered_elsewhere_is_stored_whole_and_told_to_the_others() -> None:
+    async with a_room() as room:
+        one, other = room.client(), room.client()
+        ready = await one.hello(session_id="kitchen")
+        conversation_id = ready["conversation"]["id"]
+        await other.hello(conversation_id=conversation_id)
+        await one.send("turn", id="t1", messages=TURN)
+        assert await one.next() == {
+            "type": "stored",
+            "id": "t1",
+            "conversation_id": conversation_id,
+            "entries": [],
+            "message_ids": ["t1", "t1/1"],
+            "place": {"revision": 1, "sequence": 2, "messages": 2},
+        }
+        told = await other.until("messages")
+        assert words(told) == ["is the door locked?", "since two"]
+        stored = await room.erin.messages(conversation_id)
+        assert [(message.role, message.message_id) for message in stored] == [
+            ("user", "t1"),
+            ("assistant", "t1/1"),
+        ]
+        assert room.agent.asked == []
+        assert (await one.say("q1", "and now?"))["place"]["sequence"] == 4, "nothing is told twice"
+        assert [frame["type"] for frame in one.frames if frame["type"] == "messages"] == []
+
+
+async def test_a_turn_that_is_sent_again_is_stored_once_and_its_id_stands_for_its_words() -> None:
+    async with a_room() as room:
+        client = room.client()
+        conversation_id = (await client.hello(session_id="kitchen"))["conversation"]["id"]
+        await client.send("turn", id="t1", messages=TURN)
+        first = await client.next()
+        await client.send("turn", id="t1", messages=TURN)
+        assert await client.next() == first | {"repeated": True}
+        await client.send("turn", id="t1", messages=[{"role": "user", "content": "something else"}])
+        refused = await client.next()
+        assert (refused["type"], refused["id"], refused["problem"]["status"]) == ("error", "t1", 409)
+        assert len(await room.erin.messages(conversation_id)) == 2
+        await client.send("turn", id="t2", messages=TURN)
+        assert (await client.next())["place"] == {"revision": 2, "sequence": 4, "messages": 4}
+
+
+async def test_a_turn_may_be_as_a_provider_writes_it_and_keeps_ids_of_its_own() -> None:
+    async with a_room() as room:
+        client = room.client()
+        conversation_id = (await client.hello(session_id="kitchen"))["conversation"]["id"]
+        call = {"type": "tool_use", "id": "c1", "name": "look", "input": {}}
+        result = {"type": "tool_result", "tool_use_id": "c1", "content": "locked"}
+        said: list[dict[str, Any]] = [
+            {"role": "user", "content": "is the door locked?"},
+            {"role": "assistant", "content": [call]},
+            {"role": "user", "content": [result]},
+            {"role": "assistant", "content": "yes"},
+        ]
+        await client.send("turn", id="t1", messages=said, dialect="anthropic")
+        assert (await client.next())["message_ids"] == ["t1", "t1/1", "t1/2", "t1/3"]
+        stored = await room.erin.messages(conversation_id)
+        assert [message.content for message in stored] == [each["content"] for each in said]
+        assert stored[1].dialect == "anthropic"
+        await client.send("turn", id="t2", messages=[TURN[0] | {"message_id": "mine"}, TURN[1]])
+        assert (await client.next())["message_ids"] == ["mine", "t2/1"]
+
+
+async def test_what_others_said_before_a_turn_is_told_before_it() -> None:
+    async with a_room(poll_seconds=3600.0) as room:
+        client = room.client()
+        conversation_id = (await client.hello(session_id="kitchen"))["conversation"]["id"]
+        await room.erin.add_message(conversation_id, "user", "from elsewhere")
+        await client.send("turn", id="t1", messages=TURN)
+        assert words(await client.next()) == ["from elsewhere"]
+        stored = await client.next()
+        assert (stored["type"], stored["place"]["sequence"]) == ("stored", 3)
+
+
+async def test_a_turn_under_an_id_that_is_being_answered_is_refused() -> None:
+    async with a_room() as room:
+        client = room.client()
+        await client.hello(session_id="kitchen")
+        room.agent.may_go_on.clear()
+        await client.send("text", id="q1", text="good morning")
+        await room.agent.has_begun.wait()
+        await client.send("turn", id="q1", messages=TURN)
+        assert (await client.until("error"))["problem"]["status"] == 422
+        room.agent.may_go_on.set()
+        assert (await client.until("answer.done"))["text"] == "you said good morning"
+
+
 async def test_without_a_key_nothing_is_told() -> None:
     async with a_room() as room:
         for fields in ({"key": "wrong"}, {"key": ""}):
@@ -133,6 +225,7 @@ async def test_a_key_that_may_only_read_watches_and_says_nothing() -> None:
         await reader.hello(key="reader", session_id="kitchen")
         for type_, fields in (
             ("text", {"id": "1", "text": "hi"}),
+            ("turn", {"id": "1", "messages": TURN}),
             ("typing", {"active": True}),
             ("audio.start", {"id": "a"}),
             ("interrupt", {}),
@@ -162,6 +255,15 @@ async def test_what_cannot_be_read_is_refused_and_the_connection_goes_on() -> No
             '{"type":"text","id":"\\u0000","text":"hi"}',
             '{"type":"text","id":"1","text":"hi","colour":"red"}',
             '{"type":"text","id":"1","text":"\\ud800"}',
+            '{"type":"turn","id":"1"}',
+            '{"type":"turn","id":"1","messages":[]}',
+            '{"type":"turn","id":"1","messages":{"role":"user","content":"hi"}}',
+            '{"type":"turn","id":"1","messages":["hi"]}',
+            '{"type":"turn","id":"1","messages":[{"role":"shouter","content":"hi"}]}',
+            '{"type":"turn","id":"1","messages":[{"role":"user"}]}',
+            '{"type":"turn","id":"1","messages":[{"role":"user","content":"hi"}],"dialect":"klingon"}',
+            '{"type":"turn","id":"1","messages":[{"role":"user","content":"hi"}],"conversation_id":"x"}',
+            '{"type":"turn","id":"","messages":[{"role":"user","content":"hi"}]}',
             '{"type":"watch","conversation_id":"kitchen"}',
             '{"type":"watch","conversation_id":"00000000-0000-0000-0000-000000000000","history":-1}',
             '{"type":"interrupt","heard":-1}',

@@ -57,7 +57,7 @@ def shared_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/memory.db"
     databases: Databases = request.getfixturevalue("databases")
-    return databases.new()
+    return databases.furnished()
 
 
 async def test_a_watcher_on_one_sees_what_is_said_to_the_other(shared_url: str) -> None:

@@ -22,8 +22,8 @@ from recollect.protocol import conversation_of, rules_document, rules_of
 
 if TYPE_CHECKING:
     from recollect.archives import Archive
-    from recollect.erasure import Receipt
     from recollect.portability import Manifest
+    from recollect.receipts import Receipt
 
 ZIP = "application/zip"
 
@@ -144,7 +144,7 @@ def _archive(document: Any) -> "Archive":
 
 
 def _receipt(document: Any) -> "Receipt":
-    from recollect.erasure import Receipt
+    from recollect.receipts import Receipt
 
     return msgspec.convert(document, Receipt)
 

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime
@@ -559,31 +560,30 @@ class ResilientBackend(Backend):
 
     async def forget(
         self, owner: str, conversation_id: str | None = None, *, until: datetime | None = None
-    ) -> int:
+    ) -> dict[str, int]:
         """Remove every trace of an owner, or of one conversation, that the layer itself keeps: spool, dead
-        letters, last known state. With `until`, what was accepted after that moment stays. Returns how many
-        spooled operations went unstored."""
+        letters, last known state. With `until`, what was accepted after that moment stays. Returns how much
+        went, by kind; what was spooled went unstored."""
         self.check_open()
         lane = self.lanes.get(owner)
-        if conversation_id is None:
-            self.known.forget(owner)
-        else:
-            self.known.drop(owner, conversation_id)
+        known = self.known
+        copies = known.forget(owner) if conversation_id is None else known.drop(owner, conversation_id)
         gone: list[Ref] = []
+        set_aside = 0
         if self._spool is not None and self._spool.size:
             gone = await self._forget_spooled(lane, owner, conversation_id, until)
         if self._has_letters:
-            await asyncio.to_thread(letters.forget, self.folder, owner, conversation_id, until)
-        return len(gone)
+            set_aside = await asyncio.to_thread(letters.forget, self.folder, owner, conversation_id, until)
+        return {"spool_entries": len(gone), "dead_letters": set_aside, "cached_copies": copies}
 
     async def forgets(
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None
     ) -> dict[str, int]:
         """The same, and what is held further inside, for whoever erases. See `contracts.Holds`."""
-        counts = {"spooled": await self.forget(owner, conversation_id, until=until)}
+        counts = Counter(await self.forget(owner, conversation_id, until=until))
         if isinstance(self._inner, Holds):
-            counts |= await self._inner.forgets(owner, conversation_id, until=until)
-        return counts
+            counts.update(await self._inner.forgets(owner, conversation_id, until=until))
+        return dict(counts)
 
     async def _forget_spooled(
         self, lane: Lane | None, owner: str, conversation_id: str | None, until: datetime | None

@@ -167,20 +167,25 @@ class Known:
         self.drop(owner, conversation_id)
         self.appended(owner, conversation_id, [entry.message for entry in what.new], what)
 
-    def drop(self, owner: str, conversation_id: str) -> None:
-        """Forget the conversation: it is gone, or is no longer what was known."""
+    def drop(self, owner: str, conversation_id: str) -> int:
+        """Forget the conversation: it is gone, or no longer what was known. Returns how many were known."""
         self._views.pop(owner, None)
         notes = self._notes.pop((owner, conversation_id), None)
-        if notes is not None:
-            self._gone(owner, conversation_id, notes)
+        if notes is None:
+            return 0
+        self._gone(owner, conversation_id, notes)
+        return 1
 
-    def forget(self, owner: str) -> None:
-        """Forget everything of this owner."""
-        for conversation_id in list(self._conversations.get(owner, ())):
+    def forget(self, owner: str) -> int:
+        """Forget everything of this owner. Returns how many conversations and documents went."""
+        conversations = list(self._conversations.get(owner, ()))
+        documents = list(self._documents.get(owner, ()))
+        for conversation_id in conversations:
             self.drop(owner, conversation_id)
-        for place in list(self._documents.get(owner, ())):
+        for place in documents:
             self.drop_document(owner, place)
         self._sessions.pop(owner, None)
+        return len(conversations) + len(documents)
 
     def clear(self) -> None:
         for owner in {*self._conversations, *self._documents}:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from recollect.contracts import (
     Appended,
-    Cleared,
     ConversationStore,
     Document,
     Entry,
@@ -23,6 +22,7 @@ from recollect.contracts import (
     Position,
     Sealable,
     Searchable,
+    Tally,
     Watchable,
     check_data,
     parse_place,
@@ -125,11 +125,12 @@ class ResilientStore(ConversationStore):
             size=query.limit,
         )
 
-    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
-        await self._strict(
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
+        gone = await self._strict(
             lambda: self._inner.delete(conversation_id, expected_revision=expected_revision), repeat=True
         )
         await self._backend.forget(self._owner, parse_uuid(conversation_id, field="conversation_id"))
+        return gone
 
     # Sessions
 
@@ -392,10 +393,13 @@ class ResilientStore(ConversationStore):
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
         return await self._ask(lambda: self._inner.expired(by=by, limit=limit))
 
-    async def clear(self) -> Cleared:
-        cleared = await self._strict(self._inner.clear, repeat=True)
+    async def clear(self) -> Tally:
+        gone = await self._strict(self._inner.clear, repeat=True)
         await self._backend.forget(self._owner)
-        return cleared
+        return gone
+
+    async def tally(self, conversation_id: str | None = None) -> Tally:
+        return await self._ask(lambda: self._inner.tally(conversation_id))
 
     # How it is done
 

@@ -29,6 +29,7 @@ from recollect.protocol import live
 from recollect.protocol.documents import conversation_document
 from recollect.protocol.live import CloseCode, Outgoing, Place, failure
 from recollect.server.auth.callers import Caller
+from recollect.server.given import told_turn
 from recollect.server.live.feeds import FIRST_LOOK, snapshot
 from recollect.server.live.guests import Guest
 from recollect.server.live.limits import Allowance, Seconds
@@ -45,6 +46,7 @@ from recollect.server.live.turns import (
     cut_in,
     interrupted,
     stored_only,
+    stored_whole,
 )
 from recollect.server.live.watches import Watch
 
@@ -108,7 +110,8 @@ class Connection:
 
     async def heard(self, data: str | bytes) -> None:
         """The client sent a frame: text, or a piece of audio."""
-        await self._telling.has_room()
+        if self._telling.is_full:
+            await self._telling.has_room()
         self._last_heard, self._asked_at = self._now(), None
         if self._telling.ending is not None:
             return None
@@ -200,6 +203,7 @@ class Connection:
             feeds=self._room.feeds,
             may_repeat=may_repeat,
         )
+        self._service = service
         self._answer: Work = partial(answered, service=service)
         self._store: Work = partial(stored_only, service=service)
         self._keep: Work = partial(interrupted, service=service)
@@ -216,6 +220,28 @@ class Connection:
             self._ask(guest, turn, self._answer)
         else:
             self._start(turn, self._store)
+
+    async def _turn(self, guest: Guest, frame: live.Turn) -> None:
+        """Stored here and now, not in a task of its own: nobody is asked, so nothing can take long."""
+        conversation_id = self._spoken_in(guest, frame.conversation_id)
+        if frame.id in self._telling.listening:
+            raise InvalidInput(f"{shown(frame.id)} is under way already", field="id", value=frame.id)
+        messages = told_turn(frame)
+        turn = Turn(
+            guest.owner,
+            conversation_id,
+            guest.session_id,
+            messages[0],
+            turn_id=frame.id,
+            wants_answer=False,
+            is_given=True,
+        )
+        self._telling.listen(turn, wants_answer=False)
+        try:
+            turn.end(await stored_whole(turn, messages, service=self._service))
+        finally:
+            if turn.outcome is None:
+                self._telling.forget(turn)
 
     def _spoken_in(self, guest: Guest, wanted: str | None) -> str:
         """The conversation that something is said in. Raises `NotFound` for one that is not watched here."""
@@ -460,6 +486,7 @@ def _uuid(value: str) -> str:
 
 _ACTIONS: dict[type, Callable[[Connection, Guest, Any], Awaitable[None]]] = {
     live.Text: Connection._text,
+    live.Turn: Connection._turn,
     live.AudioStart: Connection._audio_start,
     live.AudioEnd: Connection._audio_end,
     live.AudioCancel: Connection._audio_cancel,

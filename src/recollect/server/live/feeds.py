@@ -10,6 +10,8 @@ A feed looks at the store when there is a reason: this process stored a turn, th
 
 import asyncio
 import logging
+import math
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
@@ -32,6 +34,8 @@ KEPT = 256
 """Entries that a feed keeps for its watchers."""
 KEPT_BYTES = 1024 * 1024
 """And at most so much of them."""
+AROUND = 256
+"""What stands around a message's words in an entry, about."""
 FIRST_LOOK = 16
 FURTHEST_LOOK = 512
 """Entries at the end of a log that are looked through for what has changed."""
@@ -43,21 +47,25 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 Wake = Callable[[], None]
 
 
-class Piece(NamedTuple):
-    """An entry as it is sent."""
+class Piece:
+    """An entry as it is sent: encoded when somebody is told of it first, and for everybody who is."""
 
-    sequence: int
-    revision: int
-    message_id: str
-    body: msgspec.Raw
-    size: int
+    __slots__ = ("_body", "_entry", "message_id", "revision", "sequence", "size")
 
-    @classmethod
-    def of(cls, entry: Entry) -> "Piece":
-        body = write_entry(entry)
-        return cls(
-            entry.sequence, entry.revision, entry.message.message_id or "", msgspec.Raw(body), len(body)
-        )
+    def __init__(self, entry: Entry) -> None:
+        self._entry = entry
+        self._body: msgspec.Raw | None = None
+        self.sequence = entry.sequence
+        self.revision = entry.revision
+        self.message_id = entry.message.message_id or ""
+        content = entry.message.content
+        self.size = AROUND + (len(content) if type(content) is str else len(bytes(self.body)))
+
+    @property
+    def body(self) -> msgspec.Raw:
+        if self._body is None:
+            self._body = msgspec.Raw(write_entry(self._entry))
+        return self._body
 
 
 class Snapshot(NamedTuple):
@@ -117,6 +125,8 @@ class Feed:
         self.changed = 0
         self._kept: deque[Piece] = deque()
         self._kept_bytes = 0
+        self.seen_at = -math.inf
+        """When it was last known that this is where the conversation stands."""
         self._wakes: set[Wake] = set()
         self._looking = asyncio.Lock()
 
@@ -157,6 +167,7 @@ class Feed:
             if self._record is None:
                 seen = await snapshot(self.store, self.conversation_id, limit=FIRST_LOOK)
                 self._record, self.place = seen.record, place_of(seen.record, seen.entries)
+                self.seen_at = time.monotonic()
 
     async def look(self) -> None:
         """See whether something happened."""
@@ -173,6 +184,7 @@ class Feed:
 
     async def _has_moved(self) -> bool:
         record = await self.store.get(self.conversation_id)
+        self.seen_at = time.monotonic()
         return record is None or record.revision != self.place.revision
 
     def stored(self, appended: Appended, pieces: Sequence[Piece]) -> bool:
@@ -187,6 +199,7 @@ class Feed:
         self.place = Place(
             revision=last.revision, sequence=last.sequence, messages=self.place.messages + len(pieces)
         )
+        self.seen_at = time.monotonic()
         self._wake()
         return True
 
@@ -197,8 +210,8 @@ class Feed:
             self.starts_over += 1
             self.place = place_of(seen.record, seen.entries)
         else:
-            self._keep([Piece.of(entry) for entry in told.new])
-            self._exchange([Piece.of(entry) for entry in told.changed])
+            self._keep([Piece(entry) for entry in told.new])
+            self._exchange([Piece(entry) for entry in told.changed])
             self.recorded += not same_metadata(self.record, seen.record, new=len(told.new))
             self.place = place_of(seen.record, told.new, sequence=self.place.sequence)
         self._record = seen.record
@@ -331,24 +344,19 @@ class Feeds:
 
     async def _poll(self) -> None:
         """Look at every feed now and then, at a bounded rate."""
-        loop = asyncio.get_running_loop()
-        looked: dict[Feed, float] = {}
         while True:
-            began = loop.time()
-            due = [
-                feed for (owner, _), feed in self._feeds.items() if self._is_due(owner, feed, looked, began)
-            ]
-            looked = {feed: looked.get(feed, began) for feed in self._feeds.values()}
+            now = time.monotonic()
+            due = [feed for (owner, _), feed in self._feeds.items() if self._is_due(owner, feed, now)]
             for start in range(0, len(due), _AT_ONCE):
                 await _look(due[start : start + _AT_ONCE])
-                looked |= dict.fromkeys(due[start : start + _AT_ONCE], loop.time())
                 await asyncio.sleep(_AT_ONCE / LOOKS_PER_SECOND)
             await asyncio.sleep(self._limits.poll_seconds)
 
-    def _is_due(self, owner: str, feed: Feed, looked: dict[Feed, float], now: float) -> bool:
-        if owner not in self._told:
-            return True
-        return now - looked.get(feed, now) >= self._limits.told_poll_seconds
+    def _is_due(self, owner: str, feed: Feed, now: float) -> bool:
+        """A turn that was stored here is as good as a look: where turns come fast, nobody has to look."""
+        is_told = owner in self._told
+        fresh = self._limits.told_poll_seconds if is_told else self._limits.poll_seconds / 2
+        return now - feed.seen_at >= fresh
 
 
 _AT_ONCE = 16

@@ -9,6 +9,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from msgspec import Raw
+
 from recollect.agents import apology_for
 from recollect.errors import RecollectError
 from recollect.protocol.live import (
@@ -89,16 +91,27 @@ class Telling:
         """Tell of this turn, from its beginning."""
         self.listening[turn.id] = Listening(turn, wants_answer=wants_answer)
         turn.listen(self.wake)
-        self.wake()
+        if turn.text or turn.outcome is not None:
+            self.wake()
+
+    def forget(self, turn: Turn) -> None:
+        """There is nothing to tell of this turn after all."""
+        turn.leave(self.wake)
+        self.listening.pop(turn.id, None)
 
     def stop_listening(self) -> None:
         for listening in self.listening.values():
             listening.turn.leave(self.wake)
         self.listening.clear()
 
+    @property
+    def is_full(self) -> bool:
+        """Whether as many replies wait as may."""
+        return len(self._replies) >= self._most_waiting and self.ending is None
+
     async def has_room(self) -> None:
         """Wait until replies are taken. Nothing more is read from the client before."""
-        while len(self._replies) >= self._most_waiting and self.ending is None:
+        while self.is_full:
             self._taken.clear()
             await self._taken.wait()
 
@@ -155,6 +168,8 @@ class Telling:
 
     async def _next_of_watches(self) -> Outgoing | None:
         for watch in tuple(self.watches.values()):
+            if watch.is_level:
+                continue
             frame = await watch.next(self._is_held)
             if frame is not None:
                 if watch.is_over:
@@ -202,7 +217,16 @@ def _stored(turn: Turn, outcome: Outcome, watch: Watch | None) -> Outgoing:
     return Stored(
         id=turn.id,
         conversation_id=turn.conversation_id,
-        entries=[] if watch is None else watch.claim(outcome.pieces),
+        message_ids=list(outcome.message_ids) if turn.is_given else [],
+        entries=[] if watch is None else _entries(turn, outcome, watch),
         place=None if watch is None else watch.place,
         repeated=outcome.repeated,
     )
+
+
+def _entries(turn: Turn, outcome: Outcome, watch: Watch) -> list[Raw]:
+    """What was stored, where whoever listens does not have it."""
+    if not turn.is_given:
+        return watch.claim(outcome.pieces)
+    watch.pass_by(outcome.pieces)
+    return []

@@ -7,7 +7,7 @@ once. Turns of one conversation are answered in the order in which they came.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from msgspec import Struct
@@ -72,24 +72,28 @@ class Turn:
         session_id: str,
         question: Message,
         *,
+        turn_id: str | None = None,
         wants_answer: bool = True,
+        is_given: bool = False,
     ) -> None:
-        assert question.message_id is not None
+        """Its id is that of the question, unless it has one of its own. `is_given`: whoever listens has
+        said all of it."""
         self.owner = owner
         self.conversation_id = conversation_id
         self.session_id = session_id
         self.question = question
-        self.id = question.message_id
+        self.id = turn_id or question.message_id or ""
         self.text = ""
         """What was said of the answer so far."""
         self.outcome: Outcome | None = None
         self.wants_answer = wants_answer
+        self.is_given = is_given
         self.heard: int | None = None
         """How many characters were heard when it was interrupted; None when it was not."""
         self.task: asyncio.Task[None] | None = None
         self.has_begun = False
         self._wakes: set[Wake] = set()
-        self._over = asyncio.Event()
+        self._over: asyncio.Event | None = None
 
     def listen(self, wake: Wake) -> None:
         self._wakes.add(wake)
@@ -111,11 +115,15 @@ class Turn:
 
     def end(self, outcome: Outcome) -> None:
         self.outcome = outcome
-        self._over.set()
+        if self._over is not None:
+            self._over.set()
         self._wake()
 
     async def wait(self) -> None:
-        await self._over.wait()
+        """Until it has ended."""
+        if self.outcome is None:
+            self._over = self._over or asyncio.Event()
+            await self._over.wait()
 
     def _wake(self) -> None:
         for wake in tuple(self._wakes):
@@ -246,6 +254,11 @@ async def stored_only(turn: Turn, *, service: Service) -> Outcome:
     return await _told(turn, await service.manager.append(turn.conversation_id, [turn.question]), service)
 
 
+async def stored_whole(turn: Turn, messages: Sequence[Message], *, service: Service) -> Outcome:
+    """A turn that was answered elsewhere, stored."""
+    return await _told(turn, await service.manager.append(turn.conversation_id, messages), service)
+
+
 async def interrupted(turn: Turn, *, service: Service) -> Outcome:
     """What was generated of an answer, stored with a note on how much of it was heard."""
     if not turn.question.content:
@@ -298,7 +311,7 @@ async def _told(turn: Turn, appended: Appended, service: Service) -> Outcome:
     ids = tuple(entry.message.message_id or "" for entry in entries)
     if service.manager.degraded:
         return Outcome(message_ids=ids)
-    pieces = tuple(Piece.of(entry) for entry in entries)
+    pieces = tuple(Piece(entry) for entry in entries)
     new = pieces[len(appended.known) :]
     await service.feeds.stored(turn.owner, turn.conversation_id, appended, new)
     return Outcome(message_ids=ids, pieces=pieces, repeated=not new)
@@ -316,7 +329,7 @@ async def repeated(turn: Turn, service: Service) -> Outcome | None:
         text=meaning_of(answer).text,
         spoken=_spoken(turn, meaning_of(answer).text),
         message_ids=tuple(entry.message.message_id or "" for entry in entries),
-        pieces=tuple(Piece.of(entry) for entry in entries),
+        pieces=tuple(Piece(entry) for entry in entries),
         interrupted=INTERRUPTED in answer.tags,
         repeated=True,
     )

@@ -62,13 +62,27 @@ class Watch:
     def conversation_id(self) -> str:
         return self.feed.conversation_id
 
+    @property
+    def is_level(self) -> bool:
+        """Whether all is told: the watch stands where the feed does, and nothing else has happened."""
+        feed = self.feed
+        return (
+            self.place is feed.place
+            and self._changed == feed.changed
+            and self._recorded == feed.recorded
+            and self._starts_over == feed.starts_over
+            and self._catching_up is None
+            and not self._missed_changes
+            and not feed.gone
+        )
+
     async def next(self, held: Held = lambda _: False) -> Outgoing | None:
         """What to tell next; None when all is told. Raises `StoreError`.
 
         `held` knows messages that will be told in another frame: those of a turn whose end is near.
         """
         self._held = held
-        if self.is_over:
+        if self.is_over or self.is_level:
             return None
         if self.feed.gone:
             return self._gone()
@@ -87,10 +101,14 @@ class Watch:
 
     def claim(self, pieces: Sequence[Piece]) -> list[Raw]:
         """Hand out these entries, which stand next, in another frame; not those that were told already."""
+        return [piece.body for piece in self.pass_by(pieces)]
+
+    def pass_by(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """Stand behind these entries, which stand next, and need not be told; those that were not yet."""
         new = [piece for piece in self.feed.latest(pieces) if piece.sequence > self.place.sequence]
         if new:
             self._stands_behind(new)
-        return [piece.body for piece in new]
+        return new
 
     # What there is
 
@@ -140,11 +158,12 @@ class Watch:
         last = pieces[-1]
         if self._catching_up is not None:
             self._catching_up.saw(pieces)
-        self.place = Place(
+        place = Place(
             revision=self._revision_behind(pieces),
             sequence=last.sequence,
             messages=self.place.messages + len(pieces),
         )
+        self.place = self.feed.place if place == self.feed.place else place
 
     def _revision_behind(self, pieces: Sequence[Piece]) -> int:
         """How far everything is told. A place must not lie behind a change that was not."""
@@ -224,7 +243,7 @@ class _CatchingUp:
 
 
 def _pieces(entries: Sequence[Entry]) -> list[Piece]:
-    return [Piece.of(entry) for entry in entries]
+    return [Piece(entry) for entry in entries]
 
 
 def _page(pieces: Iterable[Piece]) -> Iterator[Piece]:

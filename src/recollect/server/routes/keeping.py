@@ -1,5 +1,6 @@
 """How long things are kept, in which form, and that they go."""
 
+import secrets
 import shutil
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -11,7 +12,6 @@ from msgspec import UNSET, Meta, Struct
 from msgspec.structs import asdict
 
 from recollect.archives import Archive
-from recollect.erasure import Receipt
 from recollect.errors import StoreDamaged, StoreForeign
 from recollect.keeping import AT_MOST, Expiring
 from recollect.portability import Manifest
@@ -26,6 +26,7 @@ from recollect.protocol.bodies import (
     RulesChange,
 )
 from recollect.protocol.documents import seconds
+from recollect.receipts import Receipt
 from recollect.server.answers import Streamed, as_json, as_problem, at_revision
 from recollect.server.calls import Call, NoBody, NoQuery
 from recollect.server.endpoints import Media, Reply, Routes
@@ -149,9 +150,11 @@ async def export_everything(call: Call[NoBody, NoQuery]) -> Reply:
 
 @asynccontextmanager
 async def _place(prefix: str) -> AsyncIterator[Path]:
-    """A folder for the block, gone with it: what it holds is somebody's whole history."""
-    place = Path(tempfile.mkdtemp(prefix=prefix))
+    """A folder for the block, gone with it: what it holds is somebody's whole history. Its name is known
+    before it is made, so that it goes, too, when the caller is cancelled meanwhile."""
+    place = Path(await to_the_end(tempfile.gettempdir), f"{prefix}{secrets.token_hex(8)}")
     try:
+        await to_the_end(place.mkdir, 0o700)
         yield place
     finally:
         await to_the_end(shutil.rmtree, place, ignore_errors=True)

@@ -1,13 +1,8 @@
-"""Messages and turns: read, add, clear, redact.
-
-A turn of plain text is what nearly every request brings, and it is read straight into values; whatever else
-a caller or a provider writes takes the way through `dialects`, which keeps it as it was given.
-"""
+"""Messages and turns: read, add, clear, redact. Below: the manager."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta, Struct
 
 from recollect.contracts import Appended, Position
@@ -31,13 +26,13 @@ from recollect.protocol.bodies import (
     Limit,
     MessageBody,
     RedactionBody,
-    Sent,
     SessionTurnBody,
     TurnBody,
 )
 from recollect.server.answers import as_json, at_revision
 from recollect.server.calls import Call, NoBody, NoQuery, converted
 from recollect.server.endpoints import Reply, Routes
+from recollect.server.given import given_message, given_turn
 from recollect.server.idempotency import once
 from recollect.server.routes.conversations import idling, link_to_next
 
@@ -109,7 +104,7 @@ def _position(cursor: str) -> Position | None:
 )
 async def add_message(call: Call[MessageBody, NoQuery]) -> Reply:
     """Store one message. Sent twice with one id, or one `Idempotency-Key`, it is stored once."""
-    return await _stored(call, [_one(call.raw)], None)
+    return await _stored(call, [given_message(call.raw)], None)
 
 
 @routes.post(
@@ -127,7 +122,7 @@ async def add_turn(call: Call[TurnBody, NoQuery]) -> Reply:
     stored again; with an `Idempotency-Key` messages without ids are known again, too. With `If-Match`, or
     `expected_revision`, only if nobody wrote since.
     """
-    messages, expected = _turn(call.raw)
+    messages, expected = given_turn(call.raw)
     return await _stored(call, messages, expected)
 
 
@@ -158,55 +153,6 @@ async def _stored(call: Call[Any, NoQuery], messages: Sequence[Message], expecte
 
     stored = await once(call, messages, append, conversation_id=conversation_id)
     return at_revision(appended_document(stored), stored.conversation.revision, status=201)
-
-
-class _Said(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A message in our own form and no other: what is read straight into a value."""
-
-
-class _SaidTurn(Sent, frozen=True, kw_only=True):
-    messages: Annotated[list[_Said], Meta(min_length=1, max_length=1000)]
-    expected_revision: Count | None = None
-
-
-_said_turn = msgspec.json.Decoder(_SaidTurn)
-_said_message = msgspec.json.Decoder(_Said)
-_UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
-
-
-def _turn(raw: bytes) -> tuple[Sequence[Message], int | None]:
-    """The messages of a turn, and the revision that it insists on."""
-    try:
-        said = _said_turn.decode(raw)
-    except _UNREADABLE:
-        said = None
-    if said is not None and all(map(_is_plain, said.messages)):
-        return said.messages, said.expected_revision
-    body = converted(from_json(raw), TurnBody)
-    return read(list(body.messages), dialect=body.dialect), body.expected_revision
-
-
-def _one(raw: bytes) -> Message:
-    try:
-        said = _said_message.decode(raw)
-    except _UNREADABLE:
-        said = None
-    if said is not None and _is_plain(said):
-        return said
-    messages = read([converted(from_json(raw), dict[str, Any])])
-    if len(messages) != 1:
-        raise InvalidInput("one message is stored at a time: use turns for several", field="body")
-    return messages[0]
-
-
-def _is_plain(message: Message) -> bool:
-    """Whether it is text and our labels, and so means what it says; `dialects` reads everything else."""
-    return (
-        type(message.content) is str
-        and message.dialect == "plain"
-        and not message.extra
-        and not message.tokens
-    )
 
 
 @routes.delete("/conversations/{conversation_id}/messages", answer=ConversationBody, status=200, revised=True)

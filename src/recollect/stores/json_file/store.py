@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from recollect.clock import parse_moment
 from recollect.contracts import (
     Appended,
-    Cleared,
     Document,
     Entry,
     Listing,
     LogEnd,
     Place,
     Position,
+    Tally,
     restorable,
 )
 from recollect.conversations import Changes, Conversation, Page, Query
@@ -57,8 +57,8 @@ class JsonFileStore(DocumentChecks):
     async def find(self, query: Query) -> Page:
         return self._backend.shelf(self._owner).find(query, now=self.now())
 
-    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
-        await self._backend.write(
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
+        return await self._backend.write(
             self._owner, lambda shelf: shelf.delete(conversation_id, expected_revision=expected_revision)
         )
 
@@ -176,8 +176,11 @@ class JsonFileStore(DocumentChecks):
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
         return self._backend.shelf(self._owner).expired(by=parse_moment(by, field="by"), limit=limit)
 
-    async def clear(self) -> Cleared:
+    async def clear(self) -> Tally:
         return await self._backend.write(self._owner, lambda shelf: shelf.clear())
+
+    async def tally(self, conversation_id: str | None = None) -> Tally:
+        return self._backend.shelf(self._owner).tally(conversation_id)
 
 
 def _packed(messages: Sequence[Message]) -> list[Packed]:

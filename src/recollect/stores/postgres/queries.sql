@@ -219,23 +219,45 @@ ORDER BY c.last_activity DESC, c.id DESC
 LIMIT %(limit)s;
 
 -- name: delete_conversation
--- The record; messages and sessions go with it. With an expected revision, only at that one: the second column
--- is the revision of a record that stays.
+-- The record; messages, sessions and documents go with it, and are counted: after `lock_to_delete` exactly. With
+-- an expected revision, only at that one: the first column is the revision of a record that stays.
 WITH gone AS (
     DELETE FROM recollect.conversations AS c
     WHERE
         c.owner = %(owner)s AND c.id = %(id)s::uuid
         AND (%(expected)s::bigint IS NULL OR c.revision = %(expected)s)
-    RETURNING c.owner, c.id
+    RETURNING c.owner, c.id, c.message_count, c.indexed_count
+),
+beside AS (
+    SELECT d.kind, count(*) AS number
+    FROM recollect.documents AS d
+    WHERE d.owner = %(owner)s AND d.conversation_id = %(id)s::uuid AND EXISTS (SELECT FROM gone)
+    GROUP BY d.kind
 )
 SELECT
-    (SELECT count(recollect.tell(gone.owner, gone.id, NULL)) FROM gone),
     (
         SELECT c.revision FROM recollect.conversations AS c
         WHERE
             c.owner = %(owner)s AND c.id = %(id)s::uuid AND c.revision <> %(expected)s::bigint
             AND NOT EXISTS (SELECT FROM gone)
-    );
+    ),
+    (SELECT count(recollect.tell(gone.owner, gone.id, NULL)) FROM gone),
+    coalesce((SELECT gone.message_count FROM gone), 0),
+    coalesce((SELECT gone.indexed_count FROM gone), 0),
+    (
+        SELECT count(*) FROM recollect.sessions AS s
+        WHERE s.owner = %(owner)s AND s.conversation_id = %(id)s::uuid AND EXISTS (SELECT FROM gone)
+    ),
+    coalesce((SELECT array_agg(beside.kind ORDER BY beside.kind) FROM beside), '{}'),
+    coalesce((SELECT array_agg(beside.number ORDER BY beside.kind) FROM beside), '{}');
+
+-- name: lock_to_delete
+-- Nobody adds anything to these conversations any more, from here to the end of the transaction: one, or all of
+-- an owner's.
+SELECT c.id FROM recollect.conversations AS c
+WHERE c.owner = %(owner)s AND (%(id)s::uuid IS NULL OR c.id = %(id)s::uuid)
+ORDER BY c.id
+FOR UPDATE;
 
 -- name: lock_session
 -- Callers who ask for one session at the same time take turns, to the end of the transaction.
@@ -721,17 +743,48 @@ ORDER BY c.expires_at, c.id
 LIMIT %(limit)s;
 
 -- name: clear_conversations
--- All of one owner's conversations, whatever their lifetime; messages and sessions go with them.
+-- All of one owner's conversations, whatever their lifetime; messages go with them. How many, with how many
+-- messages and index entries.
 WITH gone AS (
     DELETE FROM recollect.conversations AS c WHERE c.owner = %(owner)s
-    RETURNING c.owner, c.id, c.message_count
+    RETURNING c.owner, c.id, c.message_count, c.indexed_count
 )
-SELECT count(recollect.tell(gone.owner, gone.id, NULL)), coalesce(sum(gone.message_count), 0)::bigint FROM gone;
+SELECT
+    count(recollect.tell(gone.owner, gone.id, NULL)), coalesce(sum(gone.message_count), 0)::bigint,
+    coalesce(sum(gone.indexed_count), 0)::bigint
+FROM gone;
+
+-- name: clear_sessions
+-- All of one owner's sessions; how many.
+WITH gone AS (DELETE FROM recollect.sessions AS s WHERE s.owner = %(owner)s RETURNING 1)
+SELECT count(*) FROM gone;
 
 -- name: clear_documents
--- All of one owner's documents, and those of its conversations.
-WITH gone AS (DELETE FROM recollect.documents AS d WHERE d.owner = %(owner)s RETURNING 1)
-SELECT count(*) FROM gone;
+-- All of one owner's documents, and those of its conversations; how many of each kind.
+WITH gone AS (DELETE FROM recollect.documents AS d WHERE d.owner = %(owner)s RETURNING d.kind)
+SELECT gone.kind, count(*) FROM gone GROUP BY gone.kind;
+
+-- name: tally_conversations
+-- How many conversations there are, with how many messages, index entries and sessions: an owner's, or one.
+SELECT
+    count(*), coalesce(sum(c.message_count), 0)::bigint, coalesce(sum(c.indexed_count), 0)::bigint,
+    (
+        SELECT count(*) FROM recollect.sessions AS s
+        WHERE s.owner = %(owner)s AND (%(id)s::uuid IS NULL OR s.conversation_id = %(id)s::uuid)
+    )
+FROM recollect.conversations AS c
+WHERE c.owner = %(owner)s AND (%(id)s::uuid IS NULL OR c.id = %(id)s::uuid);
+
+-- name: tally_documents
+-- How many documents there are of each kind: an owner's, those of conversations included, or one conversation's.
+SELECT d.kind, count(*)
+FROM recollect.documents AS d
+WHERE d.owner = %(owner)s AND (%(id)s::uuid IS NULL OR d.conversation_id = %(id)s::uuid)
+GROUP BY d.kind;
+
+-- name: tally_contacts
+-- How many contacts of an owner have been described.
+SELECT count(*) FROM recollect.contacts AS c WHERE c.owner = %(owner)s AND NOT c.brought;
 
 -- name: clear_contacts
 -- All of one owner's contacts; comes back with how many had been described.

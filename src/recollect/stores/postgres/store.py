@@ -10,7 +10,6 @@ from recollect.clock import parse_moment
 from recollect.contracts import (
     Appended,
     Change,
-    Cleared,
     Document,
     Entry,
     Listing,
@@ -19,6 +18,7 @@ from recollect.contracts import (
     Nearby,
     Place,
     Position,
+    Tally,
     check_position,
     keeps_words,
     replaced,
@@ -38,7 +38,7 @@ from recollect.errors import (
 from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message
 from recollect.stores.checked import DocumentChecks
-from recollect.stores.postgres import rows
+from recollect.stores.postgres import rows, tallies
 from recollect.stores.postgres.connections import Connection, execute_for
 from recollect.stores.postgres.documents import Documents
 from recollect.stores.postgres.keys import key_of
@@ -117,11 +117,12 @@ class PostgresStore(DocumentChecks):
         more = len(found) > query.limit
         return Page(conversations=tuple(shown), next=cursor_of(shown[-1]) if more else None)
 
-    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
         values = self._named(conversation_id) | {"expected": expected_revision}
-        ((_, left),) = await self._run(("delete_conversation", values))
+        ((left, *gone),) = await self._run(("lock_to_delete", values), ("delete_conversation", values))
         if expected_revision is not None and left is not None:
             raise RevisionConflict(values["id"], expected=expected_revision, actual=left)
+        return tallies.deleted(tuple(gone))
 
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
@@ -305,15 +306,14 @@ class PostgresStore(DocumentChecks):
         values = {"by": parse_moment(by, field="by"), "limit": check_count(limit, field="limit", least=0)}
         return [rows.conversation(row) for row in await self._run(("expired", self._mine() | values))]
 
-    async def clear(self) -> Cleared:
+    async def clear(self) -> Tally:
         async with self._backend.connection() as connection, connection.transaction():
-            mine = self._mine()
-            ((documents,),) = await execute_for(connection, self._name, ("clear_documents", mine))
-            ((conversations, messages),) = await execute_for(
-                connection, self._name, ("clear_conversations", mine)
-            )
-            ((contacts,),) = await execute_for(connection, self._name, ("clear_contacts", mine))
-        return Cleared(conversations=conversations, messages=messages, documents=documents + contacts)
+            return await tallies.clear(connection, self._name, self._mine())
+
+    async def tally(self, conversation_id: str | None = None) -> Tally:
+        values = self._mine() | {"id": None} if conversation_id is None else self._named(conversation_id)
+        async with self._backend.connection() as connection:
+            return await tallies.tally(connection, self._name, values)
 
     def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
         """Changes by anybody on any machine. See `contracts.Watchable`."""

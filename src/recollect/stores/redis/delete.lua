@@ -1,7 +1,7 @@
 -- Remove the conversation; with a moment given, only if it has expired by then.
 -- ARGV: now or '', channel, id, revision that must be or ''
 -- Returns 'kept' or 'gone' when nothing was done, 'moved' with the revision,
---   or 'done' with its birth and the names of its sessions.
+--   or 'done' with its birth, the names of its sessions, and how many messages and documents of each kind it had.
 
 local now, channel, id, expected = unpack(ARGV, 1, 4)
 local record = read_record()
@@ -9,6 +9,7 @@ if record and expected ~= '' and expected ~= record[AT.revision] then return {'m
 if now ~= '' and not record then return {'gone'} end
 if now ~= '' and not is_expired(record, now) then return {'kept'} end
 local names = redis.call('SMEMBERS', KEYS[4])
+local messages, documents = redis.call('ZCARD', KEYS[2]), count_kinds(KEYS[5])
 forget()
 if record then tell(channel, id, '') end
-return {'done', record and record[AT.birth] or '', names}
+return {'done', record and record[AT.birth] or '', names, messages, documents}

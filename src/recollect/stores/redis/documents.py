@@ -4,7 +4,7 @@ A document is one member of a sorted set, `kind NUL key NUL version:updated_at:d
 name has a NUL in it, so members sort by kind and then by key. Above: `store`.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -59,6 +59,11 @@ class Documents:
 
     async def _call(self, script: str, *values: bytes | str | int) -> Any:
         return await self._run(script, moment_of(self._now), *values)
+
+
+def by_kind(flat: Sequence[Any]) -> dict[str, int]:
+    """What `counting.lua` says, by kind."""
+    return {kind.decode(): int(number) for kind, number in zip(flat[::2], flat[1::2], strict=True)}
 
 
 def _bounds(place: Place) -> bytes:

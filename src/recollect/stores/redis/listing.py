@@ -90,13 +90,15 @@ class Index:
         right = values.score_text(to_micros(activity))
         await self._connections.run(ABOUT_OWNERS["settle"], [self._keys.index], conversation_id, was, right)
 
-    async def remove(self, conversation_id: str, *, bound: str = "", names: Sequence[bytes] = ()) -> None:
+    async def remove(self, conversation_id: str, *, bound: str = "", names: Sequence[bytes] = ()) -> int:
         """Take the conversation off the list, with its sessions; and the owner, when it was the last.
+
+        Returns how many sessions went.
 
         Somebody may be making a conversation of this id at this moment, listed and not yet written.
         So look once more, after removing: its maker, for the same reason, lists it again after writing.
         """
-        left = await self._connections.run(
+        left, sessions = await self._connections.run(
             ABOUT_OWNERS["unlist"], [self._keys.index, self._keys.sessions], conversation_id, bound, *names
         )
         if not left:
@@ -104,6 +106,7 @@ class Index:
         for _, found in await self.stored([conversation_id]):
             if found is not None:
                 await self.add(conversation_id, found.record.last_activity)
+        return int(sessions)
 
     async def leave_if_empty(self) -> None:
         """Forget the owner's name when there is nothing left; looking twice, as `remove` does."""

@@ -30,7 +30,7 @@ def _preamble() -> str:
     fields = ", ".join(f"'{field}'" for field in FIELDS)
     places = ", ".join(f"{field} = {place}" for place, field in enumerate(FIELDS, start=1))
     known = f"local FIELDS = {{{fields}}}\nlocal AT = {{{places}}}\nlocal LATEST = '{LATEST}'\n"
-    return known + _text("conversation")
+    return known + _text("conversation") + _text("counting")
 
 
 # Read when the module is imported: later, the event loop would have to wait for the disk.
@@ -46,6 +46,7 @@ ABOUT_CONVERSATIONS = {
         "replace",
         "reseal",
         "restore",
+        "tally",
         "update",
     )
 }
@@ -80,5 +81,5 @@ ABOUT_CONVERSATIONS |= {
 
 ABOUT_OWNERS = {
     name: _script(_text(name)) for name in ("listed", "scan", "settle", "swap", "touch", "unlist")
-}
+} | {"count_documents": _script(_text("counting") + _text("count_documents"))}
 """Scripts whose keys are an owner's."""

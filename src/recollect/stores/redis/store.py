@@ -8,18 +8,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, msgpack
+from msgspec.structs import replace
 
 from recollect.clock import parse_moment, to_micros
 from recollect.contracts import (
     Appended,
     Change,
-    Cleared,
     Document,
     Entry,
     Listing,
     LogEnd,
     Place,
     Position,
+    Tally,
     check_position,
     keeps_words,
     replaced,
@@ -50,7 +51,7 @@ from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message
 from recollect.stores.checked import DocumentChecks
 from recollect.stores.redis import values
-from recollect.stores.redis.documents import Documents
+from recollect.stores.redis.documents import Documents, by_kind
 from recollect.stores.redis.keys import OwnerKeys
 from recollect.stores.redis.listing import Index, scanned
 from recollect.stores.redis.scripts import ABOUT_CONVERSATIONS, ABOUT_OWNERS, ABOUT_OWNERS_DOCUMENTS
@@ -107,8 +108,8 @@ class RedisStore(DocumentChecks):
     async def find(self, query: Query) -> Page:
         return await self._index.page(query, now=self.now())
 
-    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
-        await self._delete(
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
+        return await self._delete(
             parse_uuid(conversation_id, field="conversation_id"), expected_revision=expected_revision
         )
 
@@ -344,7 +345,7 @@ class RedisStore(DocumentChecks):
         async for conversation_ids in self._index.every_id():
             for one, found in await self._index.stored(conversation_ids):
                 if found is None or is_expired(found.record, now=now):
-                    removed += await self._delete(one, expired_by=now)
+                    removed += (await self._delete(one, expired_by=now)).conversations
         async for bindings in scanned(self._connections, "HSCAN", self._keys.sessions):
             for name, binding in bindings:
                 await self._resolve(name.decode(), binding.decode())
@@ -361,20 +362,39 @@ class RedisStore(DocumentChecks):
                     found[one] = stored.record
         return sorted(found.values(), key=end_of)[:limit]
 
-    async def clear(self) -> Cleared:
-        conversations = messages = 0
-        documents = int(await self._connections.call("ZCARD", self._keys.documents))
-        await self._connections.call("UNLINK", self._keys.documents)
+    async def clear(self) -> Tally:
+        gone = Tally(documents=await self._count_documents("remove"))
         async for conversation_ids in self._index.every_id():
-            for one, stored in await self._index.stored(conversation_ids):
-                derived = await self._connections.call("ZCARD", self._keys.of(one).documents)
-                if await self._delete(one) and stored is not None:
-                    conversations += 1
-                    messages += stored.record.message_count
-                    documents += int(derived)
+            for one in conversation_ids:  # also what cannot be read
+                gone += await self._delete(one)
         await self._connections.call("UNLINK", self._keys.sessions)
         await self._index.leave_if_empty()
-        return Cleared(conversations=conversations, messages=messages, documents=documents)
+        return gone
+
+    async def tally(self, conversation_id: str | None = None) -> Tally:
+        if conversation_id is not None:
+            return await self._tally(parse_uuid(conversation_id, field="conversation_id"))
+        found: dict[str, Tally] = {}
+        async for conversation_ids in self._index.every_id():
+            found |= {one: replace(await self._tally(one), sessions=0) for one in conversation_ids}
+        sessions = int(await self._connections.call("HLEN", self._keys.sessions))
+        own = Tally(sessions=sessions, documents=await self._count_documents())
+        return sum(found.values(), own)
+
+    async def _tally(self, conversation_id: str) -> Tally:
+        birth, messages, documents, names = await self._run("tally", conversation_id)
+        binding = _binding(conversation_id, birth.decode()).encode()
+        bound = await self._connections.call("HMGET", self._keys.sessions, *names) if names else []
+        return Tally(
+            conversations=int(birth != b""),
+            messages=int(messages),
+            sessions=bound.count(binding),
+            documents=by_kind(documents),
+        )
+
+    async def _count_documents(self, how: str = "") -> dict[str, int]:
+        script = ABOUT_OWNERS["count_documents"]
+        return by_kind(await self._connections.run(script, [self._keys.documents], how))
 
     async def holds_anything(self) -> bool:
         """Whether this owner has a conversation, expired or not, or a document."""
@@ -451,20 +471,25 @@ class RedisStore(DocumentChecks):
         *,
         expired_by: datetime | None = None,
         expected_revision: int | None = None,
-    ) -> bool:
-        """Remove the conversation, then what points at it; True when there was one to remove."""
+    ) -> Tally:
+        """Remove the conversation, then what points at it; returns what went."""
         limit = "" if expired_by is None else moment_of(expired_by)
         named = (self._keys.changes, conversation_id, _revision_text(expected_revision))
         reply = await self._run("delete", conversation_id, limit, *named)
         if reply[0] == b"moved":
             raise _moved_on(conversation_id, expected_revision, reply[1:])
         if reply[0] == b"kept":
-            return False
-        birth, names = reply[1:] if reply[0] == b"done" else (b"", [])
-        await self._index.remove(
+            return Tally()
+        birth, names, messages, documents = reply[1:] if reply[0] == b"done" else (b"", [], 0, [])
+        sessions = await self._index.remove(
             conversation_id, bound=_binding(conversation_id, birth.decode()), names=names
         )
-        return bool(birth)
+        return Tally(
+            conversations=int(birth != b""),
+            messages=int(messages),
+            sessions=sessions,
+            documents=by_kind(documents),
+        )
 
     async def _release(self, conversation_id: str, birth: str, names: Sequence[bytes]) -> None:
         """Let go the sessions that were bound to an earlier life of this id."""

@@ -24,6 +24,7 @@ from recollect.stores.sqlite.connections import (
     schema_version,
     translated,
 )
+from recollect.stores.sqlite.glancing import Recent
 from recollect.stores.sqlite.indexing import (
     REINDEX_BATCH,
     Backlog,
@@ -35,7 +36,7 @@ from recollect.stores.sqlite.indexing import (
     index_waiting,
 )
 from recollect.stores.sqlite.lanes import Lane, ReadLane, WriteLane
-from recollect.stores.sqlite.rows import Row
+from recollect.stores.sqlite.logs import Ends
 from recollect.stores.sqlite.scrubbing import AT_ONCE_SECONDS, PATIENT_SECONDS, Scrubber
 from recollect.stores.sqlite.store import SearchableSQLiteStore, SQLiteStore
 from recollect.telemetry import told
@@ -67,15 +68,16 @@ class SQLiteBackend(Backend):
         self.path = path
         self.clock = clock
         self._synchronous = synchronous
-        self.ends: dict[tuple[str, str], Row] = {}
-        """Records as the writing thread left them, by owner and id, so that a turn need not read them."""
+        self.ends = Ends(clock, wrote=self.wrote)
+        self.recent = Recent()
+        """What was read of late. Exchanged for an empty one whenever something goes for good."""
         self.indexer = Indexer() if search else None
         self._catching_up: asyncio.Task[None] | None = None
         self._opening = threading.Lock()
         self._scrubber = Scrubber(path)
         self.patience = PATIENT_SECONDS
         """How many seconds an erasure waits for readers of an old state."""
-        self._writer: Lane | None = None
+        self._writer: WriteLane | None = None
         self._readers: Lane | None = None
 
     async def open(self) -> None:
@@ -99,9 +101,7 @@ class SQLiteBackend(Backend):
         with translated(self.path):
             others = [connect(self.path, synchronous=self._synchronous) for _ in range(READERS)]
         self._readers = ReadLane(self.path, others, name="reader")
-        self._writer = WriteLane(
-            self.path, first, name="writer", forget=self.ends.clear, at_rest=self.indexer
-        )
+        self._writer = WriteLane(self.path, first, name="writer", ends=self.ends, at_rest=self.indexer)
         # A process that was killed may have deleted something and not yet emptied the log of it.
         self._scrubber.scrub(seconds=0)
 
@@ -120,11 +120,17 @@ class SQLiteBackend(Backend):
             await asyncio.wait([catching_up])
         lanes = [lane for lane in (self._readers, self._writer) if lane is not None]
         self._writer = self._readers = None
+        self.recent = Recent()
         if lanes:
             await to_the_end(_close_all, lanes)
 
+    def wrote(self, db: apsw.Connection, count: int) -> None:
+        """So many messages were stored: tell whoever indexes them."""
+        if self.indexer is not None:
+            self.indexer.wrote(db, count)
+
     @property
-    def writer(self) -> Lane:
+    def writer(self) -> WriteLane:
         if self._writer is None:
             raise StoreClosed(f"{self.path} is not open")
         return self._writer
@@ -196,6 +202,7 @@ class SQLiteBackend(Backend):
 
     async def forgotten(self) -> None:
         """After a deletion: it leaves the log beside the file as well, unless a reader holds that."""
+        self.recent = Recent()
         await self._squeeze(seconds=AT_ONCE_SECONDS)
         await asyncio.to_thread(self._scrubber.scrub, seconds=AT_ONCE_SECONDS)
 

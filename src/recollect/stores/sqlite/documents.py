@@ -1,7 +1,6 @@
 """Documents inside a transaction: those of an owner, or those of one conversation. Above: `store`."""
 
 from datetime import datetime
-from typing import Any
 
 import apsw
 
@@ -9,6 +8,7 @@ from recollect.clock import from_micros, to_micros
 from recollect.contracts import Document, Listing, Place
 from recollect.stores.sql_files import queries
 from recollect.stores.sqlite.connections import PACKAGE
+from recollect.stores.sqlite.rows import Row, document
 
 SQL = queries(PACKAGE)
 
@@ -36,19 +36,11 @@ class Documents:
         return place.document(data, version=version, updated_at=from_micros(updated_at))
 
     def page(self, listing: Listing) -> list[Document]:
+        return [document(listing, row) for row in self.rows(listing)]
+
+    def rows(self, listing: Listing) -> list[Row]:
         values = (*self._mine(), listing.kind, listing.after, listing.limit)
-        found: list[Any] = self._db.execute(SQL["list_documents"], values).fetchall()
-        return [
-            Document(
-                kind=listing.kind,
-                key=key,
-                data=data,
-                version=version,
-                updated_at=from_micros(updated_at),
-                conversation_id=listing.conversation_id,
-            )
-            for key, version, updated_at, data in found
-        ]
+        return self._db.execute(SQL["list_documents"], values).fetchall()
 
     def kinds(self) -> list[str]:
         return [str(kind) for (kind,) in self._db.execute(SQL["document_kinds"], self._mine()).fetchall()]

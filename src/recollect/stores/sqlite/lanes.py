@@ -16,9 +16,12 @@ from typing import Any, Protocol, TypeVar, cast
 
 import apsw
 
+from recollect.contracts import Appended
 from recollect.errors import StoreClosed
 from recollect.stores.doors import Door
+from recollect.stores.letterboxes import Letterbox, letterbox_of
 from recollect.stores.sqlite.connections import ours, patience
+from recollect.stores.sqlite.logs import Ends, Turn
 
 log = logging.getLogger("recollect.stores.sqlite")
 T = TypeVar("T")
@@ -41,12 +44,12 @@ WAIT_SECONDS = 30.0
 class Job:
     """Work for a lane, and the future that waits for it."""
 
-    __slots__ = ("error", "future", "is_turn", "loop", "result", "work")
+    __slots__ = ("box", "error", "future", "result", "turn", "work")
 
-    def __init__(self, work: Work, loop: asyncio.AbstractEventLoop, *, is_turn: bool) -> None:
+    def __init__(self, work: Work, loop: asyncio.AbstractEventLoop, *, turn: Turn | None) -> None:
         self.work = work
-        self.loop = loop
-        self.is_turn = is_turn
+        self.box = letterbox_of(loop)
+        self.turn = turn
         self.future: asyncio.Future[Any] = loop.create_future()
         self.result: Any = None
         self.error: BaseException | None = None
@@ -85,18 +88,21 @@ class Lane:
         for thread in self._threads:
             thread.start()
 
-    async def run(self, work: Callable[[apsw.Connection], T], *, is_turn: bool = False) -> T:
-        """Do the work on a thread of this lane and wait for it.
+    async def run(self, work: Callable[[apsw.Connection], T], *, turn: Turn | None = None) -> T:
+        """Do the work on a thread of this lane and wait for it. `turn` is the turn that it puts, if it does.
 
         Cancelled while still in the queue, the work is not done; cancelled later, it is done whole.
         """
-        place = await self._places.enter()
+        loop = asyncio.get_running_loop()
+        places = self._places.room(loop)
+        if not places.take():
+            await self._places.wait(places)
         try:
-            job = Job(work, asyncio.get_running_loop(), is_turn=is_turn)
+            job = Job(work, loop, turn=turn)
             self._accept(job)
             return cast(T, await job.future)
         finally:
-            place.release()
+            places.release()
 
     def _accept(self, job: Job) -> None:
         if os.getpid() != self._process:
@@ -154,9 +160,9 @@ class WriteLane(Lane):
     committed. Told earlier, they would only take the interpreter from this thread, and then wait
     while the disk is busy.
 
-    `at_rest` is what there is to do when no job comes for a moment. `forget` is called when what an
-    earlier turn saw in the database may not be so any more: something else than a turn was written, a
-    transaction was undone, or another process has written.
+    Turns that wait together are put together. `ends` puts them, and has to forget what it remembers when that
+    may not be so any more: something else than a turn was written, a transaction was undone, or another
+    process has written. `at_rest` is what there is to do when no job comes for a moment.
     """
 
     def __init__(
@@ -165,17 +171,22 @@ class WriteLane(Lane):
         connection: apsw.Connection,
         *,
         name: str,
-        forget: Callable[[], object],
+        ends: Ends,
         at_rest: AtRest | None = None,
     ) -> None:
-        self._forget = forget
+        self._ends = ends
         self._at_rest = at_rest
+        self._unfinished = False
         self._untold: list[Job] = []
         self._commit_seconds = 0.0
         self._data_version = -1
         self._patience = patience()
         connection.set_busy_handler(self._wait_for_others)
         super().__init__(path, [connection], name=name)
+
+    async def put(self, turn: Turn) -> Appended:
+        """Put a turn at the end of its log."""
+        return await self.run(lambda db: self._ends.put(db, turn), turn=turn)
 
     def _serve(self, connection: apsw.Connection) -> None:
         while (job := self._next(connection)) is not None:
@@ -226,17 +237,33 @@ class WriteLane(Lane):
         """Hope first: nearly always every job succeeds, and none needs a savepoint of its own."""
         try:
             self._begin(connection)
-            for job in jobs:
-                self._attempt(job, connection)
-                if job.error is not None:
-                    break
-            else:
+            if self._attempt_all(jobs, connection):
                 self._end(connection)
                 return
         finally:
             self._undo(connection)
         if len(jobs) > 1:
             self._commit_apart(jobs, connection)
+
+    def _attempt_all(self, jobs: list[Job], connection: apsw.Connection) -> bool:
+        """Do them all, or as far as they succeed; whether all did."""
+        turns = [job.turn for job in jobs if job.turn is not None]
+        if 1 < len(turns) == len(jobs):
+            return self._put_together(jobs, turns, connection)
+        for job in jobs:
+            self._attempt(job, connection)
+            if job.error is not None:
+                return False
+        return True
+
+    def _put_together(self, jobs: list[Job], turns: list[Turn], connection: apsw.Connection) -> bool:
+        try:
+            put = self._ends.put_together(connection, turns)
+        except Exception:  # noqa: BLE001  whose fault it is shows when each is put by itself
+            return False
+        for job, result in zip(jobs, put, strict=True):
+            job.result = result
+        return True
 
     def _commit_apart(self, jobs: list[Job], connection: apsw.Connection) -> None:
         """Do them again, those that succeed in one transaction, those that fail undone."""
@@ -247,21 +274,24 @@ class WriteLane(Lane):
                 connection.execute("SAVEPOINT job")
                 self._attempt(job, connection)
                 if job.error is not None:
+                    if not connection.in_transaction:
+                        raise job.error  # the engine undid all of them, as when the disk is full
                     connection.execute("ROLLBACK TO job")
-                    self._forget()
+                    self._ends.forget()
                 connection.execute("RELEASE job")
             self._end(connection)
         finally:
             self._undo(connection)
 
     def _begin(self, connection: apsw.Connection) -> None:
+        self._unfinished = True
         connection.execute("BEGIN IMMEDIATE")
         if connection.data_version() != self._data_version:
-            self._forget()
+            self._ends.forget()
 
     def _attempt(self, job: Job, connection: apsw.Connection) -> None:
-        if not job.is_turn:
-            self._forget()
+        if job.turn is None:
+            self._ends.forget()
             self._tell()  # this may take its time
         job.attempt(connection, self._path)
 
@@ -270,11 +300,15 @@ class WriteLane(Lane):
         begin = time.perf_counter()
         connection.execute("COMMIT")
         self._commit_seconds = time.perf_counter() - begin
+        self._unfinished = False
         self._data_version = connection.data_version()
 
     def _undo(self, connection: apsw.Connection) -> None:
-        if connection.in_transaction:
-            self._forget()
+        if not self._unfinished:
+            return
+        self._unfinished = False
+        self._ends.forget()
+        if connection.in_transaction:  # the engine undoes some failures by itself
             connection.execute("ROLLBACK")
 
     def _wait_for_others(self, attempt: int) -> bool:
@@ -290,16 +324,8 @@ class WriteLane(Lane):
 
 def _settle(jobs: list[Job]) -> None:
     """Hand the results to the event loops, one wake-up for each loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    by_box: dict[Letterbox, list[Job]] = {}
     for job in jobs:
-        by_loop.setdefault(job.loop, []).append(job)
-    for loop, mine in by_loop.items():
-        try:
-            loop.call_soon_threadsafe(_settle_all, mine)
-        except RuntimeError:
-            continue  # the loop was closed while its callers waited: nobody is left to tell
-
-
-def _settle_all(jobs: list[Job]) -> None:
-    for job in jobs:
-        job.settle()
+        by_box.setdefault(job.box, []).append(job)
+    for box, mine in by_box.items():
+        box.post(mine)

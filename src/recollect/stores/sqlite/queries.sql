@@ -22,6 +22,11 @@ WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 -- The key of a conversation, when only its messages are wanted.
 SELECT pk FROM conversations WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 
+-- name: get_ends
+-- The key of a conversation, how many messages it has, and when it ends.
+SELECT pk, message_count, expires_at FROM conversations
+WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
+
 -- name: get_session
 -- The record that a session is bound to.
 SELECT
@@ -46,6 +51,16 @@ SET
     last_message_at = ?, last_message_from = ?, unread_count = ?, message_count = ?, revision = ?,
     next_sequence = ?, expires_at = ?, updated_at = ?
 WHERE pk = ?;
+
+-- name: extend_conversations
+-- The same for one record, or for several when the values are repeated.
+UPDATE conversations
+SET
+    last_message_at = moved.column1, last_message_from = moved.column2, unread_count = moved.column3,
+    message_count = moved.column4, revision = moved.column5, next_sequence = moved.column6,
+    expires_at = moved.column7, updated_at = moved.column8
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)) AS moved
+WHERE pk = moved.column9;
 
 -- name: find_conversations
 -- A page of records, most recently active first. A filter that is NULL does not filter.
@@ -239,10 +254,41 @@ WHERE owner = ? AND expires_at <= ?;
 -- All of one owner's documents, and those of its conversations.
 DELETE FROM documents WHERE owner = ?;
 
+-- name: clear_sessions
+-- All of one owner's sessions.
+DELETE FROM sessions WHERE owner = ?;
+
 -- name: clear_owner
--- Some of one owner's conversations, whatever their lifetime; returns how many messages each had.
+-- Some of one owner's conversations, whatever their lifetime; returns how many messages each had, and in the index.
 DELETE FROM conversations WHERE pk IN (SELECT pk FROM conversations WHERE owner = ? LIMIT ?)
-RETURNING message_count;
+RETURNING message_count, searchable;
+
+-- name: tally_owner
+-- How many conversations an owner has, with how many messages, index entries and sessions.
+SELECT
+    count(*), ifnull(sum(message_count), 0), ifnull(sum(searchable), 0),
+    (SELECT count(*) FROM sessions WHERE owner = ?1)
+FROM conversations
+WHERE owner = ?1;
+
+-- name: tally_conversation
+-- The same for one conversation.
+SELECT
+    count(*), ifnull(sum(message_count), 0), ifnull(sum(searchable), 0),
+    (SELECT count(*) FROM sessions WHERE conversation = pk)
+FROM conversations
+WHERE owner = ?1 AND id = ?2;
+
+-- name: count_documents
+-- How many documents of each kind an owner has, those of conversations included.
+SELECT kind, count(*) FROM documents WHERE owner = ? GROUP BY kind;
+
+-- name: count_derived
+-- How many documents of each kind one conversation has.
+SELECT kind, count(*)
+FROM documents
+WHERE owner = ?1 AND ifnull(conversation, 0) = (SELECT pk FROM conversations WHERE owner = ?1 AND id = ?2)
+GROUP BY kind;
 
 -- Searching
 

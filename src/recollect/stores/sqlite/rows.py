@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from recollect.clock import from_micros, to_micros
-from recollect.contracts import Entry, LogEnd, Position, set_aside
+from recollect.contracts import Document, Entry, Listing, LogEnd, Position, set_aside
 from recollect.conversations import Conversation, Query, parse_cursor
 from recollect.errors import StoreDamaged
 from recollect.wire import decode_message, encode_message
@@ -197,4 +197,17 @@ def entry(conversation_id: str, row: Sequence[Any]) -> Entry:
         revision=revision,
         stored_at=stored,
         message=message,
+    )
+
+
+def document(listing: Listing, row: Row) -> Document:
+    """The document in a row of `list_documents`."""
+    key, version, updated_at, data = row
+    return Document(
+        kind=listing.kind,
+        key=key,
+        data=data,
+        version=version,
+        updated_at=from_micros(updated_at),
+        conversation_id=listing.conversation_id,
     )

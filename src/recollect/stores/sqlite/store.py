@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import cache
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
@@ -10,16 +10,16 @@ import apsw
 from recollect.clock import parse_moment, to_micros
 from recollect.contracts import (
     Appended,
-    Cleared,
     Document,
     Entry,
+    Glance,
     Listing,
     LogEnd,
     Matches,
     Place,
     Position,
+    Tally,
     check_position,
-    check_says_the_same,
     keeps_words,
     replaced,
     replaced_id,
@@ -37,7 +37,6 @@ from recollect.conversations import (
     cursor_of,
     end_of,
     is_expired,
-    stamp_for,
 )
 from recollect.errors import ConversationExists, ConversationNotFound, MessageConflict, MessageNotFound
 from recollect.ids import parse_name, parse_uuid
@@ -47,19 +46,18 @@ from recollect.stores.sql_files import queries
 from recollect.stores.sqlite import rows
 from recollect.stores.sqlite.connections import PACKAGE
 from recollect.stores.sqlite.documents import Documents
+from recollect.stores.sqlite.glancing import Wanted
 from recollect.stores.sqlite.indexing import index_again, row_of, tag_of
+from recollect.stores.sqlite.logs import LONGEST_TURN, Turn
 from recollect.stores.sqlite.searching import matches
-from recollect.wire import decode_message, encode_message
+from recollect.stores.sqlite.tallies import clear_some, tally_of_conversation, tally_of_owner
+from recollect.wire import encode_message
 
 if TYPE_CHECKING:
     from recollect.stores.sqlite.backend import SQLiteBackend
 
 SQL = queries(PACKAGE)
 
-LONGEST_TURN = 16
-"""Messages that are stored by one statement, and that other turns in a batch gladly wait for."""
-MOST_ENDS = 10_000
-"""Conversations whose end is remembered from one turn to the next: some ten megabytes."""
 CLEAR_BATCH = 100
 """Conversations that go in one transaction, so that turns get in between."""
 
@@ -115,17 +113,20 @@ class SQLiteStore(DocumentChecks):
         more = len(found) > query.limit
         return Page(conversations=tuple(shown), next=cursor_of(shown[-1]) if more else None)
 
-    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> None:
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
         values = (self._owner, parse_uuid(conversation_id, field="conversation_id"))
 
-        def work(db: apsw.Connection) -> None:
+        def work(db: apsw.Connection) -> Tally:
             if expected_revision is not None:
                 row = db.execute(SQL["get_revision"], values).fetchone()
                 check_revision(values[1], rows.count(row) if row else expected_revision, expected_revision)
+            gone = tally_of_conversation(db, *values)
             db.execute(SQL["delete_conversation"], values)
+            return gone
 
-        await self._backend.writer.run(work)
+        gone = await self._backend.writer.run(work)
         await self._backend.forgotten()
+        return gone
 
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
@@ -177,18 +178,10 @@ class SQLiteStore(DocumentChecks):
     ) -> Appended:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
         bodies = [encode_message(message).decode() for message in messages]
-
-        def work(db: apsw.Connection) -> Appended:
-            log = self._log(db, conversation_id)
-            log.put(messages, bodies)
-            if log.new or not messages:
-                check_revision(conversation_id, log.revision, expected_revision)
-            if log.new:
-                self._wrote(db, len(log.new))
-                return self._moved(log)
-            return Appended(conversation=log.record, new=(), known=tuple(log.known))
-
-        return await self._backend.writer.run(work, is_turn=len(messages) <= LONGEST_TURN)
+        turn = Turn(self._owner, conversation_id, messages, bodies, expected_revision)
+        if 0 < len(messages) <= LONGEST_TURN:
+            return await self._backend.writer.put(turn)
+        return await self._backend.writer.run(lambda db: self._backend.ends.put(db, turn))
 
     async def rewrite(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
@@ -197,12 +190,11 @@ class SQLiteStore(DocumentChecks):
         bodies = [encode_message(message).decode() for message in messages]
 
         def work(db: apsw.Connection) -> Appended:
-            log = self._log(db, conversation_id)
+            log = self._backend.ends.log(db, self._owner, conversation_id)
             check_revision(conversation_id, log.revision, expected_revision)
             log.clear()
             log.put(messages, bodies)
-            self._wrote(db, len(log.new))
-            return self._moved(log)
+            return self._backend.ends.moved(db, self._owner, log)
 
         rewritten = await self._backend.writer.run(work)
         await self._backend.forgotten()
@@ -219,6 +211,22 @@ class SQLiteStore(DocumentChecks):
         check_count(limit, field="limit", least=0)
         check_count(offset, field="offset", least=0)
         return await self._entries(conversation_id, SQL["page"], (limit, offset))
+
+    async def glance(self, conversation_id: str, *, front: int, tail: int, documents: Listing) -> Glance:
+        check_count(front, field="front", least=0)
+        check_count(tail, field="tail", least=0)
+        wanted = Wanted(
+            self._owner, parse_uuid(conversation_id, field="conversation_id"), front, tail, documents
+        )
+        recent, now = self._backend.recent, to_micros(self.now())
+
+        def work(db: apsw.Connection) -> Glance:
+            seen = recent.glance(db, wanted, now)
+            if seen is None:
+                raise ConversationNotFound(wanted.conversation_id)
+            return seen
+
+        return await self._backend.readers.run(work)
 
     async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
         parse_name(message_id, field="message_id")
@@ -292,7 +300,7 @@ class SQLiteStore(DocumentChecks):
                 db.execute(SQL["insert_message"], (key, rest[0], sequence, message_id, *rest[1:]))
                 if not db.changes():
                     raise MessageConflict(record.id, str(message_id))
-            self._wrote(db, len(new))
+            self._backend.wrote(db, len(new))
             db.execute(SQL["skip_sequences"], (max(new, default=0), key))
 
         await self._backend.writer.run(work)
@@ -351,27 +359,20 @@ class SQLiteStore(DocumentChecks):
         )
         return sorted(found, key=end_of)[:limit]
 
-    async def clear(self) -> Cleared:
-        conversations = messages = 0
-        documents = await self._backend.writer.run(self._clear_documents)
-        while gone := await self._backend.writer.run(self._clear_some):
-            conversations += len(gone)
-            messages += sum(gone)
+    async def clear(self) -> Tally:
+        clear = partial(clear_some, owner=self._owner, limit=CLEAR_BATCH)
+        gone = some = await self._backend.writer.run(clear)
+        while some.conversations:
+            some = await self._backend.writer.run(clear)
+            gone += some
         await self._backend.forgotten()
-        return Cleared(conversations=conversations, messages=messages, documents=documents)
+        return gone
 
-    def _clear_documents(self, db: apsw.Connection) -> int:
-        db.execute(SQL["clear_documents"], (self._owner,))
-        return db.changes()
-
-    def _clear_some(self, db: apsw.Connection) -> list[int]:
-        gone = db.execute(SQL["clear_owner"], (self._owner, CLEAR_BATCH)).fetchall()
-        return [rows.count(row) for row in gone]
-
-    def _wrote(self, db: apsw.Connection, count: int) -> None:
-        """So many messages were stored: tell whoever indexes them."""
-        if self._backend.indexer is not None:
-            self._backend.indexer.wrote(db, count)
+    async def tally(self, conversation_id: str | None = None) -> Tally:
+        if conversation_id is None:
+            return await self._backend.readers.run(partial(tally_of_owner, owner=self._owner))
+        values = (self._owner, parse_uuid(conversation_id, field="conversation_id"))
+        return await self._backend.readers.run(lambda db: tally_of_conversation(db, *values))
 
     async def _entries(self, conversation_id: str, sql: str, values: tuple[int, ...]) -> list[Entry]:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
@@ -422,26 +423,6 @@ class SQLiteStore(DocumentChecks):
             raise ConversationExists(conversation.id) from None
         return db.last_insert_rowid()
 
-    def _log(self, db: apsw.Connection, conversation_id: str) -> "_Log":
-        now = self.now()
-        name = self._owner, conversation_id
-        row = self._backend.ends.get(name)
-        if row is None:
-            row = db.execute(SQL["get_conversation"], (*name, to_micros(now))).fetchone()
-        log = None if row is None else _Log(db, row, now)
-        if log is None or log.is_over:
-            raise ConversationNotFound(conversation_id)
-        return log
-
-    def _moved(self, log: "_Log") -> Appended:
-        """Bring the record up to date with what was put, remember it, and say what was put."""
-        row = log.move()
-        ends = self._backend.ends
-        if len(ends) >= MOST_ENDS:
-            ends.clear()
-        ends[self._owner, row[rows.ID]] = row
-        return Appended(conversation=log.record, new=log.entries, known=tuple(log.known))
-
 
 class SearchableSQLiteStore(SQLiteStore):
     """The same with an index: see `contracts.Searchable`."""
@@ -456,117 +437,6 @@ class SearchableSQLiteStore(SQLiteStore):
         while (found := await self._backend.readers.run(work)) is None:
             await self._backend.catch_up()
         return found
-
-
-class _Log:
-    """The log of one conversation inside a transaction: messages are put at its end, the record follows.
-
-    The record and the entries are made only when somebody asks for them: most callers do not.
-    """
-
-    def __init__(self, db: apsw.Connection, row: rows.Row, now: datetime) -> None:
-        self._db = db
-        self._row = row
-        self._now = now
-        self._now_micros = to_micros(now)
-        self._last_at, self._last_from = row[rows.LAST_MESSAGE]
-        self._stamp, self._stamp_micros = now, self._now_micros
-        if self._last_at is not None and self._last_at > self._now_micros:
-            self._stamp = stamp_for(rows.moment(self._last_at), now=now)
-            self._stamp_micros = to_micros(self._stamp)
-        self._first_sequence: int = row[rows.NEXT_SEQUENCE]
-        self.revision: int = row[rows.REVISION]
-        self.new: Sequence[Message] = ()
-        self.known: list[Entry] = []
-
-    @property
-    def is_over(self) -> bool:
-        return rows.is_over(self._row, self._now_micros)
-
-    def clear(self) -> None:
-        """Remove everything that was said, and what was derived from it."""
-        self._db.execute(SQL["delete_messages"], (self._row[rows.KEY],))
-        self._db.execute(SQL["delete_documents"], (self._row[rows.KEY],))
-        self._row = rows.emptied(self._row)
-        self._last_at, self._last_from = None, None
-        self._stamp, self._stamp_micros = self._now, self._now_micros
-
-    def put(self, messages: Sequence[Message], bodies: Sequence[str]) -> None:
-        """Store the messages at the end, without those whose id is known."""
-        moments = [to_micros(m.timestamp) if m.timestamp else self._stamp_micros for m in messages]
-        if not 0 < len(messages) <= LONGEST_TURN or not self._put_together(messages, moments, bodies):
-            self.new, moments = self._put_apart(messages, moments, bodies)
-        for message, at in zip(self.new, moments, strict=True):
-            if self._last_at is None or at >= self._last_at:
-                self._last_at, self._last_from = at, message.role
-
-    def _put_together(
-        self, messages: Sequence[Message], moments: Sequence[int], bodies: Sequence[str]
-    ) -> bool:
-        """All in one statement, which nearly always succeeds; whether it did."""
-        key, sequence, revision, now = self._row[0], self._first_sequence, self.revision + 1, self._now_micros
-        values: list[Any] = []
-        for message, at, body in zip(messages, moments, bodies, strict=True):
-            values += (key, at, sequence, message.message_id, revision, now, body)
-            sequence += 1
-        try:
-            self._db.execute(_insert_rows(len(messages)), values)
-        except apsw.ConstraintError:
-            return False  # an id is known: the statement has left nothing behind
-        self.new = messages
-        return True
-
-    def _put_apart(
-        self, messages: Sequence[Message], moments: Sequence[int], bodies: Sequence[str]
-    ) -> tuple[list[Message], list[int]]:
-        """One by one; those that were new, and their moments."""
-        new: list[tuple[Message, int]] = []
-        for message, at, body in zip(messages, moments, bodies, strict=True):
-            place = self._row[0], at, self._first_sequence + len(new)
-            values = (*place, message.message_id, self.revision + 1, self._now_micros, body)
-            self._db.execute(SQL["insert_message"], values)
-            if self._db.changes():
-                new.append((message, at))
-            else:
-                self.known.append(self._stored(decode_message(body)))
-        return [message for message, _ in new], [at for _, at in new]
-
-    def move(self) -> rows.Row:
-        """Bring the record up to date with what was put; its row then."""
-        last = self._last_at, self._last_from
-        self._row = rows.extended(self._row, last=last, added=len(self.new), now=self._now_micros)
-        self._db.execute(SQL["extend_conversation"], rows.extension_values(self._row))
-        return self._row
-
-    def record(self) -> Conversation:
-        return rows.conversation(self._row)
-
-    def entries(self) -> tuple[Entry, ...]:
-        """What was new."""
-        return tuple(
-            Entry(
-                conversation_id=self._row[rows.ID],
-                sequence=sequence,
-                revision=self.revision + 1,
-                stored_at=self._now,
-                message=message if message.timestamp else message.at(self._stamp),
-            )
-            for sequence, message in enumerate(self.new, self._first_sequence)
-        )
-
-    def _stored(self, message: Message) -> Entry:
-        (row,) = self._db.execute(SQL["get_message"], (self._row[rows.KEY], message.message_id)).fetchall()
-        entry = rows.entry(self._row[rows.ID], row)
-        check_says_the_same(entry, message)
-        return entry
-
-
-@cache
-def _insert_rows(count: int) -> str:
-    """The statement that stores so many messages."""
-    one = SQL["insert_new_messages"]
-    values = one[one.index("(?") :]
-    return one + f", {values}" * (count - 1)
 
 
 def _found(row: Sequence[Any] | None) -> _Found | None:

@@ -3,7 +3,9 @@
 from recollect.testing.contract.changing import ChangingContract
 from recollect.testing.contract.concurrency import ConcurrencyContract
 from recollect.testing.contract.contacts import ContactsContract
+from recollect.testing.contract.counting import CountingContract
 from recollect.testing.contract.documents import DocumentsContract
+from recollect.testing.contract.glances import GlanceContract
 from recollect.testing.contract.histories import HistoriesContract
 from recollect.testing.contract.lifetimes import LifetimesContract
 from recollect.testing.contract.log import LogContract
@@ -13,7 +15,7 @@ from recollect.testing.contract.records import RecordsContract
 from recollect.testing.contract.search import SearchContract
 from recollect.testing.contract.sessions import SessionsContract
 
-__all__ = ["SearchContract", "StoreContract"]
+__all__ = ["GlanceContract", "SearchContract", "StoreContract"]
 
 
 class StoreContract(
@@ -26,6 +28,7 @@ class StoreContract(
     ConcurrencyContract,
     MovingContract,
     ChangingContract,
+    CountingContract,
     DocumentsContract,
     ContactsContract,
 ):

@@ -4,13 +4,14 @@ from datetime import timedelta
 
 import pytest
 
-from recollect.contracts import Backend, Cleared, ConversationStore, Entry, Erasing
+from recollect.contracts import Backend, ConversationStore, Entry, Erasing, Tally
 from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound, InvalidInput, MessageNotFound, RevisionConflict
 from recollect.ids import new_id
 from recollect.messages import Message, Speech
 from recollect.testing.clocks import FixedClock
 from recollect.testing.contract.base import Contract, assistant, new_conversation, user
+from recollect.testing.contract.counting import counted
 
 HOUR = timedelta(hours=1)
 
@@ -155,13 +156,15 @@ class ChangingContract(Contract):
         await store.put_document("summaries", "1", b"short", conversation_id=record.id)
         await other.put_document("notes", "allergies", b"none")
         clock.advance(HOUR)
-        assert await store.clear() == Cleared(conversations=3, messages=4, documents=2)
+        assert counted(await store.clear()) == Tally(
+            conversations=3, messages=4, sessions=2, documents={"notes": 1, "summaries": 1}
+        )
         assert await store.document_kinds() == []
         assert (await store.find(Query())).conversations == ()
         assert await store.session("kitchen") is None
         assert await store.expired(by=clock() + HOUR * 9) == []
         assert await store.get(over.id) is None
-        assert await store.clear() == Cleared()
+        assert await store.clear() == await store.tally() == Tally()
         assert len(await other.page(kept.id, limit=9)) == 1
         assert await other.document_kinds() == ["notes"]
         assert await other.session("kitchen") is not None

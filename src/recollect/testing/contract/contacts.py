@@ -142,7 +142,7 @@ class ContactsContract(Contract):
             store = backend.of(name)
             await Contacts(store).add("Ann")
             assert name in [owner async for owner in backend.owners()]
-            assert (await store.clear()).documents == 1
+            assert (await store.clear()).documents == {"contacts": 1}
             assert await store.document_kinds() == []
 
     async def test_contacts_are_restored_exactly(self, store: ConversationStore, ann: Contact) -> None:

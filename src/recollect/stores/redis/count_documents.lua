@@ -1,0 +1,6 @@
+-- How many documents of each kind an owner has beside those of conversations; with ARGV[1] 'remove', all go.
+-- KEYS[1] the owner's documents
+
+local counts = count_kinds(KEYS[1])
+if ARGV[1] == 'remove' then redis.call('UNLINK', KEYS[1]) end
+return counts

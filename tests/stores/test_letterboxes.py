@@ -1,0 +1,108 @@
+"""What threads tell event loops: all of it, once, in order, and nothing to a loop that has gone."""
+
+import asyncio
+import gc
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import recollect
+from recollect.stores import letterboxes
+from recollect.stores.letterboxes import CountingBox, Letterbox, PlainBox, letterbox_of
+
+
+class Told:
+    """A letter that runs a function."""
+
+    def __init__(self, settle: Callable[[], None]) -> None:
+        self.settle = settle
+
+
+def counting(loop: asyncio.AbstractEventLoop) -> Letterbox:
+    box = letterbox_of(loop)
+    assert isinstance(box, CountingBox)
+    return box
+
+
+KINDS = pytest.mark.parametrize("kind", [counting, PlainBox])
+
+
+@KINDS
+async def test_letters_of_many_threads_are_settled_once_and_in_the_order_of_each(
+    kind: Callable[[asyncio.AbstractEventLoop], Letterbox],
+) -> None:
+    box = kind(asyncio.get_running_loop())
+    settled: list[tuple[int, int]] = []
+    everything = asyncio.Event()
+
+    def settle(thread: int, number: int) -> Callable[[], None]:
+        def note() -> None:
+            assert threading.current_thread() is threading.main_thread()
+            settled.append((thread, number))
+            if len(settled) == 4 * 300:
+                everything.set()
+
+        return note
+
+    def post(thread: int) -> None:
+        for number in range(0, 300, 3):
+            box.post([Told(settle(thread, number + more)) for more in range(3)])
+
+    threads = [threading.Thread(target=post, args=(thread,)) for thread in range(4)]
+    for thread in threads:
+        thread.start()
+    async with asyncio.timeout(30):
+        await everything.wait()
+    for number in range(4):
+        assert [n for thread, n in settled if thread == number] == list(range(300))
+
+
+@KINDS
+def test_a_loop_that_was_closed_is_told_nothing(
+    kind: Callable[[asyncio.AbstractEventLoop], Letterbox],
+) -> None:
+    loop = asyncio.new_event_loop()
+    box = kind(loop)
+    loop.close()
+    settled: list[None] = []
+    box.post([Told(lambda: settled.append(None))])
+    assert not settled
+
+
+def test_a_box_goes_with_its_loop() -> None:
+    loop = asyncio.new_event_loop()
+    box = counting(loop)
+    assert letterbox_of(loop) is box
+    assert isinstance(box, CountingBox)
+    counter = box.counter
+    loop.close()
+    os.fstat(counter)  # still there: the box is held here
+    del loop, box
+    gc.collect()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(counter)
+
+
+def test_a_loop_that_watches_no_files_has_a_plain_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.new_event_loop()
+
+    def refuse(*_: object) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr(loop, "add_reader", refuse)
+    assert isinstance(letterbox_of(loop), PlainBox)
+    loop.close()
+
+
+async def test_sqlite_without_counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "eventfd")
+    monkeypatch.setattr(letterboxes, "_boxes", {})
+    async with recollect.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
+        erin = memory.of("erin")
+        conversation = await erin.get_or_create_conversation("kitchen")
+        await asyncio.gather(*(erin.add_message(conversation.id, "user", f"{n}") for n in range(50)))
+        assert len(await erin.messages(conversation.id, limit=100)) == 50
+    assert isinstance(letterbox_of(asyncio.get_running_loop()), PlainBox)
