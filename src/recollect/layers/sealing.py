@@ -34,7 +34,7 @@ from recollect.contracts import Entry, set_aside
 from recollect.errors import MissingExtra, StoreDamaged
 from recollect.ids import MARK
 from recollect.keys import KEY_BYTES, NONCE_BYTES, aes_gcm
-from recollect.messages import SEALED, ContentType, Message, Speech, words_of
+from recollect.messages import ROLES, SEALED, ContentType, Message, Speech, words_of
 from recollect.wire import check_json, decode_message, encode_message
 
 try:
@@ -190,13 +190,16 @@ def seal(
 ) -> Message:
     """The message as it is stored, at this time."""
     bound_to = place.of(message.role, to_micros(timestamp), message.message_id)
-    return Message(
-        role=message.role,
-        content=f"{fingerprint}.{key.id}.{_sealed(key, _number.pack(*number) + body, bound_to)}",
-        timestamp=timestamp,
-        message_id=message.message_id,
-        dialect=SEALED,
-    )
+    sealed = _sealed(key, _number.pack(*number) + body, bound_to)
+    stored: Message = _copied(_BLANK[message.role])  # in the open is what is set here, and nothing else
+    force_setattr(stored, "content", f"{fingerprint}.{key.id}.{sealed}")
+    force_setattr(stored, "timestamp", timestamp)
+    force_setattr(stored, "message_id", message.message_id)
+    return stored
+
+
+_BLANK = {role: Message(role=role, content="", dialect=SEALED) for role in ROLES}
+_copied = methodcaller("__copy__")
 
 
 def fingerprint_of(message: Message, key: DataKey, place: "Place") -> str:
@@ -341,7 +344,6 @@ def _odd_message(stored: Message, body: bytes) -> Message:
 
 
 _words = msgspec.json.Decoder(_Words).decode
-_copied = methodcaller("__copy__")
 
 
 # Everything else
