@@ -21,6 +21,7 @@ LEFT_OUT = (
     "cli/test_chat.py",
     "cli/test_commands.py",
     "cli/test_moving.py",
+    "cli/test_protection.py",
     "cli/test_served.py",
     "docs/test_examples.py",
     "forgetting/test_crashes.py",
@@ -30,12 +31,14 @@ LEFT_OUT = (
     "layers/test_shutdown.py",
     "moving",
     "performance/test_hot_paths.py",
+    "search/test_stores_agree.py",
     "server/live/test_fuzz.py",
     "server/live/test_processes.py",
     "server/live/test_sockets.py",
     "server/live/test_story.py",
     "server/live/test_watching.py",
     "server/test_access.py",
+    "server/test_conversations.py",
     "server/test_idempotency.py",
     "server/test_openapi.py",
     "server/test_running.py",
@@ -48,7 +51,9 @@ LEFT_OUT = (
     "telemetry/test_serving.py",
     "telemetry/test_sharing.py",
     "telemetry/test_tracing.py",
+    "tokens/test_exact.py",
     "voice/test_embedded.py",
+    "voice/test_story.py",
 )
 """Files and folders under `tests`, as patterns."""
 OTHER_PLACES = {"file", "redis", "postgres", "server"}

@@ -346,7 +346,7 @@ class TestLosses:
 
     async def test_a_server_that_hangs_is_given_up(self) -> None:
         with running() as port, client(port) as admin:
-            async with opened(f"redis://127.0.0.1:{port}", timeout=0.2) as backend:
+            async with opened(f"redis://127.0.0.1:{port}", timeout=1.5) as backend:
                 store = backend.of("erin")
                 record = await store.create(started(new_id(), now=store.now()))
                 server = admin.info("server")["process_id"]

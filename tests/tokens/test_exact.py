@@ -195,9 +195,9 @@ def test_another_megabyte(unit: str, reference: tiktoken.Encoding) -> None:
 def assert_equal_on_a_megabyte_of(unit: str, reference: tiktoken.Encoding) -> None:
     """tiktoken can encode it, if only just: its engine takes 999,998 blanks and not one more."""
     text = (unit * 1_000_000)[:999_990]
-    began = time.perf_counter()
+    began = time.process_time()
     count = _counter(reference).count_text(text)
-    assert time.perf_counter() - began < 20
+    assert time.process_time() - began < 20
     assert count == len(reference.encode_ordinary(text))
 
 
