@@ -87,7 +87,7 @@ async def made_up(urls: Sequence[str], conversations: int, *, by_words: bool) ->
         managers = {name: memory.of(f"agree-{new_id()}") for name, memory in opened.items()}
         for manager in managers.values():
             if embedder is not None:
-                embedder.filling = True
+                embedder.begin()
             await fill(manager, Speech(5), conversations=conversations, messages=100, embedder=embedder)
         if embedder is not None:
             embedder.filling = False

@@ -45,6 +45,10 @@ class RandomVectors:
     def __init__(self) -> None:
         self._real = UniversalEncoder()
         self.name, self.dimension = self._real.name, self._real.dimension
+        self.begin()
+
+    def begin(self) -> None:
+        """Make up directions from here on: the same as the last time, in the same order."""
         self._chance = numpy.random.default_rng(1)
         self.filling = True
 

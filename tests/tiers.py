@@ -90,7 +90,8 @@ def some_examples(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     asked = getattr(request.function, "_hypothesis_internal_use_settings", None)
     if asked is not None and (most := _most(request)) is not None:
         bounded = settings(asked, max_examples=min(asked.max_examples, most))
-        monkeypatch.setattr(request.function, "_hypothesis_internal_use_settings", bounded)
+        function = getattr(request.function, "__func__", request.function)
+        monkeypatch.setattr(function, "_hypothesis_internal_use_settings", bounded)
 
 
 def _most(request: pytest.FixtureRequest) -> int | None:
