@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
-from recollect.cli.lean import parsed
+from recollect.cli.lean import parsed, run_lean
 from recollect.cli.serve import serve
 from recollect.ids import new_id
 from recollect.settings import ENVIRONMENT
@@ -170,6 +171,19 @@ def test_what_is_no_plain_option_is_left_to_the_full_command_line(arguments: str
     )
     assert shown.returncode == (0 if arguments == "--help" else 2)
     assert "Usage" in shown.stdout or "Error" in shown.stderr
+
+
+def test_a_command_alone_ends_as_it_does_among_the_others() -> None:
+    def stopped() -> None:
+        raise KeyboardInterrupt
+
+    def failing() -> None:
+        raise typer.Exit(4)
+
+    for command, code in ((stopped, 130), (failing, 4)):
+        with pytest.raises(SystemExit) as ending:
+            run_lean(command, [])
+        assert ending.value.code == code
 
 
 def test_a_server_is_started_without_what_only_other_commands_need() -> None:
