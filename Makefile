@@ -33,8 +33,8 @@ run: setup ## Serve the embedded store to this machine, with an assistant that n
 test: check ## Every check and every test
 	$(PYTEST) -n $(WORKERS) --dist loadgroup
 
-test-fast: setup ## The tests that take no time, in under a minute
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not slow and not server"
+test-fast: setup ## The rules of every package, on memory and SQLite, in under a minute
+	$(PYTEST) -n $(WORKERS) --dist loadgroup --fast
 
 check: setup ## Style, types, layers
 	$(BIN)/ruff check .

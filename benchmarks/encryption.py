@@ -12,14 +12,16 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import recollect
 from recollect.ids import new_id
 from recollect.keys import MasterKeys
-from recollect.layers.audited import AuditedBackend
 from recollect.layers.encrypted import EncryptedBackend, Encryption
 from recollect.manager import ConversationManager
 from recollect.messages import Message
+from recollect.stores.sqlite import SQLiteBackend
+from recollect.stores.sqlite.glancing import Recent
 from recollect.windows import WindowPolicy
 
 ROUNDS = 1000
@@ -90,12 +92,16 @@ def _reading(handle: ConversationManager, conversation_id: str) -> Work:
 
 
 def _cooling(memory: recollect.Memory) -> Work:
-    """As in a process that has just begun: no message has been opened before."""
+    """As in a process that has just begun: no message has been read or opened before."""
 
     async def forget() -> None:
-        backend = memory.backend.inner if isinstance(memory.backend, AuditedBackend) else memory.backend
-        if isinstance(backend, EncryptedBackend):
-            backend.forget_owner("erin")
+        backend: Any = memory.backend
+        while backend is not None:
+            if isinstance(backend, EncryptedBackend):
+                backend.forget_owner("erin")
+            elif isinstance(backend, SQLiteBackend):
+                backend.recent = Recent()
+            backend = getattr(backend, "_inner", None)
 
     return forget
 

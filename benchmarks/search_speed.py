@@ -45,6 +45,10 @@ class RandomVectors:
     def __init__(self) -> None:
         self._real = UniversalEncoder()
         self.name, self.dimension = self._real.name, self._real.dimension
+        self.begin()
+
+    def begin(self) -> None:
+        """Make up directions from here on: the same as the last time, in the same order."""
         self._chance = numpy.random.default_rng(1)
         self.filling = True
 
@@ -145,19 +149,23 @@ async def main() -> None:
     given.add_argument("--messages", type=int, default=100)
     given.add_argument("--others", type=int, default=0, help="owners beside, each with as much")
     given.add_argument("--words", action="store_true", help="by words alone")
+    given.add_argument("--folder", type=Path, help="for files to be asked again: those there are not filled")
     options = given.parse_args()
     embedder = None if options.words else RandomVectors()
     size = {"conversations": options.conversations, "messages": options.messages}
     files = {"alone": 0} | ({f"beside {options.others} others": options.others} if options.others else {})
     managers: dict[str, ConversationManager] = {}
     async with AsyncExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         for name, others in files.items():
-            url = f"sqlite:///{folder / name}.db?synchronous=normal"
+            path = folder / f"{name}.db"
+            is_new = not path.exists()
+            url = f"sqlite:///{path}?synchronous=normal"
             opened = recollect.open(url, ttl=None, sweep_every=None, embedder=embedder)
             memory = await stack.enter_async_context(opened)
             for owner, speech in zip(("erin", *range(others)), map(Speech, range(others + 1)), strict=True):
-                await fill(memory.of(str(owner)), speech, **size, embedder=embedder)
+                if is_new:
+                    await fill(memory.of(str(owner)), speech, **size, embedder=embedder)
             managers[name] = memory.of("erin")
         if embedder is not None:
             embedder.filling = False

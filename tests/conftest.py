@@ -7,9 +7,9 @@ import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import certifi
 import pytest
 from blockbuster import BlockBuster
-from hypothesis import settings
 
 # Loaded before any loop runs: importing reads files, once.
 import recollect.stores.json_file
@@ -21,7 +21,7 @@ from tests.servers.apart import stays_apart
 
 pytest.register_assert_rewrite("recollect.testing")
 
-pytest_plugins = ["tests.servers.postgres", "tests.servers.redis", "tests.servers.remote"]
+pytest_plugins = ["tests.servers.postgres", "tests.servers.redis", "tests.servers.remote", "tests.tiers"]
 
 
 IN_MEMORY = Path("/dev/shm")
@@ -44,6 +44,17 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Every HTTP client reads whom it trusts. One authority will do: nobody here speaks to the outside."""
+    first, end, _ = certifi.contents().partition("-----END CERTIFICATE-----")
+    file = tmp_path_factory.mktemp("trusted") / "one.pem"
+    file.write_text(first + end)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(file))
+        yield
+
+
 @pytest.fixture(scope="session")
 def guard() -> BlockBuster:
     """What makes our blocking calls errors, while it is active."""
@@ -62,35 +73,15 @@ def nothing_blocks_the_event_loop(guard: BlockBuster) -> Iterator[None]:
     guard.deactivate()
 
 
-@pytest.fixture(autouse=True)
-def fewer_examples_through_a_server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A property holds in the store for all its examples; through a socket some of them will do."""
-    asked = getattr(request.function, "_hypothesis_internal_use_settings", None)
-    if asked is not None and "server" in summary.parameters_of(request.node.nodeid):
-        bounded = settings(asked, max_examples=min(asked.max_examples, THROUGH_A_SERVER))
-        monkeypatch.setattr(request.function, "_hypothesis_internal_use_settings", bounded)
-
-
-THROUGH_A_SERVER = 15
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what the fast tier leaves out: what needs a server, what rewrites a file for every example, and
-    what plays the whole contract once more around a layer or a provider. And leave out for good what cannot
-    be played through a server of ours."""
+    """Mark what needs a server, and leave out for good what cannot be played through a server of ours."""
     items[:] = [item for item in items if not stays_apart(item.nodeid)]
     for item in items:
-        stores = set(summary.stores_of(item.nodeid))
-        if SERVERS & stores:
+        if SERVERS & set(summary.stores_of(item.nodeid)):
             item.add_marker("server")
-        if item.nodeid.startswith(AROUND) or (WAITING & stores and item.nodeid.startswith(PLAYED_OFTEN)):
-            item.add_marker("slow")
 
 
 SERVERS = {"redis", "postgres"}
-WAITING = {"file", "server"}
-AROUND = ("tests/layers/", "tests/agents/", "tests/forgetting/", "tests/chaos/")
-PLAYED_OFTEN = ("tests/properties/", "tests/faces/", "tests/forgetting/test_isolation")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

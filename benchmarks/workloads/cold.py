@@ -11,7 +11,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from tests.servers.redis import free_port
+from tests.servers.ports import free_port
 
 import recollect
 from benchmarks.measuring import p50

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import hashlib
 import io
+import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -38,6 +39,8 @@ from recollect.errors import (
     StoreUnavailable,
 )
 from recollect.ids import new_id, parse_uuid
+
+log = logging.getLogger("recollect.archives")
 
 VERSION = 1
 SUFFIX = ".archive"
@@ -147,6 +150,10 @@ class OwnerArchives:
         found = await asyncio.to_thread(_list, self.folder)
         return sorted(found, key=lambda archive: archive.last_activity, reverse=True)
 
+    async def unreadable(self) -> "list_[str]":
+        """The names of archives that are there, but cannot be read."""
+        return [file.stem for file in await asyncio.to_thread(_unreadable, self.folder)]
+
     async def get(self, conversation_id: str) -> Archive | None:
         """What is known of an archive, without opening it."""
         return await asyncio.to_thread(_head, self.file(conversation_id))
@@ -186,7 +193,7 @@ class OwnerArchives:
 
     async def delete_made(self, until: datetime) -> int:
         """Remove archives of conversations that were there at a moment; returns how many there were."""
-        gone = 0
+        gone = await asyncio.to_thread(_delete_unreadable, self.folder)
         for one in await self.list():
             if one.archived_at <= until or await self._made_at(one) <= until:
                 gone += await self.delete(one.conversation_id)
@@ -453,7 +460,26 @@ def _list(folder: Path) -> list[Archive]:
         if not folder.is_dir():
             return []
         files = sorted(folder.glob(f"[!.]*{SUFFIX}"))
-    return [archive for archive in map(_head, files) if archive is not None]
+    return [archive for archive in map(_head_or_none, files) if archive is not None]
+
+
+def _head_or_none(file: Path) -> Archive | None:
+    """What cannot be read is set aside, and said so in the log: the others can."""
+    try:
+        return _head(file)
+    except StoreForeign as error:
+        log.warning("an archive is set aside: %s", error)
+        return None
+
+
+def _unreadable(folder: Path) -> list[Path]:
+    with _explained("the archives cannot be listed"):
+        files = sorted(folder.glob(f"[!.]*{SUFFIX}"))
+    return [file for file in files if _head_or_none(file) is None]
+
+
+def _delete_unreadable(folder: Path) -> int:
+    return sum(_delete(file) for file in _unreadable(folder))
 
 
 def _count(folder: Path, name: str) -> int:

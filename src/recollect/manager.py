@@ -480,7 +480,8 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         pending: Sequence[Message],
         glancing: Glancing | None,
     ) -> Context:
-        given = conversation_id, policy, pending, glancing
+        name = parse_uuid(conversation_id, field="conversation_id")
+        given = name, policy, pending, glancing
         counter = self.intake.counter
         if not is_ready(counter):  # it is being loaded, and what is stored has its counts already
             with suppress(Uncounted):

@@ -194,6 +194,7 @@ async def test_without_a_provider_the_recall_agent_answers(erin: ConversationMan
     await agent.close()
 
 
+@pytest.mark.slow
 async def test_the_settings_name_a_provider(erin: ConversationManager) -> None:
     async with FakeProvider("anthropic") as provider:
         provider.will(Says("Hello Erin."))

@@ -114,7 +114,7 @@ def test_several_processes_write_one_chain(path: Path) -> None:
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", CHILD, str(path)]
     children = [subprocess.Popen([*command, str(one)], env=environ) for one in range(3)]
-    assert [child.wait(timeout=60) for child in children] == [0, 0, 0]
+    assert [child.wait(timeout=240) for child in children] == [0, 0, 0]
     checked = check_trail(path)
     assert (checked.lines, checked.problems) == (300, ())
     assert checked.files > 1

@@ -11,8 +11,9 @@ from shutil import rmtree
 
 from psycopg.conninfo import conninfo_to_dict
 
+from tests.servers.ports import free_port
 from tests.servers.postgres import Databases, PostgresServer
-from tests.servers.redis import _await_answer, _end_with_parent, free_port, packaged_binary
+from tests.servers.redis import _await_answer, _end_with_parent, packaged_binary
 
 RESTART_SECONDS = 60
 

@@ -6,6 +6,7 @@
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ def run(*arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", *arguments],
         cwd=ROOT,
-        env={"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": ""},
+        env={"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": "", "TMPDIR": tempfile.gettempdir()},
         capture_output=True,
         text=True,
         timeout=240,

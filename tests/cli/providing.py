@@ -23,5 +23,5 @@ def served(kind: Kind, *lines: Says) -> Iterator[FakeProvider]:
     finally:
         asyncio.run_coroutine_threadsafe(provider.__aexit__(None, None, None), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(60)
         loop.close()

@@ -156,7 +156,7 @@ def test_it_works_in_a_pipe(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "recollect", "chat", "--url", f"sqlite:///{tmp_path}/memory.db"]
     here = {**os.environ, "PYTHONPATH": str(Path(recollect.__file__).parents[1])}
     done = subprocess.run(
-        command, input=f"{TILES}\n", env=here, capture_output=True, text=True, timeout=60, check=True
+        command, input=f"{TILES}\n", env=here, capture_output=True, text=True, timeout=240, check=True
     )
     assert "I keep that" in done.stdout
     assert done.stderr == ""

@@ -3,11 +3,15 @@
 import json
 import subprocess
 import sys
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from recollect.cli.lean import parsed, run_lean
+from recollect.cli.serve import serve
 from recollect.ids import new_id
 from recollect.settings import ENVIRONMENT
 from tests.cli.conftest import Run
@@ -139,6 +143,62 @@ def test_without_its_extra_the_command_says_what_to_type() -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 1
     assert "pip install 'recollect[cli]'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [
+        ("", {}),
+        ("--url sqlite:///a.db -p 80 --workers=2", {"url": "sqlite:///a.db", "port": 80, "workers": 2}),
+        ("-c some.yaml --log json", {"config": Path("some.yaml"), "log": "json"}),
+    ],
+)
+def test_the_options_of_a_server_are_read_as_it_declares_them(arguments: str, given: dict[str, Any]) -> None:
+    found = parsed(serve, arguments.split())
+    assert found is not None
+    assert {name: value for name, value in found.items() if value is not None} == given
+    assert found.keys() == signature(serve).parameters.keys()
+
+
+@pytest.mark.parametrize("arguments", ["--help", "--port x", "--por 80", "extra", "--url", "--nope"])
+def test_what_is_no_plain_option_is_left_to_the_full_command_line(arguments: str) -> None:
+    assert parsed(serve, arguments.split()) is None
+    shown = subprocess.run(
+        [sys.executable, "-m", "recollect", "serve", *arguments.split()],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert shown.returncode == (0 if arguments == "--help" else 2)
+    assert "Usage" in shown.stdout or "Error" in shown.stderr
+
+
+def test_a_command_alone_ends_as_it_does_among_the_others() -> None:
+    def stopped() -> None:
+        raise KeyboardInterrupt
+
+    def failing() -> None:
+        raise typer.Exit(4)
+
+    for command, code in ((stopped, 130), (failing, 4)):
+        with pytest.raises(SystemExit) as ending:
+            run_lean(command, [])
+        assert ending.value.code == code
+
+
+def test_a_server_is_started_without_what_only_other_commands_need() -> None:
+    code = """
+import sys
+sys.argv = ["recollect", "serve", "--url", "nowhere://x"]
+from recollect.cli import main
+try:
+    main()
+except SystemExit as ending:
+    print(ending.code, *sorted({"pydantic", "recollect.cli.app", "numpy"} & set(sys.modules)))
+"""
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == ["2"]
+    assert "there is no store" in shown.stderr
 
 
 def test_what_was_said_is_found_and_explained(run: Run, demo: Any) -> None:

@@ -79,6 +79,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MemoryBeh
         runner.run(memory.close())
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(said=said, subject=names, labels=tags, client_id=client_ids, note=names, ttl=st.integers(10**4, 10**9))
 def test_both_read_the_same(

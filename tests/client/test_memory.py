@@ -137,7 +137,7 @@ class TestWatching:
     ) -> None:
         async with memory.of(owner).watch() as changes, RemoteMemory(server.url) as other:
             made = await other.of(owner).get_or_create_conversation("kitchen")
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 assert (await anext(changes)).conversation_id == made.id
 
     async def test_a_watch_ends_with_an_error_when_the_server_does(self) -> None:
@@ -150,7 +150,7 @@ class TestWatching:
                         ending = asyncio.to_thread(serving.__exit__, None, None, None)
                         task = asyncio.create_task(ending)
                         running.drain()
-                        async with asyncio.timeout(60):
+                        async with asyncio.timeout(120):
                             await anext(changes)
                 await task
         finally:

@@ -22,6 +22,7 @@ from recollect.errors import (
 )
 from recollect.ids import new_id
 from recollect.manager import ConversationManager
+from recollect.messages import Message
 from recollect.settings import ConversationConfig
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.testing import FixedClock
@@ -242,6 +243,19 @@ class TestLifetimes:
             assert await memory.purge_expired() == 1
 
 
+class Unloaded:
+    """A counter that is not loaded: it must not be asked."""
+
+    name = "words"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def count_text(self, text: str) -> int:
+        self.asked += 1
+        return len(text.split())
+
+
 class BrokenStore:
     """A store whose reads fail a number of times, in front of a real one."""
 
@@ -322,6 +336,22 @@ class TestContexts:
             await turn.context("anthropic")
         turn.user("hello")
         assert await turn.context("anthropic") == [{"role": "user", "content": "hello"}]
+
+    @pytest.mark.parametrize("policy", [WindowPolicy(max_messages=5), WindowPolicy(max_tokens=50)])
+    async def test_what_was_counted_when_it_was_stored_needs_no_counter(self, policy: WindowPolicy) -> None:
+        """A process that has just started need not wait until its counter is loaded."""
+        store = InMemoryBackend().of("erin")
+        earlier = ConversationManager(store, counter=Unloaded())
+        conversation = await earlier.get_or_create_conversation("s")
+        await earlier.add_message(conversation.id, "user", "three words here")
+        expected = await earlier.load_context(conversation.id, policy=policy)
+        counter = Unloaded()
+        erin = ConversationManager(store, counter=counter)
+        assert await erin.load_context(conversation.id, policy=policy) == expected
+        assert counter.asked == 0
+        pending = [Message(role="user", content="not counted yet")]
+        assert len(await erin.load_context(conversation.id, policy=policy, pending=pending)) == 2
+        assert counter.asked
 
     async def test_agents_can_be_denied_their_own_view(self) -> None:
         erin = ConversationManager(config=ConversationConfig(enable_agent_filtering=False))

@@ -22,7 +22,7 @@ async def memory(request: pytest.FixtureRequest, tmp_path: object) -> AsyncItera
 
 
 async def first(changes: AsyncIterator[Change], conversation_id: str) -> Change:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         async for change in changes:
             if change.conversation_id == conversation_id:
                 return change
@@ -43,7 +43,7 @@ async def test_all_of_an_owner_and_nobody_elses(memory: recollect.Memory) -> Non
     async with memory.of("watched all").watch() as changes:
         await memory.of("somebody else").get_or_create_conversation("kitchen")
         made = await memory.of("watched all").get_or_create_conversation("new")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             assert (await anext(changes)).conversation_id == made.id
 
 

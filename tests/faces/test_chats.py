@@ -45,6 +45,7 @@ async def test_turns_come_back_as_they_went_in(memory: Memory) -> None:
     assert await chat.get_history(PHONE) == [message for turn in turns for message in turn]
 
 
+@pytest.mark.slow
 async def test_sdk_objects_go_in_and_plain_dicts_come_out(memory: Memory) -> None:
     from anthropic.types import Message, TextBlock, ToolUseBlock, Usage
 

@@ -323,6 +323,7 @@ async def test_options_come_from_the_environment_and_from_yaml(tmp_path: Path) -
     assert 0 < stats["current_tokens"] <= stats["max_tokens"] == 66
 
 
+@pytest.mark.slow
 async def test_what_a_process_holds_is_bounded_and_the_window_is_the_same(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -293,6 +293,7 @@ SEALERS: dict[str, Callable[[], Sealer]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SEALERS)
 async def test_a_sealed_archive_opens_with_its_key_only(kind: str, tmp_path: Path) -> None:
     sealed = ArchiveFolder(tmp_path / "archives", sealer=SEALERS[kind]())
@@ -395,3 +396,28 @@ async def test_a_kill_at_any_step_loses_nothing(tmp_path: Path, call: str) -> No
         assert await everything(erin, conversation_id) == before
         assert not [name for name in os.listdir(tmp_path / "archives") if name.endswith(".archive")]
     assert archiving.SUFFIX == ".archive"
+
+
+async def test_a_damaged_archive_hides_no_other(tmp_path: Path) -> None:
+    async with recollect.open("memory://", archives=tmp_path / "archives", sweep_every=None) as memory:
+        erin = memory.of("erin")
+        ids = [await live(erin, session=name) for name in ("kitchen", "hall", "porch")]
+        for one in ids:
+            await erin.archive(one)
+        files = {file.stem: file for file in (tmp_path / "archives").rglob(f"*{archiving.SUFFIX}")}
+        files[ids[0]].write_bytes(b"garbage\n")
+        altered = bytearray(files[ids[1]].read_bytes())
+        altered[-3] ^= 1
+        files[ids[1]].write_bytes(altered)
+        assert {one.conversation_id for one in await erin.archives()} == {*ids[1:]}
+        assert memory.archives is not None
+        assert await memory.archives.owners() == ["erin"]
+        manifest = await erin.export(tmp_path / "folder")
+        assert [one.conversation_id for one in manifest.archives] == [ids[2]]
+        assert manifest.unreadable == tuple(sorted(ids[:2]))
+        assert manifest.counts["archives"] == 1
+        async with recollect.open("memory://", archives=tmp_path / "others", sweep_every=None) as other:
+            await other.of("erin").import_(tmp_path / "folder")
+            assert [one.conversation_id for one in await other.of("erin").archives()] == [ids[2]]
+        gone = await memory.archives.forgets("erin", None, until=erin.store.now())
+        assert gone == {"archives": 3}, "an erasure that is resumed removes what cannot be read too"

@@ -16,7 +16,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from recollect.contracts import Backend, Migrated, Searchable, Watchable
 from recollect.stores.in_memory import InMemoryBackend
 from recollect.stores.urls import backend_for
-from recollect.testing import FixedClock, StoreContract, store_machine
+from recollect.testing import FixedClock, GlanceContract, StoreContract, store_machine
 from recollect.testing.contract.changing import ChangingContract
 from recollect.testing.contract.concurrency import ConcurrencyContract
 from recollect.testing.contract.counting import CountingContract
@@ -35,6 +35,15 @@ class TestEncryptedStore(StoreContract):
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
     ) -> AsyncIterator[Backend]:
         async with opened(sealed_backend(inner_for(request.param, tmp_path, request, clock))) as backend:
+            yield backend
+
+
+class TestGlancesAtWhatIsSealed(GlanceContract):
+    @pytest.fixture
+    async def backend(
+        self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
+    ) -> AsyncIterator[Backend]:
+        async with opened(sealed_backend(inner_for("sqlite", tmp_path, request, clock))) as backend:
             yield backend
 
 

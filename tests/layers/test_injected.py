@@ -64,6 +64,7 @@ CALLS: dict[str, Call] = {
     "purge_expired": lambda s, _: s.purge_expired(),
     "expired": lambda s, _: s.expired(by=s.now()),
     "clear": lambda s, _: s.clear(),
+    "tally": lambda s, _: s.tally(),
 }  # fmt: skip
 
 

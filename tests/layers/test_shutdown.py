@@ -29,7 +29,7 @@ def told_to_end(url: str, folder: Path, *, away: bool) -> tuple[str, set[str]]:
     assert process.stdout is not None
     lines = [process.stdout.readline().strip() for _ in range(TURNS)]
     process.send_signal(signal.SIGTERM)
-    rest, errors = process.communicate(timeout=60)
+    rest, errors = process.communicate(timeout=240)
     assert process.returncode == 0, errors
     lines += rest.split("\n")
     assert "drained" in lines, errors

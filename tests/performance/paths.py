@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import apsw
 import msgspec
@@ -15,6 +16,7 @@ import recollect
 from recollect.manager import ConversationManager
 from recollect.messages import Message
 from recollect.stores.sqlite import SQLiteBackend
+from recollect.stores.sqlite.glancing import Recent
 from recollect.tokens import default_counter, ready
 from tests.performance.guard import Engine, Steps
 
@@ -90,6 +92,12 @@ class Bench:
             turn.assistant(ANSWER)
 
     async def window(self) -> None:
+        """Of a conversation that was not read of late: every row is read, and the window is chosen."""
+        cast(SQLiteBackend, self._memory.backend).recent = Recent()
+        await self.manager.load_context(self.id)
+
+    async def same_window(self) -> None:
+        """Nothing was written since: it is looked up, and not chosen again."""
         await self.manager.load_context(self.id)
 
     async def search(self) -> None:
@@ -107,6 +115,8 @@ class Bench:
         )
         for (body,) in rows:
             msgspec.json.decode(body)
+
+    bare_same_window = bare_window
 
     def bare_search(self) -> None:
         self._read.execute(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -90,6 +91,40 @@ async def _asked(manager: ConversationManager, question: str) -> Any:
     places = [(one.conversation_id, one.sequence, round(one.score, 5), one.render()) for one in passages]
     found = await manager.search_conversations(question, timezone=UTC)
     return question, places, [(one.id, round(one.score, 5), one.excerpts) for one in found]
+
+
+async def the_best_of_many(url: str) -> list[Any]:
+    """More messages have the word than are candidates: which ones are is a matter of the numbers, too."""
+    chance = Random(4)
+    lengths = chance.sample(range(400), 400)  # no two alike: what scores alike may be cut off anywhere
+    said = [
+        " ".join(["lamp"] * chance.randint(1, 3) + ["door"] * chance.randint(0, 1) + ["garden"] * length)
+        for length in lengths
+    ]
+    source = ids()
+    async with recollect.open(
+        url, clock=FixedClock(NOW), ids=lambda: next(source), ttl=None, sweep_every=None, embedder=None
+    ) as memory:
+        manager = memory.of("agree-many")
+        conversation = await manager.get_or_create_conversation("s")
+        moments = (NOW - timedelta(seconds=len(said) - at) for at in range(len(said)))
+        messages = [
+            Message(role="user", content=text, timestamp=at) for text, at in zip(said, moments, strict=True)
+        ]
+        await manager.append(conversation.id, messages)
+        passages = (await manager.search("lamp door", 100)).passages
+        await manager.delete_conversation(conversation.id)
+        return [(one.sequence, round(one.score, 5)) for one in passages]
+
+
+@pytest.mark.parametrize("store", [store for store in STORES if store != "memory"])
+async def test_a_store_chooses_the_same_among_many(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "BY_WORDS", 50)
+    found = await the_best_of_many(url_for(store, tmp_path, request))
+    assert found == await the_best_of_many("memory://")
+    assert len(found) == 50
 
 
 @pytest.mark.parametrize("store", [store for store in STORES if store != "memory"])

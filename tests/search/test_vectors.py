@@ -213,6 +213,7 @@ def test_a_long_message_is_encoded_by_its_beginning() -> None:
     assert embedded_text(Message(role="user", content="\ud800 hello\0")).isprintable()
 
 
+@pytest.mark.slow
 def test_the_encoder_on_board_knows_what_is_alike_in_several_languages() -> None:
     encoder = UniversalEncoder()
     rows = encoder.embed(["The dog is hungry", "Der Hund hat Hunger", "The invoice was paid", "", "\0🎂"])
@@ -254,7 +255,7 @@ async def test_vectors_are_made_when_it_is_quiet_or_when_it_never_is(quiet: floa
         erin = memory.of("erin")
         conversation_id = await said(erin, "We have a new dog")
         indexer.note("erin", erin.store, conversation_id)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             assert await written.get() == conversation_id
         await indexer.close()
 
@@ -286,7 +287,7 @@ async def test_while_turns_keep_coming_the_indexer_rests_after_each_piece_until_
         ids = [await said(erin, "We have a new dog", session=f"s-{at}") for at in range(3)]
         for conversation_id in ids:
             indexer.note("erin", erin.store, conversation_id)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             first = await written.get()
             for _ in range(50):  # time enough for the others, were there no rest
                 await asyncio.to_thread(str)

@@ -79,7 +79,7 @@ async def serving(
             await asyncio.wait({task, asyncio.create_task(started.wait())}, return_when="FIRST_COMPLETED")
             port = server.servers[0].sockets[0].getsockname()[1]
             address = f"http://127.0.0.1:{port}"
-            async with httpx.AsyncClient(base_url=address, timeout=30) as client:
+            async with httpx.AsyncClient(base_url=address, timeout=120) as client:
                 yield Running(app, memory, address, client)
         finally:
             server.stop()

@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from litestar import get
 
-from recollect.server.app import ENDPOINTS
+import recollect
+from recollect.server.app import ENDPOINTS, create_app
 from recollect.server.endpoints import Endpoint
 from recollect.server.openapi import EXAMPLES, openapi_document
 from tests.server.fuzz import a_server, fuzz
@@ -23,6 +25,19 @@ def references(value: Any) -> set[str]:
     if isinstance(value, list):
         return set().union(*(references(each) for each in value))
     return set()
+
+
+async def test_routes_of_ours_load_no_library_that_they_do_not_use() -> None:
+    """What somebody adds may speak of other kinds of values."""
+
+    @get("/added")
+    async def added() -> str:
+        return ""
+
+    async with recollect.open(warm=False) as memory:
+        for routes, plugins in (((), False), ((added,), True)):
+            app = create_app(memory, route_handlers=routes)
+            assert any("pydantic" in type(plugin).__module__ for plugin in app.plugins) == plugins
 
 
 def test_every_reference_leads_somewhere() -> None:

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,15 +22,10 @@ from recollect.errors import InvalidSetting, StoreUnavailable
 from recollect.server.running import bound_socket, check_guarded, check_workers, is_loopback
 from recollect.settings import ServerConfig
 from tests.server.running import serving
+from tests.servers.ports import free_port
 
 ROOT = Path(__file__).parents[2]
-LONGEST = 60.0
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+LONGEST = 120.0
 
 
 @contextmanager

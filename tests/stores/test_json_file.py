@@ -469,10 +469,10 @@ async def in_one_batch(backend: JsonFileBackend, attempts: Iterable[Coroutine[An
 
     def hold_up(_: Any) -> bool:
         loop.call_soon_threadsafe(reached.set)
-        return go_on.wait(timeout=30)
+        return go_on.wait(timeout=120)
 
     held_up = asyncio.create_task(backend.write("somebody", hold_up))
-    await asyncio.wait_for(reached.wait(), 30)
+    await asyncio.wait_for(reached.wait(), 120)
     waiting = asyncio.gather(*attempts, return_exceptions=True)
     await asyncio.sleep(0)  # each of them runs up to where it waits for the writer
     go_on.set()
@@ -536,7 +536,7 @@ async def test_readers_see_nothing_that_could_still_be_lost(
 
     def slow(*args: Any) -> None:
         loop.call_soon_threadsafe(reached.set)
-        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(timeout=30)
+        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(timeout=120)
         real(*args)
 
     async with opened(path) as backend:
@@ -544,7 +544,7 @@ async def test_readers_see_nothing_that_could_still_be_lost(
         record = await store.create(new_conversation(store))
         monkeypatch.setattr(os, "replace", slow)
         writing = asyncio.create_task(store.append(record.id, [user("on its way")]))
-        await asyncio.wait_for(reached.wait(), 30)
+        await asyncio.wait_for(reached.wait(), 120)
         assert await store.get(record.id) == record
         assert await store.page(record.id, limit=9) == []
         assert not writing.done()

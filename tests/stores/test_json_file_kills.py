@@ -35,7 +35,7 @@ def kill_after(child: subprocess.Popen[str], seconds: float) -> list[int]:
 
 def run_into(child: subprocess.Popen[str]) -> list[int]:
     """Let the process run until it kills itself; returns the turns that it was promised."""
-    output, _ = child.communicate(timeout=60)
+    output, _ = child.communicate(timeout=240)
     assert child.returncode == -signal.SIGKILL
     ready, *numbers = output.splitlines()
     assert ready == "ready"

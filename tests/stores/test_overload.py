@@ -75,9 +75,9 @@ async def test_embedded_stores(module: Any, tmp_path: Path, monkeypatch: pytest.
     blocked = threading.Event()
     writer: Any = getattr(backend, "_writer")  # noqa: B009
     if module is lanes:
-        holding = asyncio.create_task(writer.run(lambda db: blocked.wait(30)))
+        holding = asyncio.create_task(writer.run(lambda db: blocked.wait(120)))
     else:
-        holding = asyncio.create_task(writer.run("erin", lambda shelf: blocked.wait(30)))
+        holding = asyncio.create_task(writer.run("erin", lambda shelf: blocked.wait(120)))
     await asyncio.sleep(0)
     await _ask_for_too_much(backend, blocked)
     await holding
@@ -89,7 +89,7 @@ async def _ask_for_too_much(backend: Backend, blocked: threading.Event) -> None:
     store = backend.of("erin")
     fresh = [started(new_id(), now=store.now()) for _ in range(40)]
     tasks = [asyncio.create_task(store.create(one)) for one in fresh]
-    done, _ = await asyncio.wait(tasks, timeout=30, return_when=asyncio.FIRST_EXCEPTION)
+    done, _ = await asyncio.wait(tasks, timeout=120, return_when=asyncio.FIRST_EXCEPTION)
     assert any(isinstance(task.exception(), Overloaded) for task in done)
     blocked.set()
     results = await asyncio.gather(*tasks, return_exceptions=True)
@@ -133,10 +133,10 @@ async def test_the_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(spool_writer, "MOST_WAITING", 4)
     spool = Spool(tmp_path, limit=10**6, deadline=0.02)
     blocked = threading.Event()
-    holding = asyncio.create_task(spool._call(lambda: blocked.wait(30)))
+    holding = asyncio.create_task(spool._call(lambda: blocked.wait(120)))
     await asyncio.sleep(0)
     tasks = [asyncio.create_task(spool.write(b"x", lambda ref: ref)) for _ in range(20)]
-    done, _ = await asyncio.wait(tasks, timeout=30, return_when=asyncio.FIRST_EXCEPTION)
+    done, _ = await asyncio.wait(tasks, timeout=120, return_when=asyncio.FIRST_EXCEPTION)
     assert any(isinstance(task.exception(), Overloaded) for task in done)
     blocked.set()
     results = await asyncio.gather(*tasks, return_exceptions=True)

@@ -18,7 +18,7 @@ from recollect.stores.postgres.store import PostgresStore
 HELLO = [Message(role="user", content="the words of the message")]
 CHANNEL = "recollect"
 LISTENERS = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND granted"
-PATIENCE = 20
+PATIENCE = 120
 """Seconds after which a change that was not heard counts as missed."""
 
 

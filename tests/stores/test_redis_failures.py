@@ -32,7 +32,8 @@ from recollect.messages import Message
 from recollect.stores.redis import RedisBackend
 from recollect.stores.redis.addresses import make_client, parse_target
 from recollect.stores.urls import backend_for
-from tests.servers.redis import client, free_port, running
+from tests.servers.ports import free_port
+from tests.servers.redis import client, running
 
 TURN = [Message(role="user", content="hello"), Message(role="assistant", content="hi")]
 
@@ -197,7 +198,7 @@ class TestClients:
             assert await store.page(record.id, limit=9) == list(appended.new)
             async with store.watch() as changes:
                 await store.delete(record.id)
-                change = await asyncio.wait_for(anext(changes), 10)
+                change = await asyncio.wait_for(anext(changes), 60)
                 assert (change.conversation_id, change.revision) == (record.id, None)
         assert await handed.ping()
         await handed.aclose()
@@ -345,7 +346,7 @@ class TestLosses:
 
     async def test_a_server_that_hangs_is_given_up(self) -> None:
         with running() as port, client(port) as admin:
-            async with opened(f"redis://127.0.0.1:{port}", timeout=0.2) as backend:
+            async with opened(f"redis://127.0.0.1:{port}", timeout=1.5) as backend:
                 store = backend.of("erin")
                 record = await store.create(started(new_id(), now=store.now()))
                 server = admin.info("server")["process_id"]

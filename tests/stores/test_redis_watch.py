@@ -15,7 +15,7 @@ from recollect.messages import Message
 from recollect.stores.redis import RedisBackend
 from recollect.stores.redis.store import RedisStore
 
-PATIENCE = 20
+PATIENCE = 120
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ async def opened(path: Path) -> SQLiteBackend:
     return backend
 
 
+@pytest.mark.slow
 def test_random_operations_give_the_same_as_in_memory(tmp_path: Path) -> None:
     def make(clock: FixedClock) -> Backend:
         return SQLiteBackend(str(tmp_path / "machine.db"), clock=clock, synchronous="normal")

@@ -1,17 +1,23 @@
 """A glance at SQLite: what the parts say; and what is its own: what it remembers, and for how long."""
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 import recollect
 from recollect.contracts import Backend, Glance, parse_listing
 from recollect.conversations import started
+from recollect.errors import StoreUnavailable
 from recollect.ids import new_id
 from recollect.layers.observed import observed
 from recollect.messages import Message
+from recollect.settings import ConversationConfig
 from recollect.stores.sqlite import SQLiteBackend
+from recollect.stores.sqlite.backend import READERS
 from recollect.stores.sqlite.glancing import Recent
 from recollect.stores.sqlite.store import SQLiteStore
 from recollect.telemetry import Telemetry
@@ -153,3 +159,47 @@ async def test_a_window_that_needed_more_than_a_glance_is_made_again(tmp_path: P
         await erin.store.replace(record.id, oldest.with_(content="redacted"))
         after = await erin.load_context(record.id, policy=policy)
         assert after.messages[0].content == "redacted"
+
+
+async def test_what_fails_at_once_is_asked_for_part_by_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailable("away")
+
+    async with recollect.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
+        erin = memory.of("erin")
+        record = await erin.get_or_create_conversation("kitchen")
+        await erin.add_message(record.id, "user", "hello")
+        await erin.remember("The bedroom lights are dim at 9 pm")
+        monkeypatch.setattr(SQLiteStore, "glance", fail)
+        context = await erin.load_context(record.id)
+        assert not context.report.degraded
+        assert len(context.report.notes) == 1
+        monkeypatch.setattr(SQLiteStore, "documents", fail)
+        erin.known_notes.drop("erin")
+        context = await erin.load_context(record.id)
+        assert [message["content"] for message in context] == ["hello"]
+        assert any("notes could not be read" in warning for warning in context.report.warnings)
+        monkeypatch.setattr(SQLiteStore, "tail", fail)
+        assert (await erin.load_context(record.id)).report.degraded
+
+
+async def test_a_reader_who_does_not_answer_does_not_keep_an_agent_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ConversationConfig, "context_deadline", 0.02)
+    async with recollect.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
+        erin = memory.of("erin")
+        record = await erin.get_or_create_conversation("kitchen")
+        held = threading.Event()
+        backend = cast(SQLiteBackend, memory.backend)
+        blocked = [asyncio.create_task(backend.readers.run(lambda _: held.wait(30))) for _ in range(READERS)]
+        await asyncio.sleep(0)  # they are in the queue now, before what is asked for next
+        try:
+            context = await erin.load_context(record.id)
+        finally:
+            held.set()
+            await asyncio.gather(*blocked)
+        assert context.report.degraded
+        assert "did not answer within" in context.report.warnings[0]

@@ -210,6 +210,7 @@ MAY_SPEAK = {"intake.py", "memory.py"}
 """Where an error is that of loading a counter of tokens, before anybody has said anything."""
 
 
+@pytest.mark.slow
 def test_no_line_of_ours_is_made_of_an_errors_own_words() -> None:
     found = []
     for file in SOURCE.rglob("*.py"):

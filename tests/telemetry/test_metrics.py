@@ -276,6 +276,7 @@ def counted_in_source() -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_what_the_source_counts_is_in_the_catalogue() -> None:
     assert counted_in_source() - {"bakery_loaves_total"} <= set(CATALOGUE)
 

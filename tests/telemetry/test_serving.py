@@ -203,7 +203,7 @@ def served(folder: Path, *options: str) -> Iterator[tuple[str, "subprocess.Popen
             yield _listening(_address(process)), process, log
         finally:
             process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=60)
+            process.communicate(timeout=240)
     assert process.returncode == 0
 
 
@@ -220,13 +220,13 @@ def _listening(url: str) -> str:
     """The address, when somebody answers there: workers start after it was said."""
     while True:
         with suppress(httpx.ConnectError):
-            httpx.get(f"{url}/health", timeout=60)
+            httpx.get(f"{url}/health", timeout=240)
             return url
 
 
 def _told(url: str, name: str) -> float:
     """The sum of a metric, as one of the workers tells it."""
-    families = parsed(httpx.get(f"{url}/metrics", timeout=60).text, CLASSIC)
+    families = parsed(httpx.get(f"{url}/metrics", timeout=240).text, CLASSIC)
     samples = [sample for family in families.values() for sample in family.samples]
     return float(sum(sample.value for sample in samples if sample.name == name))
 
@@ -236,7 +236,7 @@ def test_metrics_of_several_workers_are_their_sum(tmp_path: Path) -> None:
     with served(tmp_path, "--workers", "2", "--log", "json") as (url, _, log):
         for number in range(20):  # each over a connection of its own: whichever worker takes it
             session = {"session_id": f"room-{number}"}
-            assert httpx.post(f"{url}/v1/conversations", json=session, timeout=60).status_code == 200
+            assert httpx.post(f"{url}/v1/conversations", json=session, timeout=240).status_code == 200
         told = [_told(url, "recollect_conversations_started_total") for _ in range(3)]
         while told[-1] < 20:
             told.append(_told(url, "recollect_conversations_started_total"))
@@ -252,7 +252,7 @@ def test_metrics_of_several_workers_are_their_sum(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_text_for_people_is_the_default_and_what_there_is_not_is_refused(tmp_path: Path) -> None:
     with served(tmp_path) as (url, _, log):
-        httpx.get(f"{url}/health", timeout=60)
+        httpx.get(f"{url}/health", timeout=240)
     assert " INFO    recollect.requests: GET /health 200 event=request " in log.read_text()
     refused = subprocess.run(
         [sys.executable, "-m", "recollect", "serve", "--log", "xml"],

@@ -30,7 +30,7 @@ def say(text: str, *, voice: str = VOICE, speed: int = SPEED) -> Audio:
 
 def _said_by_program(text: str, voice: str, speed: int) -> bytes:
     command = ["espeak-ng", "-v", voice, "-s", str(speed), "--stdout", text]
-    return subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
+    return subprocess.run(command, capture_output=True, check=True, timeout=240).stdout
 
 
 class _Library:

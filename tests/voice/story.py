@@ -22,6 +22,8 @@ SOON = "Based on the current progress, the Johnson house project should be compl
 PHRASES = [ASKED, "Turn off the kitchen lights.", "Send an invoice for the Miller house."]
 """What this business often says."""
 DEVICE = "the contractor's phone"
+UNHURRIED = recollect.ConversationConfig(context_deadline=120)
+"""While the provider's SDK is loaded, nothing else moves on a busy machine."""
 
 
 @asynccontextmanager
@@ -39,7 +41,7 @@ async def supervised(manager: ConversationManager, says: str) -> AsyncIterator[t
 async def by_voice(url: str, owner: str) -> None:
     """Session 1: a question by voice, an answer, the end. The conversation finds its client by itself."""
     recording = pack_wav(say(ASKED))
-    async with recollect.open(url, sweep_every=None, embedder=None) as memory:
+    async with recollect.open(url, config=UNHURRIED, sweep_every=None, embedder=None) as memory:
         manager = memory.of(owner)
         await manager.clients.add("Mary Johnson")
         await manager.clients.add("Peter Miller")
@@ -55,7 +57,7 @@ async def by_voice(url: str, owner: str) -> None:
 
 async def by_text(url: str, owner: str) -> None:
     """Session 2: a follow-up by text, answered with what was said before."""
-    async with recollect.open(url, sweep_every=None, embedder=None) as memory:
+    async with recollect.open(url, config=UNHURRIED, sweep_every=None, embedder=None) as memory:
         manager = memory.of(owner)
         sessions = SessionManager(manager)
         assert await sessions.get_conversation_id("session-1") is None

@@ -23,7 +23,7 @@ def test_voice_then_text_after_a_restart(store: str, tmp_path: Path, request: py
             env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=240,
             check=False,
         )
         assert played.returncode == 0, played.stderr

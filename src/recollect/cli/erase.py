@@ -38,9 +38,10 @@ def erase(
         return
     out = console()
     out.print("Erased:" if receipt.erased else "Erased: nothing was there", soft_wrap=True)
-    width = max((len(f"{count:,}") for count in receipt.erased.values()), default=0)
-    for kind, count in receipt.erased.items():
-        out.print(f"  {count:>{width},} {kind.replace('_', ' ')}", soft_wrap=True, highlight=False)
+    kinds = {kind.replace("_", " "): f"{count:,}" for kind, count in receipt.erased.items()}
+    name, number = (max(map(len, texts), default=0) for texts in (kinds, kinds.values()))
+    for kind, count in kinds.items():
+        out.print(f"  {kind:<{name}}  {count:>{number}}", soft_wrap=True, highlight=False)
     out.print(f"[dim]receipt {receipt.digest}[/]", soft_wrap=True)
     for remains in receipt.remains:
         out.print(f"[yellow]! {escape(remains)}[/]", soft_wrap=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
+from rich.markup import escape
 
 from recollect.cli.rendering import counted, errors_console
 from recollect.cli.running import OwnerOption, UrlOption, memory_at, run
@@ -57,6 +58,11 @@ async def _export_folder(url: str | None, owner: str | None, folder: str) -> Man
 def _print_manifest(manifest: Manifest) -> None:
     counts = ", ".join(f"{count:,} {kind}" for kind, count in manifest.counts.items())
     errors_console().print(f"exported: {counts}", soft_wrap=True)
+    for name in manifest.unreadable:
+        errors_console().print(
+            f"[yellow]! the archive of {escape(name)} cannot be read and is not in the folder[/]",
+            soft_wrap=True,
+        )
 
 
 @asynccontextmanager

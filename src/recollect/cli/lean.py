@@ -14,6 +14,8 @@ from typing import Any, NoReturn, get_args, get_type_hints
 import typer
 
 Command = Callable[..., None]
+STOPPED = 130
+"""The exit code of a command that somebody stopped with Ctrl-C, as shells have it."""
 
 
 def run_lean(command: Command, arguments: Sequence[str]) -> bool:
@@ -25,6 +27,8 @@ def run_lean(command: Command, arguments: Sequence[str]) -> bool:
         command(**given)
     except typer.Exit as ending:
         sys.exit(ending.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(STOPPED)
     return True
 
 

@@ -7,11 +7,13 @@ of the kind `keys` and lies beside the owner's data, or in a store of its own, s
 data does not hold the keys to it. Below: keys, `sealing`. Above: `encrypted`, `rekeying`.
 """
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
@@ -41,6 +43,9 @@ class _Kept(Struct, frozen=True, kw_only=True):
 class _Ring(Struct, frozen=True, kw_only=True):
     keys: tuple[_Kept, ...]
     version: int = 1
+
+
+_ring = msgspec.json.Decoder(_Ring).decode
 
 
 class Held(Struct, frozen=True, kw_only=True):
@@ -74,11 +79,21 @@ class Keyring:
         self._provider = provider
         self._store_of = store_of
         self._held: OrderedDict[str, Held] = OrderedDict()
+        self._looking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def keys_of(self, owner: str) -> DataKeys | None:
         """The owner's keys; None when nothing was ever sealed. Raises `KeyUnavailable`."""
-        held = self._fresh(owner) or await self.look(owner)
+        held = self._fresh(owner) or await self._look_once(owner)
         return None if held is None else held.keys
+
+    def holds(self, owner: str) -> bool:
+        """Whether the owner's keys are at hand, without a look at the store."""
+        return self._fresh(owner) is not None
+
+    async def _look_once(self, owner: str) -> Held | None:
+        """One look for all who ask at the same time: a window asks for a log's front, end and record."""
+        async with self._looking.setdefault(owner, asyncio.Lock()):
+            return self._fresh(owner) or await self.look(owner)
 
     def _fresh(self, owner: str) -> Held | None:
         held = self._held.get(owner)
@@ -208,7 +223,7 @@ def _bound_to(owner: str, key_id: str) -> bytes:
 
 def _read(data: bytes) -> tuple[_Kept, ...]:
     try:
-        ring = msgspec.json.decode(data, type=_Ring)
+        ring = _ring(data)
     except msgspec.MsgspecError as error:
         raise StoreDamaged(f"the document with an owner's data keys cannot be read: {error}") from error
     if ring.version != 1 or not ring.keys:

@@ -19,9 +19,9 @@ import hmac
 import os
 import secrets
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from hashlib import blake2b
-from operator import attrgetter, methodcaller
+from operator import methodcaller
 from struct import Struct as Packing
 from typing import Any, NamedTuple
 
@@ -34,7 +34,7 @@ from recollect.contracts import Entry, set_aside
 from recollect.errors import MissingExtra, StoreDamaged
 from recollect.ids import MARK
 from recollect.keys import KEY_BYTES, NONCE_BYTES, aes_gcm
-from recollect.messages import SEALED, ContentType, Message, Speech, words_of
+from recollect.messages import ROLES, SEALED, ContentType, Message, Speech, words_of
 from recollect.wire import check_json, decode_message, encode_message
 
 try:
@@ -143,7 +143,7 @@ def numbers_for(next_sequence: int, count: int, *, away: bool) -> list[Number]:
 # Messages
 
 
-class _Words(Struct, frozen=True, omit_defaults=True):
+class _Words(Struct, frozen=True, omit_defaults=True, gc=False):
     """What of a message is sealed, with the names and defaults that it has there."""
 
     content: Any = UNSET
@@ -190,13 +190,16 @@ def seal(
 ) -> Message:
     """The message as it is stored, at this time."""
     bound_to = place.of(message.role, to_micros(timestamp), message.message_id)
-    return Message(
-        role=message.role,
-        content=f"{fingerprint}.{key.id}.{_sealed(key, _number.pack(*number) + body, bound_to)}",
-        timestamp=timestamp,
-        message_id=message.message_id,
-        dialect=SEALED,
-    )
+    sealed = _sealed(key, _number.pack(*number) + body, bound_to)
+    stored: Message = _copied(_BLANK[message.role])  # in the open is what is set here, and nothing else
+    force_setattr(stored, "content", f"{fingerprint}.{key.id}.{sealed}")
+    force_setattr(stored, "timestamp", timestamp)
+    force_setattr(stored, "message_id", message.message_id)
+    return stored
+
+
+_BLANK = {role: Message(role=role, content="", dialect=SEALED) for role in ROLES}
+_copied = methodcaller("__copy__")
 
 
 def fingerprint_of(message: Message, key: DataKey, place: "Place") -> str:
@@ -244,21 +247,26 @@ def key_id_of(message: Message) -> str | None:
     return parts[1] if len(parts) == 3 else None
 
 
-class Opened(Struct, frozen=True):
-    """A message that was sealed, and what of its place was sealed with it."""
+class Opened(Struct, frozen=True, gc=False):
+    """A message that was sealed, what it was opened from, and what of its place was sealed with it."""
 
+    sealed: str
     message: Message
     at: int
     """Microseconds since 1970."""
     next_sequence: int
     in_turn: int
-    stored: tuple[object, ...]
-    """All that it was opened from: see `stored_form`."""
 
-    @property
-    def is_fixed(self) -> bool:
-        """Whether a caller can change nothing of the message in place, so that it may be handed out again."""
-        return type(self.message.content) is str and not self.message.extra
+    def is_of(self, stored: Message) -> bool:
+        """Whether it was opened from just this: the same ciphertext in the same place opens alike."""
+        message = self.message
+        return (
+            self.sealed == stored.content
+            and message.timestamp == stored.timestamp
+            and message.message_id == stored.message_id
+            and message.role == stored.role
+            and stored.dialect == SEALED
+        )
 
     def may_follow(self, other: "Opened") -> bool:
         """Whether it may stand behind the other in a log."""
@@ -268,22 +276,39 @@ class Opened(Struct, frozen=True):
         return mine.may_follow(before)
 
 
-stored_form = attrgetter("content", "timestamp", "message_id", "role", "dialect")
-"""What a stored message is opened from: where all of it is the same, so is what comes of it."""
+def is_fixed(message: Message) -> bool:
+    """Whether a caller can change nothing of the message in place, so that it may be handed out again."""
+    return type(message.content) is str and not message.extra
 
 
 def unseal(stored: Message, keys: DataKeys, place: Place) -> Opened:
     """The message that was sealed, and where. Raises `Refused`. In few steps: a window opens some forty."""
-    form = stored_form(stored)
-    sealed, timestamp, message_id, role, dialect = form
-    if dialect != SEALED or type(sealed) is not str or timestamp is None:
+    sealed, timestamp = stored.content, stored.timestamp
+    if stored.dialect != SEALED or type(sealed) is not str or timestamp is None:
         raise Refused("it is not encrypted, as all in this store must be, and is refused")
     _, _, rest = sealed.partition(".")
     key_id, _, text = rest.partition(".")
     at = to_micros(timestamp)
-    plain = _unsealed(keys.get(key_id), text, place.of(role, at, message_id))
+    plain = _unsealed(keys.get(key_id), text, place.of(stored.role, at, stored.message_id))
     next_sequence, in_turn = _number.unpack_from(plain)
-    return Opened(_message(stored, plain[_number.size :]), at, next_sequence, in_turn, form)
+    return Opened(sealed, _message(stored, plain[_number.size :]), at, next_sequence, in_turn)
+
+
+def warm() -> None:
+    """Seal and open something, so that the first window of a process need not wait for what is done once."""
+    key = DataKey.generate()
+    keys, place = DataKeys([key]), Place("nobody", "00000000-0000-0000-0000-000000000000")
+    message = Message(role="user", content="hello", message_id="1", tokens={"words": 1})
+    now = datetime.now(UTC)
+    for number in (Number(1, number) for number in range(_OFTEN)):
+        mark = fingerprint_of(message, key, place)
+        body = body_of(message)
+        sealed = seal(message, body, key, timestamp=now, fingerprint=mark, place=place, number=number)
+        unseal(sealed, keys, place)
+
+
+_OFTEN = 10
+"""How often the interpreter sees something done before it does it the fast way."""
 
 
 def _message(stored: Message, body: bytes) -> Message:
@@ -319,7 +344,6 @@ def _odd_message(stored: Message, body: bytes) -> Message:
 
 
 _words = msgspec.json.Decoder(_Words).decode
-_copied = methodcaller("__copy__")
 
 
 # Everything else

@@ -1,6 +1,7 @@
 """An owner's folder: written beside its place and moved there when whole; proven before it is read."""
 
 import hashlib
+import logging
 import os
 import re
 import shutil
@@ -21,6 +22,8 @@ from recollect.moving import export_store, import_
 from recollect.portability.page import page
 from recollect.premises import Premises
 from recollect.threads import opened, to_the_end
+
+log = logging.getLogger("recollect.portability")
 
 VERSION = 1
 LINES = "conversations.jsonl"
@@ -47,6 +50,8 @@ class Manifest(Struct, frozen=True, kw_only=True):
     counts: dict[str, int]
     files: tuple[File, ...]
     archives: tuple[Archive, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    """Conversations whose archives are damaged: the folder does not hold them."""
 
 
 # Out
@@ -68,7 +73,7 @@ async def _fill(premises: Premises, draft: Path) -> Manifest:
     exported_at = premises.store.now()
     counts = await _write_lines(premises, draft / LINES)
     counts["blobs"] = await _write_blobs(premises, draft)
-    archives = await _write_archives(premises.archives, draft)
+    archives, unreadable = await _write_archives(premises.archives, draft)
     await to_the_end(_write_page, draft, premises.owner, exported_at)
     manifest = Manifest(
         owner=premises.owner,
@@ -76,6 +81,7 @@ async def _fill(premises: Premises, draft: Path) -> Manifest:
         counts=counts | {"archives": len(archives)},
         files=await to_the_end(_files, draft),
         archives=archives,
+        unreadable=unreadable,
     )
     document = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
     await to_the_end(_write, draft / MANIFEST, document)
@@ -105,18 +111,31 @@ async def _write_blobs(premises: Premises, draft: Path) -> int:
     return count
 
 
-async def _write_archives(archives: OwnerArchives | None, draft: Path) -> tuple[Archive, ...]:
+async def _write_archives(
+    archives: OwnerArchives | None, draft: Path
+) -> tuple[tuple[Archive, ...], tuple[str, ...]]:
+    """The archives that were written, and those that cannot be read."""
     if archives is None:
-        return ()
-    known = tuple(await archives.list())
-    for one in known:
-        _, content = await archives.read(one.conversation_id)
-        lines, pictures = await to_the_end(unpacked, content)
-        await to_the_end(_write, draft / "archives" / f"{one.conversation_id}.jsonl", lines)
-        for sha256, data in pictures.items():
-            place = draft / "archives" / "blobs" / one.conversation_id / sha256
-            await to_the_end(_write, place, data)
-    return known
+        return (), ()
+    written: list[Archive] = []
+    unreadable = await archives.unreadable()
+    for one in await archives.list():
+        try:
+            _, content = await archives.read(one.conversation_id)
+        except StoreDamaged as error:
+            log.warning("an archive is not exported: %s", error)
+            unreadable.append(one.conversation_id)
+            continue
+        await _write_archive(one.conversation_id, content, draft / "archives")
+        written.append(one)
+    return tuple(written), tuple(sorted(unreadable))
+
+
+async def _write_archive(conversation_id: str, content: bytes, folder: Path) -> None:
+    lines, pictures = await to_the_end(unpacked, content)
+    await to_the_end(_write, folder / f"{conversation_id}.jsonl", lines)
+    for sha256, data in pictures.items():
+        await to_the_end(_write, folder / "blobs" / conversation_id / sha256, data)
 
 
 def _write_page(draft: Path, owner: str, exported_at: datetime) -> None:

@@ -13,6 +13,7 @@
     passages       a place in the log → words that can be cited
     searching      the search of one owner, from question to passages
     conversations  conversations that match, or are alike
+    holding        what is held in memory of each owner, within bounds
     room           what the searches of all owners share
 
 Below: dialects, contracts. Above: the stores that index, and the manager.

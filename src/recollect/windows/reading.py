@@ -130,7 +130,7 @@ class Experience:
         self._tokens.pop(conversation_id, None)
         self._tokens[conversation_id] = (used.system + used.history) / len(context.messages)
         if len(self._tokens) > MOST_KNOWN:
-            del self._tokens[next(iter(self._tokens))]
+            self._tokens.pop(next(iter(self._tokens)), None)
 
 
 def first_look(policy: WindowPolicy, tokens_a_message: float = TOKENS_A_MESSAGE) -> FirstLook:

@@ -22,7 +22,7 @@ from recollect.server.live.room import LiveRoom
 from recollect.server.live.speech import Transcribe
 from recollect.telemetry import Telemetry
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 """Seconds after which a test gives up waiting for what should happen at once."""
 
 

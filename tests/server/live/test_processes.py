@@ -43,12 +43,12 @@ async def a_node(url: str) -> AsyncIterator[Node]:
     )
     try:
         assert process.stdout is not None
-        said = await asyncio.wait_for(process.stdout.readline(), 60)
+        said = await asyncio.wait_for(process.stdout.readline(), 120)
         yield Node(process, json.loads(said)["port"])
     finally:
         if process.returncode is None:
             process.terminate()
-        await asyncio.wait_for(process.wait(), 60)
+        await asyncio.wait_for(process.wait(), 120)
 
 
 @pytest.fixture(params=["postgres", "sqlite"])

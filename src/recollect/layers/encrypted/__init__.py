@@ -10,7 +10,8 @@ What is refused on reading is set aside with the reason, and the rest loads. A s
 is not handed on: it would hold ciphertext. All other powers are.
 
 `backend` holds what all stores of a backend know; `store` is one owner's part, made of `conversations`,
-`logs` and `documents` over `base`; `entries` seals and opens, without waiting.
+`logs` and `documents` over `base`, with `glances` where the store inside has them; `entries` seals and
+opens, without waiting.
 """
 
 from recollect.layers.encrypted.backend import EncryptedBackend, Encryption, encrypted

@@ -8,14 +8,24 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
-from recollect.contracts import Backend, ConversationStore, Erasing, Holds, LogEnd, Migrated, Watchable
+from recollect.contracts import (
+    Backend,
+    ConversationStore,
+    Erasing,
+    Glancing,
+    Holds,
+    LogEnd,
+    Migrated,
+    Watchable,
+)
 from recollect.conversations import Query
 from recollect.ids import parse_name
 from recollect.keys import KeyProvider
+from recollect.layers.encrypted.glances import GlancingStore
 from recollect.layers.encrypted.store import EncryptedStore
 from recollect.layers.keyring import KIND, Keyring
 from recollect.layers.powers import with_powers_of
-from recollect.layers.sealing import Opened, Place
+from recollect.layers.sealing import Opened, Place, warm
 
 KNOWN_ENDS = 10_000
 """Conversations whose end is remembered, so that a turn need not ask for it."""
@@ -58,7 +68,11 @@ class EncryptedBackend(Backend):
         return self._inner
 
     async def open(self) -> None:
-        await self._inner.open()
+        warming = asyncio.ensure_future(asyncio.to_thread(warm))
+        try:
+            await self._inner.open()
+        finally:
+            await warming
         if self.encryption.keyring is not None:
             await self.encryption.keyring.open()
 
@@ -71,8 +85,8 @@ class EncryptedBackend(Backend):
 
     def of(self, owner: str) -> EncryptedStore:
         inner = self._inner.of(owner)
-        store = EncryptedStore(self, parse_name(owner, field="owner"), inner)
-        return with_powers_of(inner, store, STORE_POWERS)
+        kind = GlancingStore if isinstance(inner, Glancing) else EncryptedStore
+        return with_powers_of(inner, kind(self, parse_name(owner, field="owner"), inner), STORE_POWERS)
 
     async def owners(self) -> AsyncIterator[str]:
         async for owner in self._inner.owners():

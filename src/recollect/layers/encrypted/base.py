@@ -1,8 +1,9 @@
 """What every part of an encrypted store uses: whose it is, what is inside, which keys there are."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Coroutine, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from recollect.contracts import ConversationStore, Sealable
 from recollect.errors import InvalidSetting
@@ -11,6 +12,8 @@ from recollect.layers.sealing import DataKeys, Place
 
 if TYPE_CHECKING:
     from recollect.layers.encrypted.backend import EncryptedBackend
+
+T = TypeVar("T")
 
 
 class SealedPart(ConversationStore):
@@ -46,6 +49,14 @@ class SealedPart(ConversationStore):
 
     def _place(self, conversation_id: str) -> Place:
         return Place(self._owner, parse_uuid(conversation_id, field="conversation_id"))
+
+    async def _read(self, reading: Coroutine[Any, Any, T]) -> T:
+        """What is read from inside. Where the keys are not at hand they are looked for meanwhile."""
+        if self._backend.keyring.holds(self._owner):
+            return await reading
+        found: T
+        found, _ = await asyncio.gather(reading, self._keys())
+        return found
 
     async def _keys(self, unknown: Iterable[str] = ()) -> DataKeys | None:
         """The keys at hand; looked for again when something is sealed with one that is not."""

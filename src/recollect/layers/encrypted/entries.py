@@ -78,9 +78,9 @@ def opened_entries(
         sequence, stored = entry.sequence, entry.message
         opened = known.get(sequence)
         try:
-            if opened is None or opened.stored != sealing.stored_form(stored):
+            if opened is None or not opened.is_of(stored):
                 opened = sealing.unseal(stored, keys, place)
-                if opened.is_fixed:  # what a caller could change in place is decoded anew each time
+                if sealing.is_fixed(opened.message):  # what a caller could change is decoded anew
                     known[sequence] = opened
             if sequence < opened.next_sequence or (before is not None and before.at == opened.at):
                 _check_order(sequence, opened, before)

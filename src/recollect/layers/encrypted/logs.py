@@ -48,9 +48,9 @@ class SealedLogs(SealedConversations):
     ) -> Appended:
         place = self._place(conversation_id)
         if not messages:
-            return await self._opened_append(
-                place, await self._inner.append(conversation_id, (), expected_revision=expected_revision)
-            )
+            done = await self._inner.append(conversation_id, (), expected_revision=expected_revision)
+            keys = await self._keys()
+            return done if keys is None else await self._opened_append(place, done, keys)
         turn = turn_of(messages)
         async with self._backend.turn(place):
             return await self._write(place, turn, expected_revision, afresh=False)
@@ -70,7 +70,7 @@ class SealedLogs(SealedConversations):
         check_count(limit, field="limit", least=0)
         # One more than asked for: whether the first stands in its order shows beside the one before it.
         more = min(limit + 1, _LARGEST_LIMIT) if limit else 0
-        found = await self._inner.tail(conversation_id, limit=more, before=before)
+        found = await self._read(self._inner.tail(conversation_id, limit=more, before=before))
         place = self._place(conversation_id)
         known = self._backend.opened(place) if limit <= KEPT_OPEN else None
         opened = await self._open_entries(place, found, known)
@@ -155,7 +155,7 @@ class SealedLogs(SealedConversations):
                 if afresh or not await self._is_of_older_key(place, conflict.message_id, keys, turn):
                     raise
             else:
-                return await self._opened_append(place, done)
+                return await self._opened_append(place, done, keys)
         raise StoreUnavailable(f"conversation {place.conversation_id} changes too fast to be written to")
 
     async def _store(
@@ -229,10 +229,7 @@ class SealedLogs(SealedConversations):
         last = max(moments, key=to_micros)
         self._backend.know_end(place, LogEnd(new[0].revision, new[-1].sequence + 1, last))
 
-    async def _opened_append(self, place: Place, done: Appended) -> Appended:
-        keys = await self._keys()
-        if keys is None:
-            return done
+    async def _opened_append(self, place: Place, done: Appended, keys: DataKeys) -> Appended:
         known = tuple([(await self._open_entries(place, [entry]))[0] for entry in done.known])
 
         def record() -> Conversation:

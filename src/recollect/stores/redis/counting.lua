@@ -11,3 +11,9 @@ local function count_kinds(documents)
     first = '[' .. past
   end
 end
+
+-- How many messages there are in a log. What somebody else put in its place has none, and can still be removed.
+local function count_entries(log)
+  local found = redis.pcall('ZCARD', log)
+  return type(found) == 'number' and found or 0
+end

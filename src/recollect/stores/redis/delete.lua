@@ -9,7 +9,7 @@ if record and expected ~= '' and expected ~= record[AT.revision] then return {'m
 if now ~= '' and not record then return {'gone'} end
 if now ~= '' and not is_expired(record, now) then return {'kept'} end
 local names = redis.call('SMEMBERS', KEYS[4])
-local messages, documents = redis.call('ZCARD', KEYS[2]), count_kinds(KEYS[5])
+local messages, documents = count_entries(KEYS[2]), count_kinds(KEYS[5])
 forget()
 if record then tell(channel, id, '') end
 return {'done', record and record[AT.birth] or '', names, messages, documents}

@@ -2,19 +2,23 @@
 
 The full-text table says which messages have a term; everything else is counted here. So the numbers are
 exact, and nothing of another owner is in them. How many messages are looked at is bounded: rare terms say
-most, so they are read whole, and of common ones only the newest messages, when there are too many.
+most, so they are read whole, and of common ones only the newest messages, when there are too many. Which are
+the best is exact, too, as long as not too many have a term at all.
 """
 
 import math
 import re
 from collections.abc import Container, Mapping, Sequence
+from heapq import nlargest
 from typing import Any
 
 import apsw
 import msgspec
+from msgspec.structs import replace
 
 from recollect.contracts import Match, Matches, Position
 from recollect.search.analysis import LONGEST_TERM
+from recollect.search.ranking import Scorer
 from recollect.stores.sql_files import queries
 from recollect.stores.sqlite.connections import PACKAGE
 from recollect.stores.sqlite.indexing import analysed, too_many_wait
@@ -23,6 +27,9 @@ SQL = queries(PACKAGE)
 
 MOST_READ = 4_000
 """Places of terms that are read for one search, unless more are asked for: some milliseconds."""
+MOST_WEIGHED = 1_000
+"""Messages with a term that are all weighed exactly. Where more have one, which terms a message has decides,
+not how often, nor how long it is."""
 
 _POSSIBLE = re.compile(r"[a-z0-9\u0080-\ud7ff\ue000-\U0010ffff]+").fullmatch
 _EVERYTHING = 2**53
@@ -66,12 +73,16 @@ class _Search:
     def answer(self) -> Matches:
         frequencies = {term: self._frequency(term) for term in dict.fromkeys(self._terms) if _possible(term)}
         self._collect(frequencies)
-        return Matches(
-            found=tuple(self._found(self._said(frequencies))),
+        numbers = Matches(
+            found=(),
             frequencies=tuple(frequencies.get(term, 0) for term in self._terms),
             messages=self._messages,
             terms=self._total,
         )
+        found = self._found(self._said(frequencies))
+        if len(found) > self._limit:
+            found = nlargest(self._limit, found, key=Scorer(numbers, len(self._terms)))
+        return replace(numbers, found=tuple(found))
 
     def _read_waiting(self, owner: str, now: int) -> dict[int, Match]:
         """What waits for the index; counted among what is in it."""
@@ -138,8 +149,10 @@ class _Search:
         ]
 
     def _found(self, words: Sequence["_Word"]) -> list[Match]:
-        """The best of what was scored; of equals, first what was met first: the newest with rare terms."""
-        keys = sorted(self._scores, key=self._scores.__getitem__, reverse=True)[: self._limit]
+        """What was scored, or the best. Of equals, first what was met first: the newest with rare terms."""
+        keys = sorted(self._scores, key=self._scores.__getitem__, reverse=True)
+        if len(keys) > MOST_WEIGHED:
+            keys = keys[: self._limit]
         text = msgspec.json.encode([key for key in keys if key not in self._waiting]).decode()
         found: list[Any] = self._db.execute(SQL["found_messages"], (text,)).fetchall()
         known = self._waiting | {row[0]: self._match(row, words) for row in found}

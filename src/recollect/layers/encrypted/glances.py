@@ -1,0 +1,63 @@
+"""What a context is made from, in one step, where the store inside reads it so. Below: `store`.
+
+The store gives the same glance again while nothing has changed. What was opened of it goes with it, so that a
+window that is asked for again costs no more than in a store that is not encrypted.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+from recollect.contracts import Document, Entry, Glance, Glancing, Listing
+from recollect.conversations import check_count
+from recollect.layers.encrypted.store import EncryptedStore
+from recollect.layers.keyring import KIND
+from recollect.layers.sealing import is_fixed
+
+_OPENED = "opened"
+
+
+class GlancingStore(EncryptedStore):
+    """An encrypted store around one that is `Glancing`."""
+
+    async def glance(self, conversation_id: str, *, front: int, tail: int, documents: Listing) -> Glance:
+        check_count(tail, field="tail", least=0)
+        # One more than asked for, as in `tail`.
+        reading = cast(Glancing, self._inner).glance(
+            conversation_id, front=front, tail=tail + 1 if tail else 0, documents=documents
+        )
+        seen = await self._read(reading)
+        mark = _OPENED, await self._keys()
+        known: Glance | None = seen.made(mark)
+        if known is not None:
+            return known
+        opened = await self._opened_glance(conversation_id, seen, tail, documents)
+        if _can_be_shared(opened.front) and _can_be_shared(opened.tail):
+            seen.keep(mark, opened)
+        return opened
+
+    async def _opened_glance(
+        self, conversation_id: str, seen: Glance, tail: int, documents: Listing
+    ) -> Glance:
+        place = self._place(conversation_id)
+        known = self._backend.opened(place)
+        last = await self._open_entries(place, seen.tail, known)
+        return Glance(
+            message_count=seen.message_count,
+            front=await self._open_entries(place, seen.front, known),
+            tail=last[-tail:] if tail else last,
+            documents=await self._glanced_documents(seen.documents, documents),
+        )
+
+    async def _glanced_documents(self, found: Sequence[Document], listing: Listing) -> list[Document]:
+        if listing.kind == KIND:
+            return []
+        opened = await self._open_documents(found)
+        if len(opened) == len(found):
+            return opened
+        # What was set aside is made up for from further on.
+        return await self.documents(listing.kind, after=listing.after, limit=listing.limit)
+
+
+def _can_be_shared(entries: Sequence[Entry]) -> bool:
+    """Whether whoever is given them can change nothing in them, and a later look would find no more."""
+    return all(entry.unreadable is None and is_fixed(entry.message) for entry in entries)
