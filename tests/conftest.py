@@ -25,8 +25,8 @@ pytest_plugins = ["tests.servers.postgres", "tests.servers.redis", "tests.server
 
 
 IN_MEMORY = Path("/dev/shm")
-ROOM = 4 * 2**30
-"""What a run may put into memory: the folders of tests that failed stay until it ends."""
+ROOM = 8 * 2**30
+"""What a run may put into memory: databases of PostgreSQL, mostly. Folders of tests that passed go at once."""
 
 
 @pytest.hookimpl(tryfirst=True)
