@@ -26,7 +26,7 @@ pytest_plugins = ["tests.servers.postgres", "tests.servers.redis", "tests.server
 
 IN_MEMORY = Path("/dev/shm")
 ROOM = 8 * 2**30
-"""What a run may put into memory: databases of PostgreSQL, mostly. Folders of tests that passed go at once."""
+"""What a run may put into memory: databases of PostgreSQL, mostly. Folders of passed tests go at once."""
 
 
 @pytest.hookimpl(tryfirst=True)
