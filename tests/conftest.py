@@ -10,6 +10,7 @@ from pathlib import Path
 import certifi
 import pytest
 from blockbuster import BlockBuster
+from hypothesis import settings
 
 # Loaded before any loop runs: importing reads files, once.
 import recollect.stores.json_file
@@ -21,12 +22,16 @@ from tests.servers.apart import stays_apart
 
 pytest.register_assert_rewrite("recollect.testing")
 
+# How long an example takes says how busy the machine is, and must not decide a test.
+settings.register_profile("recollect", deadline=None)
+settings.load_profile("recollect")
+
 pytest_plugins = ["tests.servers.postgres", "tests.servers.redis", "tests.servers.remote", "tests.tiers"]
 
 
 IN_MEMORY = Path("/dev/shm")
-ROOM = 4 * 2**30
-"""What a run may put into memory: the folders of tests that failed stay until it ends."""
+ROOM = 8 * 2**30
+"""What a run may put into memory: databases of PostgreSQL, mostly. Folders of passed tests go at once."""
 
 
 @pytest.hookimpl(tryfirst=True)

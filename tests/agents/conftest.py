@@ -25,10 +25,15 @@ Make = Callable[..., Agent]
 
 @cache
 def aws_session() -> Any:
-    """One for all tests: it reads the descriptions of services from disk."""
+    """One for all tests: it reads the descriptions of services from disk. What the SDKs are made of stays,
+    and need not be looked at each time that their sockets are collected."""
     import boto3
+    import strands.models  # noqa: F401  loaded now, to be set aside with the rest
 
-    return boto3.Session(region_name="us-east-1")
+    session = boto3.Session(region_name="us-east-1")
+    gc.collect()
+    gc.freeze()
+    return session
 
 
 def bedrock_model(url: str, *, streaming: bool, attempts: int = 1, timeout: float = 20.0) -> Any:

@@ -41,6 +41,7 @@ SETTINGS = (
     # Here processes are killed, never the machine: what was written stays without waiting for the disk.
     "fsync=off",
     "full_page_writes=off",
+    "max_wal_size=256MB",
 )
 
 
