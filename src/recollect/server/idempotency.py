@@ -25,6 +25,11 @@ _LOOKED_AT = 50
 Append = Callable[[Sequence[Message]], Awaitable[Appended]]
 
 
+def may_be_repeated(call: Call[Any, Any]) -> bool:
+    """Whether the request has a key by which it is known again."""
+    return b"idempotency-key" in call.headers
+
+
 async def once(
     call: Call[Any, Any], messages: Sequence[Message], append: Append, *, conversation_id: str | None = None
 ) -> Appended:

@@ -1,6 +1,7 @@
 """Messages and turns: read, add, clear, redact. Below: the manager."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -33,7 +34,7 @@ from recollect.server.answers import as_json, at_revision
 from recollect.server.calls import Call, NoBody, NoQuery, converted
 from recollect.server.endpoints import Reply, Routes
 from recollect.server.given import given_message, given_turn
-from recollect.server.idempotency import once
+from recollect.server.idempotency import Append, may_be_repeated, once
 from recollect.server.routes.conversations import idling, link_to_next
 
 routes = Routes("messages")
@@ -143,15 +144,16 @@ async def add_session_turn(call: Call[SessionTurnBody, NoQuery]) -> Reply:
 
 
 async def _stored(call: Call[Any, NoQuery], messages: Sequence[Message], expected: int | None) -> Reply:
-    revision = call.expected_revision
-    conversation_id = call.conversation_id
-
-    async def append(given: Sequence[Message]) -> Appended:
-        return await call.manager.append(
-            conversation_id, given, expected_revision=expected if revision is None else revision
-        )
-
-    stored = await once(call, messages, append, conversation_id=conversation_id)
+    revision, conversation_id = call.expected_revision, call.conversation_id
+    append: Append = partial(
+        call.manager.append,
+        conversation_id,
+        expected_revision=expected if revision is None else revision,
+    )
+    if may_be_repeated(call):
+        stored = await once(call, messages, append, conversation_id=conversation_id)
+    else:
+        stored = await append(messages)
     return at_revision(appended_document(stored), stored.conversation.revision, status=201)
 
 
