@@ -45,6 +45,8 @@ class Watch:
     async def resumed(cls, feed: Feed, place: Place, *, history: int) -> tuple[Self, Conversation]:
         """A watch that goes on where somebody stood, and the record as it is now."""
         watch = cls(feed, place, history=history)
+        if place.sequence > feed.place.sequence:
+            await feed.look()  # a change of what the watch has and the feed does not would be nobody's
         record = await feed.store.get(feed.conversation_id)
         if record is None:
             raise ConversationNotFound(feed.conversation_id)
@@ -195,7 +197,11 @@ class Watch:
             return self._gone()
         if told.doubt == "start over":
             return await self._reset()
-        return self._told(_pieces(told.new), before)
+        return self._told(self._known(told.new), before)
+
+    def _known(self, entries: Sequence[Entry]) -> list[Piece]:
+        """Those that the feed knows: of changes in others it would not tell, because they are new to it."""
+        return _pieces([entry for entry in entries if entry.sequence <= self.feed.place.sequence])
 
     def _told_in_order(self, entries: Sequence[Entry], before: int | None) -> Outgoing | None:
         after = self.place.sequence
@@ -203,7 +209,7 @@ class Watch:
             if entry.sequence <= after or entry.revision < self.place.revision:
                 return None
             after = entry.sequence
-        return self._told(_pieces(entries), before)
+        return self._told(self._known(entries), before)
 
     async def _reset(self) -> Outgoing:
         feed = self.feed
