@@ -195,7 +195,9 @@ class Watch:
             return self._gone()
         if told.doubt == "start over":
             return await self._reset()
-        return self._told(_pieces(told.new), before)
+        # What the feed has not seen yet comes from there: it would not tell that it has changed since.
+        known = [entry for entry in told.new if entry.sequence <= self.feed.place.sequence]
+        return self._told(_pieces(known), before)
 
     def _told_in_order(self, entries: Sequence[Entry], before: int | None) -> Outgoing | None:
         after = self.place.sequence
