@@ -3,6 +3,7 @@
 Below: queries.sql. Above: `store`.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,7 +45,10 @@ def clear_some(db: apsw.Connection, owner: str, *, limit: int) -> Tally:
 
 
 def _documents(db: apsw.Connection, name: str, values: tuple[str, ...]) -> dict[str, int]:
-    return {str(kind): int(count) for kind, count in db.execute(SQL[name], values)}
+    counts: Counter[str] = Counter()
+    for kind, count in db.execute(SQL[name], values):
+        counts[str(kind)] += int(count)
+    return dict(counts)
 
 
 def _tally(counts: Sequence[Any], documents: dict[str, int]) -> Tally:
