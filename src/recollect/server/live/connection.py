@@ -30,7 +30,7 @@ from recollect.protocol.documents import conversation_document
 from recollect.protocol.live import CloseCode, Outgoing, Place, failure
 from recollect.server.auth.callers import Caller
 from recollect.server.given import told_turn
-from recollect.server.live.feeds import FIRST_LOOK, snapshot
+from recollect.server.live.feeds import FIRST_LOOK
 from recollect.server.live.guests import Guest
 from recollect.server.live.limits import Allowance, Seconds
 from recollect.server.live.places import place_of
@@ -365,7 +365,7 @@ class Connection:
         feed = await feeds.join(guest.owner, guest.manager.store, conversation_id, wake)
         try:
             if place is None:
-                seen = await snapshot(feed.store, conversation_id, limit=max(history, FIRST_LOOK))
+                seen = await feed.shown(limit=max(history, FIRST_LOOK))
                 record, entries = seen.record, seen.shown(history)
                 watch = Watch(feed, place_of(record, seen.entries), history=history)
             else:

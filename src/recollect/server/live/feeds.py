@@ -92,10 +92,14 @@ async def snapshot(store: ConversationStore, conversation_id: str, *, limit: int
 
 
 async def since(
-    store: ConversationStore, conversation_id: str, place: Place, *, before: Conversation | None = None
+    store: ConversationStore,
+    conversation_id: str,
+    place: Place,
+    *,
+    before: Conversation | None = None,
+    limit: int = FIRST_LOOK,
 ) -> tuple[Snapshot, Difference]:
-    """What happened since a place. Looks as far back as it has to, within a bound."""
-    limit = FIRST_LOOK
+    """What happened since a place. Looks so far back at first, then as far as it has to, within a bound."""
     while True:
         seen = await snapshot(store, conversation_id, limit=limit)
         told = difference(place, seen.record, seen.entries, whole=seen.whole, before=before)
@@ -181,6 +185,23 @@ class Feed:
             else:
                 self._move(seen, told)
         self._wake()
+
+    async def shown(self, *, limit: int) -> Snapshot:
+        """The conversation as it is now, with the feed at the same place. Raises `ConversationNotFound`.
+
+        Whoever is shown more than the feed has seen would not be told when it changes: to the feed it is new.
+        """
+        async with self._looking:
+            found = since(self.store, self.conversation_id, self.place, before=self.record, limit=limit)
+            try:
+                seen, told = await found
+            except ConversationNotFound:
+                self.gone = True
+                raise
+            self._move(seen, told)
+            self.seen_at = time.monotonic()
+        self._wake()
+        return seen
 
     async def _has_moved(self) -> bool:
         record = await self.store.get(self.conversation_id)

@@ -15,7 +15,7 @@ from recollect.conversations import Conversation
 from recollect.errors import ConversationNotFound
 from recollect.protocol.documents import conversation_document
 from recollect.protocol.live import Changed, Gone, Lagging, Messages, Outgoing, Place, Reset, Updated
-from recollect.server.live.feeds import FIRST_LOOK, FURTHEST_LOOK, Feed, Piece, since, snapshot
+from recollect.server.live.feeds import FIRST_LOOK, FURTHEST_LOOK, Feed, Piece, since
 from recollect.server.live.places import place_of
 
 Held = Callable[[Piece], bool]
@@ -213,13 +213,12 @@ class Watch:
 
     async def _reset(self) -> Outgoing:
         feed = self.feed
+        try:
+            seen = await feed.shown(limit=max(self._history, FIRST_LOOK))
+        except ConversationNotFound:
+            return self._gone()
         self._starts_over, self._recorded, self._changed = feed.starts_over, feed.recorded, feed.changed
         self._catching_up, self._missed_changes = None, []
-        try:
-            seen = await snapshot(feed.store, self.conversation_id, limit=max(self._history, FIRST_LOOK))
-        except ConversationNotFound:
-            feed.gone = True
-            return self._gone()
         self.place = place_of(seen.record, seen.entries)
         return Reset(
             conversation=conversation_document(seen.record),

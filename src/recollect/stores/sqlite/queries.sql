@@ -284,11 +284,8 @@ WHERE owner = ?1 AND id = ?2;
 SELECT kind, count(*) FROM documents WHERE owner = ? GROUP BY ifnull(conversation, 0), kind;
 
 -- name: count_derived
--- How many documents of each kind one conversation has.
-SELECT kind, count(*)
-FROM documents
-WHERE owner = ?1 AND ifnull(conversation, 0) = (SELECT pk FROM conversations WHERE owner = ?1 AND id = ?2)
-GROUP BY kind;
+-- Of which kind each document of one conversation is.
+SELECT kind, 1 FROM documents WHERE conversation = (SELECT pk FROM conversations WHERE owner = ?1 AND id = ?2);
 
 -- Searching
 
