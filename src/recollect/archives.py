@@ -39,6 +39,7 @@ from recollect.errors import (
     StoreUnavailable,
 )
 from recollect.ids import new_id, parse_uuid
+from recollect.telemetry import told
 
 log = logging.getLogger("recollect.archives")
 
@@ -468,7 +469,7 @@ def _head_or_none(file: Path) -> Archive | None:
     try:
         return _head(file)
     except StoreForeign as error:
-        log.warning("an archive is set aside: %s", error)
+        log.warning("an archive is set aside: %s", told(error))
         return None
 
 

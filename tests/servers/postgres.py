@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -191,13 +192,16 @@ class Databases:
         """The URL of a database with our tables in it, and nothing in them: a copy of one that was made as
         `new` and our migrations make it, at a third of the cost."""
         if self._pattern is None:
-            self._pattern = self.new()
-            asyncio.run(_furnish(self._pattern))
-        pattern = str(conninfo_to_dict(self._pattern)["dbname"])
+            pattern = self.new()
+            # On a thread of its own: whoever asks may be inside a running loop.
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(asyncio.run, _furnish(pattern)).result()
+            self._pattern = pattern
+        owner = str(conninfo_to_dict(self._pattern)["dbname"])
         name = f"recollect_{secrets.token_hex(6)}"
-        self.run(f"CREATE DATABASE {name} OWNER {pattern} TEMPLATE {pattern} STRATEGY file_copy")
+        self.run(f"CREATE DATABASE {name} OWNER {owner} TEMPLATE {owner} STRATEGY file_copy")
         self._made.append(("DATABASE", name))
-        return self.url(pattern, name)
+        return self.url(owner, name)
 
     def role(self, name: str) -> None:
         self.run(f"CREATE ROLE {name} LOGIN PASSWORD '{name}'")

@@ -21,6 +21,7 @@ from recollect.ids import new_id
 from recollect.moving import export_store, import_
 from recollect.portability.page import page
 from recollect.premises import Premises
+from recollect.telemetry import told
 from recollect.threads import opened, to_the_end
 
 log = logging.getLogger("recollect.portability")
@@ -123,7 +124,7 @@ async def _write_archives(
         try:
             _, content = await archives.read(one.conversation_id)
         except StoreDamaged as error:
-            log.warning("an archive is not exported: %s", error)
+            log.warning("an archive is not exported: %s", told(error))
             unreadable.append(one.conversation_id)
             continue
         await _write_archive(one.conversation_id, content, draft / "archives")
