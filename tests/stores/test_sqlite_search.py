@@ -128,6 +128,22 @@ async def test_where_turns_come_without_a_pause_they_take_the_oldest_along(
     await backend.close()
 
 
+async def test_whoever_stores_many_at_once_leaves_no_more_waiting_than_others_do(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "AT_REST_SECONDS", 60.0)
+    monkeypatch.setattr(indexing, "MOST_WAITING", 2 * WORTH_INDEXING)
+    backend = await opened(path)
+    erin = backend.of("erin")
+    conversation = await erin.create(started(new_id(), now=erin.now()))
+    many = [Message(role="user", content=f"door {number}") for number in range(10 * WORTH_INDEXING)]
+    await erin.append(conversation.id, many)
+    assert len(many) - await indexed(backend) < 2 * WORTH_INDEXING
+    await check(erin, "door", "7")
+    await sound(backend)
+    await backend.close()
+
+
 async def test_a_search_takes_in_what_waits_when_it_is_much(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,7 @@
 """How much of each kind there is, and goes. Below: `connections`, queries.sql. Above: `store`."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recollect.contacts import KIND
@@ -19,41 +19,34 @@ async def clear(connection: Connection, owner: str, mine: Mapping[str, Any]) -> 
         connection, owner, ("clear_conversations", mine)
     )
     ((contacts,),) = await execute_for(connection, owner, ("clear_contacts", mine))
-    return Tally(
-        conversations=conversations,
-        messages=messages,
-        sessions=sessions,
-        index_entries=index_entries,
-        documents=_with_contacts(documents, contacts),
-    )
+    counts = (conversations, messages, index_entries, sessions)
+    return _tally(counts, _with_contacts(documents, contacts))
 
 
 async def tally(connection: Connection, owner: str, values: Mapping[str, Any]) -> Tally:
     """How much there is of one conversation, or where `id` is None of all that an owner has."""
     (counts,) = await execute_for(connection, owner, ("tally_conversations", values))
-    conversations, messages, index_entries, sessions = counts
     documents = await execute_for(connection, owner, ("tally_documents", values))
     contacts = 0
     if values["id"] is None:
         ((contacts,),) = await execute_for(connection, owner, ("tally_contacts", values))
-    return Tally(
-        conversations=conversations,
-        messages=messages,
-        sessions=sessions,
-        index_entries=index_entries,
-        documents=_with_contacts(documents, contacts),
-    )
+    return _tally(counts, _with_contacts(documents, contacts))
 
 
 def deleted(row: rows.Row) -> Tally:
     """What `delete_conversation` says that it removed."""
-    conversations, messages, index_entries, sessions, kinds, numbers = row
+    *counts, kinds, numbers = row
+    return _tally(counts, dict(zip(kinds, numbers, strict=True)))
+
+
+def _tally(counts: Sequence[int], documents: dict[str, int]) -> Tally:
+    conversations, messages, index_entries, sessions = counts
     return Tally(
         conversations=conversations,
         messages=messages,
         sessions=sessions,
         index_entries=index_entries,
-        documents=dict(zip(kinds, numbers, strict=True)),
+        documents=documents,
     )
 
 

@@ -52,9 +52,10 @@ class Indexer:
         self._waiting = WORTH_INDEXING  # unknown yet: an earlier process may have left some
 
     def wrote(self, db: apsw.Connection, count: int) -> None:
-        """So many messages were stored. Only when too many wait, some of them go into the index now."""
+        """So many messages were stored. Only when too many wait, the oldest go into the index now: whoever
+        stores many at once takes as many along, and leaves none for the turns that follow."""
         self._waiting += count
-        if self._waiting >= MOST_WAITING:
+        while self._waiting >= MOST_WAITING:
             self.do_some(db)
 
     @property
