@@ -16,12 +16,6 @@ NOT_DURABLE = "Strands"
 
 REASONS = {
     "W1: a turn beside the floor": "the floor neither counts tokens nor keeps an index of words",
-    "W1: a turn at": (
-        "the log was filled without a pause, so that its words wait for the index, and the turns right after "
-        "it take them in; with moments of rest in between a turn does not"
-    ),
-    "W1: faster than OpenAI AdvancedSQLiteSession": "the same: right after filling, turns take in the index",
-    "W1: faster than Google": "the same: right after filling, turns take in the index",
     "W1, flushes free": (
         "it appends rows as they stand; ours counts tokens, indexes words and hands the work to a thread"
     ),
