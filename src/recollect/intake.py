@@ -7,7 +7,6 @@ log, an id makes a repeated write harmless, and tokens are counted.
 import asyncio
 import logging
 from collections.abc import Sequence
-from copy import copy
 from datetime import datetime
 from typing import Any
 
@@ -17,7 +16,7 @@ from recollect.contracts import TokenCounter
 from recollect.dialects import read
 from recollect.errors import InvalidMessage, RecollectError, shown
 from recollect.ids import IdSource, new_id
-from recollect.messages import ContentType, Message, Role
+from recollect.messages import ContentType, Message, Role, unchecked_copy
 from recollect.pictures import Pictures, is_words
 from recollect.redaction import Redactor, redacted
 from recollect.tokens import characters_in, count, default_counter, is_ready, kept_by, ready
@@ -123,7 +122,7 @@ class Intake:
             self._is_ready = await self.can_count()
             if not self._is_ready:
                 return complete  # what was said is worth more than what it costs
-        if sum([characters_in(message) for message in complete]) <= _COUNTED_AT_ONCE:
+        if sum(map(characters_in, complete)) <= _COUNTED_AT_ONCE:
             return self._counted(complete)
         return await asyncio.to_thread(self._counted, complete)
 
@@ -137,7 +136,7 @@ class Intake:
 
 def _with_count(message: Message, name: str, tokens: int) -> Message:
     """A copy that was not checked again: of what was checked, only the count is new, and that is ours."""
-    counted = copy(message)
+    counted = unchecked_copy(message)
     force_setattr(counted, "tokens", {**message.tokens, name: tokens})
     return counted
 

@@ -5,8 +5,7 @@ it speaks. Meaning (text, tool calls, tool results) is read from it on demand, b
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Self, get_args
 
@@ -156,9 +155,9 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
             changes["tokens"] = {}
         return replace(self, **changes)
 
-    def at(self, moment: datetime) -> Self:
+    def at(self, moment: datetime) -> "Message":
         """This message at a moment that the store gives: a copy that is not checked again, for every turn."""
-        stamped = copy(self)
+        stamped = unchecked_copy(self)
         force_setattr(stamped, "timestamp", moment)
         return stamped
 
@@ -215,6 +214,9 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
             extra |= nested if isinstance(nested, Mapping) else {"extra": nested}
         return cls(**known, extra=extra)
 
+
+unchecked_copy: Callable[[Message], Message] = Message.__copy__  # type: ignore[attr-defined]
+"""What `copy.copy` finds after some looking: every turn copies its messages."""
 
 _DOCUMENTED = frozenset(
     ("role", "content", "timestamp", "content_type", "agent_name", "message_id", "tags", "speech", "dialect")

@@ -25,7 +25,7 @@ class Usual(Struct, frozen=True, kw_only=True):
 
 
 USUAL = {
-    "turn": Usual(ratio=4.0, calls=235, instructions=194),
+    "turn": Usual(ratio=4.0, calls=214, instructions=284),
     "window": Usual(ratio=21.0, calls=1_310, instructions=539),
     "same_window": Usual(ratio=4.0, calls=254, instructions=7),
     "search": Usual(ratio=40.0, calls=3_700, instructions=6_140),

@@ -9,8 +9,9 @@ from typing import Any
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
-from recollect.contracts import ConversationStore
+from recollect.contracts import ConversationStore, Entry
 from recollect.conversations import Changes, started
 from recollect.errors import ConversationNotFound, MessageConflict, RevisionConflict, StoreUnavailable
 from recollect.ids import new_id
@@ -132,6 +133,13 @@ async def _at_the_next_commit(
     return begun
 
 
+def _following(entry: Entry, *contents: str) -> list[Entry]:
+    return [
+        replace(entry, sequence=entry.sequence + number, message=entry.message.with_(content=content))
+        for number, content in enumerate(contents, 1)
+    ]
+
+
 class TestWhatIsRemembered:
     async def test_a_turn_follows_what_another_process_wrote(
         self, backend: SQLiteBackend, other: SQLiteBackend
@@ -146,15 +154,46 @@ class TestWhatIsRemembered:
         assert await here.get(conversation_id) == await there.get(conversation_id)
 
     async def test_a_turn_is_refused_after_another_process_removed_the_conversation(
-        self, backend: SQLiteBackend, other: SQLiteBackend
+        self, backend: SQLiteBackend, other: SQLiteBackend, clock: FixedClock
     ) -> None:
         store = backend.of("erin")
         conversation_id = await conversation(store)
         await store.append(conversation_id, said("here"))
         await other.of("erin").delete(conversation_id)
-        await conversation(other.of("zoe"))  # which takes the key that has become free
+        zoe = other.of("zoe")
+        hers = await conversation(zoe)  # which takes the key that has become free, and is as long
+        await zoe.append(hers, said("mine"))
+        clock.advance(timedelta(seconds=1))
         with pytest.raises(ConversationNotFound):
             await store.append(conversation_id, said("gone"))
+        assert [entry.message.content for entry in await zoe.page(hers, limit=9)] == ["mine"]
+
+    async def test_a_turn_keeps_what_another_process_changed_in_the_record(
+        self, backend: SQLiteBackend, other: SQLiteBackend
+    ) -> None:
+        here, there = backend.of("erin"), other.of("erin")
+        conversation_id = await conversation(here)
+        await here.append(conversation_id, said("one"))
+        await there.update(conversation_id, Changes(unread_count=0))
+        stored = await here.append(conversation_id, said("two"))
+        assert (stored.conversation.unread_count, stored.conversation.revision) == (1, 3)
+        assert await here.get(conversation_id) == stored.conversation
+
+    async def test_a_turn_follows_what_another_process_has_put_in_the_place_of_the_record(
+        self, backend: SQLiteBackend, other: SQLiteBackend, clock: FixedClock
+    ) -> None:
+        """The same revision, by chance, in another log."""
+        here, there = backend.of("erin"), other.of("erin")
+        conversation_id = await conversation(here)
+        stored = await here.append(conversation_id, said("one"))
+        longer = [*(await here.page(conversation_id, limit=9)), *_following(stored.new[0], "two", "three")]
+        await there.delete(conversation_id)
+        await there.restore(replace(stored.conversation, message_count=3), longer)
+        clock.advance(timedelta(seconds=1))
+        stored = await here.append(conversation_id, said("four"))
+        assert (stored.conversation.message_count, stored.new[0].sequence) == (4, 4)
+        entries = await here.page(conversation_id, limit=9)
+        assert [entry.message.content for entry in entries] == ["one", "two", "three", "four"]
 
     async def test_a_turn_sees_what_was_changed_between(self, backend: SQLiteBackend) -> None:
         store = backend.of("erin")
@@ -239,7 +278,7 @@ class TestTurnsThatArePutTogether:
         first, second = await conversation(store), await conversation(store)
         turns = [
             store.append(first if number % 3 else second, [*said(f"q{number}"), *said(f"a{number}")])
-            for number in range(60)
+            for number in range(61)
         ]
         stored = await self.together(backend, turns)
         for conversation_id in (first, second):

@@ -99,6 +99,7 @@ class SQLiteBackend(Backend):
     def _open(self) -> None:
         first = prepare(self.path, synchronous=self._synchronous)
         with translated(self.path):
+            self.ends.prepare(first)
             others = [connect(self.path, synchronous=self._synchronous) for _ in range(READERS)]
         self._readers = ReadLane(self.path, others, name="reader")
         self._writer = WriteLane(self.path, first, name="writer", ends=self.ends, at_rest=self.indexer)
@@ -124,10 +125,10 @@ class SQLiteBackend(Backend):
         if lanes:
             await to_the_end(_close_all, lanes)
 
-    def wrote(self, db: apsw.Connection, count: int) -> None:
+    def wrote(self, count: int) -> None:
         """So many messages were stored: tell whoever indexes them."""
         if self.indexer is not None:
-            self.indexer.wrote(db, count)
+            self.indexer.wrote(count)
 
     @property
     def writer(self) -> WriteLane:

@@ -3,7 +3,8 @@
 A message is findable as soon as it is stored: what comes after the last message in the index waits to be
 analysed, and a search reads it from the log. When some have gathered, and the writing thread has nothing else
 to do, they go into the index together: FTS5 takes many for not much more than one, and no turn waits for it.
-Where turns come so fast that it never rests, they take the oldest with them, so that the rest stays bounded.
+Where turns come so fast that it never rests, it goes on after them until few enough wait; whoever stores many
+at once waits for that, and leaves nothing of it for the turns that follow.
 What leaves the log leaves the index by foreign keys and triggers, whoever deletes it.
 """
 
@@ -30,9 +31,11 @@ Row = tuple[int, int, int, int, int, Role, int, str]
 
 WORTH_INDEXING = 64
 """Messages that wait before they go into the index. More make writing cheaper, and searching dearer."""
-MOST_WAITING = 10_000
-"""Messages that may wait while turns come without a pause: a search then takes them in first, in a third of
-a second."""
+MOST_WAITING = 32_000
+"""Messages that may wait while turns come without a pause: a search then takes them in first, in less than a
+second."""
+TAKEN_WHEN_LATE = 256
+"""Messages that go into the index together when too many wait: some five milliseconds, in which turns wait."""
 MERGED_PAGES = 64
 """Pages of the index that one step writes anew: some milliseconds."""
 REINDEX_BATCH = 200
@@ -51,12 +54,14 @@ class Indexer:
     def __init__(self) -> None:
         self._waiting = WORTH_INDEXING  # unknown yet: an earlier process may have left some
 
-    def wrote(self, db: apsw.Connection, count: int) -> None:
-        """So many messages were stored. Only when too many wait, the oldest go into the index now: whoever
-        stores many at once takes as many along, and leaves none for the turns that follow."""
+    def wrote(self, count: int) -> None:
+        """So many messages were stored."""
         self._waiting += count
-        while self._waiting >= MOST_WAITING:
-            self.do_some(db)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether more wait than may: the oldest go into the index now, however many turns wait as well."""
+        return self._waiting >= MOST_WAITING
 
     @property
     def has_work(self) -> bool:
@@ -65,8 +70,9 @@ class Indexer:
 
     def do_some(self, db: apsw.Connection) -> None:
         """Take the oldest that wait into the index."""
-        done = index_waiting(db, WORTH_INDEXING)
-        self._waiting = self._waiting - done if done == WORTH_INDEXING else 0
+        most = TAKEN_WHEN_LATE if self.is_late else WORTH_INDEXING
+        done = index_waiting(db, most)
+        self._waiting = self._waiting - done if done == most else 0
 
 
 def index_waiting(db: apsw.Connection, most: int) -> int:

@@ -11,14 +11,15 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeVar, cast
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import apsw
 
 from recollect.contracts import Appended
 from recollect.errors import StoreClosed
-from recollect.stores.doors import Door
+from recollect.stores.doors import Door, Room
 from recollect.stores.letterboxes import Letterbox, letterbox_of
 from recollect.stores.sqlite.connections import ours, patience
 from recollect.stores.sqlite.logs import Ends, Turn
@@ -27,8 +28,8 @@ log = logging.getLogger("recollect.stores.sqlite")
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], Any]
 
-LARGEST_BATCH = 512
-"""Turns in one transaction: enough that the commit costs next to nothing for each, and a bound."""
+LARGEST_BATCH = 64
+"""Jobs in one transaction: enough that the commit costs next to nothing for each, and a bound."""
 
 WORTH_SPLITTING = 50e-6
 """Seconds of a commit, for each turn in it, up to which two commits cost less than a loop that waits."""
@@ -46,11 +47,11 @@ class Job:
 
     __slots__ = ("box", "error", "future", "result", "turn", "work")
 
-    def __init__(self, work: Work, loop: asyncio.AbstractEventLoop, *, turn: Turn | None) -> None:
+    def __init__(self, work: Work, future: asyncio.Future[Any], box: Letterbox, *, turn: Turn | None) -> None:
         self.work = work
-        self.box = letterbox_of(loop)
+        self.box = box
         self.turn = turn
-        self.future: asyncio.Future[Any] = loop.create_future()
+        self.future = future
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -71,6 +72,13 @@ class Job:
             self.future.set_result(self.result)
 
 
+class Desk(NamedTuple):
+    """What an event loop needs of a lane: places for its jobs, and where it is told."""
+
+    places: Room
+    box: Letterbox
+
+
 class Lane:
     """Threads that share a queue of jobs. `close` finishes what was accepted."""
 
@@ -78,6 +86,7 @@ class Lane:
         self._path = path
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._places = Door(path, places=MOST_JOBS, waiting=MOST_JOBS * 8, deadline=WAIT_SECONDS)
+        self._desks: WeakKeyDictionary[asyncio.AbstractEventLoop, Desk] = WeakKeyDictionary()
         self._door = threading.Lock()
         self._process = os.getpid()
         self._closed = False
@@ -94,15 +103,19 @@ class Lane:
         Cancelled while still in the queue, the work is not done; cancelled later, it is done whole.
         """
         loop = asyncio.get_running_loop()
-        places = self._places.room(loop)
+        places, box = self._desks.get(loop) or self._new_desk(loop)
         if not places.take():
             await self._places.wait(places)
         try:
-            job = Job(work, loop, turn=turn)
+            job = Job(work, loop.create_future(), box, turn=turn)
             self._accept(job)
             return cast(T, await job.future)
         finally:
             places.release()
+
+    def _new_desk(self, loop: asyncio.AbstractEventLoop) -> Desk:
+        desk = self._desks[loop] = Desk(self._places.room(loop), letterbox_of(loop))
+        return desk
 
     def _accept(self, job: Job) -> None:
         if os.getpid() != self._process:
@@ -149,20 +162,23 @@ class AtRest(Protocol):
     @property
     def has_work(self) -> bool: ...
 
+    @property
+    def is_late(self) -> bool:
+        """Whether it cannot wait any longer."""
+
     def do_some(self, db: apsw.Connection) -> None: ...
 
 
 class WriteLane(Lane):
     """The waiting jobs in one transaction; a job that fails is undone alone.
 
-    Under load, two batches take turns: while the disk takes one, the event loop runs the tasks whose
-    turns were in the other. For that the tasks are told late, when the next batch is about to be
-    committed. Told earlier, they would only take the interpreter from this thread, and then wait
-    while the disk is busy.
+    Turns that wait together are put by one statement, in which the event loop runs. Under load, two batches
+    take turns: while the engine and the disk take one, the event loop runs the tasks whose turns were in the
+    other. For that the tasks are told late, when the next statement is about to begin. Told earlier, they
+    would only take the interpreter from this thread, and then wait while the disk is busy.
 
-    Turns that wait together are put together. `ends` puts them, and has to forget what it remembers when that
-    may not be so any more: something else than a turn was written, a transaction was undone, or another
-    process has written. `at_rest` is what there is to do when no job comes for a moment.
+    `ends` puts the turns. What it remembers is forgotten before they are put one by one, and whenever
+    something else than a turn is written. `at_rest` is what there is to do when no job comes for a moment.
     """
 
     def __init__(
@@ -179,14 +195,13 @@ class WriteLane(Lane):
         self._unfinished = False
         self._untold: list[Job] = []
         self._commit_seconds = 0.0
-        self._data_version = -1
         self._patience = patience()
         connection.set_busy_handler(self._wait_for_others)
         super().__init__(path, [connection], name=name)
 
-    async def put(self, turn: Turn) -> Appended:
+    def put(self, turn: Turn) -> Coroutine[Any, Any, Appended]:
         """Put a turn at the end of its log."""
-        return await self.run(lambda db: self._ends.put(db, turn), turn=turn)
+        return self.run(lambda db: self._ends.put(db, turn), turn=turn)
 
     def _serve(self, connection: apsw.Connection) -> None:
         while (job := self._next(connection)) is not None:
@@ -196,6 +211,7 @@ class WriteLane(Lane):
             except Exception as error:  # noqa: BLE001  the transaction failed as a whole: none of it was stored
                 for one in jobs:
                     one.error = one.error or ours(error, self._path)
+            self._catch_up(connection)
             self._untold += jobs
         self._tell()
 
@@ -215,6 +231,8 @@ class WriteLane(Lane):
         try:
             self._begin(connection)
             at_rest.do_some(connection)
+            while at_rest.is_late:
+                at_rest.do_some(connection)
             self._end(connection)
         except Exception as error:  # noqa: BLE001  nobody waits for it, so nobody can be told but the log
             log.warning("%s", ours(error, self._path))
@@ -222,6 +240,11 @@ class WriteLane(Lane):
         finally:
             self._undo(connection)
         return True
+
+    def _catch_up(self, connection: apsw.Connection) -> None:
+        """Do what cannot wait until nobody comes."""
+        if self._at_rest is not None and self._at_rest.is_late:
+            self._rest(self._at_rest, connection)
 
     def _waiting(self) -> list[Job]:
         """The other jobs for this batch: all that wait, or half of them where two batches pay."""
@@ -235,38 +258,43 @@ class WriteLane(Lane):
 
     def _commit(self, jobs: list[Job], connection: apsw.Connection) -> None:
         """Hope first: nearly always every job succeeds, and none needs a savepoint of its own."""
-        try:
-            self._begin(connection)
-            if self._attempt_all(jobs, connection):
-                self._end(connection)
-                return
-        finally:
-            self._undo(connection)
-        if len(jobs) > 1:
+        turns = [job.turn for job in jobs if job.turn is not None]
+        if len(turns) == len(jobs):
+            done = self._put_at_once(jobs, turns, connection)
+        else:
+            done = self._commit_together(jobs, connection)
+        if not done:
             self._commit_apart(jobs, connection)
 
-    def _attempt_all(self, jobs: list[Job], connection: apsw.Connection) -> bool:
-        """Do them all, or as far as they succeed; whether all did."""
-        turns = [job.turn for job in jobs if job.turn is not None]
-        if 1 < len(turns) == len(jobs):
-            return self._put_together(jobs, turns, connection)
-        for job in jobs:
-            self._attempt(job, connection)
-            if job.error is not None:
-                return False
-        return True
-
-    def _put_together(self, jobs: list[Job], turns: list[Turn], connection: apsw.Connection) -> bool:
+    def _put_at_once(self, jobs: list[Job], turns: list[Turn], connection: apsw.Connection) -> bool:
+        """Whether that worked. If not, whose fault it is shows when each is put by itself."""
+        begin = time.perf_counter()
         try:
-            put = self._ends.put_together(connection, turns)
-        except Exception:  # noqa: BLE001  whose fault it is shows when each is put by itself
+            put = self._ends.put_at_once(connection, turns, meanwhile=self._tell)
+        except Exception:  # noqa: BLE001  it is raised again there
             return False
+        self._commit_seconds = time.perf_counter() - begin
         for job, result in zip(jobs, put, strict=True):
             job.result = result
         return True
 
+    def _commit_together(self, jobs: list[Job], connection: apsw.Connection) -> bool:
+        """Whether all of them succeeded. If not, none was done."""
+        self._ends.forget()
+        try:
+            self._begin(connection)
+            for job in jobs:
+                self._attempt(job, connection)
+                if job.error is not None:
+                    return len(jobs) == 1
+            self._end(connection)
+        finally:
+            self._undo(connection)
+        return True
+
     def _commit_apart(self, jobs: list[Job], connection: apsw.Connection) -> None:
         """Do them again, those that succeed in one transaction, those that fail undone."""
+        self._ends.forget()
         try:
             self._begin(connection)
             for job in jobs:
@@ -286,8 +314,6 @@ class WriteLane(Lane):
     def _begin(self, connection: apsw.Connection) -> None:
         self._unfinished = True
         connection.execute("BEGIN IMMEDIATE")
-        if connection.data_version() != self._data_version:
-            self._ends.forget()
 
     def _attempt(self, job: Job, connection: apsw.Connection) -> None:
         if job.turn is None:
@@ -301,7 +327,6 @@ class WriteLane(Lane):
         connection.execute("COMMIT")
         self._commit_seconds = time.perf_counter() - begin
         self._unfinished = False
-        self._data_version = connection.data_version()
 
     def _undo(self, connection: apsw.Connection) -> None:
         if not self._unfinished:

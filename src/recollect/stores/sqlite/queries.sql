@@ -52,16 +52,6 @@ SET
     next_sequence = ?, expires_at = ?, updated_at = ?
 WHERE pk = ?;
 
--- name: extend_conversations
--- The same for one record, or for several when the values are repeated.
-UPDATE conversations
-SET
-    last_message_at = moved.column1, last_message_from = moved.column2, unread_count = moved.column3,
-    message_count = moved.column4, revision = moved.column5, next_sequence = moved.column6,
-    expires_at = moved.column7, updated_at = moved.column8
-FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)) AS moved
-WHERE pk = moved.column9;
-
 -- name: find_conversations
 -- A page of records, most recently active first. A filter that is NULL does not filter.
 SELECT
@@ -142,11 +132,6 @@ UPDATE conversations SET next_sequence = max(next_sequence, ? + 1) WHERE pk = ?;
 INSERT INTO messages (conversation, at, sequence, message_id, revision, stored_at, body)
 VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (message_id, conversation) WHERE message_id IS NOT NULL DO NOTHING;
-
--- name: insert_new_messages
--- One message in its place, or several when the values are repeated; a known id is an error.
-INSERT INTO messages (conversation, at, sequence, message_id, revision, stored_at, body)
-VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: get_message
 -- The message that holds an id. Bodies are read as bytes: text that is not UTF-8 would fail its whole page.

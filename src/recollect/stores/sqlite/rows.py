@@ -93,6 +93,11 @@ def extension_values(row: Row) -> Row:
     return (*row[12:17], row[NEXT_SEQUENCE], row[EXPIRES_AT], row[UPDATED_AT], row[KEY])
 
 
+def moving_values(row: Row, first_sequence: int) -> Row:
+    """A row as the last message of a turn brings it along, which began with that sequence number."""
+    return (row[ID], first_sequence, *row[12:16], row[EXPIRES_AT])
+
+
 def log_end(row: Sequence[Any]) -> LogEnd:
     """Where the log of the record in this row ends."""
     return LogEnd(row[REVISION], row[1], moment(row[LAST_MESSAGE.start]))

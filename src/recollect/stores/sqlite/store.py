@@ -300,7 +300,7 @@ class SQLiteStore(DocumentChecks):
                 db.execute(SQL["insert_message"], (key, rest[0], sequence, message_id, *rest[1:]))
                 if not db.changes():
                     raise MessageConflict(record.id, str(message_id))
-            self._backend.wrote(db, len(new))
+            self._backend.wrote(len(new))
             db.execute(SQL["skip_sequences"], (max(new, default=0), key))
 
         await self._backend.writer.run(work)
