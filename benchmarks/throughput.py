@@ -1,7 +1,7 @@
 """Many conversations at once, beside one commit for each turn: `python -m benchmarks.throughput`.
 
 Between two rounds the index takes in what was said, as it does whenever nobody writes for a moment: otherwise
-it would do so beside the floor. What is left of it all where there never is such a moment is measured after that.
+it would do so beside the floor. What is left where there never is such a moment is measured after that.
 """
 
 import asyncio

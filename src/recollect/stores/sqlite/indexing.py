@@ -35,7 +35,7 @@ MOST_WAITING = 32_000
 """Messages that may wait while turns come without a pause: a search then takes them in first, in less than a
 second."""
 TAKEN_WHEN_LATE = 256
-"""Messages that go into the index together when too many wait: some five milliseconds, in which turns wait."""
+"""Messages that go into the index together when too many wait: five milliseconds, for which turns wait."""
 MERGED_PAGES = 64
 """Pages of the index that one step writes anew: some milliseconds."""
 REINDEX_BATCH = 200
