@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-import recollect
 from benchmarks.floors import Floor
 from benchmarks.measuring import middle_half
+from benchmarks.settings import ALONE, DEFAULT, opened
 from benchmarks.turns import ANSWER, QUESTION, bodies
 from recollect.manager import ConversationManager
 from recollect.stores.sqlite import SQLiteBackend
@@ -70,12 +70,11 @@ class Measured(NamedTuple):
     without_pause: list[float]
 
 
-async def measure(folder: Path) -> Measured:
+async def measure(folder: Path, settings: str) -> Measured:
     """The first round only warms up."""
-    floor = await asyncio.to_thread(OneCommitEach, folder / "floor.db")
-    async with recollect.open(f"sqlite:///{folder}/ours.db", sweep_every=None) as memory:
+    floor = await asyncio.to_thread(OneCommitEach, folder / f"floor {settings}.db")
+    async with opened(f"sqlite:///{folder}/{settings}.db", settings) as (memory, manager):
         assert isinstance(memory.backend, SQLiteBackend)
-        manager = memory.of("bench")
         ids = [(await manager.get_or_create_conversation(str(n))).id for n in range(CONVERSATIONS)]
         ours = Ours(manager, ids)
         rounds = []
@@ -91,23 +90,22 @@ async def measure(folder: Path) -> Measured:
 
 
 async def main() -> dict[str, float]:
-    with tempfile.TemporaryDirectory() as folder:
-        measured = await measure(Path(folder))
-    ratios = [one / other for one, other in zip(measured.ours, measured.floor, strict=True)]
-    for name, rates in zip(
-        ("64 conversations at once", "one commit for each turn", "the first, without a pause"),
-        measured,
-        strict=True,
-    ):
-        print(f"{name:28} {statistics.median(rates):>9,.0f} turns/s")
-    print(f"{'ratio, the middle half':28} {middle_half(ratios):>9}")
-    floor = statistics.median(measured.floor)
-    return {
-        "64 conversations : one commit a turn": statistics.median(ratios),
-        "the same without a pause": statistics.median(measured.without_pause) / floor,
-    }
+    found = {}
+    for settings in (DEFAULT, ALONE):
+        with tempfile.TemporaryDirectory() as folder:
+            measured = await measure(Path(folder), settings)
+        ratios = [one / other for one, other in zip(measured.ours, measured.floor, strict=True)]
+        ours, floor, without_pause = map(statistics.median, measured)
+        print(settings)
+        print(f"  64 conversations at once   {ours:>9,.0f} turns/s")
+        print(f"  without a pause            {without_pause:>9,.0f} turns/s")
+        print(f"  one commit for each turn   {floor:>9,.0f} turns/s")
+        print(f"  ratio, the middle half     {middle_half(ratios):>9}")
+        found[f"64 conversations : one commit a turn, {settings}"] = statistics.median(ratios)
+        found[f"the same without a pause, {settings}"] = without_pause / floor
+    return found
 
 
 if __name__ == "__main__":
     for name, ratio in asyncio.run(main()).items():
-        print(f"{name:58} {ratio:.2f}")
+        print(f"{name:66} {ratio:.2f}")

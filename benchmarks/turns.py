@@ -1,13 +1,21 @@
-"""The cost of a durable turn, beside the floor: `python -m benchmarks.turns`."""
+"""The cost of a durable turn, beside the floor: `python -m benchmarks.turns`.
 
+A lone turn is handed from one thread to another and back. Where those wake up, on one core or on two, is the
+system's to decide; it decides differently for a turn and for the floor, and a core that slept takes longer to
+wake up than the rows take to be written. `--one-core` keeps all threads on one core: so both are measured alike.
+"""
+
+import argparse
 import asyncio
+import os
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 
-import recollect
 from benchmarks.floors import Floor
 from benchmarks.measuring import micros, middle_half, p50, p99, ratio, ratios, side_by_side
+from benchmarks.settings import ALONE, DEFAULT, opened
 from recollect.messages import Message
 from recollect.wire import encode_message
 
@@ -28,15 +36,14 @@ def bodies() -> tuple[str, str]:
     return first, second
 
 
-async def measure(folder: Path, synchronous: str, rounds: int) -> dict[str, list[float]]:
-    floor = Floor(folder / f"floor-{synchronous}.db", synchronous=synchronous)
+async def measure(folder: Path, synchronous: str, rounds: int, settings: str) -> dict[str, list[float]]:
+    floor = Floor(folder / "floor.db", synchronous=synchronous)
     key = floor.conversation()
     rows = bodies()
     thread = ThreadPoolExecutor(max_workers=1)
     loop = asyncio.get_running_loop()
-    url = f"sqlite:///{folder}/ours-{synchronous}.db?synchronous={synchronous}"
-    async with recollect.open(url) as memory:
-        manager = memory.of("bench")
+    url = f"sqlite:///{folder}/ours.db?synchronous={synchronous}"
+    async with opened(url, settings) as (_, manager):
         conversation = await manager.get_or_create_conversation("bench")
 
         async def ours() -> None:
@@ -64,17 +71,21 @@ async def measure(folder: Path, synchronous: str, rounds: int) -> dict[str, list
     return times
 
 
-async def main(rounds: int = 2000) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        for synchronous in ("full", "normal"):
-            times = await measure(Path(folder), synchronous, rounds)
-            base = "floor" if synchronous == "full" else "floor handed to a thread"
-            print(f"synchronous={synchronous}")
-            for name, seconds in times.items():
-                spread = f"p50 {micros(p50(seconds)):>10}  p99 {micros(p99(seconds)):>10}"
-                half = middle_half(ratios(times, name, base))
-                print(f"  {name:28} {spread}  {ratio(times, name, base):.2f} × ({half})")
+async def main(*, rounds: int = 2000) -> None:
+    for settings, synchronous in product((DEFAULT, ALONE), ("full", "normal")):
+        with tempfile.TemporaryDirectory() as folder:
+            times = await measure(Path(folder), synchronous, rounds, settings)
+        base = "floor" if synchronous == "full" else "floor handed to a thread"
+        print(f"synchronous={synchronous}, {settings}")
+        for name, seconds in times.items():
+            spread = f"p50 {micros(p50(seconds)):>10}  p99 {micros(p99(seconds)):>10}"
+            half = middle_half(ratios(times, name, base))
+            print(f"  {name:28} {spread}  {ratio(times, name, base):.2f} × ({half})")
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--one-core", action="store_true", help="all threads on one core")
+    if parser.parse_args().one_core:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     asyncio.run(main())

@@ -12,6 +12,7 @@ from benchmarks.measuring import ratios
 from benchmarks.peers.driving import Race
 from benchmarks.peers.roster import Entrant
 from benchmarks.report.tables import MARK
+from benchmarks.settings import DEFAULT
 from benchmarks.workloads.size import Size
 
 IN_MEMORY = Path("/dev/shm")
@@ -68,7 +69,7 @@ def _beside_floor(race: Race, size: Size) -> dict[str, Any]:
     found = {}
     for synchronous, base in (("full", "floor"), ("normal", "floor handed to a thread")):
         with tempfile.TemporaryDirectory(dir=race.folder) as folder:
-            times = asyncio.run(turns.measure(Path(folder), synchronous, size.rounds))
+            times = asyncio.run(turns.measure(Path(folder), synchronous, size.rounds, DEFAULT))
         rounds = ratios(times, "turn", base)
         found[synchronous] = {
             "floor": statistics.median(times[base]),
