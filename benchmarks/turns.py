@@ -2,7 +2,7 @@
 
 A lone turn is handed from one thread to another and back. Where those wake up, on one core or on two, is the
 system's to decide; it decides differently for a turn and for the floor, and a core that slept takes longer to
-wake up than the rows take to be written. `--one-core` keeps all threads on one core: so both are measured alike.
+wake up than the rows take to be written. `--one-core` keeps all threads on one, so that it is alike.
 """
 
 import argparse
