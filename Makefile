@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 # The first Python that is new enough.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-WORKERS ?= 2
+# One more than two cores: each waits for a server or a process now and then.
+WORKERS ?= 3
 KILLS ?= 1000
 OUTAGES ?= 50
 MINUTES ?= 60

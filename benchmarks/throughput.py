@@ -20,9 +20,9 @@ from recollect.stores.sqlite import SQLiteBackend
 from recollect.stores.sqlite.indexing import MOST_WAITING
 
 CONVERSATIONS = 64
-TURNS = 40
+TURNS = 100
 """Turns of each conversation in one round."""
-ROUNDS = 15
+ROUNDS = 9
 
 
 class Ours:

@@ -81,7 +81,7 @@ def test_random_operations_answer_as_the_model_does(
         place = url.replace("memory.db", f"{next(made)}.db").replace("conversations", f"{next(made)}")
         return sealed_backend(backend_for(place, clock=clock), records=True)
 
-    examples = 40 if store in ("memory", "sqlite") else 15  # what is sealed is the same for all of them
+    examples = 40 if store in ("memory", "sqlite") else 8  # what is sealed is the same for all of them
     run_state_machine_as_test(
         store_machine(make),
         settings=settings(
