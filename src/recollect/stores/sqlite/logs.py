@@ -43,6 +43,13 @@ class Turn(NamedTuple):
     expected_revision: int | None
 
 
+class Moment(NamedTuple):
+    """When something is stored, in both of its forms."""
+
+    at: datetime
+    micros: int
+
+
 class Ends:
     """Puts turns at the ends of logs. It remembers their records from one turn to the next, so that none need
     be read. Those may be out of date, which `put_at_once` finds out by itself: `forget` them before anything
@@ -62,17 +69,21 @@ class Ends:
     def forget(self) -> None:
         self._rows.clear()
 
-    def log(self, db: apsw.Connection, owner: str, conversation_id: str) -> "Log":
+    def log(
+        self, db: apsw.Connection, owner: str, conversation_id: str, *, now: Moment | None = None
+    ) -> "Log":
         """The log of a conversation. Raises `ConversationNotFound`."""
-        now = self._clock()
+        now = now or self._now()
         row = self._rows.get((owner, conversation_id))
         if row is None:
-            named = owner, conversation_id, to_micros(now)
-            row = db.execute(SQL["get_conversation"], named).fetchone()
-        log = None if row is None else Log(db, row, now)
-        if log is None or log.is_over:
+            row = db.execute(SQL["get_conversation"], (owner, conversation_id, now.micros)).fetchone()
+        if row is None or rows.is_over(row, now.micros):
             raise ConversationNotFound(conversation_id)
-        return log
+        return Log(db, row, now)
+
+    def _now(self) -> Moment:
+        now = self._clock()
+        return Moment(now, to_micros(now))
 
     def put(self, db: apsw.Connection, turn: Turn) -> Appended:
         """Put a turn at the end of its log, inside a transaction. What is known by its id stays as it is."""
@@ -102,8 +113,9 @@ class Ends:
         """
         put: list[Appended] = []
         values: list[Any] = []
+        now = self._now()
         for turn in turns:
-            log = self.log(db, turn.owner, turn.conversation_id)
+            log = self.log(db, turn.owner, turn.conversation_id, now=now)
             check_revision(turn.conversation_id, log.revision, turn.expected_revision)
             values += log.placed(turn.messages, turn.bodies)
             self._remember(turn.owner, log.row)
@@ -126,24 +138,19 @@ class Log:
     The record and the entries are made only when somebody asks for them: most callers do not.
     """
 
-    def __init__(self, db: apsw.Connection, row: rows.Row, now: datetime) -> None:
+    def __init__(self, db: apsw.Connection, row: rows.Row, now: Moment) -> None:
         self._db = db
         self.row = row
-        self._now = now
-        self._now_micros = to_micros(now)
+        self._now, self._now_micros = now
         self._last_at, self._last_from = row[rows.LAST_MESSAGE]
-        self._stamp, self._stamp_micros = now, self._now_micros
+        self._stamp, self._stamp_micros = now
         if self._last_at is not None and self._last_at > self._now_micros:
-            self._stamp = stamp_for(rows.moment(self._last_at), now=now)
+            self._stamp = stamp_for(rows.moment(self._last_at), now=self._now)
             self._stamp_micros = to_micros(self._stamp)
         self._first_sequence: int = row[rows.NEXT_SEQUENCE]
         self.revision: int = row[rows.REVISION]
         self.new: Sequence[Message] = ()
         self.known: list[Entry] = []
-
-    @property
-    def is_over(self) -> bool:
-        return rows.is_over(self.row, self._now_micros)
 
     def clear(self) -> None:
         """Remove everything that was said, and what was derived from it."""

@@ -81,11 +81,10 @@ def emptied(row: Row) -> Row:
 
 def extended(row: Row, *, last: tuple[int | None, str | None], added: int, now: int) -> Row:
     """The row after so many messages were added: `conversations.extended` for a row."""
-    key, next_sequence, *metadata = row[:12]
     unread, count, revision, ttl, _, created, _ = row[14:]
     expires = None if ttl is None else now + ttl
     moved = (unread + added, count + added, revision + 1, ttl, expires, created, now)
-    return (key, next_sequence + added, *metadata, *last, *moved)
+    return (row[KEY], row[NEXT_SEQUENCE] + added, *row[ID:12], *last, *moved)
 
 
 def extension_values(row: Row) -> Row:
