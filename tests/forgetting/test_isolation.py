@@ -250,6 +250,8 @@ class Scene:
         self._attacker = attacker
 
     async def furnish(self) -> None:
+        """On a server others may have left something under the same names."""
+        await self.clear()
         archived = await live(self.victim, session="before")
         await self.victim.archive(archived)
         conversation = await live(self.victim)

@@ -156,7 +156,7 @@ async def test_a_memory_acts_for_somebody_and_its_trail_outlives_what_was_erased
     async with recollect.open(f"sqlite:///{tmp_path}/memory.db", audit=path, warm=False) as memory:
         erin = memory.acting_as("the kitchen", source="speaker 2").of("erin")
         record = await erin.get_or_create_conversation("kitchen")
-        await erin.add_message(record.id, "user", "the alarm code is 4711")
+        await erin.add_message(record.id, "user", "the alarm code is marzipan")
         await erin.load_context(record.id)
         await memory.acting_as("erin").of("erin").store.clear()
         events = await noted(path)
@@ -164,7 +164,7 @@ async def test_a_memory_acts_for_somebody_and_its_trail_outlives_what_was_erased
     assert [event.action for event in events if event.actor == "erin"] == ["clear"]
     assert any(event.action == "read" and event.count == 1 for event in events)
     text = await asyncio.to_thread(path.read_bytes)
-    assert b"4711" not in text
+    assert b"marzipan" not in text
     assert record.id.encode() in text
     assert (await asyncio.to_thread(check_trail, path)).is_sound
 

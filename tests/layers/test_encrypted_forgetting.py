@@ -17,7 +17,7 @@ from recollect.manager import ConversationManager
 from tests.layers.worlds import MASTER
 from tests.properties.worlds import STORES, url_for
 
-SECRET = "the alarm code is 4711"
+SECRET = "the alarm code is marzipan"
 
 
 class Kept:
@@ -59,7 +59,7 @@ async def test_a_message_is_redacted(kept: Kept) -> None:
     conversation_id, message_id = await kept.said()
     await kept.erin.redact(conversation_id, message_id)
     first, second = await contents(kept.erin, conversation_id)
-    assert "4711" not in str(first)
+    assert "marzipan" not in str(first)
     assert second == "noted"
     await kept.erin.erase()
 
@@ -98,7 +98,7 @@ async def test_what_is_exported_is_in_plain_words(kept: Kept, tmp_path: Path) ->
     await kept.said()
     await kept.erin.export(tmp_path / "mine")
     text = b"".join(file.read_bytes() for file in (tmp_path / "mine").rglob("*") if file.is_file())
-    assert b"4711" in text
+    assert b"marzipan" in text
     assert b"recollect/sealed" not in text
     assert b'"keys"' not in text
     await kept.erin.erase()
