@@ -18,6 +18,8 @@ from recollect.ids import new_id
 from recollect.messages import Message
 from recollect.stores.sqlite import SQLiteBackend
 from recollect.stores.sqlite.connections import connect
+from recollect.stores.sqlite.indexing import WORTH_INDEXING, Indexer
+from recollect.stores.sqlite.lanes import Job, WriteLane
 from recollect.testing import FixedClock
 
 SECONDS = 120
@@ -140,6 +142,82 @@ def _following(entry: Entry, *contents: str) -> list[Entry]:
     ]
 
 
+class TestAFileThatIsHeld:
+    async def test_a_turn_waits_for_it_no_longer_than_anything_else(
+        self, path: str, backend: SQLiteBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = backend.of("erin")
+        conversation_id = await conversation(store)
+        attempts: list[int] = []
+
+        def impatient(attempt: int) -> bool:
+            attempts.append(attempt)
+            return False
+
+        await backend.writer.run(lambda db: db.set_busy_handler(impatient))
+        holder = connect(path, synchronous="full")
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable):
+            await store.append(conversation_id, said("held up"))
+        assert attempts == [0]
+        holder.execute("ROLLBACK")
+        holder.close()
+        await store.append(conversation_id, said("at last"))
+        assert [e.message.content for e in await store.page(conversation_id, limit=9)] == ["at last"]
+
+    async def test_a_turn_is_told_that_it_is_stored_while_the_index_waits_for_the_file(
+        self, path: str, backend: SQLiteBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = backend.of("erin")
+        conversation_id = await conversation(store)
+        holder = connect(path, synchronous="full")
+
+        def late(indexer: Indexer) -> bool:
+            """From the first turn on; by then somebody else holds the file."""
+            if holder.in_transaction or indexer.waiting < WORTH_INDEXING:
+                return False
+            holder.execute("BEGIN IMMEDIATE")
+            return True
+
+        monkeypatch.setattr(Indexer, "is_late", property(late))
+        await asyncio.wait_for(store.append(conversation_id, said("stored")), SECONDS / 2)
+        assert holder.in_transaction
+        holder.execute("ROLLBACK")
+        holder.close()
+
+
+async def test_a_batch_of_which_all_was_cancelled_does_nothing(
+    backend: SQLiteBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = backend.of("erin")
+    conversation_id = await conversation(store)
+    begun, release = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def hold(_: apsw.Connection) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        assert release.wait(SECONDS)
+
+    holding = asyncio.create_task(backend.writer.run(hold))
+    await begun.wait()
+    batches: list[int] = []
+    commit = WriteLane._commit
+
+    def counted(lane: WriteLane, jobs: list[Job], db: apsw.Connection) -> None:
+        batches.append(len(jobs))
+        commit(lane, jobs, db)
+
+    monkeypatch.setattr(WriteLane, "_commit", counted)
+    turn = asyncio.create_task(store.append(conversation_id, said("never mind")))
+    await asyncio.sleep(0)
+    turn.cancel()
+    await asyncio.wait([turn])
+    release.set()
+    await holding
+    await store.append(conversation_id, said("after"))
+    assert batches == [1]
+
+
 class TestWhatIsRemembered:
     async def test_a_turn_follows_what_another_process_wrote(
         self, backend: SQLiteBackend, other: SQLiteBackend
@@ -194,6 +272,53 @@ class TestWhatIsRemembered:
         assert (stored.conversation.message_count, stored.new[0].sequence) == (4, 4)
         entries = await here.page(conversation_id, limit=9)
         assert [entry.message.content for entry in entries] == ["one", "two", "three", "four"]
+
+    async def test_a_turn_is_refused_after_another_process_gave_the_conversation_to_somebody_else(
+        self, backend: SQLiteBackend, other: SQLiteBackend
+    ) -> None:
+        """Under the same id and key, and with everything else as it was."""
+        erin, zoe = backend.of("erin"), other.of("zoe")
+        conversation_id = await conversation(erin)
+        stored = await erin.append(conversation_id, said("one"))
+        entries = await erin.page(conversation_id, limit=9)
+        await other.of("erin").delete(conversation_id)
+        await zoe.restore(stored.conversation, entries)
+        with pytest.raises(ConversationNotFound):
+            await erin.append(conversation_id, said("two"))
+        assert [entry.message.content for entry in await zoe.page(conversation_id, limit=9)] == ["one"]
+
+    async def test_a_turn_goes_by_the_record_that_another_process_made_anew(
+        self, backend: SQLiteBackend, other: SQLiteBackend
+    ) -> None:
+        """As long as the one before, and with another lifetime."""
+        here, there = backend.of("erin"), other.of("erin")
+        conversation_id = await conversation(here)
+        await here.append(conversation_id, said("one"))
+        await there.delete(conversation_id)
+        anew = started(conversation_id, now=there.now(), ttl=timedelta(days=1), subject="anew")
+        await there.create(anew)
+        await there.append(conversation_id, said("another one"))
+        stored = (await here.append(conversation_id, said("two"))).conversation
+        assert (stored.subject, stored.expires_at) == ("anew", there.now() + timedelta(days=1))
+        assert await there.get(conversation_id) == stored
+
+    async def test_a_turn_goes_by_the_record_that_another_process_put_back(
+        self, backend: SQLiteBackend, other: SQLiteBackend
+    ) -> None:
+        """Of the same revision and moments, as after a key was changed."""
+        here, there = backend.of("erin"), other.of("erin")
+        conversation_id = await conversation(here)
+        record = (await here.append(conversation_id, said("one"))).conversation
+        await there.restore(replace(record, unread_count=0, subject="sealed anew"), [])
+        stored = (await here.append(conversation_id, said("two"))).conversation
+        assert (stored.subject, stored.unread_count) == ("sealed anew", 1)
+        assert await there.get(conversation_id) == stored
+
+    async def test_nothing_is_remembered_of_a_file_that_was_closed(self, backend: SQLiteBackend) -> None:
+        store = backend.of("erin")
+        await store.append(await conversation(store), said("one"))
+        await backend.close()
+        assert backend.ends.remembered == 0
 
     async def test_a_turn_sees_what_was_changed_between(self, backend: SQLiteBackend) -> None:
         store = backend.of("erin")

@@ -124,6 +124,7 @@ class SQLiteBackend(Backend):
         self.recent = Recent()
         if lanes:
             await to_the_end(_close_all, lanes)
+            self.ends.forget()
 
     def wrote(self, count: int) -> None:
         """So many messages were stored: tell whoever indexes them."""

@@ -52,27 +52,27 @@ class Indexer:
     """Fills the index on the writing thread. It counts what waits by itself; others may write as well."""
 
     def __init__(self) -> None:
-        self._waiting = WORTH_INDEXING  # unknown yet: an earlier process may have left some
+        self.waiting = WORTH_INDEXING  # unknown yet: an earlier process may have left some
 
     def wrote(self, count: int) -> None:
         """So many messages were stored."""
-        self._waiting += count
+        self.waiting += count
 
     @property
     def is_late(self) -> bool:
         """Whether more wait than may: the oldest go into the index now, however many turns wait as well."""
-        return self._waiting >= MOST_WAITING
+        return self.waiting >= MOST_WAITING
 
     @property
     def has_work(self) -> bool:
         """Whether as many wait as are worth a transaction."""
-        return self._waiting >= WORTH_INDEXING
+        return self.waiting >= WORTH_INDEXING
 
     def do_some(self, db: apsw.Connection) -> None:
         """Take the oldest that wait into the index."""
         most = TAKEN_WHEN_LATE if self.is_late else WORTH_INDEXING
         done = index_waiting(db, most)
-        self._waiting = self._waiting - done if done == most else 0
+        self.waiting = self.waiting - done if done == most else 0
 
 
 def index_waiting(db: apsw.Connection, most: int) -> int:

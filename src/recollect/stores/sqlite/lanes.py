@@ -18,11 +18,11 @@ from weakref import WeakKeyDictionary
 import apsw
 
 from recollect.contracts import Appended
-from recollect.errors import StoreClosed
+from recollect.errors import RecollectError, StoreClosed
 from recollect.stores.doors import Door, Room
 from recollect.stores.letterboxes import Letterbox, letterbox_of
 from recollect.stores.sqlite.connections import ours, patience
-from recollect.stores.sqlite.logs import Ends, Turn
+from recollect.stores.sqlite.logs import Ends, OthersWroteError, Turn
 
 log = logging.getLogger("recollect.stores.sqlite")
 T = TypeVar("T")
@@ -32,7 +32,7 @@ LARGEST_BATCH = 64
 """Jobs in one transaction: enough that the commit costs next to nothing for each, and a bound."""
 
 WORTH_SPLITTING = 50e-6
-"""Seconds of a commit, for each turn in it, up to which two commits cost less than a loop that waits."""
+"""Seconds of the last batch, for each job that waits now, up to which two batches cost less than one."""
 
 AT_REST_SECONDS = 0.05
 """Without a job for so long, the writing thread has time for what nobody waits for."""
@@ -159,6 +159,9 @@ class ReadLane(Lane):
 class AtRest(Protocol):
     """What the writing thread does, bit by bit, while it has nothing else to do."""
 
+    waiting: int
+    """How much there is to do, about."""
+
     @property
     def has_work(self) -> bool: ...
 
@@ -177,8 +180,8 @@ class WriteLane(Lane):
     other. For that the tasks are told late, when the next statement is about to begin. Told earlier, they
     would only take the interpreter from this thread, and then wait while the disk is busy.
 
-    `ends` puts the turns. What it remembers is forgotten before they are put one by one, and whenever
-    something else than a turn is written. `at_rest` is what there is to do when no job comes for a moment.
+    `ends` puts the turns. What it remembers is forgotten before they are put one by one, and before anything
+    else is written. `at_rest` is what there is to do when no job comes for a moment.
     """
 
     def __init__(
@@ -194,7 +197,7 @@ class WriteLane(Lane):
         self._at_rest = at_rest
         self._unfinished = False
         self._untold: list[Job] = []
-        self._commit_seconds = 0.0
+        self._batch_seconds = 0.0
         self._patience = patience()
         connection.set_busy_handler(self._wait_for_others)
         super().__init__(path, [connection], name=name)
@@ -206,13 +209,15 @@ class WriteLane(Lane):
     def _serve(self, connection: apsw.Connection) -> None:
         while (job := self._next(connection)) is not None:
             jobs = [one for one in (job, *self._waiting()) if not one.future.cancelled()]
+            if not jobs:
+                continue
             try:
                 self._commit(jobs, connection)
             except Exception as error:  # noqa: BLE001  the transaction failed as a whole: none of it was stored
                 for one in jobs:
                     one.error = one.error or ours(error, self._path)
-            self._catch_up(connection)
             self._untold += jobs
+            self._catch_up(connection)
         self._tell()
 
     def _next(self, connection: apsw.Connection) -> Job | None:
@@ -228,28 +233,29 @@ class WriteLane(Lane):
 
     def _rest(self, at_rest: AtRest, connection: apsw.Connection) -> bool:
         """Do a bit of what nobody waits for; whether that worked. If not, it is tried after the next job."""
+        waiting = at_rest.waiting
         try:
             self._begin(connection)
             at_rest.do_some(connection)
-            while at_rest.is_late:
-                at_rest.do_some(connection)
-            self._end(connection)
+            self._finish(connection)
         except Exception as error:  # noqa: BLE001  nobody waits for it, so nobody can be told but the log
             log.warning("%s", ours(error, self._path))
+            at_rest.waiting = waiting
             return False
         finally:
             self._undo(connection)
         return True
 
     def _catch_up(self, connection: apsw.Connection) -> None:
-        """Do what cannot wait until nobody comes."""
-        if self._at_rest is not None and self._at_rest.is_late:
-            self._rest(self._at_rest, connection)
+        """Do what cannot wait until nobody comes; those whose work is committed are told after it."""
+        at_rest = self._at_rest
+        while at_rest is not None and at_rest.is_late and self._rest(at_rest, connection):
+            pass
 
     def _waiting(self) -> list[Job]:
         """The other jobs for this batch: all that wait, or half of them where two batches pay."""
-        count = min(self._jobs.qsize(), LARGEST_BATCH)
-        if not self._untold and self._commit_seconds < count * WORTH_SPLITTING:
+        count = min(self._jobs.qsize(), LARGEST_BATCH - 1)
+        if not self._untold and self._batch_seconds < count * WORTH_SPLITTING:
             count //= 2
         jobs = [self._jobs.get_nowait() for _ in range(count)]
         if jobs and jobs[-1] is None:
@@ -271,9 +277,14 @@ class WriteLane(Lane):
         begin = time.perf_counter()
         try:
             put = self._ends.put_at_once(connection, turns, meanwhile=self._tell)
-        except Exception:  # noqa: BLE001  it is raised again there
+        except apsw.BusyError:
+            raise  # that was waited for long enough
+        except (apsw.ConstraintError, apsw.FullError, RecollectError, OthersWroteError):
             return False
-        self._commit_seconds = time.perf_counter() - begin
+        except Exception as error:  # noqa: BLE001  what it was is told by the log if it does not come again
+            log.warning("turns are put one by one: %s", ours(error, self._path))
+            return False
+        self._batch_seconds = time.perf_counter() - begin
         for job, result in zip(jobs, put, strict=True):
             job.result = result
         return True
@@ -305,7 +316,6 @@ class WriteLane(Lane):
                     if not connection.in_transaction:
                         raise job.error  # the engine undid all of them, as when the disk is full
                     connection.execute("ROLLBACK TO job")
-                    self._ends.forget()
                 connection.execute("RELEASE job")
             self._end(connection)
         finally:
@@ -317,22 +327,23 @@ class WriteLane(Lane):
 
     def _attempt(self, job: Job, connection: apsw.Connection) -> None:
         if job.turn is None:
-            self._ends.forget()
             self._tell()  # this may take its time
         job.attempt(connection, self._path)
 
     def _end(self, connection: apsw.Connection) -> None:
         self._tell()
         begin = time.perf_counter()
+        self._finish(connection)
+        self._batch_seconds = time.perf_counter() - begin
+
+    def _finish(self, connection: apsw.Connection) -> None:
         connection.execute("COMMIT")
-        self._commit_seconds = time.perf_counter() - begin
         self._unfinished = False
 
     def _undo(self, connection: apsw.Connection) -> None:
         if not self._unfinished:
             return
         self._unfinished = False
-        self._ends.forget()
         if connection.in_transaction:  # the engine undoes some failures by itself
             connection.execute("ROLLBACK")
 

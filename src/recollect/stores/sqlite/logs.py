@@ -28,9 +28,14 @@ MOST_ENDS = 10_000
 """Conversations whose end is remembered from one turn to the next: some ten megabytes."""
 FEW_ROWS = 8
 """Up to so many rows in a statement every number has its own; beyond, only multiples of this."""
-_NO_RECORD = (None,) * 7
+_NO_RECORD = (None,) * 5
 """In the row of a message that is not the last of its turn: nothing moves in the record."""
-_WIDTH = 7 + len(_NO_RECORD)
+_MESSAGE_WIDTH = 7
+_WIDTH = _MESSAGE_WIDTH + len(_NO_RECORD)
+
+
+class OthersWroteError(Exception):
+    """Another connection has written since the records were read that are remembered."""
 
 
 class Turn(NamedTuple):
@@ -52,13 +57,15 @@ class Moment(NamedTuple):
 
 class Ends:
     """Puts turns at the ends of logs. It remembers their records from one turn to the next, so that none need
-    be read. Those may be out of date, which `put_at_once` finds out by itself: `forget` them before anything
-    else is done with a log. `wrote` is told of how many messages are stored."""
+    be read, as they are in one version of the file; `put_at_once` stores nothing when another connection has
+    written since. `forget` them before this one writes something else. `wrote` is told of how many messages
+    are stored."""
 
     def __init__(self, clock: Clock, *, wrote: Callable[[int], None]) -> None:
         self._clock = clock
         self._wrote = wrote
         self._rows: dict[tuple[str, str], rows.Row] = {}
+        self._version: int | None = None
 
     @staticmethod
     def prepare(db: apsw.Connection) -> None:
@@ -66,8 +73,14 @@ class Ends:
         db.execute("PRAGMA temp_store = MEMORY")  # words that are on their way must not lie in another file
         db.execute(sql_file(PACKAGE, "putting.sql"))
 
+    @property
+    def remembered(self) -> int:
+        """How many records are."""
+        return len(self._rows)
+
     def forget(self) -> None:
         self._rows.clear()
+        self._version = None
 
     def log(
         self, db: apsw.Connection, owner: str, conversation_id: str, *, now: Moment | None = None
@@ -93,14 +106,12 @@ class Ends:
             check_revision(turn.conversation_id, log.revision, turn.expected_revision)
         if not log.new:
             return Appended(conversation=log.record, new=(), known=tuple(log.known))
-        return self.moved(db, turn.owner, log)
+        return self.moved(db, log)
 
-    def moved(self, db: apsw.Connection, owner: str, log: "Log") -> Appended:
-        """Bring the record up to date with what was put, remember it, and say what was put."""
+    def moved(self, db: apsw.Connection, log: "Log") -> Appended:
+        """Bring the record up to date with what was put, and say what was put."""
         self._wrote(len(log.new))
-        row = log.moved()
-        db.execute(SQL["extend_conversation"], rows.extension_values(row))
-        self._remember(owner, row)
+        db.execute(SQL["extend_conversation"], rows.extension_values(log.moved()))
         return Appended(conversation=log.record, new=log.entries, known=tuple(log.known))
 
     def put_at_once(
@@ -111,6 +122,27 @@ class Ends:
         Raises where anything else is the case: nothing is stored then, and each is to be put by itself.
         `meanwhile` happens right before the statement runs: others may run as long as it does.
         """
+        try:
+            put, values = self._placed(db, turns)
+            self._put_rows(db, values, meanwhile)
+        except BaseException:
+            self.forget()  # what is remembered is ahead of the file
+            raise
+        self._wrote(sum(len(turn.messages) for turn in turns))
+        return put
+
+    def _put_rows(self, db: apsw.Connection, values: list[Any], meanwhile: Callable[[], None]) -> None:
+        statement = _filled_up(values)
+        meanwhile()
+        before = db.total_changes()
+        db.execute(statement, [*values, self._version])
+        if db.total_changes() == before:
+            raise OthersWroteError
+
+    def _placed(self, db: apsw.Connection, turns: Sequence[Turn]) -> tuple[list[Appended], list[Any]]:
+        """What there will be to say of the turns, and the values of their rows."""
+        if self._version is None:
+            self._version = int(db.execute("PRAGMA data_version").get)
         put: list[Appended] = []
         values: list[Any] = []
         now = self._now()
@@ -120,11 +152,7 @@ class Ends:
             values += log.placed(turn.messages, turn.bodies)
             self._remember(turn.owner, log.row)
             put.append(Appended(conversation=log.record, new=log.entries))
-        statement = _filled_up(values)
-        meanwhile()
-        db.execute(statement, values)
-        self._wrote(sum(len(turn.messages) for turn in turns))
-        return put
+        return put, values
 
     def _remember(self, owner: str, row: rows.Row) -> None:
         if len(self._rows) >= MOST_ENDS:
@@ -161,15 +189,16 @@ class Log:
         self._stamp, self._stamp_micros = self._now, self._now_micros
 
     def placed(self, messages: Sequence[Message], bodies: Sequence[str]) -> list[Any]:
-        """The values of the rows that put these messages at the end, if all of them are new."""
+        """The values of the rows that put these messages, one or more, at the end, if all of them are new."""
         moments = self._moments(messages)
         self._follow(messages, moments)
-        key, sequence, revision, now = self.row[0], self._first_sequence, self.revision + 1, self._now_micros
+        key, revision, now = self.row[rows.KEY], self.revision + 1, self._now_micros
         values: list[Any] = []
-        for message, at, body in zip(messages, moments, bodies, strict=True):
+        for sequence, (message, at, body) in enumerate(
+            zip(messages, moments, bodies, strict=True), self._first_sequence
+        ):
             values += (key, at, sequence, message.message_id, revision, now, body, *_NO_RECORD)
-            sequence += 1
-        values[-len(_NO_RECORD) :] = rows.moving_values(self.moved(), self._first_sequence)
+        values[-len(_NO_RECORD) :] = rows.moving_values(self.moved())
         return values
 
     def put(self, messages: Sequence[Message], bodies: Sequence[str]) -> None:
@@ -177,7 +206,7 @@ class Log:
         new: list[Message] = []
         moments: list[int] = []
         for message, at, body in zip(messages, self._moments(messages), bodies, strict=True):
-            place = self.row[0], at, self._first_sequence + len(new)
+            place = self.row[rows.KEY], at, self._first_sequence + len(new)
             values = (*place, message.message_id, self.revision + 1, self._now_micros, body)
             self._db.execute(SQL["insert_message"], values)
             if self._db.changes():
@@ -238,4 +267,4 @@ def _filled_up(values: list[Any]) -> str:
 @cache
 def _putting(count: int) -> str:
     row = f"({','.join('?' * _WIDTH)})"
-    return f"INSERT INTO putting VALUES {','.join([row] * count)}"
+    return SQL["put_messages"].replace("(?)", ",".join([row] * count))

@@ -133,6 +133,12 @@ INSERT INTO messages (conversation, at, sequence, message_id, revision, stored_a
 VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (message_id, conversation) WHERE message_id IS NOT NULL DO NOTHING;
 
+-- name: put_messages
+-- The rows of `putting`, as many as there are, unless another connection has written since that version.
+INSERT INTO putting
+SELECT * FROM (VALUES (?))
+WHERE (SELECT data_version FROM pragma_data_version) = ?;
+
 -- name: get_message
 -- The message that holds an id. Bodies are read as bytes: text that is not UTF-8 would fail its whole page.
 SELECT at, sequence, revision, stored_at, CAST(body AS BLOB) FROM messages WHERE message_id = ?2 AND conversation = ?1;

@@ -92,9 +92,9 @@ def extension_values(row: Row) -> Row:
     return (*row[12:17], row[NEXT_SEQUENCE], row[EXPIRES_AT], row[UPDATED_AT], row[KEY])
 
 
-def moving_values(row: Row, first_sequence: int) -> Row:
-    """A row as the last message of a turn brings it along, which began with that sequence number."""
-    return (row[ID], first_sequence, *row[12:16], row[EXPIRES_AT])
+def moving_values(row: Row) -> Row:
+    """A row as the last message of a turn brings it along."""
+    return (*row[12:16], row[EXPIRES_AT])
 
 
 def log_end(row: Sequence[Any]) -> LogEnd:

@@ -194,7 +194,7 @@ class SQLiteStore(DocumentChecks):
             check_revision(conversation_id, log.revision, expected_revision)
             log.clear()
             log.put(messages, bodies)
-            return self._backend.ends.moved(db, self._owner, log)
+            return self._backend.ends.moved(db, log)
 
         rewritten = await self._backend.writer.run(work)
         await self._backend.forgotten()
