@@ -72,8 +72,8 @@ class Measured(NamedTuple):
 
 async def measure(folder: Path, settings: str) -> Measured:
     """The first round only warms up."""
-    floor = await asyncio.to_thread(OneCommitEach, folder / f"floor {settings}.db")
-    async with opened(f"sqlite:///{folder}/{settings}.db", settings) as (memory, manager):
+    floor = await asyncio.to_thread(OneCommitEach, folder / "floor.db")
+    async with opened(f"sqlite:///{folder}/ours.db", settings) as (memory, manager):
         assert isinstance(memory.backend, SQLiteBackend)
         ids = [(await manager.get_or_create_conversation(str(n))).id for n in range(CONVERSATIONS)]
         ours = Ours(manager, ids)

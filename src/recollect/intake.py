@@ -97,20 +97,6 @@ class Intake:
             )
         return message if message.message_id else replace(message, message_id=self._ids())
 
-    def few_words(self, messages: Sequence[Message]) -> list[Message] | None:
-        """The stored form of messages that are nothing but words, and not many of them: of most turns, and
-        nothing is waited for. None for all others, which is for `stored_form`."""
-        if self.redact is not None or not self._is_ready:
-            return None
-        characters = 0
-        for message in messages:
-            if type(message) is not Message or not message.message_id or message.extra:
-                return None
-            if type(message.content) is not str:
-                return None
-            characters += len(message.content)
-        return self._counted(messages) if characters <= _COUNTED_AT_ONCE else None
-
     async def stored_form(self, conversation_id: str, messages: Sequence[Message]) -> list[Message]:
         """The messages as they go into this conversation's log."""
         said = [self.completed(message) for message in messages]
@@ -140,7 +126,7 @@ class Intake:
             return self._counted(complete)
         return await asyncio.to_thread(self._counted, complete)
 
-    def _counted(self, messages: Sequence[Message]) -> list[Message]:
+    def _counted(self, messages: list[Message]) -> list[Message]:
         name = self._keeper.name
         return [
             message if name in message.tokens else _with_count(message, name, count(self._keeper, message))

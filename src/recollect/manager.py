@@ -349,7 +349,7 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         """Store a whole turn at once, all of it or nothing."""
         if isinstance(messages, str) or not isinstance(messages, Sequence):
             raise InvalidInput(f"messages must be a list; got {shown(messages)}", field="messages")
-        prepared = self.intake.few_words(messages) or await self.intake.stored_form(conversation_id, messages)
+        prepared = await self.intake.stored_form(conversation_id, messages)
         try:
             stored = await self.store.append(conversation_id, prepared, expected_revision=expected_revision)
         except ConversationNotFound:

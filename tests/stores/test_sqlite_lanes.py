@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,23 @@ async def _at_the_next_commit(
     return begun
 
 
+@asynccontextmanager
+async def writer_held(backend: SQLiteBackend) -> AsyncIterator[None]:
+    """While this lasts the writing thread is busy, and what is handed to it waits."""
+    begun, release = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def hold(_: apsw.Connection) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        assert release.wait(SECONDS)
+
+    holding = asyncio.create_task(backend.writer.run(hold))
+    await begun.wait()
+    yield
+    release.set()
+    await holding
+
+
 def _following(entry: Entry, *contents: str) -> list[Entry]:
     return [
         replace(entry, sequence=entry.sequence + number, message=entry.message.with_(content=content))
@@ -144,7 +162,7 @@ def _following(entry: Entry, *contents: str) -> list[Entry]:
 
 class TestAFileThatIsHeld:
     async def test_a_turn_waits_for_it_no_longer_than_anything_else(
-        self, path: str, backend: SQLiteBackend, monkeypatch: pytest.MonkeyPatch
+        self, path: str, backend: SQLiteBackend
     ) -> None:
         store = backend.of("erin")
         conversation_id = await conversation(store)
@@ -180,7 +198,7 @@ class TestAFileThatIsHeld:
             return True
 
         monkeypatch.setattr(Indexer, "is_late", property(late))
-        await asyncio.wait_for(store.append(conversation_id, said("stored")), SECONDS / 2)
+        await asyncio.wait_for(store.append(conversation_id, said("stored")), SECONDS / 4)
         assert holder.in_transaction
         holder.execute("ROLLBACK")
         holder.close()
@@ -191,15 +209,6 @@ async def test_a_batch_of_which_all_was_cancelled_does_nothing(
 ) -> None:
     store = backend.of("erin")
     conversation_id = await conversation(store)
-    begun, release = asyncio.Event(), threading.Event()
-    loop = asyncio.get_running_loop()
-
-    def hold(_: apsw.Connection) -> None:
-        loop.call_soon_threadsafe(begun.set)
-        assert release.wait(SECONDS)
-
-    holding = asyncio.create_task(backend.writer.run(hold))
-    await begun.wait()
     batches: list[int] = []
     commit = WriteLane._commit
 
@@ -207,13 +216,12 @@ async def test_a_batch_of_which_all_was_cancelled_does_nothing(
         batches.append(len(jobs))
         commit(lane, jobs, db)
 
-    monkeypatch.setattr(WriteLane, "_commit", counted)
-    turn = asyncio.create_task(store.append(conversation_id, said("never mind")))
-    await asyncio.sleep(0)
-    turn.cancel()
-    await asyncio.wait([turn])
-    release.set()
-    await holding
+    async with writer_held(backend):
+        monkeypatch.setattr(WriteLane, "_commit", counted)
+        turn = asyncio.create_task(store.append(conversation_id, said("never mind")))
+        await asyncio.sleep(0)
+        turn.cancel()
+        await asyncio.wait([turn])
     await store.append(conversation_id, said("after"))
     assert batches == [1]
 
@@ -314,11 +322,22 @@ class TestWhatIsRemembered:
         assert (stored.subject, stored.unread_count) == ("sealed anew", 1)
         assert await there.get(conversation_id) == stored
 
-    async def test_nothing_is_remembered_of_a_file_that_was_closed(self, backend: SQLiteBackend) -> None:
-        store = backend.of("erin")
-        await store.append(await conversation(store), said("one"))
-        await backend.close()
-        assert backend.ends.remembered == 0
+    async def test_nothing_is_remembered_of_a_file_that_was_closed(self, tmp_path: Path) -> None:
+        """Another may have come in its place, with somebody else's conversation under the same key."""
+        here, there = (SQLiteBackend(str(tmp_path / name), search=False) for name in ("here", "there"))
+        await here.open()
+        await there.open()
+        conversation_id, hers = await conversation(here.of("erin")), await conversation(there.of("zoe"))
+        await here.of("erin").append(conversation_id, said("one"))
+        await there.of("zoe").append(hers, said("mine"))
+        await here.close()
+        await there.close()
+        (tmp_path / "there").replace(tmp_path / "here")
+        await here.open()
+        with pytest.raises(ConversationNotFound):
+            await here.of("erin").append(conversation_id, said("two"))
+        assert [entry.message.content for entry in await here.of("zoe").page(hers, limit=9)] == ["mine"]
+        await here.close()
 
     async def test_a_turn_sees_what_was_changed_between(self, backend: SQLiteBackend) -> None:
         store = backend.of("erin")
@@ -374,13 +393,6 @@ class TestTurnsThatArePutTogether:
     """While the writing thread is held, turns gather; then they go into one transaction."""
 
     async def together(self, backend: SQLiteBackend, turns: list[Coroutine[Any, Any, Any]]) -> list[Any]:
-        begun, release = asyncio.Event(), threading.Event()
-        loop = asyncio.get_running_loop()
-
-        def hold(_: apsw.Connection) -> None:
-            loop.call_soon_threadsafe(begun.set)
-            assert release.wait(SECONDS)
-
         commits: list[object] = []
 
         def committed(*told: object) -> int:
@@ -388,12 +400,9 @@ class TestTurnsThatArePutTogether:
             return apsw.SQLITE_OK
 
         await backend.writer.run(lambda db: db.set_wal_hook(committed))
-        holding = asyncio.create_task(backend.writer.run(hold))
-        await begun.wait()
-        tasks = [asyncio.create_task(turn) for turn in turns]
-        await asyncio.sleep(0)
-        release.set()
-        await holding
+        async with writer_held(backend):
+            tasks = [asyncio.create_task(turn) for turn in turns]
+            await asyncio.sleep(0)
         done = await asyncio.gather(*tasks, return_exceptions=True)
         assert len(commits) < len(turns), "they were not put together"
         return done

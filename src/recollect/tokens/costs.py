@@ -69,8 +69,6 @@ def count(counter: TokenCounter, message: Message) -> int:
 
 def characters_in(value: Any) -> int:
     """About how many characters there are in a message, or in any JSON."""
-    if type(value) is Message and type(value.content) is str and not value.extra:
-        return len(value.content)  # most messages: nothing but words
     if isinstance(value, str):
         return len(value)
     if isinstance(value, Message):

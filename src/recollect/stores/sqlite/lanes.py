@@ -281,7 +281,7 @@ class WriteLane(Lane):
             raise  # that was waited for long enough
         except (apsw.ConstraintError, apsw.FullError, RecollectError, OthersWroteError):
             return False
-        except Exception as error:  # noqa: BLE001  what it was is told by the log if it does not come again
+        except apsw.Error as error:  # which may not come again when they are, and nobody would know
             log.warning("turns are put one by one: %s", ours(error, self._path))
             return False
         self._batch_seconds = time.perf_counter() - begin

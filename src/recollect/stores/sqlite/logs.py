@@ -73,11 +73,6 @@ class Ends:
         db.execute("PRAGMA temp_store = MEMORY")  # words that are on their way must not lie in another file
         db.execute(sql_file(PACKAGE, "putting.sql"))
 
-    @property
-    def remembered(self) -> int:
-        """How many records are."""
-        return len(self._rows)
-
     def forget(self) -> None:
         self._rows.clear()
         self._version = None
@@ -133,9 +128,10 @@ class Ends:
 
     def _put_rows(self, db: apsw.Connection, values: list[Any], meanwhile: Callable[[], None]) -> None:
         statement = _filled_up(values)
+        values.append(self._version)
         meanwhile()
         before = db.total_changes()
-        db.execute(statement, [*values, self._version])
+        db.execute(statement, values)
         if db.total_changes() == before:
             raise OthersWroteError
 
