@@ -54,6 +54,10 @@ class Moment(NamedTuple):
     at: datetime
     micros: int
 
+    @classmethod
+    def of(cls, at: datetime) -> "Moment":
+        return cls(at, to_micros(at))
+
 
 class Ends:
     """Puts turns at the ends of logs. It remembers their records from one turn to the next, so that none need
@@ -90,8 +94,7 @@ class Ends:
         return Log(db, row, now)
 
     def _now(self) -> Moment:
-        now = self._clock()
-        return Moment(now, to_micros(now))
+        return Moment.of(self._clock())
 
     def put(self, db: apsw.Connection, turn: Turn) -> Appended:
         """Put a turn at the end of its log, inside a transaction. What is known by its id stays as it is."""
@@ -165,12 +168,10 @@ class Log:
     def __init__(self, db: apsw.Connection, row: rows.Row, now: Moment) -> None:
         self._db = db
         self.row = row
-        self._now, self._now_micros = now
+        self._now = self._stamp = now
         self._last_at, self._last_from = row[rows.LAST_MESSAGE]
-        self._stamp, self._stamp_micros = now
-        if self._last_at is not None and self._last_at > self._now_micros:
-            self._stamp = stamp_for(rows.moment(self._last_at), now=self._now)
-            self._stamp_micros = to_micros(self._stamp)
+        if self._last_at is not None and self._last_at > now.micros:
+            self._stamp = Moment.of(stamp_for(rows.moment(self._last_at), now=now.at))
         self._first_sequence: int = row[rows.NEXT_SEQUENCE]
         self.revision: int = row[rows.REVISION]
         self.new: Sequence[Message] = ()
@@ -182,40 +183,40 @@ class Log:
         self._db.execute(SQL["delete_documents"], (self.row[rows.KEY],))
         self.row = rows.emptied(self.row)
         self._last_at, self._last_from = None, None
-        self._stamp, self._stamp_micros = self._now, self._now_micros
+        self._stamp = self._now
 
     def placed(self, messages: Sequence[Message], bodies: Sequence[str]) -> list[Any]:
         """The values of the rows that put these messages, one or more, at the end, if all of them are new."""
-        moments = self._moments(messages)
-        self._follow(messages, moments)
-        key, revision, now = self.row[rows.KEY], self.revision + 1, self._now_micros
+        key, sequence, now = self.row[rows.KEY], self._first_sequence, self._now.micros
         values: list[Any] = []
-        for sequence, (message, at, body) in enumerate(
-            zip(messages, moments, bodies, strict=True), self._first_sequence
-        ):
-            values += (key, at, sequence, message.message_id, revision, now, body, *_NO_RECORD)
+        for message, body in zip(messages, bodies, strict=True):
+            at = self._moment_of(message)
+            self._follow(message, at)
+            values += (key, at, sequence, message.message_id, self.revision + 1, now, body, *_NO_RECORD)
+            sequence += 1
+        self.new = messages
         values[-len(_NO_RECORD) :] = rows.moving_values(self.moved())
         return values
 
     def put(self, messages: Sequence[Message], bodies: Sequence[str]) -> None:
         """Store the messages at the end, without those whose id is known."""
         new: list[Message] = []
-        moments: list[int] = []
-        for message, at, body in zip(messages, self._moments(messages), bodies, strict=True):
+        for message, body in zip(messages, bodies, strict=True):
+            at = self._moment_of(message)
             place = self.row[rows.KEY], at, self._first_sequence + len(new)
-            values = (*place, message.message_id, self.revision + 1, self._now_micros, body)
+            values = (*place, message.message_id, self.revision + 1, self._now.micros, body)
             self._db.execute(SQL["insert_message"], values)
             if self._db.changes():
+                self._follow(message, at)
                 new.append(message)
-                moments.append(at)
             else:
                 self.known.append(self._stored(decode_message(body)))
-        self._follow(new, moments)
+        self.new = new
 
     def moved(self) -> rows.Row:
         """The record's row after what was put."""
         last = self._last_at, self._last_from
-        self.row = rows.extended(self.row, last=last, added=len(self.new), now=self._now_micros)
+        self.row = rows.extended(self.row, last=last, added=len(self.new), now=self._now.micros)
         return self.row
 
     def record(self) -> Conversation:
@@ -228,21 +229,19 @@ class Log:
                 conversation_id=self.row[rows.ID],
                 sequence=sequence,
                 revision=self.revision + 1,
-                stored_at=self._now,
-                message=message if message.timestamp else message.at(self._stamp),
+                stored_at=self._now.at,
+                message=message if message.timestamp else message.at(self._stamp.at),
             )
             for sequence, message in enumerate(self.new, self._first_sequence)
         )
 
-    def _moments(self, messages: Sequence[Message]) -> list[int]:
-        return [to_micros(m.timestamp) if m.timestamp else self._stamp_micros for m in messages]
+    def _moment_of(self, message: Message) -> int:
+        return self._stamp.micros if message.timestamp is None else to_micros(message.timestamp)
 
-    def _follow(self, new: Sequence[Message], moments: Sequence[int]) -> None:
-        """These were new: the latest of them is the last message."""
-        self.new = new
-        for message, at in zip(new, moments, strict=True):
-            if self._last_at is None or at >= self._last_at:
-                self._last_at, self._last_from = at, message.role
+    def _follow(self, message: Message, at: int) -> None:
+        """This is new: the latest message is the last one."""
+        if self._last_at is None or at >= self._last_at:
+            self._last_at, self._last_from = at, message.role
 
     def _stored(self, message: Message) -> Entry:
         (row,) = self._db.execute(SQL["get_message"], (self.row[rows.KEY], message.message_id)).fetchall()
