@@ -100,8 +100,7 @@ SELECT exchanged.sequence FROM exchanged;
 -- The messages that hold these ids; one empty row where there are none, no row without the conversation.
 SELECT m.at, m.sequence, m.revision, m.stored_at, m.body, m.message_key
 FROM recollect.conversations AS c
-LEFT JOIN recollect.messages AS m
-    ON m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.message_key = ANY (%(keys)s::text[])
+LEFT JOIN recollect.holding(%(owner)s, %(id)s::uuid, %(keys)s::text[]) AS m ON true
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
 
 -- name: delete_if_expired
@@ -352,18 +351,11 @@ FROM recollect.tail(
 ) AS last;
 
 -- name: page
--- Messages from the oldest on; empty and missing as in `tail`.
+-- Messages from the oldest on: see the function. Empty and missing as in `tail`.
 SELECT page.at, page.sequence, page.revision, page.stored_at, page.body
-FROM recollect.conversations AS c
-LEFT JOIN LATERAL (
-    SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
-    FROM recollect.messages AS m
-    WHERE m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid
-    ORDER BY m.at, m.sequence
-    LIMIT %(limit)s OFFSET %(offset)s
-) AS page ON true
-WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
-ORDER BY page.at, page.sequence;
+FROM recollect.page(
+    %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(limit)s, %(offset)s
+) AS page;
 
 -- name: one_moment
 -- What follows in this transaction sees the database as it is now.

@@ -445,7 +445,7 @@ END
 $$;
 
 -- One turn, all of it or nothing. It locks the record, so turns come one after the other; it reads
--- nothing of the past but the ids that the turn brings. `state` says what happened:
+-- nothing of the past: that an id is taken shows when the message is put. `state` says what happened:
 --   stored    the messages have the numbers from `sequence` on, and `stamp` where they had no time
 --   known     some ids are taken, and others than those in p_known_keys; nothing was stored
 --   moved     the revision is not the expected one; nothing was stored
@@ -478,8 +478,8 @@ BEGIN
         state := 'missing';
         RETURN;
     END IF;
-    -- Asked one after the other: the second question opens the log, and most turns bring no ids.
-    IF NOT p_afresh AND (p_keys IS NOT NULL OR p_known_keys IS NOT NULL) THEN
+    -- What was stored before is known, whatever came after it: only a turn with something new can have moved.
+    IF NOT p_afresh AND (p_known_keys IS NOT NULL OR (p_keys IS NOT NULL AND conversation.revision <> p_expected)) THEN
         IF recollect.knows(p_owner, p_id, p_keys, p_known_keys, p_known_sequences) THEN
             state := 'known';
             RETURN;
@@ -513,14 +513,21 @@ BEGIN
             p_term_counts := NULL;
         END IF;
     END IF;
-    INSERT INTO recollect.messages (
-        owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body, term_count, terms
-    )
-    SELECT
-        p_owner, p_id, coalesce(said.at, stamp), conversation.next_sequence + said.place - 1, said.role,
-        said.key, conversation.revision + 1, p_now, said.body, said.term_count, said.terms::tsvector
-    FROM unnest(p_roles, p_times, p_keys, p_bodies, p_term_counts, p_terms)
-        WITH ORDINALITY AS said (role, at, key, body, term_count, terms, place);
+    -- The index says whether an id is taken, and not a question before: where a log has grown since it was last
+    -- analysed, that would be answered by reading all of it.
+    BEGIN
+        INSERT INTO recollect.messages (
+            owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body, term_count, terms
+        )
+        SELECT
+            p_owner, p_id, coalesce(said.at, stamp), conversation.next_sequence + said.place - 1, said.role,
+            said.key, conversation.revision + 1, p_now, said.body, said.term_count, said.terms::tsvector
+        FROM unnest(p_roles, p_times, p_keys, p_bodies, p_term_counts, p_terms)
+            WITH ORDINALITY AS said (role, at, key, body, term_count, terms, place);
+    EXCEPTION WHEN unique_violation THEN
+        state := 'known';
+        RETURN;
+    END;
     IF p_term_counts IS NOT NULL THEN
         FOREACH number IN ARRAY p_term_counts LOOP
             conversation.indexed_count := conversation.indexed_count + (number > 0)::integer;
@@ -557,37 +564,47 @@ BEGIN
 END
 $$;
 
+-- The messages that hold these ids. Each is looked for by a range, in the order of the index of ids, which so is the
+-- one that is read: where a log has grown since it was last analysed, the others look as good, and hold all of it.
+CREATE FUNCTION recollect.holding(p_owner text, p_id uuid, p_keys text[]) RETURNS SETOF recollect.messages
+LANGUAGE plpgsql STABLE SET enable_sort = off AS $$
+DECLARE
+    wanted text;
+BEGIN
+    FOREACH wanted IN ARRAY coalesce(p_keys, '{}') LOOP
+        RETURN QUERY
+            SELECT m.* FROM recollect.messages AS m
+            WHERE m.owner = p_owner AND m.conversation_id = p_id AND m.message_key BETWEEN wanted AND wanted
+            ORDER BY m.message_key;
+    END LOOP;
+END
+$$;
+
 -- Whether one of these ids is taken, or one that was found taken is so no more, or by another message.
 CREATE FUNCTION recollect.knows(
     p_owner text, p_id uuid, p_keys text[], p_known_keys text[], p_known_sequences bigint[]
 ) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    IF p_keys IS NOT NULL THEN
-        IF EXISTS (
-            SELECT FROM recollect.messages AS m
-            WHERE m.owner = p_owner AND m.conversation_id = p_id AND m.message_key = ANY (p_keys)
-        ) THEN
-            RETURN true;
-        END IF;
-    END IF;
-    RETURN p_known_keys IS NOT NULL AND cardinality(p_known_keys) <> (
-        SELECT count(*)
-        FROM unnest(p_known_keys, p_known_sequences) AS known (key, sequence)
-        JOIN recollect.messages AS m
-            ON m.owner = p_owner AND m.conversation_id = p_id
-            AND m.message_key = known.key AND m.sequence = known.sequence
-    );
+    RETURN EXISTS (SELECT FROM recollect.holding(p_owner, p_id, p_keys))
+        OR coalesce(cardinality(p_known_keys), 0) <> (
+            SELECT count(*)
+            FROM unnest(p_known_keys, p_known_sequences) AS known (key, sequence)
+            JOIN LATERAL recollect.holding(p_owner, p_id, ARRAY[known.key]) AS m ON m.sequence = known.sequence
+        );
 END
 $$;
 
 -- The last messages, or the last before a position, oldest first, in the owner's name (in full, not the key): what a
 -- window asks for, in one statement. One empty row where there are none, no row without the conversation.
+--
+-- Messages are read in the order of the index. Without a word about that, where a log has grown since it was last
+-- analysed, all of it would be read and sorted for the sake of a few.
 CREATE FUNCTION recollect.tail(
     p_name text, p_owner text, p_id uuid, p_now timestamptz, p_limit bigint,
     p_before_at timestamptz, p_before_sequence bigint
 ) RETURNS TABLE (at timestamptz, sequence bigint, revision bigint, stored_at timestamptz, body text)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET enable_sort = off AS $$
 BEGIN
     PERFORM recollect.speak_for(p_name);
     PERFORM FROM recollect.conversations AS c
@@ -619,6 +636,30 @@ BEGIN
             ) AS last
             ORDER BY last.at, last.sequence;
     END IF;
+    IF NOT FOUND THEN
+        RETURN NEXT;
+    END IF;
+END
+$$;
+
+-- Messages from the oldest on; the name, empty and missing as in `tail`, and in the order of the index.
+CREATE FUNCTION recollect.page(
+    p_name text, p_owner text, p_id uuid, p_now timestamptz, p_limit bigint, p_offset bigint
+) RETURNS TABLE (at timestamptz, sequence bigint, revision bigint, stored_at timestamptz, body text)
+LANGUAGE plpgsql SET enable_sort = off AS $$
+BEGIN
+    PERFORM recollect.speak_for(p_name);
+    PERFORM FROM recollect.conversations AS c
+    WHERE c.owner = p_owner AND c.id = p_id AND (c.expires_at IS NULL OR c.expires_at > p_now);
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+        SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
+        FROM recollect.messages AS m
+        WHERE m.owner = p_owner AND m.conversation_id = p_id
+        ORDER BY m.at, m.sequence
+        LIMIT p_limit OFFSET p_offset;
     IF NOT FOUND THEN
         RETURN NEXT;
     END IF;

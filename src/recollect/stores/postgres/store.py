@@ -195,7 +195,8 @@ class PostgresStore(DocumentChecks):
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
         check_count(limit, field="limit", least=0)
         check_count(offset, field="offset", least=0)
-        return await self._entries("page", conversation_id, limit=limit, offset=offset)
+        named = self._named(conversation_id) | {"name": self._name, "limit": limit, "offset": offset}
+        return _found(named["id"], await self._backend.run("page", named))
 
     async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
         key = key_of(parse_name(message_id, field="message_id"))
