@@ -14,12 +14,7 @@ async def to_the_end(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
 
     For what must not go on behind the back of whoever tidies up: opening, closing, writing files.
     """
-    running = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await _ended(running)
-        raise
+    return await _result(asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs)))
 
 
 @asynccontextmanager
@@ -28,9 +23,8 @@ async def opened(opening: Callable[[], BinaryIO]) -> AsyncIterator[BinaryIO]:
     cancelled before it has it."""
     running = asyncio.ensure_future(asyncio.to_thread(opening))
     try:
-        file = await asyncio.shield(running)
+        file = await _result(running)
     except asyncio.CancelledError:
-        await _ended(running)
         if not running.cancelled() and running.exception() is None:
             running.result().close()
         raise
@@ -38,6 +32,15 @@ async def opened(opening: Callable[[], BinaryIO]) -> AsyncIterator[BinaryIO]:
         yield file
     finally:
         await to_the_end(file.close)
+
+
+async def _result(running: "asyncio.Future[T]") -> T:
+    """What the thread gives. Whoever is cancelled meanwhile waits for its end all the same."""
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await _ended(running)
+        raise
 
 
 async def _ended(running: "asyncio.Future[Any]") -> None:

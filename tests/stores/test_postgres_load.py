@@ -8,13 +8,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.servers.postgres import Databases
 
 from recollect.conversations import started
 from recollect.ids import new_id
 from recollect.messages import Message
 from recollect.stores.postgres import PostgresBackend
 from recollect.stores.postgres.store import PostgresStore
+from tests.servers.postgres import Databases
 
 PROCESSES, TASKS, TURNS = 8, 8, 6
 LENGTHS = (10, 1_000, 100_000)
@@ -155,7 +155,9 @@ QUESTIONS = {
     "messages by their ids": "recollect.holding(%(owner)s, %(id)s, ARRAY['a', 'b', 'c'])",
 }
 MUCH_SAID = """
-INSERT INTO recollect.messages (owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body)
+INSERT INTO recollect.messages (
+    owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body
+)
 SELECT %(owner)s, %(id)s, now() + n * interval '1 ms', n, 'user', 'key ' || n, 2, now(), repeat('said ', 200)
 FROM generate_series(1, 20000) AS n
 """
@@ -164,7 +166,9 @@ DO $$
 DECLARE
     part regclass;
 BEGIN
-    FOR part IN SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'recollect.messages'::regclass LOOP
+    FOR part IN
+        SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'recollect.messages'::regclass
+    LOOP
         EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = off)', part);
     END LOOP;
 END

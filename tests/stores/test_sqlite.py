@@ -342,3 +342,20 @@ async def test_a_turn_writes_as_many_bytes_to_a_long_conversation_as_to_a_short_
     few, many = await bytes_of_a_turn(backend, short.id), await bytes_of_a_turn(backend, long.id)
     assert many / few < 1.3
     await backend.close()
+
+
+async def test_a_file_that_cannot_be_opened_whole_is_not_held(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[apsw.Connection] = []
+
+    def refused(db: apsw.Connection) -> None:
+        made.append(db)
+        raise apsw.IOError("the disk says no")
+
+    backend = SQLiteBackend(str(path))
+    monkeypatch.setattr(backend.ends, "prepare", refused)
+    with pytest.raises(StoreUnavailable, match=re.escape(str(path))):
+        await backend.open()
+    with pytest.raises(apsw.ConnectionClosedError):
+        made[0].execute("SELECT 1")

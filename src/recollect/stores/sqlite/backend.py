@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import AsyncIterator
+from contextlib import ExitStack, closing
 from datetime import datetime
 from functools import partial
 
@@ -97,10 +98,14 @@ class SQLiteBackend(Backend):
                 self._open()
 
     def _open(self) -> None:
-        first = prepare(self.path, synchronous=self._synchronous)
-        with translated(self.path):
+        with translated(self.path), ExitStack() as when_it_fails:
+            first = when_it_fails.enter_context(closing(prepare(self.path, synchronous=self._synchronous)))
             self.ends.prepare(first)
-            others = [connect(self.path, synchronous=self._synchronous) for _ in range(READERS)]
+            others = [
+                when_it_fails.enter_context(closing(connect(self.path, synchronous=self._synchronous)))
+                for _ in range(READERS)
+            ]
+            when_it_fails.pop_all()  # the lanes close them from here on
         self._readers = ReadLane(self.path, others, name="reader")
         self._writer = WriteLane(self.path, first, name="writer", ends=self.ends, at_rest=self.indexer)
         # A process that was killed may have deleted something and not yet emptied the log of it.
