@@ -1,20 +1,25 @@
 """The cost of a durable turn, beside the floor: `python -m benchmarks.turns`.
 
-A lone turn is handed from one thread to another and back. Where those wake up, on one core or on two, is the
-system's to decide; it decides differently for a turn and for the floor, and a core that slept takes longer to
-wake up than the rows take to be written. `--one-core` keeps all threads on one, so that it is alike.
+A lone turn is handed from one thread to another and back. On which core those wake up is the system's to
+decide, and it decides differently for a turn and for the floor; a core that slept takes longer to wake up
+than the rows take to be written. So both are measured in several ways: as the system has it, one right after
+the other; with a pause before each, as people speak; with all threads on one core; and with the loop on one
+and the threads on another, which is like for like where the floor is handed to a thread too.
 """
 
 import argparse
 import asyncio
 import os
 import tempfile
+import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 
 from benchmarks.floors import Floor
-from benchmarks.measuring import micros, middle_half, p50, p99, ratio, ratios, side_by_side
+from benchmarks.measuring import Step, micros, middle_half, p50, p99, ratio, ratios, side_by_side
 from benchmarks.settings import ALONE, DEFAULT, opened
 from recollect.messages import Message
 from recollect.wire import encode_message
@@ -23,6 +28,12 @@ QUESTION = "Is the front door locked, and did anybody ring while I was out this 
 ANSWER = (
     "The front door has been locked since 14:05. Two people rang: at 15:20 a parcel, at 16:48 your neighbour."
 )
+PAUSE = 0.01
+FLOOR, HANDED_OVER = "floor", "floor handed to a thread"
+
+WITHOUT_PAUSE, AFTER_A_PAUSE = "one after the other", "each after a pause"
+ONE_CORE, TWO_CORES = "all on one core", "the loop on one core, threads on another"
+WAYS = (WITHOUT_PAUSE, AFTER_A_PAUSE, ONE_CORE, TWO_CORES)
 
 
 def bodies() -> tuple[str, str]:
@@ -36,7 +47,9 @@ def bodies() -> tuple[str, str]:
     return first, second
 
 
-async def measure(folder: Path, synchronous: str, rounds: int, settings: str) -> dict[str, list[float]]:
+async def measure(
+    folder: Path, synchronous: str, rounds: int, settings: str, way: str = WITHOUT_PAUSE
+) -> dict[str, list[float]]:
     floor = Floor(folder / "floor.db", synchronous=synchronous)
     key = floor.conversation()
     rows = bodies()
@@ -63,20 +76,61 @@ async def measure(folder: Path, synchronous: str, rounds: int, settings: str) ->
         async def handed_over() -> None:
             await loop.run_in_executor(thread, floor.turn, key, rows)
 
-        times = await side_by_side(
-            {"floor": direct, "floor handed to a thread": handed_over, "turn": ours, "append": ours_append},
-            rounds=rounds,
-        )
+        steps: dict[str, Step] = {
+            FLOOR: direct,
+            HANDED_OVER: handed_over,
+            "turn": ours,
+            "append": ours_append,
+        }
+        for step in steps.values():
+            await step()  # so that every thread is there
+        with placed(way):
+            pause = _pause if way == AFTER_A_PAUSE else None
+            times = await side_by_side(steps, rounds=rounds, between=pause)
     thread.shutdown()
     return times
 
 
+async def _pause() -> None:
+    await asyncio.sleep(PAUSE)
+
+
+@contextmanager
+def placed(way: str) -> Iterator[None]:
+    """Keep the threads of this process where this way has them."""
+    if way not in (ONE_CORE, TWO_CORES):
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    loop, others = min(cores), min(cores) if way == ONE_CORE else max(cores)
+    for thread in threading.enumerate():
+        if thread.native_id is not None:
+            is_loop = thread is threading.current_thread()
+            os.sched_setaffinity(thread.native_id, {loop if is_loop else others})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def measurable(way: str, synchronous: str) -> bool:
+    """Whether this says something here. With the threads on a core of their own, the floor that is called
+    directly would flush on another core than a turn does, and cores differ in that."""
+    if way in (ONE_CORE, TWO_CORES) and not hasattr(os, "sched_setaffinity"):
+        return False
+    return way != TWO_CORES or (synchronous == "normal" and len(os.sched_getaffinity(0)) > 1)
+
+
 async def main(*, rounds: int = 2000) -> None:
-    for settings, synchronous in product((DEFAULT, ALONE), ("full", "normal")):
+    for settings, way, synchronous in product((DEFAULT, ALONE), WAYS, ("full", "normal")):
+        if not measurable(way, synchronous):
+            continue
         with tempfile.TemporaryDirectory() as folder:
-            times = await measure(Path(folder), synchronous, rounds, settings)
-        base = "floor" if synchronous == "full" else "floor handed to a thread"
-        print(f"synchronous={synchronous}, {settings}")
+            # With pauses, few enough that no vectors are made beside them.
+            few = rounds // 5 if way == AFTER_A_PAUSE else rounds
+            times = await measure(Path(folder), synchronous, few, settings, way)
+        base = FLOOR if synchronous == "full" else HANDED_OVER
+        print(f"synchronous={synchronous}, {settings}, {way}")
         for name, seconds in times.items():
             spread = f"p50 {micros(p50(seconds)):>10}  p99 {micros(p99(seconds)):>10}"
             half = middle_half(ratios(times, name, base))
@@ -85,7 +139,5 @@ async def main(*, rounds: int = 2000) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--one-core", action="store_true", help="all threads on one core")
-    if parser.parse_args().one_core:
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    asyncio.run(main())
+    parser.add_argument("--rounds", type=int, default=2000)
+    asyncio.run(main(rounds=parser.parse_args().rounds))

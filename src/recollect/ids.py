@@ -35,7 +35,7 @@ def new_id() -> str:
     """A fresh UUID of version 7: 48 bits of milliseconds, then randomness."""
     milliseconds = time.time_ns() // 1_000_000
     number = milliseconds << 80 | _VERSION_AND_VARIANT | _random.getrandbits(76) & _RANDOM_BITS
-    digits = f"{number:032x}"
+    digits = number.to_bytes(16, "big").hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 

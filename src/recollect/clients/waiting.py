@@ -69,7 +69,9 @@ class Waiting:
         if not said:
             return
         noted = Noted(owner, conversation_id)
-        waiting = self._notes.setdefault(noted, _Said(store, []))
+        waiting = self._notes.get(noted)
+        if waiting is None:
+            waiting = self._notes[noted] = _Said(store, [])
         waiting.messages.extend(said)
         del waiting.messages[:-MOST_MESSAGES]
         if len(self._notes) > self._most:
