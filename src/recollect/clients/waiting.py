@@ -11,8 +11,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from recollect.background import Background
 from recollect.contracts import ConversationStore
-from recollect.deadlines import ended
 from recollect.errors import RecollectError
 from recollect.messages import Message
 from recollect.telemetry import telemetry, told
@@ -54,16 +54,13 @@ class Waiting:
         self._quiet = quiet
         self._most = most
         self._notes: OrderedDict[Noted, _Said] = OrderedDict()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._worker: asyncio.Task[None] | None = None
-        self._closed = False
+        self._background = Background(self._work, lambda: bool(self._notes), name="recollect-clients")
 
     def note(
         self, owner: str, store: ConversationStore, conversation_id: str, messages: Sequence[Message]
     ) -> None:
         """This was said. Costs next to nothing, and less where the owner has no contacts."""
-        if self._closed or self._room.has_none(owner):
+        if self._background.is_closed or self._room.has_none(owner):
             return
         said = [message for message in messages if message.role == "user"]
         if not said:
@@ -77,9 +74,9 @@ class Waiting:
         if len(self._notes) > self._most:
             self._notes.popitem(last=False)
             _dropped.add()
-        loop = self._running_loop()
-        if self._timer is None and self._worker is None:
-            self._timer = loop.call_later(self._quiet, self._start)
+        now = self._background.here().time()
+        if self._background.is_idle:
+            self._background.begin_at(lambda: now + self._quiet)
 
     def forget(self, owner: str, conversation_id: str | None) -> None:
         """The owner's data are going, or a conversation's: what waits of them is not looked through."""
@@ -89,13 +86,7 @@ class Waiting:
 
     async def settled(self) -> None:
         """Wait until everything that was said has been looked through."""
-        self._running_loop()
-        while self._notes or self._worker is not None:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._start()
-            if self._worker is not None:
-                await asyncio.wait([self._worker])
+        await self._background.done()
 
     async def close(self) -> None:
         """Finish, within a bound, for owners who have contacts; leave the rest."""
@@ -105,11 +96,7 @@ class Waiting:
                 await self.settled()
         except TimeoutError:
             log.warning("closing did not wait for clients to be identified")
-        self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._worker is not None:
-            await ended(self._worker)
+        await self._background.close()
 
     async def _leave_without_contacts(self) -> None:
         """Who has nobody to look for is asked of the store: without contacts no index is made at the end."""
@@ -123,25 +110,10 @@ class Waiting:
             if not some:
                 self.forget(owner, None)
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop of the caller. What an earlier loop left behind will never come to an end."""
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            self._loop, self._timer, self._worker = loop, None, None
-        return loop
-
-    def _start(self) -> None:
-        self._timer = None
-        if self._worker is None and not self._closed:
-            self._worker = asyncio.get_running_loop().create_task(self._work(), name="recollect-clients")
-
     async def _work(self) -> None:
-        try:
-            while self._notes:
-                noted, said = self._notes.popitem(last=False)
-                await self._look_through(noted, said)
-        finally:
-            self._worker = None
+        while self._notes:
+            noted, said = self._notes.popitem(last=False)
+            await self._look_through(noted, said)
 
     async def _look_through(self, noted: Noted, said: _Said) -> None:
         from recollect.clients.association import Association

@@ -14,15 +14,14 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from recollect.background import Background
 from recollect.contracts import ConversationStore, Embedder, Entry
 from recollect.conversations import Conversation
-from recollect.deadlines import ended
 from recollect.errors import Conflict, NotFound, StoreError
 from recollect.messages import ROLES
 from recollect.search.analysis import indexed_terms
@@ -81,50 +80,25 @@ class Indexer:
         self._notes: dict[Noted, ConversationStore] = {}
         self._known: set[str] = set()
         self._progress: OrderedDict[str, Progress] = OrderedDict()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._worker: asyncio.Task[None] | None = None
-        self._hurry = asyncio.Event()
-        """Set while somebody waits for the vectors."""
-        self._closed = False
+        self._background = Background(self._work, lambda: bool(self._notes), name="recollect-indexer")
 
     def note(self, owner: str, store: ConversationStore, conversation_id: str | None = None) -> None:
         """Something was said here. Costs next to nothing; an owner's first note brings in all that lacks."""
-        if self._closed:
+        if self._background.is_closed:
             return
         if owner not in self._known:
             self._known.add(owner)
             self._notes[Noted(owner, None)] = store
         if conversation_id is not None:
             self._notes[Noted(owner, conversation_id)] = store
-        loop = self._running_loop()
-        self._noted_at = loop.time()
-        if self._notes and self._timer is None and self._worker is None:
-            self._start_when_quiet(loop, self._noted_at + self._patience)
+        self._noted_at = self._background.here().time()
+        if self._notes and self._background.is_idle:
+            latest = self._noted_at + self._patience
+            self._background.begin_at(lambda: min(self._noted_at + self._quiet, latest))
 
     def knows(self, owner: str) -> None:
         """Somebody looked at all that this owner has, and notes what lacks."""
         self._known.add(owner)
-
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop of the caller. What an earlier loop left behind will never come to an end."""
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            self._loop, self._timer, self._worker = loop, None, None
-            self._hurry = asyncio.Event()
-        return loop
-
-    def _start_when_quiet(self, loop: asyncio.AbstractEventLoop, latest: float) -> None:
-        quiet_at = min(self._noted_at + self._quiet, latest)
-        if quiet_at > loop.time():
-            self._timer = loop.call_at(quiet_at, self._start_when_quiet, loop, latest)
-        else:
-            self._start()
-
-    def _start(self) -> None:
-        self._timer = None
-        if self._worker is None and not self._closed:
-            self._worker = asyncio.get_running_loop().create_task(self._work(), name="recollect-indexer")
 
     def forget(self, owner: str) -> None:
         """The owner's data are going: leave them alone, and look at them afresh if there will be new ones."""
@@ -133,35 +107,17 @@ class Indexer:
 
     async def settled(self) -> None:
         """Wait until everything that was noted has its vectors."""
-        self._running_loop()
-        self._hurry.set()
-        try:
-            while self._notes or self._worker is not None:
-                if self._timer is not None:
-                    self._timer.cancel()
-                self._start()
-                if self._worker is not None:
-                    await asyncio.wait([self._worker])
-        finally:
-            self._hurry.clear()
+        await self._background.done()
 
     async def close(self) -> None:
         """Stop. What is left is made when the store is used again."""
-        self._closed = True
-        self._running_loop()
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._worker is not None:
-            await ended(self._worker)
+        await self._background.close()
 
     async def _work(self) -> None:
-        try:
-            while self._notes:
-                noted = next(iter(self._notes))
-                store = self._notes.pop(noted)
-                await self._answer(noted, store)
-        finally:
-            self._worker = None
+        while self._notes:
+            noted = next(iter(self._notes))
+            store = self._notes.pop(noted)
+            await self._answer(noted, store)
 
     async def _answer(self, noted: Noted, store: ConversationStore) -> None:
         """Do what a note says. A failure is logged and ends nothing: the next note brings it up again."""
@@ -201,8 +157,7 @@ class Indexer:
         """Rest after a piece of work, until it is quiet, or somebody waits for the vectors."""
         quiet_in = self._noted_at + self._quiet - asyncio.get_running_loop().time()
         if quiet_in > 0:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), min(self._rest * took, quiet_in))
+            await self._background.rest(min(self._rest * took, quiet_in))
 
     async def _progress_of(self, store: ConversationStore, record: Conversation) -> Progress:
         """From memory while the last block is still the one that was written then."""

@@ -1,0 +1,116 @@
+"""Work that nobody waits for: when it begins, that it can be waited for, and how it ends."""
+
+import asyncio
+import math
+
+import pytest
+
+from recollect.background import Background
+
+
+class Notes:
+    """Notes, and a background task that works through them."""
+
+    def __init__(self) -> None:
+        self.waiting: list[str] = []
+        self.done: list[str] = []
+        self.begun = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.background = Background(self._work, lambda: bool(self.waiting), name="notes")
+
+    def leave(self, note: str, *, at: float) -> None:
+        self.waiting.append(note)
+        self.background.here()
+        if self.background.is_idle:
+            self.background.begin_at(lambda: at)
+
+    async def _work(self) -> None:
+        self.begun.set()
+        while self.waiting:
+            await self.gate.wait()
+            self.done.append(self.waiting.pop(0))
+
+
+async def test_it_begins_when_the_moment_has_come() -> None:
+    notes = Notes()
+    notes.leave("a", at=0)
+    await asyncio.wait_for(notes.begun.wait(), 10)
+    await notes.background.done()
+    assert notes.done == ["a"]
+    assert notes.background.is_idle
+
+
+async def test_a_moment_that_was_put_off_is_waited_for_again() -> None:
+    notes = Notes()
+    loop = asyncio.get_running_loop()
+    asked: list[float] = []
+
+    def moment() -> float:
+        asked.append(loop.time())
+        return asked[0] + 0.02 * min(len(asked), 3)
+
+    notes.waiting.append("a")
+    notes.background.begin_at(moment)
+    await asyncio.wait_for(notes.begun.wait(), 10)
+    assert len(asked) > 2
+    assert loop.time() >= asked[0] + 0.06
+
+
+async def test_who_waits_does_not_wait_for_the_moment() -> None:
+    notes = Notes()
+    notes.leave("a", at=math.inf)
+    notes.leave("b", at=math.inf)
+    await asyncio.wait_for(notes.background.done(), 10)
+    assert notes.done == ["a", "b"]
+
+
+async def test_a_rest_ends_when_somebody_waits() -> None:
+    resting = asyncio.Event()
+    left = [1]
+
+    async def work() -> None:
+        while left:
+            resting.set()
+            await background.rest(math.inf)
+            left.clear()
+
+    background = Background(work, lambda: bool(left), name="rests")
+    background.begin_at(lambda: 0)
+    await asyncio.wait_for(resting.wait(), 10)
+    await asyncio.wait_for(background.done(), 10)
+    assert not left
+
+
+async def test_closing_ends_what_runs_and_begins_nothing_more() -> None:
+    notes = Notes()
+    notes.gate.clear()
+    notes.leave("a", at=0)
+    await asyncio.wait_for(notes.begun.wait(), 10)
+    await notes.background.close()
+    notes.leave("b", at=0)
+    await asyncio.wait_for(notes.background.done(), 10)  # not for ever, although something is left
+    assert notes.waiting == ["a", "b"]
+    assert notes.background.is_idle
+
+
+def test_another_event_loop_begins_afresh() -> None:
+    async def left_behind(notes: Notes) -> None:
+        notes.leave("a", at=math.inf)
+
+    async def finished(notes: Notes) -> list[str]:
+        notes.gate = asyncio.Event()
+        notes.gate.set()
+        await notes.background.done()
+        return notes.done
+
+    notes = Notes()
+    asyncio.run(left_behind(notes))
+    assert asyncio.run(finished(notes)) == ["a"]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.01])
+async def test_a_rest_is_over_by_itself(seconds: float) -> None:
+    notes = Notes()
+    notes.background.here()
+    await asyncio.wait_for(notes.background.rest(seconds), 10)
