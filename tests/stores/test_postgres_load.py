@@ -152,7 +152,12 @@ QUESTIONS = {
     "the last messages": "recollect.tail(%(owner)s, %(owner)s, %(id)s, now(), 20, NULL, NULL)",
     "the last before a position": "recollect.tail(%(owner)s, %(owner)s, %(id)s, now(), 20, now(), 1)",
     "the first messages": "recollect.page(%(owner)s, %(owner)s, %(id)s, now(), 20, 0)",
-    "messages by their ids": "recollect.holding(%(owner)s, %(id)s, ARRAY['a', 'b', 'c'])",
+    "messages by their ids": "recollect.known(%(owner)s, %(owner)s, %(id)s, now(), ARRAY['a', 'b', 'c'])",
+    "a turn after another": "recollect.turn(%(owner)s, %(owner)s, %(id)s, now(), 0, false, NULL, NULL,"
+    """ ARRAY['user'], NULL, ARRAY[gen_random_uuid()::text], ARRAY['{"role": "user", "content": "x"}'])""",
+    "a turn that is known in part": "recollect.turn(%(owner)s, %(owner)s, %(id)s, now(), NULL, false,"
+    " ARRAY['nobody'], ARRAY[1::bigint], ARRAY['user'], NULL, ARRAY[gen_random_uuid()::text],"
+    """ ARRAY['{"role": "user", "content": "x"}'])""",
 }
 MUCH_SAID = """
 INSERT INTO recollect.messages (
@@ -213,3 +218,32 @@ async def test_the_past_is_not_read_however_long_ago_it_was_analysed(
         }
     # Twenty messages may lie in as many places, and the index over all is a level or two higher; that is all.
     assert {name: read for name, read in many.items() if max(read) > few[name] + 40} == {}
+
+
+async def test_what_may_not_sort_is_not_compiled_either(backend: PostgresBackend) -> None:
+    """Up to PostgreSQL 17 a sort that is not allowed costs so much that it seems worth compiling: 0.1 s."""
+    async with backend.connection() as connection:
+        cursor = await connection.execute(
+            "SELECT proname, proconfig FROM pg_proc"
+            " WHERE pronamespace = 'recollect'::regnamespace AND 'enable_sort=off' = ANY (proconfig)"
+        )
+        settings = dict(await cursor.fetchall())
+    assert {"holding", "page", "tail"} <= set(settings)
+    assert [name for name, given in settings.items() if "jit=off" not in given] == []
+
+
+async def test_a_rewrite_that_is_refused_leaves_everything(
+    store: PostgresStore, owner: str, postgres_url: str
+) -> None:
+    record = await store.create(started(new_id(), now=store.now()))
+    await store.append(record.id, TURN)
+    async with await connected(postgres_url, owner) as connection:
+        with pytest.raises(psycopg.errors.UniqueViolation, match="an id stands twice"):
+            await connection.execute(
+                "SELECT recollect.turn(%s, %s, %s, now(), NULL, true, NULL, NULL, ARRAY['user', 'user'], NULL,"
+                " ARRAY['k', 'k'], ARRAY['{}', '{}'])",
+                (owner, owner, record.id),
+            )
+    assert [entry.message.content for entry in await store.tail(record.id, limit=9)] == [
+        message.content for message in TURN
+    ]

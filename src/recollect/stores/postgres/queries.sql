@@ -97,11 +97,12 @@ counted AS (
 SELECT exchanged.sequence FROM exchanged;
 
 -- name: known_messages
--- The messages that hold these ids; one empty row where there are none, no row without the conversation.
-SELECT m.at, m.sequence, m.revision, m.stored_at, m.body, m.message_key
-FROM recollect.conversations AS c
-LEFT JOIN recollect.holding(%(owner)s, %(id)s::uuid, %(keys)s::text[]) AS m ON true
-WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
+-- The messages that hold these ids: see the function. One empty row where there are none, no row without the
+-- conversation.
+SELECT known.at, known.sequence, known.revision, known.stored_at, known.body, known.message_key
+FROM recollect.known(
+    %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(keys)s::text[]
+) AS known;
 
 -- name: delete_if_expired
 -- Make room for a new conversation under the id of one that is over.
@@ -343,8 +344,8 @@ SET
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid;
 
 -- name: tail
--- The last messages, or the last before a position, oldest first: see the function. One empty row where there
--- are none, no row without the conversation.
+-- The last messages, or the last before a position, newest first: see the function. Empty and missing as in
+-- `known_messages`.
 SELECT last.at, last.sequence, last.revision, last.stored_at, last.body
 FROM recollect.tail(
     %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(limit)s, %(before_at)s::timestamptz, %(before_sequence)s::bigint

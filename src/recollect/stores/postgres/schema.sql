@@ -444,8 +444,9 @@ BEGIN
 END
 $$;
 
--- One turn, all of it or nothing. It locks the record, so turns come one after the other; it reads
--- nothing of the past: that an id is taken shows when the message is put. `state` says what happened:
+-- One turn, all of it or nothing. It locks the record, so turns come one after the other. That an id is taken shows
+-- when the message is put; only a turn that was found to be known in part, or whose revision is not the expected
+-- one, asks before, and for those ids alone. `state` says what happened:
 --   stored    the messages have the numbers from `sequence` on, and `stamp` where they had no time
 --   known     some ids are taken, and others than those in p_known_keys; nothing was stored
 --   moved     the revision is not the expected one; nothing was stored
@@ -467,6 +468,7 @@ DECLARE
     latest_at timestamptz;
     latest_role text;
     number integer;
+    put bigint;
 BEGIN
     IF p_name IS NOT NULL THEN
         PERFORM recollect.speak_for(p_name);
@@ -513,21 +515,32 @@ BEGIN
             p_term_counts := NULL;
         END IF;
     END IF;
-    -- The index says whether an id is taken, and not a question before: where a log has grown since it was last
-    -- analysed, that would be answered by reading all of it.
-    BEGIN
-        INSERT INTO recollect.messages (
-            owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body, term_count, terms
-        )
-        SELECT
-            p_owner, p_id, coalesce(said.at, stamp), conversation.next_sequence + said.place - 1, said.role,
-            said.key, conversation.revision + 1, p_now, said.body, said.term_count, said.terms::tsvector
-        FROM unnest(p_roles, p_times, p_keys, p_bodies, p_term_counts, p_terms)
-            WITH ORDINALITY AS said (role, at, key, body, term_count, terms, place);
-    EXCEPTION WHEN unique_violation THEN
+    -- The index says whether an id is taken. To ask for it before would be to read the whole log where that has
+    -- grown since it was last analysed.
+    INSERT INTO recollect.messages (
+        owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body, term_count, terms
+    )
+    SELECT
+        p_owner, p_id, coalesce(said.at, stamp), conversation.next_sequence + said.place - 1, said.role,
+        said.key, conversation.revision + 1, p_now, said.body, said.term_count, said.terms::tsvector
+    FROM unnest(p_roles, p_times, p_keys, p_bodies, p_term_counts, p_terms)
+        WITH ORDINALITY AS said (role, at, key, body, term_count, terms, place)
+    ON CONFLICT (owner, conversation_id, message_key) WHERE message_key IS NOT NULL DO NOTHING;
+    GET DIAGNOSTICS put = ROW_COUNT;
+    IF put < size THEN
+        IF p_afresh THEN
+            RAISE unique_violation USING MESSAGE = 'an id stands twice in what is put, and nothing was changed';
+        END IF;
+        IF put > 0 THEN  -- the others go again
+            DELETE FROM recollect.messages AS m
+            USING unnest(p_roles, p_times) WITH ORDINALITY AS said (role, at, place)
+            WHERE
+                m.owner = p_owner AND m.conversation_id = p_id AND m.at = coalesce(said.at, stamp)
+                AND m.sequence = conversation.next_sequence + said.place - 1;
+        END IF;
         state := 'known';
         RETURN;
-    END;
+    END IF;
     IF p_term_counts IS NOT NULL THEN
         FOREACH number IN ARRAY p_term_counts LOOP
             conversation.indexed_count := conversation.indexed_count + (number > 0)::integer;
@@ -564,19 +577,24 @@ BEGIN
 END
 $$;
 
--- The messages that hold these ids. Each is looked for by a range, in the order of the index of ids, which so is the
--- one that is read: where a log has grown since it was last analysed, the others look as good, and hold all of it.
+-- Where a log has grown since it was last analysed, every index over it looks as good as any other, and to fetch the
+-- whole conversation as good as to walk along one. The four functions below leave no choice: what they ask for comes
+-- in the order of the one index that they mean, and they may not sort. What is compiled for that pays off never.
+
+-- The messages that hold these ids. A range, because with an equality the order would mean nothing.
 CREATE FUNCTION recollect.holding(p_owner text, p_id uuid, p_keys text[]) RETURNS SETOF recollect.messages
-LANGUAGE plpgsql STABLE SET enable_sort = off AS $$
-DECLARE
-    wanted text;
+LANGUAGE plpgsql STABLE SET enable_sort = off SET jit = off AS $$
 BEGIN
-    FOREACH wanted IN ARRAY coalesce(p_keys, '{}') LOOP
-        RETURN QUERY
+    RETURN QUERY
+        SELECT held.* FROM unnest(p_keys) AS wanted (key)
+        CROSS JOIN LATERAL (
             SELECT m.* FROM recollect.messages AS m
-            WHERE m.owner = p_owner AND m.conversation_id = p_id AND m.message_key BETWEEN wanted AND wanted
-            ORDER BY m.message_key;
-    END LOOP;
+            WHERE
+                m.owner = p_owner AND m.conversation_id = p_id
+                AND m.message_key BETWEEN wanted.key AND wanted.key
+            ORDER BY m.message_key
+            LIMIT 1
+        ) AS held;
 END
 $$;
 
@@ -590,21 +608,43 @@ BEGIN
         OR coalesce(cardinality(p_known_keys), 0) <> (
             SELECT count(*)
             FROM unnest(p_known_keys, p_known_sequences) AS known (key, sequence)
-            JOIN LATERAL recollect.holding(p_owner, p_id, ARRAY[known.key]) AS m ON m.sequence = known.sequence
+            JOIN recollect.holding(p_owner, p_id, p_known_keys) AS m
+                ON m.message_key = known.key AND m.sequence = known.sequence
         );
 END
 $$;
 
--- The last messages, or the last before a position, oldest first, in the owner's name (in full, not the key): what a
--- window asks for, in one statement. One empty row where there are none, no row without the conversation.
---
--- Messages are read in the order of the index. Without a word about that, where a log has grown since it was last
--- analysed, all of it would be read and sorted for the sake of a few.
+-- The messages that hold these ids, in the owner's name (in full, not the key). One empty row where there are none, no
+-- row without the conversation.
+CREATE FUNCTION recollect.known(
+    p_name text, p_owner text, p_id uuid, p_now timestamptz, p_keys text[]
+) RETURNS TABLE (
+    at timestamptz, sequence bigint, revision bigint, stored_at timestamptz, body text, message_key text
+)
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM recollect.speak_for(p_name);
+    PERFORM FROM recollect.conversations AS c
+    WHERE c.owner = p_owner AND c.id = p_id AND (c.expires_at IS NULL OR c.expires_at > p_now);
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+        SELECT m.at, m.sequence, m.revision, m.stored_at, m.body, m.message_key
+        FROM recollect.holding(p_owner, p_id, p_keys) AS m;
+    IF NOT FOUND THEN
+        RETURN NEXT;
+    END IF;
+END
+$$;
+
+-- The last messages, or the last before a position, newest first, in the owner's name: what a window asks for, in one
+-- statement. Empty and missing as in `known`.
 CREATE FUNCTION recollect.tail(
     p_name text, p_owner text, p_id uuid, p_now timestamptz, p_limit bigint,
     p_before_at timestamptz, p_before_sequence bigint
 ) RETURNS TABLE (at timestamptz, sequence bigint, revision bigint, stored_at timestamptz, body text)
-LANGUAGE plpgsql SET enable_sort = off AS $$
+LANGUAGE plpgsql SET enable_sort = off SET jit = off AS $$
 BEGIN
     PERFORM recollect.speak_for(p_name);
     PERFORM FROM recollect.conversations AS c
@@ -615,26 +655,20 @@ BEGIN
     -- Two statements, so that each has a plan that walks the index from where it has to.
     IF p_before_at IS NULL THEN
         RETURN QUERY
-            SELECT last.* FROM (
-                SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
-                FROM recollect.messages AS m
-                WHERE m.owner = p_owner AND m.conversation_id = p_id
-                ORDER BY m.at DESC, m.sequence DESC
-                LIMIT p_limit
-            ) AS last
-            ORDER BY last.at, last.sequence;
+            SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
+            FROM recollect.messages AS m
+            WHERE m.owner = p_owner AND m.conversation_id = p_id
+            ORDER BY m.at DESC, m.sequence DESC
+            LIMIT p_limit;
     ELSE
         RETURN QUERY
-            SELECT last.* FROM (
-                SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
-                FROM recollect.messages AS m
-                WHERE
-                    m.owner = p_owner AND m.conversation_id = p_id
-                    AND (m.at, m.sequence) < (p_before_at, p_before_sequence)
-                ORDER BY m.at DESC, m.sequence DESC
-                LIMIT p_limit
-            ) AS last
-            ORDER BY last.at, last.sequence;
+            SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
+            FROM recollect.messages AS m
+            WHERE
+                m.owner = p_owner AND m.conversation_id = p_id
+                AND (m.at, m.sequence) < (p_before_at, p_before_sequence)
+            ORDER BY m.at DESC, m.sequence DESC
+            LIMIT p_limit;
     END IF;
     IF NOT FOUND THEN
         RETURN NEXT;
@@ -642,11 +676,11 @@ BEGIN
 END
 $$;
 
--- Messages from the oldest on; the name, empty and missing as in `tail`, and in the order of the index.
+-- Messages from the oldest on; in whose name, empty and missing as in `tail`.
 CREATE FUNCTION recollect.page(
     p_name text, p_owner text, p_id uuid, p_now timestamptz, p_limit bigint, p_offset bigint
 ) RETURNS TABLE (at timestamptz, sequence bigint, revision bigint, stored_at timestamptz, body text)
-LANGUAGE plpgsql SET enable_sort = off AS $$
+LANGUAGE plpgsql SET enable_sort = off SET jit = off AS $$
 BEGIN
     PERFORM recollect.speak_for(p_name);
     PERFORM FROM recollect.conversations AS c

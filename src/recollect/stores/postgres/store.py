@@ -187,16 +187,17 @@ class PostgresStore(DocumentChecks):
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
         check_count(limit, field="limit", least=0)
         check_position(before)
-        named = self._named(conversation_id) | {"name": self._name, "limit": limit}
         at = None if before is None else rows.moment_at(before.micros, field="before")
-        named |= {"before_at": at, "before_sequence": None if before is None else before.sequence}
-        return _found(named["id"], await self._backend.run("tail", named))
+        sequence = None if before is None else before.sequence
+        newest_first = await self._entries(
+            "tail", conversation_id, limit=limit, before_at=at, before_sequence=sequence
+        )
+        return newest_first[::-1]
 
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
         check_count(limit, field="limit", least=0)
         check_count(offset, field="offset", least=0)
-        named = self._named(conversation_id) | {"name": self._name, "limit": limit, "offset": offset}
-        return _found(named["id"], await self._backend.run("page", named))
+        return await self._entries("page", conversation_id, limit=limit, offset=offset)
 
     async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
         key = key_of(parse_name(message_id, field="message_id"))
@@ -357,15 +358,16 @@ class PostgresStore(DocumentChecks):
             raise ConversationNotFound(conversation_id)
         return record
 
-    async def _entries(self, name: str, conversation_id: str, **values: Any) -> list[Entry]:
-        named = self._named(conversation_id)
-        return _found(named["id"], await self._run((name, named | values)))
+    async def _entries(self, query: str, conversation_id: str, **values: Any) -> list[Entry]:
+        """What a query finds that speaks for the owner by itself."""
+        named = self._named(conversation_id) | {"name": self._name}
+        return _found(named["id"], await self._backend.run(query, named | values))
 
     async def _stored(self, conversation_id: str, messages: Sequence[Message]) -> dict[str, Entry]:
         """What is stored under the ids that these messages bring."""
         ids = {key_of(message_id): message_id for message_id in ids_in(messages)}
-        named = self._named(conversation_id) | {"keys": list(ids)}
-        found = await self._run(("known_messages", named))
+        named = self._named(conversation_id) | {"name": self._name, "keys": list(ids)}
+        found = await self._backend.run("known_messages", named)
         entries = _found(named["id"], found)
         keys = [row[-1] for row in found if row[1] is not None]
         return {ids[key]: entry for key, entry in zip(keys, entries, strict=True)}
