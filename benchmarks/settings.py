@@ -14,6 +14,7 @@ from recollect.manager import ConversationManager
 from recollect.settings import ConversationConfig
 
 DEFAULT, ALONE = "default settings", "the log alone"
+OWNER = "bench"
 
 
 class NoCounter:
@@ -37,9 +38,9 @@ async def opened(url: str, settings: str) -> AsyncIterator[Opened]:
     """A store on SQLite under these settings. The URL has no parameters but `synchronous`."""
     if settings == DEFAULT:
         async with recollect.open(url, sweep_every=None) as memory:
-            yield Opened(memory, memory.of("bench"))
+            yield Opened(memory, memory.of(OWNER))
     else:
         alone = f"{url}{'&' if '?' in url else '?'}search=off"
         config = ConversationConfig(enable_client_association=False)
         async with recollect.open(alone, sweep_every=None, embedder=None, config=config) as memory:
-            yield Opened(memory, memory.of("bench").counting_with(NoCounter()))
+            yield Opened(memory, memory.of(OWNER).counting_with(NoCounter()))

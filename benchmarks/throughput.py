@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from benchmarks.floors import Floor
 from benchmarks.measuring import middle_half
-from benchmarks.settings import ALONE, DEFAULT, opened
+from benchmarks.settings import ALONE, DEFAULT, OWNER, opened
 from benchmarks.turns import ANSWER, QUESTION, bodies
 from recollect.manager import ConversationManager
 from recollect.memory import Memory
@@ -50,13 +50,6 @@ class Ours:
                 turn.user(QUESTION)
                 turn.assistant(ANSWER)
 
-    async def quiet(self, memory: Memory) -> None:
-        """What is done when nobody writes, is done; vectors would take longer than all rounds."""
-        assert isinstance(memory.backend, SQLiteBackend)
-        await memory.backend.catch_up()
-        if memory.search_room.indexer is not None:
-            memory.search_room.indexer.forget(self._manager.owner)
-
 
 class OneCommitEach:
     """The engine called directly, one durable transaction for each turn."""
@@ -75,11 +68,19 @@ class OneCommitEach:
         return CONVERSATIONS * TURNS / (time.perf_counter() - begin)
 
 
+async def quiet(memory: Memory) -> None:
+    """What is done when nobody writes, is done; vectors would take longer than all rounds."""
+    assert isinstance(memory.backend, SQLiteBackend)
+    await memory.backend.catch_up()
+    if memory.search_room.indexer is not None:
+        memory.search_room.indexer.forget(OWNER)
+
+
 class Measured(NamedTuple):
     """Turns a second, round by round."""
 
-    together: list[float]
-    alone: list[float]
+    grouped: list[float]
+    single: list[float]
     floor: list[float]
     without_pause: list[float]
 
@@ -93,16 +94,16 @@ async def measure(folder: Path, settings: str) -> Measured:
         rounds = []
         for _ in range(1 + ROUNDS):
             grouped = await ours.round()
-            await ours.quiet(memory)
+            await quiet(memory)
             with patch.object(lanes, "LARGEST_BATCH", 1):
                 single = await ours.round()
-            await ours.quiet(memory)
+            await quiet(memory)
             rounds.append((grouped, single, await asyncio.to_thread(floor.round)))
         for _ in range(1 + MOST_WAITING // (2 * CONVERSATIONS * TURNS)):
             await ours.round()
         without_pause = [await ours.round() for _ in range(ROUNDS)]
-    together, alone, floors = map(list, zip(*rounds[1:], strict=True))
-    return Measured(together, alone, floors, without_pause)
+    together, one_by_one, floors = map(list, zip(*rounds[1:], strict=True))
+    return Measured(together, one_by_one, floors, without_pause)
 
 
 def shares(ours: list[float], other: list[float]) -> list[float]:
@@ -114,14 +115,14 @@ async def main() -> dict[str, float]:
     for settings in (DEFAULT, ALONE):
         with tempfile.TemporaryDirectory() as folder:
             measured = await measure(Path(folder), settings)
-        together, alone, floor, without_pause = map(statistics.median, measured)
+        grouped, single, floor, without_pause = map(statistics.median, measured)
         print(settings)
-        print(f"  64 conversations at once         {together:>9,.0f} turns/s")
+        print(f"  64 conversations at once         {grouped:>9,.0f} turns/s")
         print(f"  without a pause                  {without_pause:>9,.0f} turns/s")
-        print(f"  one commit for each turn         {alone:>9,.0f} turns/s")
+        print(f"  one commit for each turn         {single:>9,.0f} turns/s")
         print(f"  the same, the engine called      {floor:>9,.0f} turns/s")
-        for name, other in (("one commit each", measured.alone), ("the engine called", measured.floor)):
-            ratios = shares(measured.together, other)
+        for name, other in (("one commit each", measured.single), ("the engine called", measured.floor)):
+            ratios = shares(measured.grouped, other)
             print(f"  beside {name:26} {middle_half(ratios):>9} (the middle half)")
             found[f"64 conversations : {name}, {settings}"] = statistics.median(ratios)
         found[f"without a pause : the engine called, {settings}"] = without_pause / floor

@@ -7,20 +7,20 @@ the other; with a pause before each, as people speak; with all threads on one co
 and the threads on another, which is like for like where the floor is handed to a thread too.
 """
 
-import argparse
 import asyncio
 import os
 import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import product
 from pathlib import Path
 
 from benchmarks.floors import Floor
 from benchmarks.measuring import Step, micros, middle_half, p50, p99, ratio, ratios, side_by_side
 from benchmarks.settings import ALONE, DEFAULT, opened
+from recollect.manager import ConversationManager
 from recollect.messages import Message
 from recollect.wire import encode_message
 
@@ -29,6 +29,9 @@ ANSWER = (
     "The front door has been locked since 14:05. Two people rang: at 15:20 a parcel, at 16:48 your neighbour."
 )
 PAUSE = 0.01
+ROUNDS = 2000
+ROUNDS_WITH_PAUSES = 400
+"""Few enough that no vectors are made beside them."""
 FLOOR, HANDED_OVER = "floor", "floor handed to a thread"
 
 WITHOUT_PAUSE, AFTER_A_PAUSE = "one after the other", "each after a pause"
@@ -50,45 +53,43 @@ def bodies() -> tuple[str, str]:
 async def measure(
     folder: Path, synchronous: str, rounds: int, settings: str, way: str = WITHOUT_PAUSE
 ) -> dict[str, list[float]]:
-    floor = Floor(folder / "floor.db", synchronous=synchronous)
-    key = floor.conversation()
-    rows = bodies()
-    thread = ThreadPoolExecutor(max_workers=1)
-    loop = asyncio.get_running_loop()
     url = f"sqlite:///{folder}/ours.db?synchronous={synchronous}"
-    async with opened(url, settings) as (_, manager):
-        conversation = await manager.get_or_create_conversation("bench")
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        floor = Floor(folder / "floor.db", synchronous=synchronous)
+        async with opened(url, settings) as (_, manager):
+            steps = floor_steps(floor, thread) | await our_steps(manager)
+            for step in steps.values():
+                await step()  # so that every thread is there
+            with placed(way):
+                pause = _pause if way == AFTER_A_PAUSE else None
+                return await side_by_side(steps, rounds=rounds, between=pause)
 
-        async def ours() -> None:
-            async with manager.turn(conversation.id) as turn:
-                turn.user(QUESTION)
-                turn.assistant(ANSWER)
 
-        async def ours_append() -> None:
-            await manager.append(
-                conversation.id,
-                [Message(role="user", content=QUESTION), Message(role="assistant", content=ANSWER)],
-            )
+def floor_steps(floor: Floor, thread: ThreadPoolExecutor) -> dict[str, Step]:
+    key, rows = floor.conversation(), bodies()
 
-        async def direct() -> None:
-            floor.turn(key, rows)
+    async def direct() -> None:
+        floor.turn(key, rows)
 
-        async def handed_over() -> None:
-            await loop.run_in_executor(thread, floor.turn, key, rows)
+    async def handed_over() -> None:
+        await asyncio.get_running_loop().run_in_executor(thread, floor.turn, key, rows)
 
-        steps: dict[str, Step] = {
-            FLOOR: direct,
-            HANDED_OVER: handed_over,
-            "turn": ours,
-            "append": ours_append,
-        }
-        for step in steps.values():
-            await step()  # so that every thread is there
-        with placed(way):
-            pause = _pause if way == AFTER_A_PAUSE else None
-            times = await side_by_side(steps, rounds=rounds, between=pause)
-    thread.shutdown()
-    return times
+    return {FLOOR: direct, HANDED_OVER: handed_over}
+
+
+async def our_steps(manager: ConversationManager) -> dict[str, Step]:
+    conversation = await manager.get_or_create_conversation("bench")
+
+    async def turn() -> None:
+        async with manager.turn(conversation.id) as turn:
+            turn.user(QUESTION)
+            turn.assistant(ANSWER)
+
+    async def append() -> None:
+        said = [Message(role="user", content=QUESTION), Message(role="assistant", content=ANSWER)]
+        await manager.append(conversation.id, said)
+
+    return {"turn": turn, "append": append}
 
 
 async def _pause() -> None:
@@ -103,14 +104,15 @@ def placed(way: str) -> Iterator[None]:
         return
     cores = os.sched_getaffinity(0)
     loop, others = min(cores), min(cores) if way == ONE_CORE else max(cores)
-    for thread in threading.enumerate():
-        if thread.native_id is not None:
-            is_loop = thread is threading.current_thread()
-            os.sched_setaffinity(thread.native_id, {loop if is_loop else others})
+    threads = [thread.native_id for thread in threading.enumerate() if thread.native_id is not None]
+    for thread in threads:
+        os.sched_setaffinity(thread, {loop if thread == threading.get_native_id() else others})
     try:
         yield
     finally:
-        os.sched_setaffinity(0, cores)
+        for thread in threads:
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(thread, cores)
 
 
 def measurable(way: str, synchronous: str) -> bool:
@@ -121,14 +123,13 @@ def measurable(way: str, synchronous: str) -> bool:
     return way != TWO_CORES or (synchronous == "normal" and len(os.sched_getaffinity(0)) > 1)
 
 
-async def main(*, rounds: int = 2000) -> None:
+async def main() -> None:
     for settings, way, synchronous in product((DEFAULT, ALONE), WAYS, ("full", "normal")):
         if not measurable(way, synchronous):
             continue
         with tempfile.TemporaryDirectory() as folder:
-            # With pauses, few enough that no vectors are made beside them.
-            few = rounds // 5 if way == AFTER_A_PAUSE else rounds
-            times = await measure(Path(folder), synchronous, few, settings, way)
+            rounds = ROUNDS_WITH_PAUSES if way == AFTER_A_PAUSE else ROUNDS
+            times = await measure(Path(folder), synchronous, rounds, settings, way)
         base = FLOOR if synchronous == "full" else HANDED_OVER
         print(f"synchronous={synchronous}, {settings}, {way}")
         for name, seconds in times.items():
@@ -138,6 +139,4 @@ async def main(*, rounds: int = 2000) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=2000)
-    asyncio.run(main(rounds=parser.parse_args().rounds))
+    asyncio.run(main())

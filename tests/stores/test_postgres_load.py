@@ -240,8 +240,8 @@ async def test_a_rewrite_that_is_refused_leaves_everything(
     async with await connected(postgres_url, owner) as connection:
         with pytest.raises(psycopg.errors.UniqueViolation, match="an id stands twice"):
             await connection.execute(
-                "SELECT recollect.turn(%s, %s, %s, now(), NULL, true, NULL, NULL, ARRAY['user', 'user'], NULL,"
-                " ARRAY['k', 'k'], ARRAY['{}', '{}'])",
+                "SELECT recollect.turn(%s, %s, %s, now(), NULL, true, NULL, NULL, ARRAY['user', 'user'],"
+                " NULL, ARRAY['k', 'k'], ARRAY['{}', '{}'])",
                 (owner, owner, record.id),
             )
     assert [entry.message.content for entry in await store.tail(record.id, limit=9)] == [
