@@ -16,7 +16,7 @@ NOT_DURABLE = "Strands"
 
 REASONS = {
     "W1: a turn beside the floor": (
-        "a turn wakes a thread on another core, the floor none; below is what it is with all on one core"
+        "a turn wakes a thread on another core, the floor none; below are other ways to measure it"
     ),
     "W1, flushes free": (
         "it appends rows as they stand; ours counts tokens, indexes words and hands the work to a thread"
