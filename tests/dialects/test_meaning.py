@@ -3,7 +3,7 @@
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
@@ -271,8 +271,16 @@ def test_edits_and_images_never_raise_either(message: Message) -> None:
         assert rehydrate(split, blobs) == message
 
 
+def with_content_beside(content: object) -> Message:
+    """Made by hand: a second content, among the fields that are not ours."""
+    return Message(role="user", content=[], dialect="anthropic", extra={"content": content})
+
+
 @settings(max_examples=300, deadline=None)
 @given(messages=st.lists(any_message | any_item, max_size=4), target=st.sampled_from(sorted(DIALECTS)))
+@example(messages=[with_content_beside([None])], target="anthropic")
+@example(messages=[with_content_beside(None)] * 2, target="anthropic")
+@example(messages=[with_content_beside({"type": "text"})] * 2, target="anthropic")
 def test_writing_and_judging_never_raise(messages: list[Message], target: str) -> None:
     """Garbage may come out as garbage, and is then found to be so; it is never a crash."""
     assert isinstance(problems(write(messages, target), target), list)

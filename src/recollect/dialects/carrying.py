@@ -59,7 +59,9 @@ def _is_regular(content: Any) -> bool:
 def verbatim(message: Message) -> dict[str, Any]:
     """The provider's message as it was read. A role of the provider's own is among the extra fields."""
     if message.content is not UNSET:
-        return {"role": message.role, "content": message.content, **message.extra}
+        document = {"role": message.role, "content": message.content, **message.extra}
+        document["content"] = message.content  # whatever a message that was made by hand has among its extra
+        return document
     # An item of the Responses interface that has no content is kept whole.
     return (
         {**message.extra}
