@@ -34,11 +34,16 @@ CREATE TABLE bare (
     revision bigint, stored_at timestamptz, body text, PRIMARY KEY (owner, conversation_id, at, sequence))
 """
 BARE_INSERT = b"INSERT INTO bare VALUES " + b", ".join(
-    [b"(%s, %s, now(), %s, %s, NULL, 1, now(), %s)"] * len(TURN)
+    [b"(%s, %s, now(), %s, %s, %s, 1, now(), %s)"] * len(TURN)
 )
 ONE_COLUMN_TABLE = "CREATE TABLE one_column (id uuid PRIMARY KEY, messages jsonb NOT NULL)"
 
 Work = Callable[[], Awaitable[object]]
+
+
+def _named(message: Message) -> Message:
+    """With an id, as every message has that came through a manager."""
+    return message.with_(message_id=new_id())
 
 
 async def timed(turns: int, *works: Work) -> list[float]:
@@ -63,7 +68,7 @@ class Bench:
         record = await self.store.create(started(new_id(), now=self.store.now()))
         for begin in range(0, length, 5_000):
             size = min(5_000, length - begin)
-            await self.store.append(record.id, [TURN[n % 2] for n in range(size)])
+            await self.store.append(record.id, [_named(TURN[n % 2]) for n in range(size)])
         return record.id
 
     async def one_column(self, length: int) -> str:
@@ -72,14 +77,14 @@ class Bench:
         return key
 
     def append(self, conversation_id: str) -> Work:
-        return lambda: self.store.append(conversation_id, TURN)
+        return lambda: self.store.append(conversation_id, [_named(message) for message in TURN])
 
     def bare(self) -> Work:
         key, sequence = new_id(), iter(range(10**9))
 
         def values() -> list[object]:
             rows = zip(TURN, self.bodies, strict=True)
-            return [v for m, body in rows for v in ("bench", key, next(sequence), m.role, body)]
+            return [v for m, body in rows for v in ("bench", key, next(sequence), m.role, new_id(), body)]
 
         return lambda: self.connection.execute(BARE_INSERT, values())
 
