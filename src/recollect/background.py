@@ -82,7 +82,7 @@ class Background:
     def _begin(self) -> None:
         self._timer = None
         if self._task is None and not self.is_closed:
-            self._task = self.here().create_task(self._run(), name=self._name)
+            self._task = asyncio.get_running_loop().create_task(self._run(), name=self._name)
 
     async def _run(self) -> None:
         try:

@@ -577,9 +577,21 @@ BEGIN
 END
 $$;
 
+-- Speak for the owner (by name in full, not the key) and say whether there is such a conversation.
+CREATE FUNCTION recollect.opens(p_name text, p_owner text, p_id uuid, p_now timestamptz) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM recollect.speak_for(p_name);
+    RETURN EXISTS (
+        SELECT FROM recollect.conversations AS c
+        WHERE c.owner = p_owner AND c.id = p_id AND (c.expires_at IS NULL OR c.expires_at > p_now)
+    );
+END
+$$;
+
 -- Where a log has grown since it was last analysed, every index over it looks as good as any other, and to fetch the
--- whole conversation as good as to walk along one. The four functions below leave no choice: what they ask for comes
--- in the order of the one index that they mean, and they may not sort. What is compiled for that pays off never.
+-- whole conversation as good as to walk along one. `holding`, `tail` and `page` leave no choice: what they ask for
+-- comes in the order of the one index that they mean, and they may not sort. Nor are they compiled: it never pays.
 
 -- The messages that hold these ids. A range, because with an equality the order would mean nothing.
 CREATE FUNCTION recollect.holding(p_owner text, p_id uuid, p_keys text[]) RETURNS SETOF recollect.messages
@@ -623,10 +635,7 @@ CREATE FUNCTION recollect.known(
 )
 LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM recollect.speak_for(p_name);
-    PERFORM FROM recollect.conversations AS c
-    WHERE c.owner = p_owner AND c.id = p_id AND (c.expires_at IS NULL OR c.expires_at > p_now);
-    IF NOT FOUND THEN
+    IF NOT recollect.opens(p_name, p_owner, p_id, p_now) THEN
         RETURN;
     END IF;
     RETURN QUERY
@@ -646,10 +655,7 @@ CREATE FUNCTION recollect.tail(
 ) RETURNS TABLE (at timestamptz, sequence bigint, revision bigint, stored_at timestamptz, body text)
 LANGUAGE plpgsql SET enable_sort = off SET jit = off AS $$
 BEGIN
-    PERFORM recollect.speak_for(p_name);
-    PERFORM FROM recollect.conversations AS c
-    WHERE c.owner = p_owner AND c.id = p_id AND (c.expires_at IS NULL OR c.expires_at > p_now);
-    IF NOT FOUND THEN
+    IF NOT recollect.opens(p_name, p_owner, p_id, p_now) THEN
         RETURN;
     END IF;
     -- Two statements, so that each has a plan that walks the index from where it has to.
@@ -682,10 +688,7 @@ CREATE FUNCTION recollect.page(
 ) RETURNS TABLE (at timestamptz, sequence bigint, revision bigint, stored_at timestamptz, body text)
 LANGUAGE plpgsql SET enable_sort = off SET jit = off AS $$
 BEGIN
-    PERFORM recollect.speak_for(p_name);
-    PERFORM FROM recollect.conversations AS c
-    WHERE c.owner = p_owner AND c.id = p_id AND (c.expires_at IS NULL OR c.expires_at > p_now);
-    IF NOT FOUND THEN
+    IF NOT recollect.opens(p_name, p_owner, p_id, p_now) THEN
         RETURN;
     END IF;
     RETURN QUERY
