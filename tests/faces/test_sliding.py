@@ -66,6 +66,7 @@ async def test_messages_come_back_ready_for_a_model(memory: Memory) -> None:
 
 
 async def test_the_oldest_go_first_and_only_as_many_as_must(memory: Memory) -> None:
+    await ready(counter_for("cl100k_base"))
     one = cost({"role": "user", "content": "question 1"}) + cost({"role": "assistant", "content": "answer 1"})
     sliding = ConversationMemoryManager(memory.of("erin"), config=sized(3 * one))
     await exchange(sliding, range(1, 4))
