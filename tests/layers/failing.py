@@ -4,7 +4,7 @@ Failing after acting is the nasty kind: the work is done, and the answer is lost
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from datetime import datetime
 from typing import Any, Literal
 
@@ -53,8 +53,8 @@ class Failing(Backend):
     def of(self, owner: str) -> ConversationStore:
         return FailingStore(self, self.inner.of(owner))  # type: ignore[abstract]  # they are set below
 
-    async def owners(self) -> AsyncIterator[str]:
-        async for owner in self.inner.owners():
+    async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
+        async for owner in self.inner.owners(beside=beside):
             yield owner
 
     async def purge_expired(self, now: datetime | None = None) -> int:

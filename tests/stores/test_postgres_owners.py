@@ -125,7 +125,7 @@ ATTACKS: dict[str, list[str]] = {
     "turns security off": ["SET row_security = off", "TABLE recollect.messages", "TABLE api.conversations"],
     "calls itself an operator": ["SET recollect.operator = 'on'", "TABLE recollect.messages"],
     "calls the operators' functions": [
-        "SELECT * FROM recollect.owners_after('', 100)",
+        "SELECT * FROM recollect.owners_after('', 100, '{}')",
         "SELECT recollect.purge('infinity', 100)",
         "SELECT recollect.admit(current_user::name, 'bob')",
         "SELECT recollect.admit(current_user::name)",
@@ -498,7 +498,7 @@ async def test_a_role_without_any_rights_is_told_what_it_needs(house: House) -> 
 
 async def test_operators_functions_leave_no_door_open(house: House) -> None:
     with house.connection(f"{house.database}_service") as connection, connection.transaction():
-        assert len(connection.execute("SELECT * FROM recollect.owners_after('', 10)").fetchall()) == 2
+        assert len(connection.execute("SELECT * FROM recollect.owners_after('', 10, '{}')").fetchall()) == 2
         assert connection.execute("SELECT count(*) FROM recollect.conversations").fetchone() == (0,)
         assert connection.execute("SELECT current_setting('recollect.operator', true)").fetchone() == ("",)
 

@@ -1,7 +1,7 @@
 """What a store is: one owner's conversations, and the place that hands them out. Below: its values."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
@@ -300,8 +300,11 @@ class Backend(Protocol):
         """The store of one owner. Costs nothing and may be called before `open`."""
         ...
 
-    def owners(self) -> AsyncIterator[str]:
-        """Everybody who has a conversation or a document here. For operators."""
+    def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
+        """Everybody who has a conversation or a document here. For operators.
+
+        Whoever has nothing beside documents of these kinds is left out.
+        """
         ...
 
     async def purge_expired(self, now: datetime | None = None) -> int:

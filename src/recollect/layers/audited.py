@@ -6,7 +6,7 @@ there, or not theirs, is noted as denied. It stands outermost, so that it also s
 No content reaches the trail: not words, not subjects, not tags, not the text of an error.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from functools import cache
@@ -89,11 +89,11 @@ class AuditedBackend(Backend):
         powers = tuple(kind for power, kind in _STORE_POWERS.items() if isinstance(inner, power))
         return _with(powers)(inner, _Notes(self._trail, self._acting, owner))
 
-    async def owners(self) -> AsyncIterator[str]:
+    async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
         notes = _Notes(self._trail, self._acting, "")
         count = 0
         try:
-            async for owner in self._inner.owners():
+            async for owner in self._inner.owners(beside=beside):
                 count += 1
                 yield owner
         finally:

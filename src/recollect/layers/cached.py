@@ -17,7 +17,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -317,8 +317,8 @@ class CachedBackend(Backend):
         inner = self._inner.of(name)
         return with_powers_of(inner, CachedStore(self, name, inner), [Watchable, Searchable, Nearest])
 
-    def owners(self) -> AsyncIterator[str]:
-        return self._inner.owners()
+    def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
+        return self._inner.owners(beside=beside)
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         try:

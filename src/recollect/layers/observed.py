@@ -6,7 +6,7 @@ errors.
 """
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from datetime import datetime
 from functools import cache
 from time import perf_counter
@@ -88,8 +88,8 @@ class ObservedBackend(Backend):
     async def close(self) -> None:
         await self._inner.close()
 
-    def owners(self) -> AsyncIterator[str]:
-        return self._inner.owners()
+    def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
+        return self._inner.owners(beside=beside)
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         return await self._inner.purge_expired(now)

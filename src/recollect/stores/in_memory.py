@@ -3,7 +3,7 @@
 Below: `shelf`, which does it all.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
 
 from recollect.clock import Clock, parse_moment, system_clock
@@ -55,9 +55,9 @@ class InMemoryBackend(Backend):
     def of(self, owner: str) -> "InMemoryStore":
         return InMemoryStore(self, parse_name(owner, field="owner"))
 
-    async def owners(self) -> AsyncIterator[str]:
+    async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
         for owner, shelf in sorted(self.shelves.items()):
-            if not shelf.is_empty:
+            if shelf.holds_anything(beside=beside):
                 yield owner
 
     async def purge_expired(self, now: datetime | None = None) -> int:

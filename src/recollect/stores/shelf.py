@@ -125,9 +125,9 @@ class Shelf(Struct, kw_only=True):
             forgotten=self.forgotten,
         )
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.logs and not self.documents
+    def holds_anything(self, *, beside: Collection[str] = ()) -> bool:
+        """Whether there is a conversation, expired or not, or a document of no kind in `beside`."""
+        return bool(self.logs) or any(place.kind not in beside for place in self.documents)
 
     # Records
 

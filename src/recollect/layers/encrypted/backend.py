@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from datetime import datetime
 from weakref import WeakValueDictionary
 
@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from recollect.contracts import (
     Backend,
-    ConversationStore,
     Erasing,
     Glancing,
     Holds,
@@ -18,7 +17,6 @@ from recollect.contracts import (
     Migrated,
     Watchable,
 )
-from recollect.conversations import Query
 from recollect.ids import parse_name
 from recollect.keys import KeyProvider
 from recollect.layers.encrypted.glances import GlancingStore
@@ -88,10 +86,8 @@ class EncryptedBackend(Backend):
         kind = GlancingStore if isinstance(inner, Glancing) else EncryptedStore
         return with_powers_of(inner, kind(self, parse_name(owner, field="owner"), inner), STORE_POWERS)
 
-    async def owners(self) -> AsyncIterator[str]:
-        async for owner in self._inner.owners():
-            if self.encryption.keyring is not None or await _has_more_than_keys(self._inner.of(owner)):
-                yield owner
+    def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
+        return self._inner.owners(beside={*beside, KIND})
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         return await self._inner.purge_expired(now)
@@ -136,11 +132,3 @@ class EncryptedBackend(Backend):
 def encrypted(inner: Backend, encryption: Encryption) -> EncryptedBackend:
     """The backend, encrypted, with every power of what is inside that still makes sense."""
     return with_powers_of(inner, EncryptedBackend(inner, encryption), BACKEND_POWERS)
-
-
-async def _has_more_than_keys(store: ConversationStore) -> bool:
-    if (await store.find(Query(limit=1))).conversations:
-        return True
-    if await store.expired(by=store.now(), limit=1):
-        return True
-    return any(kind != KIND for kind in await store.document_kinds())

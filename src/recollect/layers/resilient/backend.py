@@ -9,7 +9,7 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -217,11 +217,11 @@ class ResilientBackend(Backend):
             async with asyncio.timeout(self.resilience.close_deadline):
                 await self._replayer().run()
 
-    async def owners(self) -> AsyncIterator[str]:
+    async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
         self.check_open()
         seen: set[str] = set()
         if self.reachable:
-            async for owner in self.inner.owners():
+            async for owner in self.inner.owners(beside=beside):
                 seen.add(owner)
                 yield owner
         else:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -65,9 +65,10 @@ class JsonFileBackend(Backend):
     def of(self, owner: str) -> JsonFileStore:
         return JsonFileStore(self, parse_name(owner, field="owner"))
 
-    async def owners(self) -> AsyncIterator[str]:
-        for owner in sorted(self._shelves()):
-            yield owner
+    async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
+        for owner, shelf in sorted(self._shelves().items()):
+            if shelf.holds_anything(beside=beside):
+                yield owner
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         moment = self.clock() if now is None else parse_moment(now, field="now")
@@ -181,7 +182,7 @@ class JsonFileBackend(Backend):
         for owner, shelf in touched.items():
             shelf.forgotten = 0
             draft[owner] = shelf
-        draft = {owner: shelf for owner, shelf in draft.items() if not shelf.is_empty}
+        draft = {owner: shelf for owner, shelf in draft.items() if shelf.holds_anything()}
         if draft != self._published or forget:
             self._replace(draft, forget=forget)
             self._published = draft

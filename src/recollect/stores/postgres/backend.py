@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -143,9 +143,9 @@ class PostgresBackend(Backend):
     def of(self, owner: str) -> PostgresStore:
         return PostgresStore(self, parse_name(owner, field="owner"))
 
-    async def owners(self) -> AsyncIterator[str]:
+    async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
         last = ""
-        while batch := await self.run("owners", {"last": last, "limit": OWNERS_BATCH}):
+        while batch := await self.run("owners", {"last": last, "limit": OWNERS_BATCH, "beside": [*beside]}):
             for key, full_name in batch:
                 yield name_of(key, full_name)
             last = batch[-1][0]

@@ -721,8 +721,9 @@ SELECT count(recollect.tell(gone.owner, gone.id, NULL)) FROM gone;
 SELECT recollect.purge(%(now)s, %(limit)s);
 
 -- name: owners
--- Everybody with a conversation or a document, after a given one, in order of their keys.
-SELECT found.owner, found.owner_name FROM recollect.owners_after(%(last)s, %(limit)s) AS found;
+-- Everybody with anything that is not a document of these kinds, after a given one, in order of their keys.
+SELECT found.owner, found.owner_name
+FROM recollect.owners_after(%(last)s, %(limit)s, %(beside)s::text[]) AS found;
 
 -- name: expired
 -- One owner's conversations whose lifetime ends by a moment, those that end first in front.

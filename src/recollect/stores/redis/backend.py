@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from datetime import datetime
 
 from recollect.clock import Clock, system_clock
@@ -103,9 +103,9 @@ class RedisBackend(Backend):
     def of(self, owner: str) -> RedisStore:
         return RedisStore(self, parse_name(owner, field="owner"))
 
-    async def owners(self) -> AsyncIterator[str]:
+    async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
         async for batch in self._registered():
-            present = await asyncio.gather(*(self.of(owner).holds_anything() for owner in batch))
+            present = await asyncio.gather(*(self.of(owner).holds_anything(beside=beside) for owner in batch))
             for owner, holds in zip(batch, present, strict=True):
                 if holds:
                     yield owner

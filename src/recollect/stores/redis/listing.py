@@ -167,10 +167,8 @@ class Index:
                 await self.settle(one, was=said[one], activity=stored.record.last_activity)
         return records
 
-    async def holds_anything(self) -> bool:
-        """Whether there is a conversation or a document at all."""
-        if await self._connections.call("EXISTS", self._keys.documents):
-            return True
+    async def has_conversations(self) -> bool:
+        """Whether there is a conversation at all, expired or not."""
         async with aclosing(self.batches()) as batches:
             async for records, _ in batches:
                 if records:

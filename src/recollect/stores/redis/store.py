@@ -1,7 +1,7 @@
 """One owner's view of the server. The rules are in `conversations`; the scripts follow them."""
 
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from functools import partial
@@ -396,9 +396,11 @@ class RedisStore(DocumentChecks):
         script = ABOUT_OWNERS["count_documents"]
         return by_kind(await self._connections.run(script, [self._keys.documents], how))
 
-    async def holds_anything(self) -> bool:
-        """Whether this owner has a conversation, expired or not, or a document."""
-        return await self._index.holds_anything()
+    async def holds_anything(self, *, beside: Collection[str] = ()) -> bool:
+        """Whether this owner has a conversation, expired or not, or a document of no kind in `beside`."""
+        if any(kind not in beside for kind in await self._document_kinds(None)):
+            return True
+        return await self._index.has_conversations()
 
     # Watching
 

@@ -5,7 +5,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import ExitStack, closing
 from datetime import datetime
 from functools import partial
@@ -38,6 +38,7 @@ from recollect.stores.sqlite.indexing import (
 )
 from recollect.stores.sqlite.lanes import Lane, ReadLane, WriteLane
 from recollect.stores.sqlite.logs import Ends
+from recollect.stores.sqlite.rows import names_text
 from recollect.stores.sqlite.scrubbing import AT_ONCE_SECONDS, PATIENT_SECONDS, Scrubber
 from recollect.stores.sqlite.store import SearchableSQLiteStore, SQLiteStore
 from recollect.telemetry import told
@@ -155,9 +156,9 @@ class SQLiteBackend(Backend):
         kind = SQLiteStore if self.indexer is None else SearchableSQLiteStore
         return kind(self, parse_name(owner, field="owner"))
 
-    async def owners(self) -> AsyncIterator[str]:
+    async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
         last = ""
-        while batch := await self.readers.run(partial(_owners_after, last=last)):
+        while batch := await self.readers.run(partial(_owners_after, last=last, beside=beside)):
             for owner in batch:
                 yield owner
             last = batch[-1]
@@ -226,8 +227,8 @@ def _close_all(lanes: list[Lane]) -> None:
         lane.close()
 
 
-def _owners_after(db: apsw.Connection, *, last: str) -> list[str]:
-    return [owner for (owner,) in db.execute(SQL["owners"], (last, OWNERS_BATCH))]
+def _owners_after(db: apsw.Connection, *, last: str, beside: Collection[str]) -> list[str]:
+    return [owner for (owner,) in db.execute(SQL["owners"], (last, OWNERS_BATCH, names_text(beside)))]
 
 
 def _delete(db: apsw.Connection, sql: str, *values: str | int) -> int:

@@ -216,10 +216,14 @@ DELETE FROM documents WHERE owner = ? AND ifnull(conversation, 0) = ? AND kind =
 DELETE FROM documents WHERE conversation = ?;
 
 -- name: owners
--- Everybody with a conversation or a document, after a given one, in order.
+-- Everybody with a conversation or a document that is of no given kind, after a given one, in order.
 SELECT owner FROM (SELECT DISTINCT owner FROM conversations WHERE owner > ?1 ORDER BY owner LIMIT ?2)
 UNION
-SELECT owner FROM (SELECT DISTINCT owner FROM documents WHERE owner > ?1 ORDER BY owner LIMIT ?2)
+SELECT owner FROM (
+    SELECT DISTINCT owner FROM documents
+    WHERE owner > ?1 AND kind NOT IN (SELECT value FROM json_each(?3))
+    ORDER BY owner LIMIT ?2
+)
 ORDER BY owner
 LIMIT ?2;
 

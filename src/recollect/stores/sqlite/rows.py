@@ -1,6 +1,6 @@
 """Rows into values and back. The order of columns is that of `queries.sql`."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -40,8 +40,9 @@ def count(row: Sequence[Any]) -> int:
     return int(row[0])
 
 
-def tags_text(tags: Sequence[str]) -> str:
-    return msgspec.json.encode(tags).decode() if tags else "[]"
+def names_text(names: Collection[str]) -> str:
+    """Tags or other names, as they stand in a column or go into a statement."""
+    return msgspec.json.encode(names).decode() if names else "[]"
 
 
 def conversation(row: Sequence[Any]) -> Conversation:
@@ -114,7 +115,7 @@ def conversation_values(owner: str, record: Conversation) -> tuple[Any, ...]:
         record.client_name,
         record.subject,
         record.assigned_to,
-        tags_text(record.tags),
+        names_text(record.tags),
         record.notes,
         micros(record.last_message_at),
         record.last_message_from,
@@ -138,7 +139,7 @@ def metadata_values(record: Conversation, key: int) -> tuple[Any, ...]:
         record.client_name,
         record.subject,
         record.assigned_to,
-        tags_text(record.tags),
+        names_text(record.tags),
         record.notes,
         record.unread_count,
         record.revision,
@@ -164,7 +165,7 @@ def query_values(owner: str, query: Query, now: datetime) -> dict[str, Any]:
         "status": query.status,
         "priority": query.priority,
         "assigned_to": query.assigned_to,
-        "tags": tags_text(query.tags) if query.tags else None,
+        "tags": names_text(query.tags) if query.tags else None,
         "limit": query.limit + 1,
     }
 

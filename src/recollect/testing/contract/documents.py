@@ -392,6 +392,23 @@ class DocumentsContract(Contract):
             await store.delete_document("n", "k")
             assert name not in [owner async for owner in backend.owners()]
 
+    async def test_who_has_only_documents_of_some_kinds_can_be_left_out(self, backend: Backend) -> None:
+        only, other, talking = (f"{name} {new_id()}" for name in ("only", "other", "talking"))
+        for name in (only, other, talking):
+            await put_note(backend.of(name))
+        await backend.of(other).put_document("m", "k", b"data")
+        record = await backend.of(talking).create(new_conversation(backend.of(talking)))
+
+        async def left(*beside: str) -> set[str]:
+            return {owner async for owner in backend.owners(beside=beside)} & {only, other, talking}
+
+        assert await left("x") == {only, other, talking}
+        assert await left("n") == {other, talking}
+        assert await left("n", "m") == {talking}
+        await backend.of(talking).delete(record.id)
+        await backend.of(talking).purge_expired()
+        assert await left("n", "m") == set()
+
     async def test_a_long_name_with_only_a_document_is_told_whole(self, backend: Backend) -> None:
         name = f"{new_id()} " + "ä" * 900
         await put_note(backend.of(name))

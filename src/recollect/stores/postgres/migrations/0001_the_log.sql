@@ -792,8 +792,10 @@ $$;
 
 -- Operators ------------------------------------------------------------------------------------
 
--- Everybody with a conversation or a document, after a given one, in order of their keys.
-CREATE FUNCTION recollect.owners_after(p_last text, p_limit bigint) RETURNS TABLE (owner text, owner_name text)
+-- Everybody with a contact, a conversation or a document of none of these kinds, after a given one, in order of
+-- their keys.
+CREATE FUNCTION recollect.owners_after(p_last text, p_limit bigint, p_beside text[])
+RETURNS TABLE (owner text, owner_name text)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -805,7 +807,7 @@ BEGIN
             UNION ALL
             SELECT d.owner, d.owner_name
             FROM recollect.documents AS d
-            WHERE d.owner > p_last AND d.conversation_id IS NULL
+            WHERE d.owner > p_last AND d.conversation_id IS NULL AND d.kind <> ALL (p_beside)
             UNION ALL
             SELECT p.owner, p.owner_name FROM recollect.contacts AS p WHERE p.owner > p_last AND NOT p.brought
         ) AS having_something
