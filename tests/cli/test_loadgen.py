@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +11,14 @@ import recollect
 from recollect.errors import InvalidInput, InvalidSetting
 from recollect.loadgen import MOST_MESSAGES, Load, check_near
 from tests.cli.conftest import Run
-from tests.properties.worlds import STORES, local_url
-from tests.servers.postgres import Databases
+from tests.properties.worlds import STORES, empty_url
 
 SMALL = ("--owners", "4", "--conversations", "2", "--messages", "6", "--steps", "2", "--json")
 
 
 @pytest.fixture(params=STORES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    match request.param:
-        case "redis":
-            return f"{request.getfixturevalue('one_redis_url')}?prefix=load-{secrets.token_hex(6)}"
-        case "postgres":
-            databases: Databases = request.getfixturevalue("databases")
-            return databases.furnished()
-        case _:
-            return local_url(request.param, tmp_path)
+    return empty_url(request.param, tmp_path, request)
 
 
 async def kept(url: str) -> dict[str, list[str]]:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import secrets
 import shutil
 import stat
 import subprocess
@@ -17,7 +16,7 @@ import recollect
 from recollect.stores.sql_files import migrations
 from recollect.stores.sqlite.connections import PACKAGE
 from tests.cli.conftest import Run
-from tests.properties.worlds import STORES, local_url
+from tests.properties.worlds import STORES, empty_url
 from tests.servers.postgres import Databases
 
 DEMO = "sqlite:///recollect-demo.db"
@@ -38,14 +37,7 @@ def shown(run: Run, url: str) -> Any:
 
 @pytest.fixture(params=[store for store in STORES if store != "memory"])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    match request.param:
-        case "redis":
-            return f"{request.getfixturevalue('one_redis_url')}?prefix=cli-{secrets.token_hex(6)}"
-        case "postgres":
-            databases: Databases = request.getfixturevalue("databases")
-            return databases.furnished()
-        case _:
-            return local_url(request.param, tmp_path)
+    return empty_url(request.param, tmp_path, request)
 
 
 class TestCopy:

@@ -1,6 +1,5 @@
 """Every face on every store: a store joins by its URL in `tests.properties.worlds`."""
 
-import secrets
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 
 import recollect
 from recollect.testing import FixedClock
-from tests.properties.worlds import PLACES, World, local_url, opened
+from tests.properties.worlds import PLACES, World, opened, url_for
 from tests.servers.postgres import Databases
 from tests.servers.remote import open_at
 
@@ -17,13 +16,9 @@ from tests.servers.remote import open_at
 @pytest.fixture(params=PLACES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store with nothing in it: on a server that others use too, a part of it, or all of it emptied."""
-    match request.param:
-        case "redis":
-            return f"{request.getfixturevalue('one_redis_url')}?prefix=faces-{secrets.token_hex(6)}"
-        case "postgres":
-            return emptied(request.getfixturevalue("faces_postgres_url"))
-        case _:
-            return local_url(request.param, tmp_path)
+    if request.param == "postgres":
+        return emptied(request.getfixturevalue("faces_postgres_url"))
+    return url_for(request.param, tmp_path, request)
 
 
 @pytest.fixture(scope="session")

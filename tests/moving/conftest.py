@@ -10,8 +10,7 @@ import pytest
 from recollect.contracts import Backend
 from recollect.stores.urls import backend_for
 from recollect.testing import FixedClock
-from tests.properties.worlds import local_url
-from tests.servers.postgres import Databases
+from tests.properties.worlds import empty_url
 
 NewUrl = Callable[[str], str]
 NewBackend = Callable[[str], Awaitable[Backend]]
@@ -27,16 +26,9 @@ def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> NewUrl:
     """The URL of an empty store of this kind."""
 
     def new_url(kind: str) -> str:
-        match kind:
-            case "redis":
-                return f"{request.getfixturevalue('one_redis_url')}?prefix=moving-{secrets.token_hex(6)}"
-            case "postgres":
-                databases: Databases = request.getfixturevalue("databases")
-                return databases.furnished()
-            case _:
-                folder = tmp_path / secrets.token_hex(6)
-                folder.mkdir()
-                return local_url(kind, folder)
+        folder = tmp_path / secrets.token_hex(6)
+        folder.mkdir()
+        return empty_url(kind, folder, request)
 
     return new_url
 

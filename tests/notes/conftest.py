@@ -1,6 +1,5 @@
 """Every store, empty, with a clock that stands still; and one owner in it."""
 
-import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,8 +8,7 @@ import pytest
 import recollect
 from recollect.manager import ConversationManager
 from recollect.testing import FixedClock
-from tests.properties.worlds import PLACES, local_url
-from tests.servers.postgres import Databases
+from tests.properties.worlds import PLACES, empty_url
 from tests.servers.remote import open_at
 
 
@@ -21,14 +19,7 @@ def clock() -> FixedClock:
 
 @pytest.fixture(params=PLACES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    match request.param:
-        case "redis":
-            return f"{request.getfixturevalue('one_redis_url')}?prefix=notes-{secrets.token_hex(6)}"
-        case "postgres":
-            databases: Databases = request.getfixturevalue("databases")
-            return databases.furnished()
-        case _:
-            return local_url(request.param, tmp_path)
+    return empty_url(request.param, tmp_path, request)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """A store, open, and a fresh owner in it for every example: what the property tests are played on."""
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ import recollect
 from recollect.conversations import VALUE_SETS
 from recollect.ids import new_id
 from recollect.manager import ConversationManager
+from tests.servers.postgres import Databases
 from tests.servers.remote import BEHIND, open_at
 
 T = TypeVar("T")
@@ -78,14 +80,25 @@ PLACES = (*STORES, "server")
 
 
 def url_for(store: str, folder: Path, request: pytest.FixtureRequest) -> str:
-    """Where this store is for a test. Servers are started when the first test asks for them."""
+    """Where this store is for a test. Servers are started when the first test asks for them.
+
+    On Redis it is empty: who lists owners, or purges, would go through what all other tests have left.
+    """
     match store:
         case "redis":
-            return str(request.getfixturevalue("one_redis_url"))
+            return f"{request.getfixturevalue('one_redis_url')}?prefix=test-{secrets.token_hex(6)}"
         case "postgres":
             return str(request.getfixturevalue("postgres_url"))
         case _:
             return local_url(store, folder)
+
+
+def empty_url(store: str, folder: Path, request: pytest.FixtureRequest) -> str:
+    """The same, with nothing in it but what the test puts there: on PostgreSQL a database of its own."""
+    if store == "postgres":
+        databases: Databases = request.getfixturevalue("databases")
+        return databases.furnished()
+    return url_for(store, folder, request)
 
 
 def local_url(store: str, folder: Path) -> str:

@@ -41,7 +41,7 @@ class TestRedisClusterStore(StoreContract):
 
 
 def play(url: str, *, examples: int) -> None:
-    machine = store_machine(lambda clock: RedisBackend(url, clock=clock))
+    machine = store_machine(lambda clock: RedisBackend(url, clock=clock, prefix=f"machine-{new_id()}"))
     how = settings(max_examples=examples, stateful_step_count=30, deadline=None)
     run_state_machine_as_test(machine, settings=how)
 

@@ -1,7 +1,6 @@
 """Summaries of what fell out of a window: made in the background, kept, and shown in its place."""
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,7 @@ from recollect.testing import FixedClock
 from recollect.testing.validity import problems
 from recollect.windows import WindowPolicy
 from tests.agents.doubles import Scripted
-from tests.properties.worlds import STORES, local_url
-from tests.servers.postgres import Databases
+from tests.properties.worlds import STORES, empty_url
 from tests.servers.remote import BEHIND, open_at
 
 TEN = WindowPolicy(max_messages=10)
@@ -33,14 +31,7 @@ DIALECTS = ("plain", "anthropic", "openai_chat", "openai_responses")
 
 @pytest.fixture(params=STORES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    match request.param:
-        case "redis":
-            return f"{request.getfixturevalue('one_redis_url')}?prefix=summaries-{secrets.token_hex(6)}"
-        case "postgres":
-            databases: Databases = request.getfixturevalue("databases")
-            return databases.furnished()
-        case _:
-            return local_url(request.param, tmp_path)
+    return empty_url(request.param, tmp_path, request)
 
 
 @pytest.fixture

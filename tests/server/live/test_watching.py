@@ -11,28 +11,16 @@ import pytest
 
 from recollect.messages import Message
 from recollect.server.live import feeds, watches
+from tests.properties.worlds import STORES, url_for
 from tests.server.live.parts import Client, Room, a_room, words
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
-@pytest.fixture(params=["memory", "file", "sqlite", "redis", "postgres"])
+@pytest.fixture(params=STORES)
 async def room(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Room]:
-    async with a_room(url_of(request, tmp_path), owner=f"erin-{uuid4()}") as found:
+    async with a_room(url_for(request.param, tmp_path, request), owner=f"erin-{uuid4()}") as found:
         yield found
-
-
-def url_of(request: pytest.FixtureRequest, folder: Path) -> str:
-    match request.param:
-        case "memory":
-            return "memory://"
-        case "file":
-            return f"file://{folder}/memory.json"
-        case "sqlite":
-            return f"sqlite:///{folder}/memory.db"
-        case "redis":
-            return str(request.getfixturevalue("one_redis_url"))
-    return str(request.getfixturevalue("postgres_url"))
 
 
 async def seen_until(client: Client, last: str) -> list[str]:
