@@ -111,6 +111,7 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         summaries: SummaryRoom | None = None,
         client_room: "ClientRoom | None" = None,
         known_notes: KnownNotes | None = None,
+        swept: dict[str, datetime] | None = None,
     ) -> None:
         self.premises = premises or _premises(store, blobs)
         self.store = self.premises.store
@@ -119,6 +120,8 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         self.summaries = summaries or SummaryRoom()
         self.known_notes = known_notes or KnownNotes()
         self.client_room = client_room or _client_room()
+        self.swept = {} if swept is None else swept
+        """When sessions were last swept, by owner, for all handles of a memory."""
         self.config = config or ConversationConfig()
         self.pictures = Pictures(images, self.premises.blobs)
         self.intake = Intake(ids=ids, counter=counter, pictures=self.pictures, redact=redact)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Generator, Iterator, Sequence
 from copy import copy
-from datetime import timedelta
+from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -93,6 +93,7 @@ class Memory:
         self.known_notes = KnownNotes()
         self.summary_room = SummaryRoom(_summarizer(summarizer or by_config))
         self.client_room = ClientRoom()
+        self._swept: dict[str, datetime] = {}
         self._images = images
         self._counter = counter or default_counter()
         self._warm = warm
@@ -140,6 +141,7 @@ class Memory:
             searcher=Searcher(premises.store, self.search_room, premises.owner),
             summaries=self.summary_room,
             known_notes=self.known_notes,
+            swept=self._swept,
             client_room=self.client_room,
         )
 

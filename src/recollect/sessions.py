@@ -6,6 +6,7 @@ text are the same here: a session of either channel goes on with the same conver
 """
 
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -13,6 +14,7 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
+from recollect.clock import to_micros
 from recollect.contexts import Context, Report
 from recollect.conversations import VALUE_SETS, Channel, Conversation, Query, check_span
 from recollect.errors import (
@@ -37,8 +39,11 @@ the latest conversation of the owner on whatever device."""
 
 RESERVED = "\x1f"
 """What the names begin with that this module binds conversations to besides sessions."""
+_BEGUN = f"{RESERVED}begun:"
 
 SWEEP_EVERY = timedelta(hours=1)
+MOST_SWEPT = 10_000
+"""Owners of whom is remembered when their sessions were swept; one too often does no harm."""
 PAGE = 100
 
 
@@ -104,7 +109,6 @@ class SessionManager:
         self._store = conversation_manager.store
         self._asked_for: dict[str, str] = {}
         """Conversations that sessions asked for by id: nothing may have been said there for long."""
-        self._swept_at: datetime | None = None
 
     # Beginning and ending
 
@@ -158,9 +162,12 @@ class SessionManager:
 
     async def _end(self, session_id: str, record: Conversation) -> None:
         """First the note where to go on, then the end: cut short in between, the session is still there."""
+        marks: list[str] = []
         with suppress(ConversationNotFound):  # it has just gone, and the session with it
+            marks = _marks_of(session_id, await self._store.sessions(record.id))
             await self._store.bind(_ended(session_id), record.id)
-        await self._store.unbind(session_id)
+        for name in (session_id, *marks):
+            await self._store.unbind(name)
 
     # Asking
 
@@ -201,10 +208,12 @@ class SessionManager:
     async def sweep(self) -> Swept:
         """End the sessions that nobody ended, and remove the conversations that they left empty.
 
-        A mapping whose conversation is gone goes with it, in every store; these are the others. Done now
-        and then by `create_session`.
+        A mapping whose conversation is gone goes with it, in every store; these are the others: those that
+        began here, long ago, and in whose conversation nothing has been said for as long. Names by which
+        others find their conversations stay. Done now and then by `create_session`.
         """
-        self._swept_at = now = self._store.now()
+        now = self._store.now()
+        self._note_sweep(now)
         query = Query(date_to=now - self.policy.abandoned_after, limit=PAGE)
         sessions = conversations = 0
         while True:
@@ -219,26 +228,34 @@ class SessionManager:
 
     async def _end_all(self, record: Conversation) -> int:
         try:
-            names = await self.sessions_of(record.id)
+            names = await self._store.sessions(record.id)
         except ConversationNotFound:
             return 0
+        until = self._store.now() - self.policy.abandoned_after
         ended = 0
-        for name in names:
+        for name in _begun_until(until, names):
             bound = await self._store.session(name)
-            begun_anew = bound is None or bound.id != record.id or name in self._asked_for
-            if not begun_anew:
+            if bound is not None and bound.id == record.id:
                 await self._end(name, record)
                 ended += 1
                 _tell("session_abandoned", "a session that nobody ended was ended", record.id)
         return ended
 
     async def _sweep_now_and_then(self) -> None:
-        if self._swept_at is not None and self._store.now() - self._swept_at < SWEEP_EVERY:
+        last = self.conversation_manager.swept.get(self.conversation_manager.owner)
+        if last is not None and self._store.now() - last < SWEEP_EVERY:
             return
         try:
             await self.sweep()
         except RecollectError as error:
             log.warning("sessions were not swept: %s", told(error))  # whoever connects must not suffer for it
+
+    def _note_sweep(self, now: datetime) -> None:
+        """Each connection has a manager of its own, so this is known to all handles of a memory."""
+        swept = self.conversation_manager.swept
+        if len(swept) >= MOST_SWEPT:
+            swept.clear()
+        swept[self.conversation_manager.owner] = now
 
     async def _removed_if_unused(self, record: Conversation) -> bool:
         """Whether the conversation was removed: nothing was said in it, nothing noted, nobody is in it."""
@@ -312,8 +329,18 @@ class _Beginning:
         await self._store.bind(self._session_id, conversation_id)
         if self._device is not None:
             await self._store.bind(self._device, conversation_id)
+        await self._mark(conversation_id)
         whole = self._manager.idling_after(None)
         return await whole.get_or_create_conversation(self._session_id, channel=self._channel)
+
+    async def _mark(self, conversation_id: str) -> None:
+        """Note when the session began, in place of when it did before."""
+        new = _mark(self._session_id, self._store.now())
+        names = await self._store.sessions(conversation_id)
+        await self._store.bind(new, conversation_id)
+        for old in _marks_of(self._session_id, names):
+            if old != new:
+                await self._store.unbind(old)
 
 
 def _is_blank(record: Conversation) -> bool:
@@ -337,6 +364,27 @@ def _device(device: str) -> str:
 def _ended(session_id: str) -> str:
     """The name under which an ended session's conversation is remembered."""
     return _reserved("ended", session_id)
+
+
+def _mark(session_id: str, begun: datetime) -> str:
+    """A name that says since when a session is open. It goes with the conversation, as every name does."""
+    return f"{_BEGUN}{to_micros(begun)}:{sha256(session_id.encode()).hexdigest()}"
+
+
+def _marks_of(session_id: str, names: Iterable[str]) -> list[str]:
+    digest = sha256(session_id.encode()).hexdigest()
+    return [name for name in names if name.startswith(_BEGUN) and name.endswith(f":{digest}")]
+
+
+def _begun_until(moment: datetime, names: Iterable[str]) -> list[str]:
+    """Of the names of a conversation, the sessions that began by then. Other faces' names have no mark."""
+    begun: dict[str, int] = {}
+    for name in names:
+        if name.startswith(_BEGUN):
+            at, _, digest = name.removeprefix(_BEGUN).partition(":")
+            begun[digest] = max(int(at), begun.get(digest, int(at)))
+    early = {digest for digest, at in begun.items() if at <= to_micros(moment)}
+    return [name for name in names if sha256(name.encode()).hexdigest() in early]
 
 
 def _reserved(kind: str, name: str) -> str:

@@ -200,6 +200,56 @@ async def test_beginning_a_session_sweeps_now_and_then(erin: ConversationManager
     assert await sessions.get_conversation_id("left open") is None
 
 
+async def test_a_session_that_goes_on_with_an_old_conversation_is_not_swept(
+    erin: ConversationManager, clock: FixedClock
+) -> None:
+    sessions = SessionManager(erin)
+    old = await sessions.create_session("tab")
+    await say(erin, old.conversation_id)
+    clock.advance(timedelta(days=3))
+    await sessions.create_session("tab")
+    await sessions.create_session("desk", conversation_id=old.conversation_id)
+    clock.advance(timedelta(hours=2))
+    assert await SessionManager(erin).sweep() == Swept()
+    assert await sessions.sessions_of(old.conversation_id) == ["desk", "tab"]
+    clock.advance(timedelta(hours=23))
+    assert await SessionManager(erin).sweep() == Swept(sessions=2)
+
+
+async def test_names_that_others_gave_their_conversations_are_not_swept(
+    erin: ConversationManager, clock: FixedClock
+) -> None:
+    kitchen = await erin.get_or_create_conversation("kitchen")
+    await say(erin, kitchen.id)
+    desk = await SessionManager(erin).create_session("desk", conversation_id=kitchen.id)
+    clock.advance(timedelta(days=2))
+    assert await SessionManager(erin).sweep() == Swept(sessions=1)
+    assert await SessionManager(erin).sessions_of(desk.conversation_id) == ["kitchen"]
+    assert (await erin.get_or_create_conversation("kitchen")).id == kitchen.id
+
+
+async def test_a_session_leaves_only_the_note_where_to_go_on(erin: ConversationManager) -> None:
+    sessions = SessionManager(erin)
+    for _ in range(3):
+        session = await sessions.create_session("s1")
+        await say(erin, session.conversation_id)
+    await sessions.end_session("s1")
+    assert len(await erin.store.sessions(session.conversation_id)) == 1
+
+
+async def test_one_sweep_an_hour_is_enough_for_all_who_come(clock: FixedClock) -> None:
+    async with recollect.open("memory://", clock=clock, sweep_every=None) as memory:
+        await SessionManager(memory.of("erin")).create_session("left open")
+        clock.advance(timedelta(days=1))
+        await SessionManager(memory.of("erin")).create_session("another")
+        assert await SessionManager(memory.of("erin")).get_conversation_id("left open") is None
+        await SessionManager(memory.of("erin")).create_session("left open, too")
+        clock.advance(timedelta(days=1, minutes=30))
+        memory.of("erin").swept["erin"] = clock() - timedelta(minutes=59)
+        await SessionManager(memory.of("erin")).create_session("a third")
+        assert await SessionManager(memory.of("erin")).get_conversation_id("left open, too") is not None
+
+
 @pytest.mark.parametrize("together", ["the session", "the device"])
 async def test_those_who_come_at_once_share_a_conversation(erin: ConversationManager, together: str) -> None:
     def begin(number: int) -> Any:

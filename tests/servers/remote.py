@@ -189,6 +189,10 @@ class ManagerBehind(RemoteManager):
         return SimpleNamespace(waiting=There(self._served.memory.client_room.waiting, self._served))
 
     @property
+    def swept(self) -> Any:  # type: ignore[override]
+        return self._served.memory.of(self.owner).swept
+
+    @property
     def premises(self) -> Any:  # type: ignore[override]
         return There(self._served.memory.premises(self.owner), self._served)
 
