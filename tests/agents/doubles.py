@@ -1,5 +1,6 @@
 """An agent for tests that need no provider: it says what it was told to, and remembers what it was asked."""
 
+import asyncio
 from collections.abc import Iterable
 
 from recollect.contracts import Ask, OnText, Reply
@@ -34,6 +35,19 @@ class Scripted:
 
     async def close(self) -> None:
         """Nothing was opened."""
+
+
+class Silent(Scripted):
+    """Never answers; says when it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_asked = asyncio.Event()
+
+    async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
+        self.is_asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody goes on")
 
 
 def calling(*calls: tuple[str, str, object], text: str = "") -> Reply:

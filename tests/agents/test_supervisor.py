@@ -27,7 +27,7 @@ from recollect.messages import Message
 from recollect.sessions import SessionManager
 from recollect.tools import ToolRegistry
 from recollect.windows import WindowPolicy
-from tests.agents.doubles import Scripted, calling
+from tests.agents.doubles import Scripted, Silent, calling
 from tests.agents.tools import registry
 
 RULES = RuleRouter({r"invoice|bill": "invoice_agent", "light": "home_agent"})
@@ -181,17 +181,10 @@ async def test_an_apology_may_be_said_otherwise(erin: ConversationManager) -> No
 
 
 async def test_a_cancelled_turn_leaves_no_trace(erin: ConversationManager) -> None:
-    asked = asyncio.Event()
-
-    class Slow(Scripted):
-        async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
-            asked.set()
-            await asyncio.Event().wait()
-            raise AssertionError
-
-    supervisor = SupervisorAgent(erin, [specialist(Slow())])
+    silent = Silent()
+    supervisor = SupervisorAgent(erin, [specialist(silent)])
     turn = asyncio.ensure_future(supervisor.process_query("Hello?", "s1"))
-    await asked.wait()
+    await silent.is_asked.wait()
     turn.cancel()
     with pytest.raises(asyncio.CancelledError):
         await turn
@@ -244,6 +237,43 @@ async def test_a_first_turn_that_fails_takes_its_session_back(erin: Conversation
     assert await supervisor.process_query("Second?", "s1") == "Better."
     assert "can't reach" in await supervisor.process_query("Third?", "s1")
     assert len(await log_of(erin)) == 2, "a session that was there before stays"
+
+
+class InTurn(Scripted):
+    """Answers when it is told to; what is asked first is answered first."""
+
+    def __init__(self, *lines: Any) -> None:
+        super().__init__(*lines)
+        self.may_answer = [asyncio.Event() for _ in lines]
+        self.is_asked = [asyncio.Event() for _ in lines]
+        self._answers = list(lines)
+
+    async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
+        number = len(self.asked)
+        self.asked.append(ask)
+        self.is_asked[number].set()
+        await self.may_answer[number].wait()
+        return await Scripted(self._answers[number]).reply(ask, on_text=on_text)
+
+
+@pytest.mark.parametrize("with_sessions", [False, True])
+@pytest.mark.parametrize("second", ["Noted.", AgentUnavailable("503")])
+async def test_a_first_turn_that_fails_takes_nothing_from_under_another(
+    erin: ConversationManager, with_sessions: bool, second: Any
+) -> None:
+    agent = InTurn(AgentUnavailable("503"), second)
+    sessions = SessionManager(erin) if with_sessions else None
+    supervisor = SupervisorAgent(erin, [specialist(agent)], sessions=sessions)
+    turns = []
+    for number, question in enumerate(("First?", "Second?")):
+        turns.append(asyncio.ensure_future(supervisor.process_query(question, "s1")))
+        await agent.is_asked[number].wait()
+    for turn, may_answer in zip(turns, agent.may_answer, strict=True):
+        may_answer.set()
+        await turn
+    kept = [message.content for message in await log_of(erin)]
+    assert kept == (["Second?", "Noted."] if second == "Noted." else [])
+    assert len((await erin.list()).conversations) == (second == "Noted."), "the last to fail takes it back"
 
 
 async def test_bad_input_is_said_to_the_caller_not_the_user(erin: ConversationManager) -> None:

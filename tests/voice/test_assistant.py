@@ -1,5 +1,6 @@
 """What is said by voice is understood, stored and answered; what is not understood leaves nothing."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from recollect.contracts import PCM, Audio, AudioFormat, Reply, Transcript
 from recollect.errors import (
     AgentUnavailable,
     InvalidAudio,
+    InvalidInput,
     InvalidSetting,
     NotUnderstood,
     TranscriberUnavailable,
@@ -21,7 +23,7 @@ from recollect.messages import Message, Speech
 from recollect.sessions import SessionManager
 from recollect.voice import SoundLimits, VoiceAssistant, WyomingTranscriber
 from recollect.voice.sound import pack_wav
-from tests.agents.doubles import Scripted, calling
+from tests.agents.doubles import Scripted, Silent, calling
 from tests.agents.tools import registry
 from tests.properties.worlds import PLACES, url_for
 from tests.servers.remote import open_at
@@ -218,6 +220,28 @@ async def test_a_turn_that_fails_is_an_apology_and_leaves_no_trace(
     assert (await erin.list()).conversations == ()
     again = await assistant.handle_voice_input(SOUND, "s1")
     assert (again.text, again.failed) == ("Now.", False)
+
+
+@pytest.mark.parametrize("confidence", [1.5, float("nan")])
+async def test_a_transcript_that_cannot_be_stored_begins_no_session(confidence: float) -> None:
+    erin = ConversationManager()
+    assistant = VoiceAssistant(answering(erin, "never said"), Sure("hello", confidence))
+    with pytest.raises(InvalidInput, match="confidence"):
+        await assistant.handle_voice_input(SOUND, "s1")
+    assert await assistant.sessions.get_conversation_id("s1") is None
+
+
+async def test_a_voice_turn_that_is_cancelled_leaves_no_trace(erin: ConversationManager) -> None:
+    silent = Silent()
+    supervisor = SupervisorAgent(erin, [Specialist(loop=AgenticLoop(silent))])
+    assistant = VoiceAssistant(supervisor, Sure("hello", 0.9))
+    turn = asyncio.ensure_future(assistant.handle_voice_input(SOUND, "s1"))
+    await silent.is_asked.wait()
+    turn.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+    assert await assistant.sessions.get_conversation_id("s1") is None
+    assert (await erin.list()).conversations == ()
 
 
 async def test_voice_goes_on_where_text_was(erin: ConversationManager) -> None:

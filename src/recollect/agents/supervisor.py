@@ -2,10 +2,12 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from recollect.agents.answering import Specialist, answer_turn, seen
 from recollect.agents.apologies import apology_for
+from recollect.agents.beginnings import answering
 from recollect.agents.loop import Answer
 from recollect.agents.routing import Router
 from recollect.contracts import OnText
@@ -117,16 +119,13 @@ class SupervisorAgent:
     async def _answer_in_session(self, question: Message, session_id: str, on_text: OnText | None) -> Answer:
         manager = self.conversation_manager
         known = await manager.session(session_id)
-        record = known or await manager.get_or_create_conversation(session_id, channel=self._channel)
-        try:
-            return await self._answer(question, record.id, on_text)
-        except BaseException:
-            if known is None:
-                await self._remove(record)
-            raise
+        if known is not None:
+            return await self._answer(question, known.id, on_text)
+        made = await manager.get_or_create_conversation(session_id, channel=self._channel)
+        return await self._answer(question, made.id, on_text, take_back=partial(self._remove, made))
 
     async def _remove(self, record: Conversation) -> None:
-        """Take back a conversation that was made for a turn which failed, unless somebody else uses it."""
+        """Take back a conversation that was made for a turn that failed, unless somebody wrote to it."""
         try:
             await self.conversation_manager.delete_conversation(record.id, expected_revision=record.revision)
         except (RevisionConflict, ConversationNotFound):
@@ -144,18 +143,25 @@ class SupervisorAgent:
         conversation_id = await sessions.get_conversation_id(session_id)
         if conversation_id is None:
             raise InvalidInput(f"there is no session {shown(session_id)}", field="session_id")
-        try:
-            return await self._answer(question, conversation_id, on_text)
-        except BaseException:
-            await _end_quietly(sessions, session_id)
-            raise
+        take_back = partial(end_quietly, sessions, session_id)
+        return await self._answer(question, conversation_id, on_text, take_back=take_back)
 
-    async def _answer(self, question: Message, conversation_id: str, on_text: OnText | None) -> Answer:
-        specialist = await self._specialist_for(question, conversation_id)
-        log.debug("%s answers in conversation %s", specialist.name, conversation_id)
-        return await answer_turn(
-            self.conversation_manager, conversation_id, specialist, question, on_text=on_text
-        )
+    async def _answer(
+        self,
+        question: Message,
+        conversation_id: str,
+        on_text: OnText | None,
+        *,
+        take_back: Callable[[], Awaitable[None]] | None = None,
+    ) -> Answer:
+        async with answering(conversation_id, take_back=take_back) as begun:
+            specialist = await self._specialist_for(question, conversation_id)
+            log.debug("%s answers in conversation %s", specialist.name, conversation_id)
+            answer = await answer_turn(
+                self.conversation_manager, conversation_id, specialist, question, on_text=on_text
+            )
+            begun.failed = False
+        return answer
 
     async def _specialist_for(self, question: Message, conversation_id: str) -> Specialist:
         default = next(iter(self._specialists.values()))
@@ -172,7 +178,7 @@ class SupervisorAgent:
         return self._specialists.get(chosen or "", default)
 
 
-async def _end_quietly(sessions: Sessions, session_id: str) -> None:
+async def end_quietly(sessions: Sessions, session_id: str) -> None:
     """Take back a session that was begun for a turn which failed, and its conversation if that is empty."""
     try:
         await sessions.end_session(session_id)

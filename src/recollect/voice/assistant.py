@@ -6,17 +6,19 @@ Below: agents, sessions, sound. Above: whoever has a microphone and a loudspeake
 import asyncio
 import logging
 from collections.abc import AsyncIterable, Sequence
+from functools import partial
 
 from msgspec import Struct
 
 from recollect.agents import Answer, Apology, SupervisorAgent
+from recollect.agents.beginnings import answering
+from recollect.agents.supervisor import end_quietly
 from recollect.contracts import Audio, AudioFormat, Listening, OnText, Transcriber, Transcript
 from recollect.dialects import meaning_of
-from recollect.errors import InvalidSetting, NotUnderstood, RecollectError, shown
+from recollect.errors import InvalidSetting, NotUnderstood, shown
 from recollect.messages import Message, Speech
 from recollect.sessions import SessionManager
 from recollect.spoken import SPOKEN_LIMIT, cut_at_sentence, heard_length, without_markup
-from recollect.telemetry import told
 from recollect.voice.sound import SoundLimits, bounded, check_audible, collected, read_sound
 
 log = logging.getLogger("recollect.voice")
@@ -109,18 +111,19 @@ class VoiceAssistant:
         nothing is stored. A turn that fails later leaves no trace, and the reply is an apology.
         """
         transcript = await self.understand(audio, audio_format=audio_format, language=language)
+        question = asked(transcript)
         known = await self.sessions.get_conversation_id(session_id)
         conversation_id = (
             known or (await self.sessions.create_session(session_id, device=device)).conversation_id
         )
-        answer = await self._supervisor.answer_or_apology(
-            asked(transcript), session_id, conversation_id, on_text=on_text
-        )
-        if not isinstance(answer, Apology):
-            return self._reply(answer, transcript, session_id, conversation_id)
-        if known is None:
-            await self._end_quietly(session_id)
-        return self._sorry(answer.text, transcript, session_id, conversation_id)
+        take_back = partial(end_quietly, self.sessions, session_id) if known is None else None
+        async with answering(conversation_id, take_back=take_back):
+            answer = await self._supervisor.answer_or_apology(
+                question, session_id, conversation_id, on_text=on_text
+            )
+        if isinstance(answer, Apology):
+            return self._sorry(answer.text, transcript, session_id, conversation_id)
+        return self._reply(answer, transcript, session_id, conversation_id)
 
     async def understand(
         self, audio: Sound, *, audio_format: AudioFormat | None = None, language: str | None = None
@@ -202,13 +205,6 @@ class VoiceAssistant:
             conversation_id=conversation_id,
             failed=True,
         )
-
-    async def _end_quietly(self, session_id: str) -> None:
-        """Take back the session that was begun for a turn which failed, and its empty conversation."""
-        try:
-            await self.sessions.end_session(session_id)
-        except RecollectError as error:
-            log.warning("an empty conversation stays behind: %s", told(error))
 
 
 def asked(transcript: Transcript) -> Message:

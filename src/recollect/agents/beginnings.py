@@ -1,0 +1,45 @@
+"""Conversations that were made for a turn are taken back when it fails, unless somebody else is in them."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from msgspec import Struct
+
+_turns: Counter[str] = Counter()
+"""How many turns are being answered in a conversation, in this process."""
+_made: dict[str, Callable[[], Awaitable[None]]] = {}
+"""How to take back those that were made for a turn, as long as no turn in them was stored."""
+
+
+class Begun(Struct):
+    """A turn that is being answered."""
+
+    failed: bool = True
+    """Whether nothing was stored; until somebody says otherwise, it was not."""
+
+
+@asynccontextmanager
+async def answering(
+    conversation_id: str, *, take_back: Callable[[], Awaitable[None]] | None = None
+) -> AsyncIterator[Begun]:
+    """While a turn is being answered. `take_back` where the conversation was made for it.
+
+    Who fails leaves it to those who are still being answered: their words would have no place. The last one
+    takes back what was made, if all of them failed.
+    """
+    if take_back is not None:
+        _made[conversation_id] = take_back
+    _turns[conversation_id] += 1
+    begun = Begun()
+    try:
+        yield begun
+    finally:
+        if not begun.failed:
+            _made.pop(conversation_id, None)
+        _turns[conversation_id] -= 1
+        if not _turns[conversation_id]:
+            del _turns[conversation_id]
+            last = _made.pop(conversation_id, None)
+            if last is not None:
+                await last()
