@@ -1,5 +1,8 @@
 """Whom a text names: the labelled set, the rules one by one, and what must hold for any names."""
 
+from typing import Literal
+from unicodedata import normalize
+
 import pytest
 from benchmarks.clients import contact, half_of, judge, load, many
 from hypothesis import given, settings
@@ -53,6 +56,22 @@ def test_the_labelled_set_comes_out_as_asked(half: str) -> None:
 )
 def test_a_name_inside_a_word_or_a_word_that_is_a_name_is_nobody(text: str) -> None:
     assert identify(text, index("Mark Thompson", "Anna Schmidt")) is None
+
+
+@pytest.mark.parametrize("text", ["Please call राम today", "Call राम शर्मा", "मुझे कल राम से बात करनी है"])
+def test_a_vowel_sign_is_no_end_of_a_word(text: str) -> None:
+    assert identify(text, index("अनिल कुमार")) is None
+    assert named("अनिल कुमार called", "अनिल कुमार", "राम शर्मा") == "अनिल कुमार"
+
+
+@pytest.mark.parametrize("stored", ["NFC", "NFD"])
+@pytest.mark.parametrize("said", ["NFC", "NFD"])
+@pytest.mark.parametrize("name", ["José Núñez", "Zoë Müller", "Андрей Йович"])
+def test_letters_with_their_accents_apart_are_the_same_letters(
+    stored: Literal["NFC", "NFD"], said: Literal["NFC", "NFD"], name: str
+) -> None:
+    kept = normalize(stored, name)
+    assert named(normalize(said, f"{name} called"), kept, "Robert Smith") == kept
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ import re
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from recollect.clients.spelling import folded, spellings
+from recollect.clients.spelling import composed, folded, spellings, word_finder
 from recollect.clients.words import common, names
 from recollect.contacts import Contact
 
 Part = Literal["given", "family", "single", "nickname", "company"]
 
-_WORD = re.compile(r"[^\W_]+(?:['’\-.][^\W_]+)*")
+_word_in = word_finder(letter=r"[^\W_]", joints=r"'’\-.")
 
 
 class Alias(NamedTuple):
@@ -57,7 +57,8 @@ def named(contact: Contact) -> Named:
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(text.replace("&", " "))
+    whole = composed(text.replace("&", " "))
+    return _word_in(whole).findall(whole)
 
 
 def _folds(words: list[str]) -> tuple[str, ...]:

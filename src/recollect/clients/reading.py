@@ -4,13 +4,13 @@ import re
 from typing import NamedTuple
 
 from recollect.clients.naming import vocabulary
-from recollect.clients.spelling import folded, spellings
+from recollect.clients.spelling import composed, folded, spellings, word_finder
 from recollect.clients.words import common, names
 
 LONGEST_TEXT = 20_000
 """Characters of a message that are read."""
 
-_WORD = re.compile(r"[^\W\d_]+(?:['’\-][^\W\d_]+)*")
+_word_in = word_finder(letter=r"[^\W\d_]", joints=r"'’\-")
 _ELISION = re.compile(r"^(?:[dlnsjmtc]|qu)['’](?=[^\W\d_]{2})", re.IGNORECASE)
 _POSSESSIVE = re.compile(r"(?:['’]s|['’])$", re.IGNORECASE)
 _HONORIFIC = re.compile(r"-(?:san|sama|sensei|ji)$", re.IGNORECASE)
@@ -36,7 +36,8 @@ def tokens_in(text: str) -> list[Token]:
     """The words of a text."""
     found: list[Token] = []
     end = 0
-    for match in _WORD.finditer(text):
+    text = composed(text)
+    for match in _word_in(text).finditer(text):
         between = text[end : match.start()]
         word = match.group()
         elided = _ELISION.match(word)

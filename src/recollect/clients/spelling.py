@@ -1,4 +1,4 @@
-"""How names are compared: folded, by their sound, by their consonants, by their letters. Below: nothing.
+"""How names are compared: folded, by their sound, by their consonants, by their letters. Below: marks.
 
 `sound` joins spellings that are said alike in the languages around us (Meier, Mayer; Stephan, Stefan);
 `skeleton` is coarser, what is left of a word that was misheard. Neither decides alone: `similarity` weighs
@@ -7,7 +7,10 @@ both with the letters.
 
 import re
 import unicodedata
-from functools import lru_cache
+from collections.abc import Callable
+from functools import cache, lru_cache
+
+from recollect.marks import marks
 
 _LETTERS = str.maketrans(
     {"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i", "ŋ": "n"}
@@ -31,6 +34,28 @@ def folded(word: str) -> str:
 
 def _is_mark(letter: str) -> bool:
     return unicodedata.combining(letter) != 0
+
+
+def composed(text: str) -> str:
+    """Letters and their accents in one, as most people type them; files have them apart, too."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def word_finder(*, letter: str, joints: str) -> Callable[[str], re.Pattern[str]]:
+    """What finds the words of a text: letters, the marks and joiners that belong to them, and what joins.
+
+    Python takes a vowel sign of Hindi or Tamil for no part of a word: names would be cut into single letters.
+    """
+
+    def pattern(one: str) -> re.Pattern[str]:
+        return re.compile(f"{one}+(?:[{joints}]{one}+)*")
+
+    plain = pattern(letter)
+    marked = cache(lambda: pattern(f"(?:{letter}[{marks()}{_JOINERS}]*)"))
+    return lambda text: plain if text.isascii() else marked()
+
+
+_JOINERS = "\u200c\u200d"
 
 
 def spellings(word: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ Below: dialects. Above: the stores that index, and the ranking.
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from itertools import pairwise
@@ -17,6 +17,7 @@ from typing import Any
 
 from recollect.dialects import Meaning, meaning_of
 from recollect.dialects.reading import text_of
+from recollect.marks import marks
 from recollect.messages import SEALED, Message
 from recollect.search.stemming import stem
 from recollect.search.stop_words import STOP_WORDS
@@ -161,22 +162,7 @@ def _fold(text: str) -> str:
 
 @cache
 def _marks() -> re.Pattern[str]:
-    """Every combining mark of the planes in which scripts live. Made when the first text asks for it."""
-    return re.compile(f"[{''.join(_ranges(_is_mark))}]")
-
-
-def _is_mark(point: int) -> bool:
-    return unicodedata.category(chr(point))[0] == "M"
-
-
-def _ranges(wanted: Callable[[int], bool]) -> Iterable[str]:
-    start = None
-    for point in range(0x300, 0x20000):
-        if wanted(point):
-            start = point if start is None else start
-        elif start is not None:
-            yield f"{chr(start)}-{chr(point - 1)}"
-            start = None
+    return re.compile(f"[{marks()}]")
 
 
 def _terms_with_pairs(word: str) -> Iterator[str]:
