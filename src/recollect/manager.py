@@ -165,7 +165,9 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
             record = await self.store.update(record.id, Changes(client_id=client_id))
         if not record.message_count:
             return record
-        latest = await self.store.tail(record.id, limit=self.config.context_window_size)
+        latest = await self.store.tail(
+            record.id, limit=self.config.context_window_size or record.message_count
+        )
         return replace(record, messages=tuple(resolve(message, {}) for message in _readable(latest)))
 
     async def session(self, session_id: str) -> Conversation | None:

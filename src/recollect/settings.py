@@ -66,7 +66,8 @@ class ConversationConfig(_Group, frozen=True, kw_only=True):
     """How conversations are handled. Environment: see `ENVIRONMENT`."""
 
     context_window_size: int = 20
-    """Messages in a context: ten exchanges, enough to follow a conversation, cheap to send."""
+    """Messages in a context: ten exchanges, enough to follow a conversation, cheap to send; 0 is all of
+    them."""
     context_deadline: int = 3
     """Seconds that an agent waits for its context at most; 0 waits as long as it takes."""
     cache_ttl: int = 300

@@ -353,6 +353,14 @@ class TestContexts:
         assert len(await erin.load_context(conversation.id, policy=policy, pending=pending)) == 2
         assert counter.asked
 
+    async def test_a_window_of_no_size_is_the_whole_conversation(self) -> None:
+        erin = ConversationManager(config=ConversationConfig(context_window_size=0))
+        record = await erin.get_or_create_conversation("s1")
+        for number in range(30):
+            await erin.add_message(record.id, "user", str(number))
+        assert len(await erin.load_context(record.id)) == 30
+        assert len((await erin.get_or_create_conversation("s1")).messages) == 30
+
     async def test_agents_can_be_denied_their_own_view(self) -> None:
         erin = ConversationManager(config=ConversationConfig(enable_agent_filtering=False))
         conversation = await erin.get_or_create_conversation("s")
