@@ -430,9 +430,10 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         """What a model should see: the latest messages that fit, always a valid request.
 
         With `agent_name`, only that agent's messages and the user's. `pending` messages count as
-        said but not stored. The owner's notes stand behind the system messages at the front, within a
-        budget of their own: `policy.notes_tokens`; behind them, where the memory has a summarizer, the
-        summary of what is no longer shown. An unknown conversation gives an empty context.
+        said but not stored: the context ends with them, whatever their times. The owner's notes stand
+        behind the system messages at the front, within a budget of their own: `policy.notes_tokens`;
+        behind them, where the memory has a summarizer, the summary of what is no longer shown. An
+        unknown conversation gives an empty context.
         While the store is away it is made from the last known state, where there is the resilient
         layer; a store that fails twice, or is not done within the `context_deadline` of the settings,
         gives one with `pending` alone. Either is degraded, with the reason in the report: an agent is

@@ -1,6 +1,7 @@
 """The supervisor: who answers, what each sees, what is stored, and what is not."""
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,21 @@ async def test_a_session_goes_on_and_a_conversation_may_be_named(erin: Conversat
     await supervisor.process_query("C?", "another", record.id)
     assert texts(agent.asked[2]) == ["A?", "One.", "B?", "Two.", "C?"]
     assert await erin.session("another") is None
+
+
+async def test_a_question_of_an_earlier_time_is_what_the_agent_is_asked(erin: ConversationManager) -> None:
+    record = await erin.get_or_create_conversation("s1")
+    said = [Message(role=role, content=f"{n}") for n in range(15) for role in ("user", "assistant")]
+    await erin.append(record.id, said)
+    agent = Scripted(calling(("c1", "lights", {"room": "hall"})), "Lit.")
+    supervisor = SupervisorAgent(erin, [specialist(agent, tools=registry())])
+    earlier = erin.now() - timedelta(hours=1)
+    question = Message(role="user", content="Light up", timestamp=earlier)
+    assert await supervisor.process_query(question, "s1") == "Lit."
+    assert texts(agent.asked[0])[-1] == "Light up"
+    assert [message.role for message in agent.asked[1].messages[-3:]] == ["user", "assistant", "tool"]
+    first, *_ = await log_of(erin)
+    assert (first.content, first.timestamp) == ("Light up", earlier), "the log keeps the order of time"
 
 
 async def test_rules_route_and_the_first_specialist_is_the_default(erin: ConversationManager) -> None:

@@ -7,7 +7,18 @@ from datetime import timedelta
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.windows.logs import History, assistant, histories, policies, said, system, user, words
+from tests.windows.logs import (
+    History,
+    assistant,
+    calls,
+    histories,
+    policies,
+    result,
+    said,
+    system,
+    user,
+    words,
+)
 
 from recollect.contexts import Context
 from recollect.contracts import Entry, Position
@@ -95,28 +106,33 @@ def test_reading_tails_gives_the_window_over_the_whole_log(
 
 @st.composite
 def stored_and_pending(draw: st.DrawFn) -> tuple[list[Message], list[Message]]:
-    """A history, part of it stored and the rest pending, some of it with times of its own."""
+    """A history, part of it stored, some of that with times of its own, and the rest pending."""
     messages = list(draw(histories(turns=(0, 20))))
     at = draw(st.integers(0, len(messages)))
     if draw(st.booleans()):
         return messages[:at], messages[at:]
+    return draw(timed(messages[:at])), messages[at:]
+
+
+@st.composite
+def timed(draw: st.DrawFn, messages: Sequence[Message]) -> list[Message]:
+    """The messages, some of them with times before now, in any order."""
     minutes = draw(st.lists(st.integers(-40, 2), min_size=len(messages), max_size=len(messages)))
-    timed = [
+    return [
         message.with_(timestamp=START + timedelta(minutes=minute)) if minute < 0 else message
         for message, minute in zip(messages, minutes, strict=True)
     ]
-    return timed[:at], timed[at:]
 
 
-@given(
-    parts=stored_and_pending(),
-    policy=st.sampled_from((0, 2, 20)).flatmap(
-        lambda look_back: st.sampled_from((1, 2, 3, 5, 9, 17, 40, 4096)).flatmap(
-            lambda reach: policies(look_back=look_back, reach=reach)
-        )
-    ),
-    first=st.none() | st.sampled_from((1, 4, 16)),
+any_policy = st.sampled_from((0, 2, 20)).flatmap(
+    lambda look_back: st.sampled_from((1, 2, 3, 5, 9, 17, 40, 4096)).flatmap(
+        lambda reach: policies(look_back=look_back, reach=reach)
+    )
 )
+first_tails = st.none() | st.sampled_from((1, 4, 16))
+
+
+@given(parts=stored_and_pending(), policy=any_policy, first=first_tails)
 @settings(max_examples=700, deadline=None)
 def test_pending_messages_give_the_window_that_they_give_once_stored(
     parts: tuple[list[Message], list[Message]], policy: WindowPolicy, first: int | None
@@ -135,6 +151,39 @@ def test_pending_messages_give_the_window_that_they_give_once_stored(
     read, built = asyncio.run(both())
     assert compared(read) == compared(built)
     assert read.report.message_count == built.report.message_count == len(stored) + len(pending)
+
+
+@given(data=st.data(), parts=stored_and_pending(), policy=any_policy, first=first_tails)
+@settings(max_examples=300, deadline=None)
+def test_pending_messages_stand_behind_all_that_is_stored_whatever_their_times(
+    data: st.DataObject, parts: tuple[list[Message], list[Message]], policy: WindowPolicy, first: int | None
+) -> None:
+    stored, pending = parts
+    early = data.draw(timed(pending))
+
+    async def both() -> tuple[Context, Context]:
+        store = await store_with(stored)
+        ends = await ends_of(store, policy, first)
+        return (
+            await read_window(store, CONVERSATION, policy, cost=words, pending=early, ends=ends),
+            await read_window(store, CONVERSATION, policy, cost=words, pending=pending, ends=ends),
+        )
+
+    told_when, told = asyncio.run(both())
+    assert said(told_when.messages) == said(told.messages)
+    assert told_when.report == told.report
+
+
+@pytest.mark.parametrize("years", [-1, 1])
+async def test_a_question_is_the_last_whatever_time_it_brings(years: int) -> None:
+    """A call that follows has none, and what is stored may be of a time to come."""
+    store = await store_with(chat(15))
+    await store.append(CONVERSATION, [assistant("soon").with_(timestamp=START + timedelta(hours=1))])
+    question = user("and now?").with_(timestamp=START + years * timedelta(days=365))
+    policy = WindowPolicy(max_messages=4)
+    turn = [question, calls("c1"), result("c1")]
+    context = await read_window(store, CONVERSATION, policy, cost=words, pending=turn)
+    assert said(context.messages)[-4:] == ["soon", "and now?", "c1?", "c1!"]
 
 
 async def test_a_pending_message_is_not_taken_for_one_that_was_stored_with_an_early_time() -> None:

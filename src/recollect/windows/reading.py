@@ -12,12 +12,13 @@ within the `look_back` before the cut. Those that lie further back are not in th
 """
 
 from asyncio import gather
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from recollect.clock import to_micros
 from recollect.contexts import Context
-from recollect.contracts import ConversationStore, Entry, Position
+from recollect.contracts import ConversationStore, Entry
 from recollect.conversations import stamp_for
 from recollect.messages import Message
 from recollect.windows.building import HEAD, build_window, draft_window, finish_window, leading_system
@@ -69,7 +70,7 @@ async def read_window(
     pending: Sequence[Message] = (),
     ends: Ends | None = None,
 ) -> Context:
-    """The window of a conversation by this policy, with `pending` messages as if they were stored.
+    """The window of a conversation by this policy, with `pending` messages behind all that is stored.
 
     `cost` gives the tokens of a message, `counter` the name of what counts them; `ends` is what was
     read already, if it was. Raises `ConversationNotFound`, and `BudgetExceeded` where the policy asks
@@ -80,9 +81,9 @@ async def read_window(
     count, stored, at_front = ends.message_count, ends.tail, ends.is_whole
     highest = max([count, *(entry.sequence for entry in (*front, *stored))]) if pending else 0
     waiting = _in_place(conversation_id, pending, after=stored[-1:], highest=highest, now=store.now())
-    head = leading_system(_merged(front, waiting)[:HEAD]) if front else ()
+    head = leading_system([*front, *waiting][:HEAD]) if front else ()
     while not at_front:
-        entries = _merged(stored, _since(stored, waiting))
+        entries = [*stored, *waiting]
         at_reach = policy.has_limit and len(entries) >= policy.reach
         missing = 0 if at_reach else _missing(entries, policy, cost)
         if not missing:
@@ -94,7 +95,7 @@ async def read_window(
                 return finish_window(draft, message_count=in_all, counter=counter, at_reach=beyond)
         wanted = _in_reach(policy, missing or len(entries), read=len(entries))
         stored, at_front = await _older(store, conversation_id, stored, wanted=wanted)
-    return build_window(_merged(stored, waiting), policy, cost=cost, counter=counter)
+    return build_window([*stored, *waiting], policy, cost=cost, counter=counter)
 
 
 def window_of_pending(
@@ -210,36 +211,29 @@ async def _older(
 def _in_place(
     conversation_id: str, pending: Sequence[Message], *, after: Sequence[Entry], highest: int, now: datetime
 ) -> list[Entry]:
-    """Messages that are not stored yet, with the times and numbers that they would have.
+    """Messages that are not stored yet, in the order in which they were said, behind all that is stored.
 
-    `after`: the last entry, if there is one. `highest`: the highest number, which is another's where
-    times were given.
+    Whatever times a caller gives them: they may stand further back in the log once they are stored, but a
+    model is asked what is said now. `after`: the last entry, if there is one. `highest`: the highest number,
+    which is another's where times were given.
     """
-    stamp = stamp_for(after[0].message.timestamp if after else None, now=now)
-    entries = [
+    last = after[0].message.timestamp if after else None
+    stamp = stamp_for(last, now=now)
+    times = _never_back((message.timestamp or stamp for message in pending), last)
+    return [
         Entry(
             conversation_id=conversation_id,
             sequence=number,
             revision=0,
             stored_at=now,
-            message=message if message.timestamp else message.with_(timestamp=stamp),
+            message=message if message.timestamp is time else message.with_(timestamp=time),
         )
-        for number, message in enumerate(pending, start=highest + 1)
+        for number, (message, time) in enumerate(zip(pending, times, strict=True), start=highest + 1)
     ]
-    return sorted(entries, key=_position)
 
 
-def _since(stored: Sequence[Entry], waiting: Sequence[Entry]) -> Sequence[Entry]:
-    """Those of the waiting entries whose place is among or after what was read: others' is not known yet."""
-    return [entry for entry in waiting if entry.position > stored[0].position]
-
-
-def _merged(stored: list[Entry], waiting: Sequence[Entry]) -> list[Entry]:
-    """Stored and waiting entries in reading order: mostly one after the other."""
-    if not (stored and waiting) or waiting[0].position > stored[-1].position:
-        return [*stored, *waiting]
-    return sorted((*stored, *waiting), key=_position)
-
-
-def _position(entry: Entry) -> Position:
-    return entry.position
+def _never_back(times: Iterable[datetime], last: datetime | None) -> Iterator[datetime]:
+    """Each of these times, or the one before it where that is later."""
+    for time in times:
+        last = time if last is None else max(time, last, key=to_micros)
+        yield last
