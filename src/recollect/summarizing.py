@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from recollect.contexts import Context
 from recollect.contracts import ConversationStore, Entry, Summarizer, TokenCounter, why_unreadable
 from recollect.deadlines import ended
+from recollect.dialects import as_heard
 from recollect.errors import (
     ConversationNotFound,
     DocumentConflict,
@@ -173,7 +174,7 @@ class Summarizing:
     async def _summarized(
         self, summarizer: Summarizer, summary: Summary | None, entries: Sequence[Entry]
     ) -> str:
-        messages = [entry.message for entry in entries if why_unreadable(entry) is None]
+        messages = [as_heard(entry.message) for entry in entries if why_unreadable(entry) is None]
         earlier = "" if summary is None else summary.text
         return await summarizer.summarize(earlier, messages, max_tokens=self.config.summary_tokens)
 

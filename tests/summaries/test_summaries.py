@@ -146,6 +146,20 @@ async def test_it_goes_with_a_message_that_is_redacted(erin: ConversationManager
     assert "number 0 " not in summary.text
 
 
+async def test_it_says_what_was_heard_of_an_answer_that_was_cut_off(erin: ConversationManager) -> None:
+    record = await erin.get_or_create_conversation("kitchen")
+    answer = Message(
+        role="assistant", content="The roof is fine. The insurance ends on Friday.", message_id="a1"
+    )
+    await erin.append(record.id, [Message(role="user", content="How is the roof?"), answer])
+    await erin.interrupted(record.id, "a1", heard="The roof is fine.")
+    await talked(erin, 10)
+    summary = await erin.summarize(record.id, policy=TEN)
+    assert summary is not None
+    assert "The roof is fine." in summary.text
+    assert "insurance" not in summary.text
+
+
 class Slow:
     """Makes a summary when it is told to."""
 
