@@ -161,6 +161,8 @@ class Summarizing:
                 break
             text = await self._summarized(summarizer, summary, entries)
             start += len(entries)
+            if summary is not None:
+                await self._check_there(conversation_id, summarizer, summary, version)
             summary = Summary(
                 text=text,
                 by=summarizer.name,
@@ -182,6 +184,17 @@ class Summarizing:
         """Whether its last message still stands where it did: what is said with an earlier time moves it."""
         last = await self.store.page(conversation_id, limit=1, offset=summary.messages - 1)
         return [entry.sequence for entry in last] == [summary.last_sequence]
+
+    async def _check_there(
+        self, conversation_id: str, summarizer: Summarizer, summary: Summary, version: int
+    ) -> None:
+        """Refuse to go on from a summary that is no longer there.
+
+        Its version alone does not tell: where one went with a redacted message, the next begins at 1 again.
+        """
+        kept, _ = await self._kept_summary(conversation_id, summarizer)
+        if kept != summary:
+            raise DocumentConflict(KIND, summarizer.name, expected=version, actual=0)
 
     async def _keep(
         self, conversation_id: str, summary: Summary, version: int, entries: Sequence[Entry]

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 import recollect
 from recollect.agents import AgentSummarizer
 from recollect.contracts import Document
-from recollect.errors import AgentUnavailable, ConversationNotFound, InvalidSetting, StoreDamaged
+from recollect.errors import (
+    AgentUnavailable,
+    ConversationNotFound,
+    DocumentConflict,
+    InvalidSetting,
+    StoreDamaged,
+)
 from recollect.extracting import ExtractiveSummarizer, extract
 from recollect.manager import ConversationManager
 from recollect.messages import Message
@@ -188,6 +194,45 @@ async def test_a_message_that_is_redacted_meanwhile_is_in_no_summary(url: str) -
         slow.may_end.set()
         await memory.summary_room.settled()
         assert await erin.summary(conversation_id) is None
+
+
+class Stepwise:
+    """Makes a summary that says everything, each step of it when it is told to."""
+
+    name = "stepwise"
+
+    def __init__(self) -> None:
+        self.steps: asyncio.Queue[asyncio.Event] = asyncio.Queue()
+
+    async def summarize(self, earlier: str, messages: Sequence[Message], *, max_tokens: int) -> str:
+        may_end = asyncio.Event()
+        self.steps.put_nowait(may_end)
+        await may_end.wait()
+        return " ".join([earlier, *(str(message.content) for message in messages)])
+
+
+async def test_what_was_made_before_a_redaction_does_not_go_on_from_what_was_made_after_it(url: str) -> None:
+    stepwise = Stepwise()
+    async with recollect.open(url, sweep_every=None, embedder=None, summarizer=stepwise) as memory:
+        erin = memory.of("erin")
+        conversation_id = await talked(erin, 60)
+        (first, *_) = await erin.messages(conversation_id, limit=1)
+        assert first.message_id is not None
+        before = asyncio.create_task(erin.summarize(conversation_id, policy=TEN))
+        (await stepwise.steps.get()).set()
+        before_may_end = await stepwise.steps.get()
+        await erin.redact(conversation_id, first.message_id)
+        after = asyncio.create_task(erin.summarize(conversation_id, policy=TEN))
+        (await stepwise.steps.get()).set()
+        after_may_end = await stepwise.steps.get()
+        before_may_end.set()
+        with pytest.raises(DocumentConflict):
+            await before
+        after_may_end.set()
+        summary = await after
+        assert summary is not None
+        assert "Plant number 0 " not in summary.text
+        assert await erin.summary(conversation_id) == summary
 
 
 async def test_nobody_waits_for_a_summary_and_closing_ends_it(url: str) -> None:
