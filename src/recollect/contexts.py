@@ -49,6 +49,9 @@ class Report(Struct, frozen=True, kw_only=True):
     """Messages that were looked at and left out."""
     not_read: int = 0
     """Older messages that did not have to be read, because the window was full before them."""
+    before_window: int = 0
+    """How many of the oldest messages stand before the window: up to the newest that a limit left out, or
+    that was not read. Some may be shown all the same, such as important ones."""
     look_back: int = 0
     """How many groups before the cut were searched for important and system messages to keep."""
     tokens: TokenUse = TokenUse()

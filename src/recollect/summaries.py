@@ -15,7 +15,6 @@ from datetime import datetime
 import msgspec
 from msgspec import Struct
 
-from recollect.contexts import Report
 from recollect.contracts import Document, Entry
 from recollect.errors import StoreDamaged
 from recollect.messages import Message
@@ -69,14 +68,6 @@ def decode_summary(document: Document) -> Summary:
         return msgspec.json.decode(document.data, type=Summary)
     except msgspec.MsgspecError as error:
         raise StoreDamaged(f"a summary cannot be read: {error}") from error
-
-
-_LIMITS = ("turns", "messages", "tokens")
-
-
-def out_of_sight(report: Report) -> int:
-    """How many of the oldest messages a window left out because of its limits."""
-    return report.not_read + sum(one.reason in _LIMITS for one in report.left_out)
 
 
 def fingerprint(entries: Sequence[Entry]) -> list[tuple[int, int]]:

@@ -35,7 +35,6 @@ from recollect.summaries import (
     decode_summary,
     encode_summary,
     fingerprint,
-    out_of_sight,
     shortened,
 )
 from recollect.telemetry import told
@@ -130,7 +129,7 @@ class Summarizing:
         policy = policy or WindowPolicy(max_messages=self.config.context_window_size)
         bare = replace(policy, notes_tokens=0, summary_tokens=0)
         context = await self.load_context(conversation_id, policy=bare)
-        until = out_of_sight(context.report)
+        until = context.report.before_window
         kept, _ = await self._kept_summary(conversation_id, summarizer)
         if not until or (kept is not None and kept.messages >= until):
             return kept
@@ -227,7 +226,7 @@ class Summarizing:
         self, conversation_id: str, context: Context, budget: int
     ) -> tuple[Summary | None, str | None]:
         """The summary of what this window left out, and its text. If it falls short, it is made longer."""
-        until = out_of_sight(context.report)
+        until = context.report.before_window
         if not budget or not until:
             return None, None
         try:

@@ -152,6 +152,29 @@ async def test_it_goes_with_a_message_that_is_redacted(erin: ConversationManager
     assert "number 0 " not in summary.text
 
 
+@pytest.mark.parametrize(
+    ("tag", "tagged", "policy"),
+    [
+        ("ephemeral", range(0, 100, 2), TEN),
+        ("important", range(50, 67), WindowPolicy(max_messages=30, look_back=40)),
+    ],
+    ids=["ephemeral", "important"],
+)
+async def test_what_goes_before_its_turn_or_stays_beyond_it_leaves_no_gap(
+    erin: ConversationManager, tag: str, tagged: range, policy: WindowPolicy
+) -> None:
+    record = await erin.get_or_create_conversation("kitchen")
+    said = [Message(role="user", content=f"Plant number {n}.") for n in range(100)]
+    tags = [(tag,) if n in tagged else () for n in range(100)]
+    await erin.append(record.id, [one.with_(tags=its) for one, its in zip(said, tags, strict=True)])
+    context = await shown(erin, record.id, policy)
+    covered = context.report.summarized
+    in_window = {message.content for message in context.messages}
+    lost = [n for n in range(covered, 100) if said[n].content not in in_window]
+    assert covered > 0
+    assert not [n for n in lost if tag != "ephemeral" or n not in tagged]
+
+
 async def test_it_says_what_was_heard_of_an_answer_that_was_cut_off(erin: ConversationManager) -> None:
     record = await erin.get_or_create_conversation("kitchen")
     answer = Message(

@@ -87,7 +87,7 @@ def compared(context: Context) -> tuple[object, ...]:
 def test_reading_tails_gives_the_window_over_the_whole_log(
     messages: History, policy: WindowPolicy, first: int
 ) -> None:
-    async def both() -> tuple[Context, Context]:
+    async def both() -> tuple[Context, Context, list[Entry]]:
         store = await store_with(messages)
         everything = await store.page(CONVERSATION, limit=10_000)
         return (
@@ -95,13 +95,19 @@ def test_reading_tails_gives_the_window_over_the_whole_log(
                 store, CONVERSATION, policy, cost=words, ends=await ends_of(store, policy, first)
             ),
             build_window(everything, policy, cost=words),
+            everything,
         )
 
-    read, built = asyncio.run(both())
+    read, built, everything = asyncio.run(both())
     assert compared(read) == compared(built)
     assert read.report.message_count == built.report.message_count == len(messages)
     held = {message.timestamp for message in read.messages}
     assert read.report.not_read <= len(messages) - len(held)
+    # A result that came long after its call is an orphan to who does not read as far back as that.
+    orphans = {one.sequence for one in read.report.left_out if one.reason == "orphan"}
+    since = {entry.sequence for entry in everything[read.report.before_window :]} - orphans
+    reasons = {one.reason for one in built.report.left_out if one.sequence in since}
+    assert reasons.isdisjoint({"turns", "messages", "tokens"}), "what a limit left out is before the window"
 
 
 @st.composite

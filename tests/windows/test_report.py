@@ -39,6 +39,30 @@ def test_an_interrupted_call_is_named_and_not_part_of_the_stable_prefix() -> Non
     assert report.stable_prefix == 5
 
 
+def test_it_says_how_many_messages_stand_before_the_window() -> None:
+    """The place of the newest that a limit left out, whatever of the older ones stays or goes for a reason of
+    its own."""
+    entries = log(
+        system("be kind"),
+        *(user(f"{n}", "ephemeral") for n in range(3)),
+        *(user(f"{n}", "important") for n in range(3, 5)),
+        *(user(f"{n}") for n in range(5, 20)),
+    )
+    context = build_window(entries, WindowPolicy(max_messages=10), cost=words)
+    assert said(context.messages) == ["be kind", "3", "4", *(f"{n}" for n in range(12, 20))]
+    assert context.report.before_window == 13
+    whole = build_window(entries, WindowPolicy(max_messages=18), cost=words)
+    assert [one.reason for one in whole.report.left_out] == ["ephemeral"] * 3
+    assert whole.report.before_window == 0
+
+
+def test_what_is_out_of_reach_stands_before_the_window() -> None:
+    entries = log(system("be kind"), *(user(f"{n}") for n in range(9)))
+    context = build_window(entries, WindowPolicy(max_messages=8, reach=4), cost=words)
+    assert said(context.messages) == ["be kind", "5", "6", "7", "8"]
+    assert (context.report.before_window, context.report.not_read) == (6, 5)
+
+
 def test_a_budget_that_is_nearly_used_up_is_a_warning() -> None:
     entries = log(user("one two three"), assistant("four five six"))
     assert build_window(entries, WindowPolicy(max_tokens=8), cost=words).report.warnings == (

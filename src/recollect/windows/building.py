@@ -29,6 +29,8 @@ HEAD = 16
 NEARLY_FULL = 90.0
 """Percent of the budget above which a report warns."""
 
+_LIMITS: frozenset[Reason] = frozenset(("turns", "messages", "tokens"))
+
 _log = logging.getLogger("recollect.windows")
 
 
@@ -42,8 +44,10 @@ class Draft(Struct, frozen=True, kw_only=True):
     grouping: Grouping
     choice: Choice
     filtered: dict[int, Reason]
+    entries: Sequence[Entry]
+    """What was looked at, besides the head."""
     looked_at: int
-    """How many entries were looked at."""
+    """How many entries were looked at, those of the head included."""
 
     @property
     def fixed_tokens(self) -> int:
@@ -116,6 +120,7 @@ def draft_window(
         grouping=grouping,
         choice=choice,
         filtered=filtered,
+        entries=read,
         looked_at=len(read) + len(head),
     )
 
@@ -132,10 +137,12 @@ def finish_window(
     shown, shortened, oversize = _made_to_fit(draft, shown)
     notes += oversize
     tokens = _token_use(draft.policy, shown)
+    left_out = _left_out(draft)
     report = Report(
         message_count=message_count,
-        left_out=_left_out(draft),
+        left_out=left_out,
         not_read=max(0, message_count - draft.looked_at),
+        before_window=_before_window(draft, left_out, message_count),
         look_back=draft.policy.look_back if draft.choice.left_out or draft.choice.settled else 0,
         tokens=tokens,
         max_tokens=draft.policy.max_tokens,
@@ -349,6 +356,15 @@ def _line(cost: Cost, entry: Entry, message: Message, reason: Reason) -> LeftOut
         message_id=message.message_id,
         tokens=0 if why_unreadable(entry) is not None else cost(message),
     )
+
+
+def _before_window(draft: Draft, left_out: Sequence[LeftOut], message_count: int) -> int:
+    """How many messages there are up to the newest that a limit left out: all but those behind it."""
+    newest = next((one.sequence for one in reversed(left_out) if one.reason in _LIMITS), None)
+    if newest is None:
+        return message_count - len(draft.entries) if message_count > draft.looked_at else 0
+    behind = enumerate(reversed(draft.entries))
+    return message_count - next(number for number, entry in behind if entry.sequence == newest)
 
 
 def _token_use(policy: WindowPolicy, shown: Sequence[_Shown]) -> TokenUse:
