@@ -26,6 +26,7 @@ from recollect.ids import new_id
 from recollect.manager import ConversationManager
 from recollect.messages import Message
 from recollect.sessions import SessionManager
+from recollect.tokens import count, ready
 from recollect.tools import ToolRegistry
 from recollect.windows import WindowPolicy
 from tests.agents.doubles import Scripted, Silent, calling
@@ -151,6 +152,20 @@ async def test_the_narrated_view_tells_who_said_it_and_leaves_tools_out(erin: Co
     ]
     assert not any(meaning_of(message).calls or meaning_of(message).results for message in ask.messages)
     assert [message.role for message in ask.messages].count("assistant") == 1
+
+
+async def test_the_narrated_view_is_within_its_budget(erin: ConversationManager) -> None:
+    """Told, an answer is longer than it was."""
+    record = await erin.get_or_create_conversation("s1")
+    answer = Message(role="assistant", content="ok", agent_name="home_automation_agent")
+    await erin.append(record.id, [Message(role="user", content="Light up"), answer] * 60)
+    bills = Scripted("Paid.", name="invoice_agent")
+    policy = WindowPolicy(max_tokens=300)
+    supervisor = SupervisorAgent(erin, [specialist(bills, "narrated", policy=policy)])
+    await supervisor.process_query("Is the invoice paid?", "s1")
+    counter = erin.intake.counter
+    await ready(counter)
+    assert 200 < sum(count(counter, message) for message in bills.asked[0].messages) <= 300
 
 
 async def test_the_own_view_has_the_agents_words_and_the_users(erin: ConversationManager) -> None:

@@ -11,6 +11,7 @@ from recollect.messages import Message
 from recollect.testing.histories import DIALECT_NAMES, STATES, State, entries_of, random_history
 from recollect.testing.validity import problems
 from recollect.windows import WindowPolicy, build_window
+from tests.windows.logs import words
 
 
 def call(call_id: str, agent: str) -> Message:
@@ -65,6 +66,22 @@ def test_a_narrated_window_is_valid_everywhere_and_loses_no_words(
     for dialect in DIALECT_NAMES:
         assert problems(write(seen, dialect), dialect) == []
     assert not any(meaning_of(message).calls and message.agent_name not in (None, agent) for message in seen)
-    words = [text for message in window.messages if (text := meaning_of(message).text.strip())]
+    texts = [text for message in window.messages if (text := meaning_of(message).text.strip())]
     told = "\n".join(meaning_of(message).text for message in seen)
-    assert all(text in told for text in words)
+    assert all(text in told for text in texts)
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    source=st.sampled_from([*DIALECT_NAMES, "mixed"]),
+    state=st.sampled_from(STATES),
+    max_tokens=st.integers(1, 400),
+    agent=st.sampled_from(["kitchen", "garden", "cellar"]),
+)
+def test_a_narrated_window_costs_no_more_than_its_report_says(
+    seed: int, source: str, state: State, max_tokens: int, agent: str
+) -> None:
+    history = random_history(Random(seed), dialect=source, state=state, turns=8)
+    policy = WindowPolicy(max_tokens=max_tokens, told_to=agent)
+    window = build_window(entries_of(history), policy, cost=words)
+    assert sum(map(words, narrated(window.messages, agent))) <= window.report.tokens.total

@@ -33,6 +33,13 @@ def test_tokens_by_kind_and_utilisation() -> None:
     assert (report.max_tokens, report.counter, report.message_count) == (100, "words", 5)
 
 
+def test_what_others_said_weighs_as_much_as_when_it_is_told() -> None:
+    entries = log(user("one"), assistant("two", agent="garden"), assistant("three", agent="kitchen"))
+    plain = build_window(entries, WindowPolicy(), cost=words).report.tokens.history
+    told = build_window(entries, WindowPolicy(told_to="kitchen"), cost=words).report.tokens.history
+    assert told == plain + len(("[garden", "answered:]"))
+
+
 def test_an_interrupted_call_is_named_and_not_part_of_the_stable_prefix() -> None:
     report = build_window(ENTRIES, WindowPolicy(), cost=words).report
     assert report.interrupted == ("a",)

@@ -88,9 +88,10 @@ async def seen(
 ) -> Sequence[Message]:
     """What the specialist sees of the conversation, this turn included."""
     own = specialist.name if specialist.view == "own" else None
-    context = await manager.load_context(
-        conversation_id, own, policy=policy or specialist.policy, pending=turn
-    )
+    policy = policy or specialist.policy
+    if policy is not None and specialist.view == "narrated":
+        policy = replace(policy, told_to=specialist.name)
+    context = await manager.load_context(conversation_id, own, policy=policy, pending=turn)
     if context.report.nothing_to_send is not None:
         raise NothingToSend(context.report.nothing_to_send)
     if specialist.view == "narrated":

@@ -6,10 +6,10 @@
 - `own`: only what it said itself, and what the user said.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
-from recollect.dialects import meaning_of, without_results
+from recollect.dialects import as_told, meaning_of, without_results
 from recollect.errors import InvalidInput
 from recollect.messages import Message
 
@@ -29,30 +29,15 @@ def narrated(messages: Sequence[Message], agent_name: str) -> tuple[Message, ...
     told: list[Message] = []
     theirs: dict[str, bool] = {}
     for message in messages:
-        anothers = _is_anothers(message, agent_name)
-        theirs |= {call.id: anothers for call in meaning_of(message).calls}
-        if anothers:
-            told.extend(_told(message))
-        elif message.role in ("user", "tool"):
-            told.extend(_without_results_of(theirs, message))
-        else:
-            told.append(message)
+        shown = as_told(message, agent_name)
+        theirs |= {call.id: shown is not message for call in meaning_of(message).calls}
+        if shown is message and message.role in ("user", "tool"):
+            shown = _without_results_of(theirs, message)
+        if shown is not None:
+            told.append(shown)
     return tuple(told)
 
 
-def _is_anothers(message: Message, agent_name: str) -> bool:
-    return message.role == "assistant" and message.agent_name not in (None, agent_name)
-
-
-def _without_results_of(theirs: Mapping[str, bool], message: Message) -> Iterable[Message]:
+def _without_results_of(theirs: Mapping[str, bool], message: Message) -> Message | None:
     left_out = [result.call_id for result in meaning_of(message).results if theirs.get(result.call_id, False)]
-    rest = without_results(message, left_out) if left_out else message
-    return () if rest is None else (rest,)
-
-
-def _told(message: Message) -> Iterable[Message]:
-    words = meaning_of(message).text.strip()
-    if words:
-        # As the user's, because only those are not this agent's own; every provider takes several in a row.
-        told = f"[{message.agent_name} answered:] {words}"
-        yield Message(role="user", content=told, timestamp=message.timestamp, agent_name=message.agent_name)
+    return without_results(message, left_out) if left_out else message

@@ -28,6 +28,7 @@ from recollect.dialects.intake import (
 from recollect.dialects.meaning import Meaning, Request, ToolCall, ToolResult
 from recollect.dialects.reading import meaning_of
 from recollect.dialects.renaming import with_distinct_calls
+from recollect.dialects.telling import as_told
 from recollect.errors import InvalidInput
 from recollect.messages import Message
 
@@ -38,6 +39,7 @@ __all__ = [
     "ToolCall",
     "ToolResult",
     "as_heard",
+    "as_told",
     "blanked",
     "meaning_of",
     "only_results",

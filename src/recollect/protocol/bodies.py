@@ -196,6 +196,7 @@ class PolicyBody(Sent, frozen=True, kw_only=True):
     summary_tokens: Count | None = None
     preserve_system: bool = True
     agent_name: str | None = None
+    told_to: str | None = None
     tags: list[str] = []
     oversize: Literal["error", "shorten"] = "shorten"
     retention_ratio: Annotated[float, Meta(gt=0, le=1)] = 0.75

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from recollect.contexts import Context, LeftOut, Reason, Report, TokenUse
 from recollect.contracts import Entry, why_unreadable
-from recollect.dialects import as_heard, meaning_of, only_results
+from recollect.dialects import as_heard, as_told, meaning_of, only_results
 from recollect.errors import BudgetExceeded
 from recollect.messages import Message
 from recollect.windows.choosing import Choice, choose
@@ -100,6 +100,8 @@ def draft_window(
     `partial`: there are older entries, so what stands before the first question here is not known
     well enough to be judged, and is passed over.
     """
+    if policy.told_to is not None:
+        cost = _cost_as_told(cost, policy.told_to)
     read = _as_heard(_without(entries, head))
     grouping = group_log(read)
     if partial:
@@ -209,6 +211,16 @@ def _filter_one(group: Group, policy: WindowPolicy) -> Reason | None:
     if not passes_agent(group, policy):
         return "agent"
     return None if passes_tags(group, policy) else "tag"
+
+
+def _cost_as_told(cost: Cost, agent_name: str) -> Cost:
+    """What messages cost an agent that is told what others said."""
+
+    def cost_as_told(message: Message) -> int:
+        told = as_told(message, agent_name)
+        return 0 if told is None else cost(told)
+
+    return cost_as_told
 
 
 def _weighed(groups: Sequence[Group], cost: Cost) -> tuple[Weighed, ...]:

@@ -47,6 +47,8 @@ class WindowPolicy(Struct, frozen=True, kw_only=True):
     """Whether system messages stay when what stands around them goes."""
     agent_name: str | None = None
     """Only what this agent said and called for, and what the user said."""
+    told_to: str | None = None
+    """The agent that will be told what others said: their words weigh what they do when they are told."""
     tags: tuple[str, ...] = ()
     """Only messages with any of these tags."""
     oversize: Oversize = "shorten"
