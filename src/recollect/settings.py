@@ -409,7 +409,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     telemetry: TelemetryConfig = TelemetryConfig()
 
     @classmethod
-    def load(cls, *, file: Path | None = None, environ: Mapping[str, str] | None = None) -> Self:
+    def load(cls, *, file: Path | str | None = None, environ: Mapping[str, str] | None = None) -> Self:
         """The settings of the environment and, below it, of a YAML file."""
         found = {setting.name: setting.value for setting in every_setting(file=file, environ=environ)}
         return cls(
@@ -430,7 +430,9 @@ def _group(group: type[G], found: Mapping[str, Any]) -> G:
     return group(**{name: found[name] for name in group.__struct_fields__})
 
 
-def every_setting(*, file: Path | None = None, environ: Mapping[str, str] | None = None) -> list[Setting]:
+def every_setting(
+    *, file: Path | str | None = None, environ: Mapping[str, str] | None = None
+) -> list[Setting]:
     """Each setting, its value and where it came from."""
     values = {} if file is None else read_yaml(file)
     source = "" if file is None else str(file)
@@ -439,14 +441,14 @@ def every_setting(*, file: Path | None = None, environ: Mapping[str, str] | None
     ]
 
 
-def read_yaml(file: Path) -> dict[str, Any]:
+def read_yaml(file: Path | str) -> dict[str, Any]:
     """The settings in a YAML file: a mapping of names, on its own or under the key `recollect`."""
     try:
         import yaml
     except ImportError:
         raise MissingExtra("a YAML settings file", extra="yaml") from None
     try:
-        document = yaml.safe_load(file.read_text("utf-8")) or {}
+        document = yaml.safe_load(Path(file).read_text("utf-8")) or {}
     except (OSError, UnicodeDecodeError, RecursionError, yaml.YAMLError) as error:
         raise InvalidSetting(f"the settings file {file} cannot be read: {error}", field=str(file)) from error
     if isinstance(document, dict) and isinstance(document.get("recollect"), dict):

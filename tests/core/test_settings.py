@@ -76,6 +76,14 @@ def test_the_environment_goes_before_the_file_and_the_file_before_the_default(tm
     assert settings.sliding_window.sliding_window_max_tokens == 900
 
 
+def test_a_file_may_be_named_in_words(tmp_path: Path) -> None:
+    file = tmp_path / "recollect.yaml"
+    file.write_text("context_window_size: 5\n")
+    assert Settings.load(file=str(file), environ={}) == Settings.load(file=file, environ={})
+    with pytest.raises(InvalidSetting, match=r"nowhere\.yaml"):
+        Settings.load(file=str(tmp_path / "nowhere.yaml"), environ={})
+
+
 def test_sliding_window_options_come_from_a_mapping() -> None:
     window = SlidingWindowConfig.from_mapping(
         {"sliding_window_enable": "no", "sliding_window_max_tokens": 10, "context_window_size": 3}
