@@ -107,8 +107,10 @@ async def test_rules_route_and_the_first_specialist_is_the_default(erin: Convers
         ("The invoice_agent should do that.", "Paid."),
         ("home_agent or invoice_agent", "Lit."),
         (AgentUnavailable("down"), "Lit."),
+        (TimeoutError(), "Lit."),
+        (ValueError("of somebody else's"), "Lit."),
     ],
-    ids=["calls", "calls nobody", "names", "names two", "fails"],
+    ids=["calls", "calls nobody", "names", "names two", "fails", "is too slow", "fails in a way of its own"],
 )
 async def test_a_model_routes(erin: ConversationManager, line: Any, expected: str) -> None:
     home = specialist(Scripted("Lit.", name="home_agent"), description="Lights and heating.")
@@ -119,6 +121,15 @@ async def test_a_model_routes(erin: ConversationManager, line: Any, expected: st
     assert "- invoice_agent: Invoices." in router.asked[0].system
     assert texts(router.asked[0]) == ["Is it paid?"]
     assert len(await log_of(erin)) == 2
+
+
+async def test_a_turn_that_is_cancelled_while_a_model_routes_is_cancelled(erin: ConversationManager) -> None:
+    home, bills = Scripted("Lit.", name="home_agent"), Scripted("Paid.", name="invoice_agent")
+    router = ModelRouter(Scripted(asyncio.CancelledError(), name="router"))
+    supervisor = SupervisorAgent(erin, [specialist(home), specialist(bills)], router=router)
+    with pytest.raises(asyncio.CancelledError):
+        await supervisor.process_query("Is it paid?", "s1")
+    assert await log_of(erin) == []
 
 
 async def shared(erin: ConversationManager, view: View) -> Ask:

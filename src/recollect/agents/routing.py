@@ -7,7 +7,7 @@ from typing import Protocol
 
 from recollect.contracts import Agent, Ask, Reply
 from recollect.dialects import meaning_of
-from recollect.errors import AgentError, InvalidInput, shown
+from recollect.errors import InvalidInput, shown
 from recollect.messages import Message
 from recollect.telemetry import told
 from recollect.tools import Tool, ToolRegistry, checked
@@ -53,11 +53,10 @@ class ModelRouter:
             tools=tuple(described),
         )
         try:
-            reply = await self._agent.reply(ask)
-        except AgentError as error:
+            return _chosen(await self._agent.reply(ask), tool, agents)
+        except Exception as error:  # noqa: BLE001  an agent may be anybody's, and raise anything: there is a default
             log.warning("nobody could be asked who should answer: %s", told(error))
             return None
-        return _chosen(reply, tool, agents)
 
 
 _INSTRUCTIONS = (
