@@ -334,6 +334,26 @@ async def test_bad_input_is_said_to_the_caller_not_the_user(erin: ConversationMa
         specialist(Scripted(), "all")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("content", ["", " \n", None, [], [{"type": "text", "text": " "}]])
+async def test_a_message_that_says_nothing_is_refused_as_such_words_are(
+    erin: ConversationManager, content: Any
+) -> None:
+    agent = Scripted("Hm.")
+    supervisor = SupervisorAgent(erin, [specialist(agent)])
+    with pytest.raises(InvalidInput, match="query"):
+        await supervisor.process_query(Message(role="user", content=content), "s1")
+    assert agent.asked == []
+    assert await log_of(erin) == []
+
+
+async def test_a_picture_without_words_is_a_question(erin: ConversationManager) -> None:
+    picture = {"type": "image", "source": {"type": "url", "url": "https://example.org/cat.png"}}
+    question = Message(role="user", content=[picture], dialect="anthropic")
+    supervisor = SupervisorAgent(erin, [specialist(Scripted("A cat."))])
+    assert await supervisor.process_query(question, "s1") == "A cat."
+    assert [message.content for message in await log_of(erin)] == [[picture], "A cat."]
+
+
 async def test_a_budget_counts_the_prompt_and_the_tools(erin: ConversationManager) -> None:
     agent = Scripted(*["word " * 40] * 6)
     policy = WindowPolicy(max_tokens=500)

@@ -16,6 +16,8 @@ from msgspec import Struct
 from recollect.contexts import Context
 from recollect.contracts import Agent, Appended, Ask, OnText, Reply, Usage
 from recollect.dialects import ToolCall, meaning_of, read, tool_result
+from recollect.dialects.meaning import Text
+from recollect.dialects.reading import parts_of
 from recollect.errors import InvalidInput, TooManySteps, shown
 from recollect.ids import IdSource, new_id
 from recollect.messages import Message
@@ -130,13 +132,8 @@ class AgenticLoop:
 
     def question(self, user_text: str | Message) -> Message:
         """What the user said, as a message with an id."""
-        if isinstance(user_text, Message):
-            return user_text if user_text.message_id else user_text.with_(message_id=self._ids())
-        if not isinstance(user_text, str) or not user_text.strip():
-            raise InvalidInput(
-                f"user_text must be words; got {shown(user_text)}", field="user_text", value=user_text
-            )
-        return Message(role="user", content=user_text, message_id=self._ids())
+        said = as_question(user_text, field="user_text")
+        return said if said.message_id else said.with_(message_id=self._ids())
 
     async def run_in(
         self,
@@ -237,6 +234,18 @@ class _Turn:
             usage=self._usage,
             complete=complete,
         )
+
+
+def as_question(said: object, *, field: str) -> Message:
+    """What was said to an assistant, as a message. Words, or blocks: nothing is no question."""
+    question = Message(role="user", content=said) if isinstance(said, str) else said
+    if not isinstance(question, Message) or _says_nothing(question):
+        raise InvalidInput(f"{field} must be words; got {shown(said)}", field=field, value=said)
+    return question
+
+
+def _says_nothing(message: Message) -> bool:
+    return all(isinstance(part, Text) and not part.text.strip() for part in parts_of(message))
 
 
 def read_history(history: History) -> tuple[Message, ...]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from recollect.agents.answering import Specialist, answer_turn, seen
 from recollect.agents.apologies import apology_for
 from recollect.agents.beginnings import answering
-from recollect.agents.loop import Answer
+from recollect.agents.loop import Answer, as_question
 from recollect.agents.routing import Router
 from recollect.contracts import OnText
 from recollect.conversations import Channel, Conversation
@@ -196,8 +196,5 @@ def _by_name(specialists: Sequence[Specialist]) -> dict[str, Specialist]:
 
 
 def _question(query: str | Message, content_type: ContentType) -> Message:
-    if isinstance(query, Message):
-        return query
-    if not isinstance(query, str) or not query.strip():
-        raise InvalidInput(f"query must be words; got {shown(query)}", field="query", value=query)
-    return Message(role="user", content=query, content_type=content_type)
+    question = as_question(query, field="query")
+    return question if isinstance(query, Message) else question.with_(content_type=content_type)
