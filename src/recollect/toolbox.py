@@ -8,6 +8,7 @@ import re
 from datetime import tzinfo
 from typing import Any
 
+from recollect.errors import StoreUnavailable
 from recollect.manager import ConversationManager
 from recollect.notes import Note, Source
 from recollect.search.questions import last_moment, local_zone
@@ -79,9 +80,9 @@ def note_tools(manager: ConversationManager, *, timezone: tzinfo | None = None) 
     def remembering(source: Source | None) -> Run:
         async def remember(text: str, expires: str | None = None, **others: Any) -> str:
             until = last_moment(expires, field="expires", zone=zone)
-            before = {note.id: note for note in await manager.notes()}
+            before = await _known_notes(manager)
             note = await manager.remember(text, expires=until, source=source, **others)
-            replaced = [one for one in before.values() if one.about == note.about and one.id != note.id]
+            replaced = [one for one in before if one.about == note.about and one.id != note.id]
             return "\n".join(
                 [f"Remembered: {told(note)}", *(f"It replaces: {told(one)}" for one in replaced)]
             )
@@ -107,6 +108,14 @@ def note_tools(manager: ConversationManager, *, timezone: tzinfo | None = None) 
         Tool(name="recall", description=_RECALL, parameters=_RECALL_PARAMETERS, run=recall),
         Tool(name="forget", description=_FORGET, parameters=_FORGET_PARAMETERS, run=forget),
     ]
+
+
+async def _known_notes(manager: ConversationManager) -> list[Note]:
+    """The notes that hold, for a word on what is replaced: a note can be made without, as in an outage."""
+    try:
+        return await manager.notes()
+    except StoreUnavailable:
+        return []
 
 
 def told(note: Note) -> str:

@@ -9,6 +9,7 @@ from recollect.errors import StoreUnavailable
 from recollect.manager import ConversationManager
 from recollect.notes import KnownNotes, Note
 from recollect.settings import ConversationConfig
+from recollect.toolbox import owner_tools
 from recollect.windows import WindowPolicy
 from tests.layers.conftest import World
 
@@ -48,6 +49,15 @@ async def test_a_note_can_be_made_and_is_there_when_the_store_is_back(world: Wor
     assert await world.back()
     history = await erin.notes(history=True)
     assert texts(history) == ["The bedroom lights are dim", "The bedroom lights are off"]
+
+
+async def test_a_model_can_make_a_note_of_an_owner_whose_notes_were_never_read(world: World) -> None:
+    erin = ConversationManager(world.layer.of("erin"))
+    world.failing.down()
+    outcome = await owner_tools(erin).dispatch("remember", {"text": TEA})
+    assert outcome.text.startswith(f"Remembered: {TEA}")
+    assert await world.back()
+    assert texts(await erin.notes()) == [TEA]
 
 
 async def test_what_was_forgotten_does_not_come_back(world: World) -> None:
