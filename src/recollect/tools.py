@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 from typing import Any, Literal
 
@@ -41,7 +41,8 @@ class Tool(Struct, frozen=True, kw_only=True):
     name: str
     description: str
     parameters: dict[str, Any]
-    """JSON schema of an object. `required`, `type`, `enum`, `minimum` and `maximum` are checked."""
+    """JSON schema of an object. `required`, `type`, `enum`, `minimum` and `maximum` are checked. Names that
+    are not among its `properties` are refused, unless `additionalProperties` allows them."""
     run: Run
     """Called with the arguments by keyword; answers with text."""
     timeout: float | None = None
@@ -205,18 +206,25 @@ _DESCRIBED: dict[str, Callable[[Tool], dict[str, Any]]] = {
 def checked(tool: Tool, arguments: Mapping[str, Any] | str | None) -> Arguments:
     """The arguments as the tool's schema has them, or an error that a model can act on."""
     given = _as_object(arguments)
-    properties: dict[str, Any] = tool.parameters.get("properties", {})
-    unknown = sorted(set(given) - set(properties))
-    if unknown:
-        raise InvalidInput(f"{tool.name} takes no {', '.join(unknown)}; it takes: {', '.join(properties)}")
-    missing = [name for name in tool.parameters.get("required", ()) if given.get(name) is None]
+    schemas = _schemas_of(tool, given)
+    # Models write null for what they leave out: it is a value only where the schema says so.
+    meant = {name: value for name, value in given.items() if value is not None or _takes_null(schemas[name])}
+    missing = [name for name in tool.parameters.get("required", ()) if name not in meant]
     if missing:
         raise InvalidInput(f"{tool.name} needs {', '.join(missing)}")
-    return {
-        name: _checked_one(name, value, properties[name])
-        for name, value in given.items()
-        if value is not None
-    }
+    return {name: _checked_one(name, value, schemas[name]) for name, value in meant.items()}
+
+
+def _schemas_of(tool: Tool, names: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+    """What the tool says of each of these arguments. One that it does not name must be allowed expressly."""
+    properties: dict[str, Any] = tool.parameters.get("properties", {})
+    others = tool.parameters.get("additionalProperties", False)
+    unknown = sorted(set(names) - set(properties))
+    if unknown and others is False:
+        raise InvalidInput(f"{tool.name} takes no {', '.join(unknown)}; it takes: {', '.join(properties)}")
+    said = {name: properties.get(name, others) for name in names}
+    # `true` is a schema too: anything will do.
+    return {name: schema if isinstance(schema, Mapping) else {} for name, schema in said.items()}
 
 
 def _as_object(arguments: Mapping[str, Any] | str | None) -> Arguments:
@@ -237,24 +245,43 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "array": (list,),
     "object": (dict,),
+    "null": (type(None),),
 }
 
 
 def _checked_one(name: str, value: Any, schema: Mapping[str, Any]) -> Any:
-    kind = schema.get("type")
-    if kind == "integer" and isinstance(value, float) and value.is_integer():
+    if value is None:
+        return None  # it came this far where it may be
+    kinds = _kinds(schema)
+    if "integer" in kinds and isinstance(value, float) and value.is_integer():
         value = int(value)  # JSON has one kind of number
-    fits = kind is None or (
-        isinstance(value, _TYPES[kind]) and (kind == "boolean") == isinstance(value, bool)
-    )
-    if not fits:
-        raise InvalidInput(f"{name} must be of type {kind}; got {shown(value)}", field=name, value=value)
+    if kinds and not any(_is_a(kind, value) for kind in kinds):
+        raise InvalidInput(
+            f"{name} must be of type {' or '.join(kinds)}; got {shown(value)}", field=name, value=value
+        )
     if "enum" in schema and value not in schema["enum"]:
         raise InvalidInput.not_in(name, value, schema["enum"])
     low, high = schema.get("minimum", value), schema.get("maximum", value)
-    if kind in ("integer", "number") and not low <= value <= high:
+    if _is_a("number", value) and not low <= value <= high:
         raise InvalidInput(f"{name} must lie in {low} to {high}; got {value}", field=name, value=value)
     return value
+
+
+def _kinds(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    """The types that a schema allows: one, or a list of them; none where it leaves that open."""
+    kinds = schema.get("type", ())
+    return (kinds,) if isinstance(kinds, str) else tuple(kinds)
+
+
+def _is_a(kind: str, value: Any) -> bool:
+    if kind not in _TYPES:
+        return True  # what no JSON schema knows, the tool itself may
+    return isinstance(value, _TYPES[kind]) and (kind == "boolean") == isinstance(value, bool)
+
+
+def _takes_null(schema: Mapping[str, Any]) -> bool:
+    choices = (*schema.get("anyOf", ()), *schema.get("oneOf", ()))
+    return "null" in _kinds(schema) or any(_takes_null(choice) for choice in choices)
 
 
 # The history tool

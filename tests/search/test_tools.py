@@ -32,6 +32,15 @@ async def _repeat(n: int, word: str = "a", sure: bool = True) -> str:
 REPEAT = Tool(name="repeat", description="Repeat a word.", parameters=SCHEMA, run=_repeat)
 
 
+def taking(schema: dict[str, Any]) -> Tool:
+    """A tool that answers with what it was given."""
+
+    async def answer(**given: Any) -> str:
+        return str(given)
+
+    return Tool(name="lights", description="", parameters={"type": "object", **schema}, run=answer)
+
+
 @pytest.mark.parametrize(
     ("arguments", "text", "is_error"),
     [
@@ -56,6 +65,54 @@ async def test_arguments_are_checked_and_errors_are_results(
     arguments: Any, text: str, is_error: bool
 ) -> None:
     outcome = await ToolRegistry([REPEAT]).dispatch("repeat", arguments)
+    assert text in outcome.text
+    assert outcome.is_error == is_error
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "text", "is_error"),
+    [
+        ({"type": ["string", "null"]}, "hall", "{'room': 'hall'}", False),
+        ({"type": ["string", "null"]}, None, "{'room': None}", False),
+        ({"type": ["string", "null"], "enum": ["hall"]}, None, "{'room': None}", False),
+        ({"type": ["string", "null"]}, 5, "must be of type string or null", True),
+        ({"type": ["string", "null"], "enum": ["hall"]}, "attic", "must be one of hall", True),
+        ({"type": ["integer", "string"], "maximum": 3}, 2.0, "{'room': 2}", False),
+        ({"type": ["integer", "string"], "maximum": 3}, 4, "must lie in", True),
+        ({"type": ["integer", "null"]}, True, "must be of type integer or null", True),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, None, "{'room': None}", False),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "hall", "{'room': 'hall'}", False),
+        ({"type": "string"}, None, "needs room", True),
+        ({"type": "room"}, "hall", "{'room': 'hall'}", False),
+        (True, "hall", "{'room': 'hall'}", False),
+    ],
+)
+async def test_an_argument_may_be_of_several_types(
+    schema: Any, value: Any, text: str, is_error: bool
+) -> None:
+    outcome = await ToolRegistry([taking({"properties": {"room": schema}, "required": ["room"]})]).dispatch(
+        "lights", {"room": value}
+    )
+    assert text in outcome.text
+    assert outcome.is_error == is_error
+
+
+@pytest.mark.parametrize(
+    ("allowed", "value", "text", "is_error"),
+    [
+        (True, "hall", "{'room': 'hall'}", False),
+        ({}, "hall", "{'room': 'hall'}", False),
+        ({"type": "string"}, "hall", "{'room': 'hall'}", False),
+        ({"type": "string"}, 5, "must be of type string", True),
+        (False, "hall", "takes no room", True),
+    ],
+)
+async def test_names_beyond_the_schema_are_taken_where_it_says_so(
+    allowed: Any, value: Any, text: str, is_error: bool
+) -> None:
+    outcome = await ToolRegistry([taking({"additionalProperties": allowed})]).dispatch(
+        "lights", {"room": value}
+    )
     assert text in outcome.text
     assert outcome.is_error == is_error
 
