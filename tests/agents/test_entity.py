@@ -175,6 +175,22 @@ async def test_a_first_turn_that_fails_leaves_nothing(memory: recollect.Memory) 
     assert (await erin.list()).conversations == ()
 
 
+async def test_a_first_turn_that_fails_takes_nothing_back_that_somebody_else_said(
+    memory: recollect.Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    erin = memory.of("erin")
+    await talk(ConversationEntity(AgenticLoop(answering(1)), memory=erin), 1)
+
+    async def not_yet(*_: Any) -> None:
+        """The session as it was a moment before the other turn was stored."""
+
+    monkeypatch.setattr(erin, "session", not_yet)
+    failed = await ConversationEntity(AgenticLoop(Scripted()), memory=erin).async_process(says("hello"))
+    assert failed.response.response_type == "error"
+    (record,) = (await erin.list()).conversations
+    assert record.message_count == 2
+
+
 @pytest.mark.parametrize("text", ["", "  "])
 async def test_nothing_said_is_no_turn(text: str) -> None:
     agent = answering(1)

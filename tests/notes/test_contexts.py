@@ -197,6 +197,26 @@ async def test_an_entity_knows_the_notes_from_the_first_word_on(memory: recollec
         assert sum(DIM in str(message.content) for message in ask.messages) == 1
 
 
+@pytest.mark.parametrize("forgetting", ["redact", "erase"])
+async def test_a_note_of_an_entitys_first_turn_goes_with_what_it_was_made_from(
+    memory: recollect.Memory, forgetting: str
+) -> None:
+    agent = Scripted(calling(("c1", "remember", {"text": "My PIN is 4711"})), "Noted.")
+    entity = ConversationEntity(AgenticLoop(agent), memory=memory, tools=owner_tools)
+    await entity.async_process(ConversationInput(text="Remember my PIN 4711", conversation_id="c1"))
+    owner = memory.of("default")
+    record = await owner.session("c1")
+    assert record is not None
+    question = (await owner.messages(record.id))[0]
+    (note,) = await owner.notes()
+    assert note.source == Source(conversation_id=record.id, message_id=question.message_id)
+    if forgetting == "redact":
+        await owner.redact(record.id, question.message_id or "")
+    else:
+        await owner.erase(record.id)
+    assert await owner.notes() == []
+
+
 async def test_an_entity_that_lets_go_of_old_turns_keeps_no_notes_in_its_log() -> None:
     agent = Scripted(*(f"Answer {number}." for number in range(6)))
     entity = ConversationEntity(AgenticLoop(agent), tools=owner_tools, max_history_turns=1)

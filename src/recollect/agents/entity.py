@@ -16,9 +16,16 @@ from msgspec.structs import replace
 
 from recollect.agents.answering import Specialist, answer_turn
 from recollect.agents.apologies import apology_for
-from recollect.agents.loop import AgenticLoop, Answer, Tools, as_registry
+from recollect.agents.loop import AgenticLoop, Tools, as_registry
 from recollect.conversations import Conversation
-from recollect.errors import InvalidInput, InvalidSetting, RecollectError, RevisionConflict, shown
+from recollect.errors import (
+    ConversationNotFound,
+    InvalidInput,
+    InvalidSetting,
+    RecollectError,
+    RevisionConflict,
+    shown,
+)
 from recollect.ids import parse_name
 from recollect.manager import ConversationManager
 from recollect.memory import Memory
@@ -208,36 +215,33 @@ class ConversationEntity:
         loop = self._loop.instructed(getattr(user_input, "extra_system_prompt", None))
         specialist = Specialist(loop=loop, tools=tools, policy=self._sent)
         if conversation_id is None:
-            return (await self._answer_first(manager, specialist, question)).text
+            return await self._answer_alone(manager, specialist, question)
         return await self._answer_in(manager, conversation_id, specialist, question)
 
     async def _answer_in(
         self, manager: ConversationManager, conversation_id: str, specialist: Specialist, question: Message
     ) -> str:
-        session = _session(conversation_id)
-        known = await manager.session(session)
-        if known is None:
-            # Nothing is made before there is something to keep: a first turn that fails leaves nothing.
-            answer = await self._answer_first(manager, specialist, question)
-            stored = await manager.append_to_session(
-                session, answer.messages, channel="voice", tags=(LABEL, _tag(conversation_id))
-            )
-            await self._bound(manager, stored.conversation)
-            return answer.text
-        answer = await answer_turn(manager, known.id, specialist, question)
-        await self._bound(manager, known)
+        known = await manager.session(_session(conversation_id))
+        record = known or await _begun(manager, conversation_id)
+        try:
+            answer = await answer_turn(manager, record.id, specialist, question)
+        except BaseException:
+            if known is None and not record.message_count:
+                await _remove(manager, record)
+            raise
+        await self._bound(manager, record)
         return answer.text
 
-    async def _answer_first(
+    async def _answer_alone(
         self, manager: ConversationManager, specialist: Specialist, question: Message
-    ) -> Answer:
-        """The answer where nothing was said before: all that is known are the owner's notes."""
+    ) -> str:
+        """The answer outside of any conversation: all that is known are the owner's notes."""
 
         async def window(turn: Sequence[Message]) -> Sequence[Message]:
             return (await manager.first_context(turn, policy=specialist.policy)).messages
 
         tools = specialist.tools.in_turn(Source(message_id=question.message_id))
-        return await specialist.loop.run_in(window, question, tools)
+        return (await specialist.loop.run_in(window, question, tools)).text
 
     async def _bound(self, manager: ConversationManager, record: Conversation) -> None:
         """In this process's own memory, let go of what will never be sent again."""
@@ -257,6 +261,23 @@ class ConversationEntity:
         sorry = _result(user_input, conversation_id, self._apology(error))
         response = replace(sorry.response, response_type="error", error_code="unknown")
         return replace(sorry, response=response)
+
+
+async def _begun(manager: ConversationManager, conversation_id: str) -> Conversation:
+    """A conversation for a first turn. It is there before the answer, so that notes can say where they
+    were made: those of a conversation that has no id yet would outlive its erasure."""
+    record = await manager.get_or_create_conversation(_session(conversation_id), channel="voice")
+    return await manager.update_metadata(record.id, tags=(*record.tags, LABEL, _tag(conversation_id)))
+
+
+async def _remove(manager: ConversationManager, record: Conversation) -> None:
+    """Take back a conversation that was made for a turn which failed, unless somebody else uses it."""
+    try:
+        await manager.delete_conversation(record.id, expected_revision=record.revision)
+    except (RevisionConflict, ConversationNotFound):
+        return
+    except RecollectError as error:
+        log.warning("an empty conversation stays behind: %s", told(error))
 
 
 def _result(user_input: Said, conversation_id: str | None, text: str) -> ConversationResult:
