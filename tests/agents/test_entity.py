@@ -212,6 +212,45 @@ async def test_clearing_one_conversation_leaves_the_others(where: Any) -> None:
     assert len(texts(agent.asked[3])) == 3
 
 
+async def test_a_conversation_can_be_cleared_for_one_user_alone(memory: recollect.Memory) -> None:
+    agent = answering(4)
+    entity = ConversationEntity(AgenticLoop(agent), memory=memory)
+    ann, bob = (InputContext(user_id=name) for name in ("ann", "bob"))
+    for who in (ann, bob):
+        await entity.async_process(says("hello", context=who))
+    await entity.clear_history("kitchen", says("Forget it all.", context=ann))
+    for who in (ann, bob):
+        await entity.async_process(says("again", context=who))
+    assert [texts(ask) for ask in agent.asked[2:]] == [["again"], ["hello", "answer 1", "again"]]
+
+
+async def test_clearing_a_conversation_leaves_what_others_have_under_its_name(
+    memory: recollect.Memory,
+) -> None:
+    carol = memory.of("carol")
+    record = await carol.get_or_create_conversation("kitchen")
+    await carol.add_message(record.id, "user", "my own")
+    entity = ConversationEntity(AgenticLoop(answering(1)), memory=memory)
+    await talk(entity, 1, "kitchen")
+    await entity.clear_history("kitchen")
+    assert len(await carol.messages(record.id)) == 1
+    assert (await memory.of("default").list()).conversations == ()
+
+
+async def test_a_conversation_that_somebody_else_began_is_cleared_where_the_entity_spoke_in_it(
+    memory: recollect.Memory,
+) -> None:
+    erin = memory.of("erin")
+    record = await erin.get_or_create_conversation("kitchen")
+    await erin.add_message(record.id, "user", "hello")
+    await erin.update_metadata(record.id, tags=["home"])
+    entity = ConversationEntity(AgenticLoop(answering(1)), memory=erin)
+    await talk(entity, 1, "kitchen")
+    assert "home" in (await erin.get_conversation(record.id)).tags
+    await entity.clear_history("kitchen")
+    assert (await erin.list()).conversations == ()
+
+
 async def test_clearing_everything_leaves_what_is_not_the_entitys(memory: recollect.Memory) -> None:
     erin = memory.of("erin")
     other = await erin.get_or_create_conversation("telephone")

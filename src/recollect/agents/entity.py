@@ -181,20 +181,25 @@ class ConversationEntity:
             return self._sorry(user_input, conversation_id, error)
         return _result(user_input, conversation_id, text)
 
-    async def clear_history(self, conversation_id: str) -> None:
-        """Forget one conversation. What is not there is no error."""
+    async def clear_history(self, conversation_id: str, user_input: Said | None = None) -> None:
+        """Forget one conversation. What is not there is no error.
+
+        `user_input`: of whom, as in `async_process`; without it, of everybody who has one of this id. What
+        others in the same store have under this name stays, unless something was said to the entity in it.
+        """
         tag = _tag(conversation_id)
+        if user_input is not None:
+            await _forget(self._manager_for(user_input), tag)
+            return
         async with aclosing(self._managers()) as managers:
             async for manager in managers:
-                await manager.delete_session(_session(conversation_id), tag=tag)
+                await _forget(manager, tag)
 
     async def clear_all_history(self) -> None:
         """Forget all conversations of this face. Others in the same store stay."""
         async with aclosing(self._managers()) as managers:
             async for manager in managers:
-                while found := (await manager.list(tags=(LABEL,))).conversations:
-                    for record in found:
-                        await manager.delete_conversation(record.id)
+                await _forget(manager, LABEL)
 
     async def _managers(self) -> AsyncGenerator[ConversationManager, None]:
         if isinstance(self._memory, ConversationManager):
@@ -229,6 +234,7 @@ class ConversationEntity:
             if known is None and not record.message_count:
                 await _remove(manager, record)
             raise
+        await _label(manager, record, conversation_id)
         await self._bound(manager, record)
         return answer.text
 
@@ -267,7 +273,22 @@ async def _begun(manager: ConversationManager, conversation_id: str) -> Conversa
     """A conversation for a first turn. It is there before the answer, so that notes can say where they
     were made: those of a conversation that has no id yet would outlive its erasure."""
     record = await manager.get_or_create_conversation(_session(conversation_id), channel="voice")
-    return await manager.update_metadata(record.id, tags=(*record.tags, LABEL, _tag(conversation_id)))
+    return await _label(manager, record, conversation_id)
+
+
+async def _label(manager: ConversationManager, record: Conversation, conversation_id: str) -> Conversation:
+    """The record with the tags of this face, which may speak in a conversation that somebody else began."""
+    tag = _tag(conversation_id)
+    if tag in record.tags:
+        return record
+    current = await manager.get_conversation(record.id)
+    return await manager.update_metadata(record.id, tags=(*current.tags, LABEL, tag))
+
+
+async def _forget(manager: ConversationManager, tag: str) -> None:
+    while found := (await manager.list(tags=(tag,))).conversations:
+        for record in found:
+            await manager.delete_conversation(record.id)
 
 
 async def _remove(manager: ConversationManager, record: Conversation) -> None:
