@@ -44,6 +44,20 @@ async def test_every_message_of_a_turn_has_an_id_and_the_agents_name() -> None:
     assert [message.agent_name for message in answer.messages] == [None, "home", "home", "home"]
 
 
+@pytest.mark.parametrize("call_id", ["c1", ""])
+async def test_calls_of_one_reply_with_one_id_have_a_result_each(call_id: str) -> None:
+    agent = Scripted(calling(*((call_id, "lights", {"room": room}) for room in ("hall", "attic"))), "On.")
+    answer = await AgenticLoop(agent).run("Lights?", (), registry())
+    _, reply, *results, _ = map(meaning_of, answer.messages)
+    rooms = {call.id: call.arguments["room"] for call in reply.calls}
+    assert len(rooms) == 2
+    for result in (result for meaning in results for result in meaning.results):
+        assert result.content == f"the lights in the {rooms.pop(result.call_id)} are on"
+    assert rooms == {}
+    for dialect in ("plain", "anthropic", "openai_chat", "openai_responses"):
+        assert problems(write(agent.asked[1].messages, dialect), dialect) == []
+
+
 async def test_what_is_said_before_a_call_is_no_part_of_the_answer() -> None:
     agent = Scripted(calling(("c1", "lights", {"room": "hall"}), text="Let me look."), "On.")
     answer = await AgenticLoop(agent).run("Lights?", (), registry())

@@ -66,6 +66,21 @@ def test_a_call_id_that_is_used_again_in_the_next_turn_meets_its_own_result() ->
     assert dropped(entries) == [(7, "duplicate")]
 
 
+def test_calls_of_one_message_with_one_id_get_a_result_each_in_their_order() -> None:
+    entries = log(user("q"), calls("a", "a"), result("a", "one"), result("a", "two"), result("a", "three"))
+    (group,) = group_log(entries).groups[1:]
+    assert [piece.message.content for piece in group.pieces[1:]] == ["one", "two"]
+    assert group.interrupted == ()
+    assert dropped(entries) == [(5, "duplicate")]
+
+
+def test_of_calls_with_one_id_the_first_is_answered_and_the_others_are_interrupted() -> None:
+    entries = log(user("q"), calls("a", "a"), user("and hurry"), result("a", "one"))
+    group = group_log(entries).groups[1]
+    assert [piece.message.content for piece in group.pieces[1:]] == ["one", INTERRUPTED]
+    assert group.interrupted == ("a",)
+
+
 def test_a_call_without_a_result_gets_one_that_says_so_and_the_log_stays_as_it_is() -> None:
     entries = log(user("q"), calls("a", "b"), result("b"))
     group = group_log(entries).groups[1]

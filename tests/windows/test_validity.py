@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from tests.windows.logs import History, histories, policies, words
+from tests.windows.logs import History, calls, histories, log, policies, result, user, words
 
 from recollect.contexts import Context
 from recollect.contracts import Entry
@@ -89,6 +89,16 @@ def test_call_ids_that_come_again_in_every_turn_are_told_apart(
     history: History, policy: WindowPolicy
 ) -> None:
     check_valid(build_window(history.entries, policy, cost=words), history.entries, policy)
+
+
+@given(call_id=st.sampled_from(("a", "")), results=st.integers(0, 3), policy=policies())
+@settings(max_examples=200, deadline=None)
+def test_calls_of_one_message_with_one_id_are_told_apart(
+    call_id: str, results: int, policy: WindowPolicy
+) -> None:
+    brought = [result(call_id, f"found {number}") for number in range(results)]
+    entries = log(user("q"), calls(call_id, call_id), *brought, user("and?"), calls(call_id))
+    check_valid(build_window(entries, policy, cost=words), entries, policy)
 
 
 @given(history=histories(), policy=policies(oversize="error"))

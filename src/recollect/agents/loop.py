@@ -18,6 +18,7 @@ from recollect.contracts import Agent, Appended, Ask, OnText, Reply, Usage
 from recollect.dialects import ToolCall, meaning_of, read, tool_result
 from recollect.dialects.meaning import Text
 from recollect.dialects.reading import parts_of
+from recollect.dialects.renaming import with_distinct_calls
 from recollect.errors import InvalidInput, TooManySteps, shown
 from recollect.ids import IdSource, new_id
 from recollect.messages import Message
@@ -155,7 +156,8 @@ class AgenticLoop:
                 may_call=step < self._max_steps,
             )
             reply = await replied(self.agent, ask, on_text=on_text, step=step)
-            calls = turn.add(reply, self._labelled(reply.messages))
+            # Before anything runs: a result must find its own call, in this step and in the log.
+            calls = turn.add(reply, self._labelled(with_distinct_calls(reply.messages)))
             if not calls and reply.stop != "pause":
                 return turn.answer(steps=step, complete=reply.stop != "length")
             if not ask.may_call:

@@ -15,7 +15,7 @@ from recollect.contexts import Reason
 from recollect.contracts import Entry, why_unreadable
 from recollect.dialects import only_results, openai_responses, tool_result
 from recollect.messages import Message
-from recollect.windows.matching import Matching, Reading, Slot, first_results, match_results, read
+from recollect.windows.matching import Matching, Reading, Slot, first_results, match_results, read, slots_of
 
 INTERRUPTED = "[interrupted: this call has no result]"
 """What a window says in place of a result that never came."""
@@ -233,8 +233,8 @@ def _step_group(step: Sequence[int], readings: Sequence[Reading], matching: Matc
     missing: list[tuple[Reading, str, str]] = []
     for index in step:
         own = readings[index].result_ids
-        for call in readings[index].meaning.calls:
-            source = matching.answers.get(Slot(index, call.id))
+        for slot, call in slots_of(index, readings[index]):
+            source = matching.answers.get(slot)
             if source is not None:
                 brought.setdefault(source, []).append(call.id)
             elif call.id not in own:

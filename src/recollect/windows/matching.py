@@ -4,7 +4,7 @@ Results come in parallel, interleaved with other messages, late, twice, or never
 use the same call id again in every turn. The rule, in this order:
 
 1. A result answers a call of its own turn: the latest one before it that is still open, or else,
-   because clocks differ, the first open one after it.
+   because clocks differ, the first open one after it. Of calls in one message, the first comes first.
 2. A result that is left over answers the latest earlier call with its id, if that is still open.
 3. What is left over after that is a duplicate when its call has an answer, and an orphan otherwise.
 
@@ -12,7 +12,7 @@ Nothing in this rule looks past the start of the turn that a call stands in. So 
 the log back to the start of some turn knows as much about that turn as one who read all of it.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from recollect.contexts import Reason
 from recollect.contracts import Entry
-from recollect.dialects import meaning_of, without_results
+from recollect.dialects import ToolCall, meaning_of, without_results
 from recollect.dialects.meaning import Meaning
 from recollect.messages import Message
 
@@ -45,6 +45,8 @@ class Slot(Struct, frozen=True, order=True):
 
     index: int
     call_id: str
+    use: int = 0
+    """Which use of the id in its message: some models give two calls of one reply the same."""
 
 
 class Matching(Struct, frozen=True, kw_only=True):
@@ -135,7 +137,7 @@ def _match_within(
         open_calls = [call for call in calls[result.call_id] if call not in answers]
         if open_calls:
             earlier = [call for call in open_calls if call.index < result.index]
-            answers[earlier[-1] if earlier else open_calls[0]] = result.index
+            answers[_in_latest_message(earlier)[0] if earlier else open_calls[0]] = result.index
         elif calls[result.call_id]:
             unmatched[result] = "duplicate"
         else:
@@ -153,18 +155,32 @@ def _match_late(
         earlier = [call for call in calls[result.call_id] if call.index < result.index]
         if not earlier:
             unmatched[result] = "orphan"
-        elif earlier[-1] in answers:
-            unmatched[result] = "duplicate"
+            continue
+        open_calls = [call for call in _in_latest_message(earlier) if call not in answers]
+        if open_calls:
+            answers[open_calls[0]] = result.index
         else:
-            answers[earlier[-1]] = result.index
+            unmatched[result] = "duplicate"
+
+
+def _in_latest_message(calls: Sequence[Slot]) -> list[Slot]:
+    return [call for call in calls if call.index == calls[-1].index]
 
 
 def _calls(indexes: range, readings: Sequence[Reading]) -> Iterator[Slot]:
     for index in indexes:
         own = readings[index].result_ids if readings[index].entry.message.role == "assistant" else ()
-        for call in readings[index].meaning.calls:
+        for slot, call in slots_of(index, readings[index]):
             if call.id not in own:
-                yield Slot(index, call.id)
+                yield slot
+
+
+def slots_of(index: int, reading: Reading) -> Iterator[tuple[Slot, ToolCall]]:
+    """The calls of a message, each with its place."""
+    uses = Counter[str]()
+    for call in reading.meaning.calls:
+        yield Slot(index, call.id, uses[call.id]), call
+        uses[call.id] += 1
 
 
 def _results(indexes: range, readings: Sequence[Reading]) -> Iterator[Slot]:
