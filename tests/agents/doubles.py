@@ -50,6 +50,23 @@ class Silent(Scripted):
         raise AssertionError("nobody goes on")
 
 
+class InTurn(Scripted):
+    """Answers when it is told to; what is asked first is answered first."""
+
+    def __init__(self, *lines: Line) -> None:
+        super().__init__(*lines)
+        self.may_answer = [asyncio.Event() for _ in lines]
+        self.is_asked = [asyncio.Event() for _ in lines]
+        self._answers = list(lines)
+
+    async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
+        number = len(self.asked)
+        self.asked.append(ask)
+        self.is_asked[number].set()
+        await self.may_answer[number].wait()
+        return await Scripted(self._answers[number]).reply(ask, on_text=on_text)
+
+
 def calling(*calls: tuple[str, str, object], text: str = "") -> Reply:
     """A reply that calls tools, in the plain dialect."""
     documents = [{"id": call_id, "name": name, "arguments": given} for call_id, name, given in calls]

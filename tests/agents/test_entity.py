@@ -20,7 +20,7 @@ from recollect.dialects import meaning_of
 from recollect.errors import AgentUnavailable, InvalidInput, InvalidSetting
 from recollect.manager import ConversationManager
 from recollect.tools import history_tool
-from tests.agents.doubles import Scripted, calling
+from tests.agents.doubles import InTurn, Scripted, calling
 from tests.agents.tools import registry
 
 
@@ -189,6 +189,21 @@ async def test_a_first_turn_that_fails_takes_nothing_back_that_somebody_else_sai
     assert failed.response.response_type == "error"
     (record,) = (await erin.list()).conversations
     assert record.message_count == 2
+
+
+async def test_a_first_turn_that_fails_takes_nothing_from_under_another(memory: recollect.Memory) -> None:
+    agent = InTurn(AgentUnavailable("down"), "Noted.")
+    entity = ConversationEntity(AgenticLoop(agent), memory=memory.of("erin"))
+    turns = []
+    for number in range(2):
+        turns.append(asyncio.ensure_future(entity.async_process(says(f"question {number}"))))
+        await agent.is_asked[number].wait()
+    for turn, may_answer in zip(turns, agent.may_answer, strict=True):
+        may_answer.set()
+        await turn
+    (record,) = (await memory.of("erin").list()).conversations
+    assert record.message_count == 2
+    assert turns[1].result().text == "Noted."
 
 
 @pytest.mark.parametrize("text", ["", "  "])

@@ -29,7 +29,7 @@ from recollect.sessions import SessionManager
 from recollect.tokens import count, ready
 from recollect.tools import ToolRegistry
 from recollect.windows import WindowPolicy
-from tests.agents.doubles import Scripted, Silent, calling
+from tests.agents.doubles import InTurn, Scripted, Silent, calling
 from tests.agents.tools import registry
 
 RULES = RuleRouter({r"invoice|bill": "invoice_agent", "light": "home_agent"})
@@ -279,23 +279,6 @@ async def test_a_first_turn_that_fails_takes_its_session_back(erin: Conversation
     assert await supervisor.process_query("Second?", "s1") == "Better."
     assert "can't reach" in await supervisor.process_query("Third?", "s1")
     assert len(await log_of(erin)) == 2, "a session that was there before stays"
-
-
-class InTurn(Scripted):
-    """Answers when it is told to; what is asked first is answered first."""
-
-    def __init__(self, *lines: Any) -> None:
-        super().__init__(*lines)
-        self.may_answer = [asyncio.Event() for _ in lines]
-        self.is_asked = [asyncio.Event() for _ in lines]
-        self._answers = list(lines)
-
-    async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
-        number = len(self.asked)
-        self.asked.append(ask)
-        self.is_asked[number].set()
-        await self.may_answer[number].wait()
-        return await Scripted(self._answers[number]).reply(ask, on_text=on_text)
 
 
 @pytest.mark.parametrize("with_sessions", [False, True])

@@ -1,10 +1,18 @@
 """Conversations that were made for a turn are taken back when it fails, unless somebody else is in them."""
 
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from msgspec import Struct
+
+from recollect.conversations import Conversation
+from recollect.errors import ConversationNotFound, RecollectError, RevisionConflict
+from recollect.manager import ConversationManager
+from recollect.telemetry import told
+
+log = logging.getLogger("recollect.agents")
 
 _turns: Counter[str] = Counter()
 """How many turns are being answered in a conversation, in this process."""
@@ -43,3 +51,13 @@ async def answering(
             last = _made.pop(conversation_id, None)
             if last is not None:
                 await last()
+
+
+async def remove(manager: ConversationManager, record: Conversation) -> None:
+    """Take back a conversation that was made for a turn that failed, unless somebody wrote to it."""
+    try:
+        await manager.delete_conversation(record.id, expected_revision=record.revision)
+    except (RevisionConflict, ConversationNotFound):
+        return
+    except RecollectError as error:
+        log.warning("an empty conversation stays behind: %s", told(error))

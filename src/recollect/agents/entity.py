@@ -8,6 +8,7 @@ Below: answering, memory. Above: the integration.
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
@@ -16,10 +17,10 @@ from msgspec.structs import replace
 
 from recollect.agents.answering import Specialist, answer_turn
 from recollect.agents.apologies import apology_for
+from recollect.agents.beginnings import answering, remove
 from recollect.agents.loop import AgenticLoop, Tools, as_registry
 from recollect.conversations import Conversation
 from recollect.errors import (
-    ConversationNotFound,
     InvalidInput,
     InvalidSetting,
     RecollectError,
@@ -228,12 +229,11 @@ class ConversationEntity:
     ) -> str:
         known = await manager.session(_session(conversation_id))
         record = known or await _begun(manager, conversation_id)
-        try:
+        is_new = known is None and not record.message_count
+        take_back = partial(remove, manager, record) if is_new else None
+        async with answering(record.id, take_back=take_back) as begun:
             answer = await answer_turn(manager, record.id, specialist, question)
-        except BaseException:
-            if known is None and not record.message_count:
-                await _remove(manager, record)
-            raise
+            begun.failed = False
         await _label(manager, record, conversation_id)
         await self._bound(manager, record)
         return answer.text
@@ -289,16 +289,6 @@ async def _forget(manager: ConversationManager, tag: str) -> None:
     while found := (await manager.list(tags=(tag,))).conversations:
         for record in found:
             await manager.delete_conversation(record.id)
-
-
-async def _remove(manager: ConversationManager, record: Conversation) -> None:
-    """Take back a conversation that was made for a turn which failed, unless somebody else uses it."""
-    try:
-        await manager.delete_conversation(record.id, expected_revision=record.revision)
-    except (RevisionConflict, ConversationNotFound):
-        return
-    except RecollectError as error:
-        log.warning("an empty conversation stays behind: %s", told(error))
 
 
 def _result(user_input: Said, conversation_id: str | None, text: str) -> ConversationResult:

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple, Protocol
 
 from recollect.agents.answering import Specialist, answer_turn, seen
 from recollect.agents.apologies import apology_for
-from recollect.agents.beginnings import answering
+from recollect.agents.beginnings import answering, remove
 from recollect.agents.loop import Answer, as_question
 from recollect.agents.routing import Router
 from recollect.contracts import OnText
-from recollect.conversations import Channel, Conversation
+from recollect.conversations import Channel
 from recollect.dialects import meaning_of
-from recollect.errors import ConversationNotFound, InvalidInput, RecollectError, RevisionConflict, shown
+from recollect.errors import InvalidInput, RecollectError, shown
 from recollect.manager import ConversationManager
 from recollect.messages import ContentType, Message
 from recollect.telemetry import told
@@ -122,16 +122,7 @@ class SupervisorAgent:
         if known is not None:
             return await self._answer(question, known.id, on_text)
         made = await manager.get_or_create_conversation(session_id, channel=self._channel)
-        return await self._answer(question, made.id, on_text, take_back=partial(self._remove, made))
-
-    async def _remove(self, record: Conversation) -> None:
-        """Take back a conversation that was made for a turn that failed, unless somebody wrote to it."""
-        try:
-            await self.conversation_manager.delete_conversation(record.id, expected_revision=record.revision)
-        except (RevisionConflict, ConversationNotFound):
-            return
-        except RecollectError as error:
-            log.warning("an empty conversation stays behind: %s", told(error))
+        return await self._answer(question, made.id, on_text, take_back=partial(remove, manager, made))
 
     async def _answer_with(
         self, sessions: Sessions, question: Message, session_id: str, on_text: OnText | None
