@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+from collections.abc import Iterator
 from datetime import timedelta
+from itertools import chain, repeat
 from typing import Any
 
 import pytest
@@ -237,6 +239,19 @@ async def test_a_session_that_was_acknowledged_in_an_outage_stays_where_it_is(wo
     assert bound is not None
     assert bound.id == record.id
     assert await inner.get(older.id) == older
+
+
+async def test_a_session_of_which_the_store_had_made_one_half_is_made_whole(world: World) -> None:
+    """The answer was lost of a store that creates in one step and binds in the next."""
+    inner = world.memory.of("erin")
+    outage: Iterator[Fault] = chain(["after"], repeat("before"))
+    world.failing.plan = lambda name: next(outage)
+    store = world.layer.of("erin")
+    record = await store.resume("kitchen", started(new_id(), now=store.now()))
+    await inner.unbind("kitchen")
+    assert await world.back()
+    assert await inner.session("kitchen") == record
+    assert (await world.layer.health()).dead_letters == 0
 
 
 async def test_what_nothing_is_known_of_is_not_made_up(world: World) -> None:

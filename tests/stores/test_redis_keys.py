@@ -11,7 +11,7 @@ import redis
 
 from recollect.contracts import ConversationStore
 from recollect.conversations import Changes, Conversation, Query, started
-from recollect.errors import Conflict, ConversationNotFound, MessageConflict
+from recollect.errors import Conflict, ConversationExists, ConversationNotFound, MessageConflict
 from recollect.ids import new_id
 from recollect.messages import Message
 from recollect.stores.redis import RedisBackend
@@ -301,6 +301,17 @@ class TestCrashes:
         assert await store.session("chat") == resumed
         assert resumed.id in await listed(store)
 
+    async def test_resuming_once_more(
+        self, backend: RedisBackend, store: RedisStore, step: int, late: bool
+    ) -> None:
+        """Whoever did not get an answer asks again, and is in the conversation that was meant."""
+        record = started(new_id(), now=store.now())
+        with CutLine(backend, after=step, late=late):
+            await asyncio.gather(store.resume("chat", record), return_exceptions=True)
+        assert await store.resume("chat", record) == record
+        assert await store.session("chat") == record
+        assert await listed(store) == [record.id]
+
     async def test_appending(
         self, backend: RedisBackend, store: RedisStore, clock: FixedClock, step: int, late: bool
     ) -> None:
@@ -378,6 +389,24 @@ async def test_a_write_that_is_refused_does_not_move_the_conversation_in_the_ind
         with pytest.raises(Conflict):
             await refused
         assert observer.client.zscore(store._keys.index, record.id) == before
+
+
+async def test_what_was_made_for_another_session_is_not_taken_up(store: RedisStore) -> None:
+    record = await store.resume("kitchen", started(new_id(), now=store.now()))
+    with pytest.raises(ConversationExists):
+        await store.resume("bedroom", record)
+    assert await store.session("bedroom") is None
+
+
+async def test_an_attempt_to_resume_that_arrives_late_leaves_the_next_one_its_conversation(
+    store: RedisStore, backend: RedisBackend
+) -> None:
+    """Both mean the same one: neither removes it as the one that was too slow."""
+    record = await store.resume("chat", started(new_id(), now=store.now()))
+    await store.unbind("chat")
+    with Meanwhile(backend, record.id, store.bind("chat", record.id)):
+        assert await store.resume("chat", record) == record
+    assert await store.session("chat") == record
 
 
 class Meanwhile:

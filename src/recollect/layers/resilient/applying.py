@@ -81,9 +81,6 @@ async def replay(operation: Operation, store: ConversationStore) -> Answer:
 async def _resume(session_id: str, conversation: Conversation, store: ConversationStore) -> Conversation:
     """What was acknowledged is that this session is in this conversation; an older one, which could not
     be known, stays where it is."""
-    bound = await store.resume(session_id, conversation)
-    if bound.id == conversation.id:
-        return bound
     created = await _create(conversation, store)
     await store.bind(session_id, conversation.id)
     return created

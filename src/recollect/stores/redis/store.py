@@ -119,16 +119,27 @@ class RedisStore(DocumentChecks):
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
     ) -> Conversation:
         name = parse_name(session_id, field="session_id")
-        birth = None
+        begun = None
         while True:
             bound, seen = await self._bound(name)
             if bound is not None and (active_since is None or bound.last_activity >= active_since):
-                if birth is not None:
+                if begun is not None and bound.id != fresh.id:
                     await self._delete(fresh.id)  # somebody else was quicker: theirs it is
                 return bound
-            birth = birth or await self._create(fresh, name=name)
-            if await self._rebind(name, seen, _binding(fresh.id, birth)):
-                return fresh
+            begun = begun or await self._begin(name, fresh)
+            if await self._rebind(name, seen, _binding(fresh.id, begun.birth)):
+                return begun.record
+
+    async def _begin(self, name: str, fresh: Conversation) -> Stored:
+        """Create the conversation for a session, or take up what an attempt made whose answer was lost."""
+        try:
+            return Stored(fresh, await self._create(fresh, name=name))
+        except ConversationExists:
+            there = await self._alive(fresh.id)
+            noted = await self._connections.call("SISMEMBER", self._keys.of(fresh.id).names, name)
+            if there is None or there.record.created_at != fresh.created_at or not noted:
+                raise
+            return there
 
     async def session(self, session_id: str) -> Conversation | None:
         bound, _ = await self._bound(parse_name(session_id, field="session_id"))
