@@ -292,6 +292,20 @@ async def test_when_all_give_up_the_load_ends(here: Here) -> None:
     assert (await here.store.get(record.id)) is not None
 
 
+async def test_a_caller_who_comes_as_the_last_one_gives_up_is_served(here: Here) -> None:
+    record = await here.conversation("a")
+    here.failing.down("hang")
+    early = asyncio.create_task(here.store.get(record.id))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    early.cancel()
+    late = asyncio.create_task(here.store.get(record.id))
+    here.failing.up()
+    answers = await asyncio.gather(early, late, return_exceptions=True)
+    assert isinstance(answers[0], asyncio.CancelledError)
+    assert answers[1] == await here.elsewhere.get(record.id)
+
+
 async def test_what_was_read_before_a_write_is_not_kept_after_it(watched: Here) -> None:
     """The load takes off, a turn is stored, the load lands: it must not be what is served from then on."""
     record = await watched.conversation("a")

@@ -215,6 +215,7 @@ class Shelves:
             flight.waiting -= 1
             if not flight.waiting and not flight.task.done():
                 flight.task.cancel()
+                self._unlist(key, part, flight)  # it ends a moment later: nobody may join it until then
         for reason in loaded.reasons:
             note_degraded(reason)
         return cast(T, loaded.answer)
@@ -222,16 +223,20 @@ class Shelves:
     def _landed(
         self, key: tuple[str, str], part: Hashable, flight: _Flight, keep: Callable[[Any], None]
     ) -> None:
-        flights = self._flights.get(key, {})
-        if flights.get(part) is flight:
-            del flights[part]
-            if not flights:
-                del self._flights[key]
+        self._unlist(key, part, flight)
         task = flight.task
         if task.cancelled() or task.exception() is not None or flight.stale:
             return
         if not task.result().reasons:
             keep(task.result().answer)
+
+    def _unlist(self, key: tuple[str, str], part: Hashable, flight: _Flight) -> None:
+        """Whoever wants the same from now on loads it anew."""
+        flights = self._flights.get(key, {})
+        if flights.get(part) is flight:
+            del flights[part]
+            if not flights:
+                del self._flights[key]
 
 
 async def _asked(ask: Callable[[], Awaitable[Any]]) -> _Loaded:
