@@ -84,6 +84,8 @@ class Told(Failing):
     def __init__(self, inner: Backend) -> None:
         super().__init__(inner)
         self.watchers: dict[str, asyncio.Queue[Change | None]] = {}
+        self.connected = asyncio.Event()
+        self.connected.set()
 
     def of(self, owner: str) -> ConversationStore:
         return ToldStore(self, self.inner.of(owner), owner)  # type: ignore[abstract]
@@ -101,6 +103,7 @@ class ToldStore(FailingStore):
 
     @asynccontextmanager
     async def watch(self, conversation_id: str | None = None) -> AsyncIterator[AsyncIterator[Change]]:
+        await self._told.connected.wait()
         queue: asyncio.Queue[Change | None] = asyncio.Queue()
         self._told.watchers[self._owner] = queue
         try:
@@ -221,6 +224,25 @@ async def test_when_the_watch_breaks_reads_are_checked(watched: Here) -> None:
     for _ in range(3):
         await asyncio.sleep(0)
     assert await watched.said(record) == ["a", "b"]
+
+
+async def test_a_change_from_before_the_watch_was_up_is_seen() -> None:
+    here = Here(watched=True)
+    await here.layer.open()
+    record = await here.conversation("a")
+    assert isinstance(here.failing, Told)
+    here.failing.connected.clear()
+    assert await here.said(record) == ["a"]
+    await here.elsewhere.append(record.id, [user("b")])
+    here.failing.connected.set()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert "erin" in here.failing.watchers
+    assert await here.said(record) == ["a", "b"]
+    here.calls()
+    assert await here.said(record) == ["a", "b"]
+    assert here.calls() == []
+    await here.layer.close()
 
 
 @pytest.mark.parametrize("kind", ["append", "update", "rewrite", "delete", "clear", "restore"])

@@ -271,6 +271,8 @@ class Watching:
     async def _listen(self, owner: str, store: Watchable) -> None:
         try:
             async with store.watch() as changes:
+                # What was read before may have changed before: nobody would tell.
+                self._shelves.invalidate_owner(owner)
                 self._live.add(owner)
                 async for change in changes:
                     self._shelves.heard(owner, change)
