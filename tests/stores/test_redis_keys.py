@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import redis
+from msgspec.structs import replace
 
 from recollect.contracts import ConversationStore
 from recollect.conversations import Changes, Conversation, Query, started
@@ -166,6 +167,18 @@ class TestNativeExpiry:
         await store.append(record.id, [said("more", message_id="m2")])
         assert all(observer.client.pttl(key) > 3_540_000 for key in keys)
 
+    async def test_another_stored_form_of_the_only_message_lives_no_longer(
+        self, store: RedisStore, observer: Observer
+    ) -> None:
+        record = await new(store)
+        await store.append(record.id, [said("hello", message_id="m1")])
+        (entry,) = await store.page(record.id, limit=2)
+        for words in ("HELLO", "HELLO"):
+            other = replace(entry, message=entry.message.with_(content=words))
+            assert await store.reseal(record.id, [other]) == 1
+            assert await store.page(record.id, limit=2) == [other]
+            assert all(observer.client.pttl(key) > 0 for key in await self.keys_of(observer, record))
+
     async def test_the_store_s_clock_may_be_years_off(
         self, store: RedisStore, observer: Observer, clock: FixedClock
     ) -> None:
@@ -213,6 +226,16 @@ class TestNativeExpiry:
             record = await store.resume(f"chat {number}", started(new_id(), now=backend.clock()))
             observer.expire_now(await self.keys_of(observer, record))
         await backend.purge_expired()
+        assert observer.all_keys() - before <= {b"recollect:owners"}
+
+    async def test_a_sweep_clears_what_was_left_without_a_record(
+        self, store: RedisStore, observer: Observer
+    ) -> None:
+        before = observer.all_keys()
+        record = await new(store)
+        await store.append(record.id, [said("hello", message_id="m1")])
+        observer.expire_now({store._keys.of(record.id).record.encode()})
+        assert await store.purge_expired() == 0
         assert observer.all_keys() - before <= {b"recollect:owners"}
 
     async def test_a_session_bound_to_an_earlier_life_of_an_id_is_not_bound(

@@ -12,8 +12,9 @@ for _, message in ipairs(messages) do
   local upper = string.sub(head, 1, -2) .. ';'
   local found = redis.call('ZRANGEBYLEX', KEYS[2], '[' .. head, '(' .. upper, 'LIMIT', 0, 1)[1]
   if found then
-    redis.call('ZREM', KEYS[2], found)
+    -- Added first: a key that is empty for a moment would lose its lifetime.
     redis.call('ZADD', KEYS[2], 0, head .. body)
+    if found ~= head .. body then redis.call('ZREM', KEYS[2], found) end
     exchanged = exchanged + 1
   end
 end

@@ -493,7 +493,7 @@ class RedisStore(DocumentChecks):
             raise _moved_on(conversation_id, expected_revision, reply[1:])
         if reply[0] == b"kept":
             return Tally()
-        birth, names, messages, documents = reply[1:] if reply[0] == b"done" else (b"", [], 0, [])
+        birth, names, messages, documents = reply[1:]
         sessions = await self._index.remove(
             conversation_id, bound=_binding(conversation_id, birth.decode()), names=names
         )
