@@ -396,6 +396,30 @@ async def test_an_index_that_is_ahead_is_put_right_by_reading(
     assert observer.client.zrevrange(store._keys.index, 0, -1) == [second.id.encode(), first.id.encode()]
 
 
+class TestListingDuringATurn:
+    """Where the index is moved by a step of its own, a listing in between finds it ahead, and corrects it."""
+
+    async def test_between_the_announcement_and_the_turn(
+        self, backend: RedisBackend, store: RedisStore, observer: Observer, clock: FixedClock
+    ) -> None:
+        first, second = [await new(store) for _ in range(2)]
+        clock.advance(timedelta(seconds=1))
+        with Meanwhile(backend, first.id, listed(store), before=True):
+            await store.append(first.id, [said("hello")])
+        assert observer.client.zrevrange(store._keys.index, 0, -1) == [first.id.encode(), second.id.encode()]
+
+    async def test_that_ends_after_the_turn(
+        self, store: RedisStore, observer: Observer, clock: FixedClock
+    ) -> None:
+        record = await new(store)
+        clock.advance(timedelta(seconds=1))
+        announced = await store._index.touch(record.id, clock())
+        assert announced is not None
+        await store.append(record.id, [said("hello")])
+        await store._index.settle(record, announced)
+        assert observer.client.zscore(store._keys.index, record.id) == float(announced)
+
+
 async def test_a_write_that_is_refused_does_not_move_the_conversation_in_the_index(
     store: RedisStore, observer: Observer, clock: FixedClock
 ) -> None:
@@ -433,13 +457,16 @@ async def test_an_attempt_to_resume_that_arrives_late_leaves_the_next_one_its_co
 
 
 class Meanwhile:
-    """Lets somebody else do something between a writer's first and second command to a conversation."""
+    """Lets somebody else do something after, or before, a writer's first command to a conversation."""
 
-    def __init__(self, backend: RedisBackend, conversation_id: str, doing: Any) -> None:
+    def __init__(
+        self, backend: RedisBackend, conversation_id: str, doing: Any, *, before: bool = False
+    ) -> None:
         self._connections: Any = backend.connections
         self._send = self._connections._send
         self._conversation_id = conversation_id
         self._doing = doing
+        self._before = before
 
     def __enter__(self) -> None:
         self._connections._send = self._pass
@@ -448,11 +475,18 @@ class Meanwhile:
         del self._connections._send
 
     async def _pass(self, command: Any) -> Any:
+        meant = any(f"{self._conversation_id}}}:log" in str(part) for part in command)
+        if meant and self._before:
+            await self._do()
         reply = await self._send(command)
-        if self._doing and any(f"{self._conversation_id}}}:log" in str(part) for part in command):
-            doing, self._doing = self._doing, None
-            await doing
+        if meant:
+            await self._do()
         return reply
+
+    async def _do(self) -> None:
+        doing, self._doing = self._doing, None
+        if doing:
+            await doing
 
 
 class TestComparing:

@@ -66,29 +66,44 @@ class Index:
         """List the owner among the owners."""
         await self._connections.call("ZADD", owners_key(self._keys.prefix), 0, self._owner)
 
-    async def touch(self, conversation_id: str, activity: datetime | None) -> str | None:
-        """The conversation is about to be this active. Returns what the index says then, if it lists it."""
-        score = "-inf" if activity is None else values.score_text(to_micros(activity))
+    async def touch(self, conversation_id: str, activity: datetime) -> str | None:
+        """The conversation is at least this active, or is about to be. Returns what the index says then, if
+        it lists it."""
+        score = values.score_text(to_micros(activity))
         said = await self._connections.run(ABOUT_OWNERS["touch"], [self._keys.index], score, conversation_id)
         return said.decode() if said else None
 
-    async def follow(self, record: Conversation, said: str | None) -> None:
-        """After a turn: make what the index says true, where it is not."""
+    async def follow(self, record: Conversation) -> None:
+        """After a turn: make what the index says true, where it is not.
+
+        It may say less than was announced: a reader met the announcement before the turn, and took it back.
+        """
+        said = await self.touch(record.id, record.last_activity)
         if said is None:
             await self.add(record.id, record.last_activity)
-        elif float(said) != values.score(to_micros(record.last_activity)):
-            await self.settle(record.id, was=said, activity=record.last_activity)
+        else:
+            await self.settle(record, said)
 
     async def correct(self, conversation_id: str) -> None:
         """After a write that was announced and then refused: take the announcement back."""
         for _, found in await self.stored([conversation_id]):
             if found is not None:
-                await self.follow(found.record, await self.touch(conversation_id, None))
+                await self.follow(found.record)
 
-    async def settle(self, conversation_id: str, *, was: str, activity: datetime) -> None:
-        """Correct a score, unless somebody touched it since it was read."""
-        right = values.score_text(to_micros(activity))
-        await self._connections.run(ABOUT_OWNERS["settle"], [self._keys.index], conversation_id, was, right)
+    async def settle(self, record: Conversation, said: str) -> None:
+        """Correct a score that is not the record's, unless somebody touched it since it was read.
+
+        It may be the announcement of a turn that is stored at this moment. So look once more, after
+        correcting: its writer, for the same reason, announces it again after storing.
+        """
+        activity = to_micros(record.last_activity)
+        if float(said) == values.score(activity):
+            return
+        right = values.score_text(activity)
+        await self._connections.run(ABOUT_OWNERS["settle"], [self._keys.index], record.id, said, right)
+        for _, found in await self.stored([record.id]):
+            if found is not None:
+                await self.touch(record.id, found.record.last_activity)
 
     async def remove(self, conversation_id: str, *, bound: str = "", names: Sequence[bytes] = ()) -> int:
         """Take the conversation off the list, with its sessions; and the owner, when it was the last.
@@ -163,8 +178,7 @@ class Index:
                 await self.remove(one)
                 continue
             records.append(stored.record)
-            if float(said[one]) != values.score(to_micros(stored.record.last_activity)):
-                await self.settle(one, was=said[one], activity=stored.record.last_activity)
+            await self.settle(stored.record, said[one])
         return records
 
     async def has_conversations(self) -> bool:

@@ -530,20 +530,22 @@ class RedisStore(DocumentChecks):
     async def _extend(
         self, mode: str, conversation_id: str, draft: Draft, expected_revision: int | None
     ) -> Appended:
-        """Store a turn. On one server the index moves in the same step; on a cluster it goes ahead."""
+        """Store a turn. On one server the index moves in the same step; on a cluster before and after it."""
         now = self.now()
         head = (*_moments(now), mode, _revision_text(expected_revision))
         if not self._connections.clustered:
             return await self._store(
                 conversation_id, draft, head, expected_revision, also=(self._keys.index,)
             )
-        score = await self._index.touch(conversation_id, draft.activity(now))
+        activity = draft.activity(now)
+        if activity is not None:
+            await self._index.touch(conversation_id, activity)
         try:
             appended = await self._store(conversation_id, draft, head, expected_revision)
         except Conflict:
             await self._index.correct(conversation_id)
             raise
-        await self._index.follow(appended.conversation, score)
+        await self._index.follow(appended.conversation)
         return appended
 
     async def _store(
