@@ -16,6 +16,7 @@ from recollect.errors import Conflict, ConversationExists, ConversationNotFound,
 from recollect.ids import new_id
 from recollect.messages import Message
 from recollect.stores.redis import RedisBackend
+from recollect.stores.redis.listing import BATCH
 from recollect.stores.redis.store import RedisStore
 from recollect.testing import FixedClock
 
@@ -394,6 +395,19 @@ async def test_an_index_that_is_ahead_is_put_right_by_reading(
     observer.client.zadd(store._keys.index, {first.id: 2e15})
     assert await listed(store) == [second.id, first.id]
     assert observer.client.zrevrange(store._keys.index, 0, -1) == [second.id.encode(), first.id.encode()]
+
+
+async def test_a_conversation_whose_score_is_corrected_during_a_listing_is_listed_once(
+    store: RedisStore, observer: Observer, clock: FixedClock
+) -> None:
+    """It is met at the head of the first batch, and again where it belongs, in the last."""
+    made = []
+    for _ in range(BATCH + 2):
+        made.append((await new(store)).id)
+        clock.advance(timedelta(seconds=1))
+    observer.client.zadd(store._keys.index, {made[0]: 2e15})
+    found = (await store.find(Query(limit=2 * BATCH))).conversations
+    assert [record.id for record in found] == made[::-1]
 
 
 class TestListingDuringATurn:

@@ -195,8 +195,10 @@ class Index:
         found: list[Conversation] = []
         async with aclosing(self.batches(_ceiling(query, after))) as batches:
             async for records, last in batches:
-                found += [record for record in records if _belongs(record, query, after, now)]
-                found = sorted(found, key=_activity, reverse=True)[: query.limit + 1]
+                fitting = [record for record in records if _belongs(record, query, after, now)]
+                # By id: one whose score was corrected, or that moved, may be met once more further down.
+                known = {record.id: record for record in (*found, *fitting)}
+                found = sorted(known.values(), key=_activity, reverse=True)[: query.limit + 1]
                 if _is_complete(found, query, last):
                     break
         shown = found[: query.limit]
