@@ -1,7 +1,7 @@
 """The cached layer: a store, that reads less, and that never serves what has changed."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from recollect.contracts import Backend, Change, ConversationStore, Watchable
+from recollect.contracts import Backend, Change, ConversationStore, Entry, Watchable
 from recollect.conversations import Changes, Conversation, started
 from recollect.errors import StoreUnavailable
 from recollect.ids import new_id
@@ -271,6 +271,40 @@ async def test_what_this_process_writes_is_served_at_once(watched: Here, kind: s
         case "restore":
             await store.restore(record, [])
             assert await store.get(record.id) == record
+
+
+READS: dict[str, Callable[[ConversationStore, str], Awaitable[list[Entry]]]] = {
+    "all": lambda store, one: store.tail(one, limit=10),
+    "newest": lambda store, one: store.tail(one, limit=2),
+    "page": lambda store, one: store.page(one, limit=10),
+    "later page": lambda store, one: store.page(one, limit=2, offset=3),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("is_watched", [False, True], ids=["checked", "watched"])
+@pytest.mark.parametrize("kind", ["at once", "one by one", "rewritten"])
+async def test_what_is_restored_elsewhere_in_parts_is_served_whole(
+    here: Here, watched: Here, read: str, is_watched: bool, kind: str
+) -> None:
+    here = watched if is_watched else here
+    clock = FixedClock()
+    source = InMemoryBackend(clock=clock).of("erin")
+    made = await source.create(started(new_id(), now=source.now()))
+    if kind == "rewritten":
+        await source.append(made.id, [user("before")] * 6)
+        await source.rewrite(made.id, [])
+    for content in range(6):
+        made = (await source.append(made.id, [user(content)])).conversation
+        clock.advance(timedelta(seconds=kind != "at once"))
+    log = await source.page(made.id, limit=10)
+    for start in (0, 2, 4):
+        await here.elsewhere.restore(made, log[start : start + 2])
+        expected = await READS[read](here.elsewhere, made.id)
+        assert await READS[read](here.store, made.id) == expected
+    here.calls()
+    assert await READS[read](here.store, made.id) == await READS[read](source, made.id)
+    assert not {"tail", "page"} & set(here.calls()), "once it is whole it is kept"
 
 
 async def test_who_misses_the_same_at_once_loads_it_once(here: Here) -> None:

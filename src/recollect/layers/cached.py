@@ -10,7 +10,8 @@ changed is served no longer than this:
 - Otherwise not at all: before anything is served the record is read, and it has to be the same, with
   the same revision. `ttl` bounds even that.
 
-Callers who miss the same thing at the same time load it once. What is degraded is not kept.
+Callers who miss the same thing at the same time load it once. What is degraded is not kept, nor
+what is read of a log that is still being restored.
 """
 
 import asyncio
@@ -422,7 +423,8 @@ class CachedStore(ConversationStore):
             return own(slot.parts[part])
 
         def keep(entries: list[Entry]) -> None:
-            self._shelves.keep_part(self._owner, slot, part, entries)
+            if _is_whole(part, entries, record):
+                self._shelves.keep_part(self._owner, slot, part, entries)
 
         loading = self._shelves.load(self._owner, conversation_id, (*part, record.revision), ask, keep)
         return own(await loading)
@@ -562,6 +564,30 @@ class CachedStore(ConversationStore):
             return await write
         finally:
             self._shelves.invalidate_owner(self._owner)
+
+
+def _is_whole(part: tuple[Any, ...], entries: Sequence[Entry], record: Conversation) -> bool:
+    """Whether the log has given what its record promises.
+
+    It has not while a conversation is restored in parts: the record comes with the first of them, and is
+    the same after the last, so that no check and no watch would tell that the log has grown.
+    """
+    how, limit, where = part
+    if how == "page":
+        promised: int = min(limit, max(record.message_count - where, 0))
+        return len(entries) == promised
+    if where is not None:
+        return True  # parts come in the order of the log: before what is there nothing is missing
+    return len(entries) == min(limit, record.message_count) and _reaches_the_end(entries, record)
+
+
+def _reaches_the_end(entries: Sequence[Entry], record: Conversation) -> bool:
+    """Whether the newest message is among these. Where several share its moment, the sequences tell: the
+    largest is no less than the number of messages."""
+    if not entries:
+        return True
+    largest = max(entry.sequence for entry in entries)
+    return entries[-1].message.timestamp == record.last_message_at and largest >= record.message_count
 
 
 def _canonical(conversation_id: str) -> str:
