@@ -418,3 +418,26 @@ class TestLosses:
             stored = await again.of(store._owner).page(record.id, limit=99)
             assert len(stored) == 2 * (len(results) - len(refused))
             await again.of(store._owner).delete(record.id)
+
+    async def test_who_is_cancelled_while_closing_leaves_no_connection(self) -> None:
+        with running() as port, client(port) as admin:
+            backend = RedisBackend(f"redis://127.0.0.1:{port}", max_connections=1, timeout=600)
+            await backend.open()
+            server = admin.info("server")["process_id"]
+            os.kill(server, signal.SIGSTOP)
+            try:
+                under_way, in_line = [asyncio.create_task(backend.of("erin").find(Query())) for _ in range(2)]
+                await asyncio.sleep(0)
+                closing = asyncio.create_task(backend.close())
+                await asyncio.sleep(0)
+                closing.cancel()
+                async with asyncio.timeout(60):
+                    with pytest.raises(asyncio.CancelledError):
+                        await closing
+                    with pytest.raises(StoreUnavailable):
+                        await under_way
+                    with pytest.raises(StoreClosed):
+                        await in_line
+            finally:
+                os.kill(server, signal.SIGCONT)
+            await backend.close()

@@ -151,14 +151,30 @@ class Connections(ABC):
         """What each server says about how it keeps data; empty where one does not say."""
 
     async def close(self) -> None:
-        """Let what is under way finish, then disconnect whatever was not handed in."""
+        """Let what is under way finish, then disconnect whatever was not handed in.
+
+        Who is cancelled while waiting disconnects at once: nobody would do it later.
+        """
         if self._closed:
             return
         self._closed = True
-        for _ in range(self._bounds.commands):
-            await self._free.acquire()
-        for _ in range(self._bounds.commands):
-            self._free.release()  # whoever waits in line is told that it is closed
+        try:
+            await self._finished()
+        finally:
+            await self._disconnect()
+
+    async def _finished(self) -> None:
+        """Until nothing is under way any more."""
+        taken = 0
+        try:
+            while taken < self._bounds.commands:
+                await self._free.acquire()
+                taken += 1
+        finally:
+            for _ in range(taken):
+                self._free.release()  # whoever waits in line is told that it is closed
+
+    async def _disconnect(self) -> None:
         for connection in list(self._listeners):
             await connection.disconnect(nowait=True)
         if self._owned:
