@@ -1,6 +1,7 @@
 """A connection without a socket: every frame that a client may send, and what comes back."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 from unittest.mock import Mock
 from uuid import uuid4
@@ -9,6 +10,7 @@ import pytest
 
 from recollect.messages import Message, Speech
 from recollect.protocol.live import CloseCode
+from recollect.server.auth.callers import Caller
 from recollect.server.live.telling import Ended
 from tests.server.live.parts import PATIENCE, Client, a_room, words
 
@@ -568,6 +570,27 @@ async def test_a_key_that_ends_ends_its_connections() -> None:
         await client.hello(session_id="kitchen")
         del room.gate.callers["erin"]
         assert await asyncio.wait_for(the_end(client), PATIENCE) == CloseCode.NOT_AUTHENTICATED
+
+
+async def test_a_key_that_cannot_be_looked_at_keeps_no_other_from_being() -> None:
+    async with a_room(recheck_seconds=0.01) as room:
+        erin, sam = room.client(), room.client()
+        await erin.hello(session_id="kitchen")
+        await sam.hello(key="sam", session_id="kitchen")
+        stumbled = asyncio.Event()
+        admit = room.gate.admit
+
+        async def stumbling(headers: Mapping[bytes, bytes]) -> Caller:
+            if headers[b"authorization"] == b"Bearer erin":
+                stumbled.set()
+                raise KeyError("keys")
+            return await admit(headers)
+
+        room.gate.admit = stumbling  # type: ignore[method-assign]
+        await asyncio.wait_for(stumbled.wait(), PATIENCE)
+        del room.gate.callers["sam"]
+        assert await asyncio.wait_for(the_end(sam), PATIENCE) == CloseCode.NOT_AUTHENTICATED
+        assert erin.connection.ending is None
 
 
 async def test_bye_ends_the_session_and_the_connection() -> None:

@@ -205,3 +205,5 @@ async def _rechecked(peers: Iterable[Peer]) -> None:
             peer.end(CloseCode.NOT_AUTHENTICATED, "the key has ended")
         except RecollectError as error:
             log.warning("a key cannot be looked at again: %s", told(error))
+        except Exception:  # the edge: what one key meets with must not leave all others unwatched
+            log.exception("a key could not be looked at again")
