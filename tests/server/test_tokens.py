@@ -1,5 +1,6 @@
 """JSON Web Tokens: whose are taken, and whose are not."""
 
+import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -146,6 +147,61 @@ async def test_an_issuer_that_is_away_locks_nobody_out(jwks: Path) -> None:
     jwks.unlink()
     now += rules.keep_for
     await tokens.caller(signed())
+
+
+NONSENSE: dict[str, str] = {
+    "an empty object": "{}",
+    "an error": '{"error": "maintenance"}',
+    "null for keys": '{"keys": null}',
+    "a number for keys": '{"keys": 7}',
+    "a list": "[]",
+    "no JSON": "<html>",
+    "too deep": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
+async def test_an_issuer_that_talks_nonsense_locks_nobody_out(jwks: Path, nonsense: str) -> None:
+    now = 100.0
+    rules = TokenRules(issuer=ISSUER, audience=AUDIENCE, jwks=str(jwks))
+    tokens = Tokens(rules, monotonic=lambda: now)
+    await tokens.caller(signed())
+    jwks.write_text(nonsense)
+    for _ in range(2):
+        now += rules.keep_for
+        await tokens.caller(signed())
+
+
+async def test_who_does_not_speak_http_has_no_keys() -> None:
+    async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"garbage\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(garbage, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        place = f"http://127.0.0.1:{port}/jwks"
+        tokens = Tokens(TokenRules(issuer=ISSUER, audience=AUDIENCE, jwks=place))
+        with pytest.raises(NotAuthenticated):
+            await tokens.caller(signed())
+
+
+async def test_an_issuer_withdraws_its_keys_with_a_list_that_lacks_them(jwks: Path) -> None:
+    now = 100.0
+    rules = TokenRules(issuer=ISSUER, audience=AUDIENCE, jwks=str(jwks))
+    tokens = Tokens(rules, monotonic=lambda: now)
+    await tokens.caller(signed())
+    jwks.write_text('{"keys": []}')
+    now += rules.keep_for
+    with pytest.raises(NotAuthenticated):
+        await tokens.caller(signed())
+
+
+async def test_a_key_that_cannot_be_used_spoils_no_other(jwks: Path) -> None:
+    broken = [{"kty": "RSA", "kid": [], "n": 5}, {"kty": "RSA", "alg": "none"}, {"kty": "OKP", "alg": []}]
+    jwks.write_text(json.dumps({"keys": [*broken, jwk("RS256", RSA)]}))
+    tokens = Tokens(TokenRules(issuer=ISSUER, audience=AUDIENCE, jwks=str(jwks)))
+    assert (await tokens.caller(signed()))[0].owner == "erin"
 
 
 async def test_a_shared_secret_in_the_jwks_is_no_key(jwks: Path) -> None:

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from datetime import datetime
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -31,6 +32,8 @@ ALGORITHMS = {"RS256": "RSA", "ES256": "EC", "EdDSA": "OKP"}
 """The signatures that are taken, and the kind of key that each belongs to."""
 SCOPE_PREFIX = "recollect:"
 LARGEST_JWKS = 1_000_000
+_NO_JWKS = (OSError, ValueError, TypeError, RecursionError, HTTPException)
+"""What comes of reading a JWKS where there is none: nobody answers, or not with HTTP, or not with keys."""
 FETCH_SECONDS = 5.0
 
 
@@ -129,8 +132,9 @@ class Tokens:
             try:
                 document = await asyncio.to_thread(_read_jwks, self.rules.jwks)
                 self._keys = _keys_of(document)
-            except (OSError, ValueError) as error:
-                # Those that are known go on to hold: an issuer that is away locks nobody out.
+            except _NO_JWKS as error:
+                # Those that are known go on to hold: an issuer that is away, or that talks nonsense, locks
+                # nobody out.
                 log.warning("the JWKS cannot be read: %s", told(error))
 
     def _is_older_than(self, seconds: float) -> bool:
@@ -146,10 +150,16 @@ def _read_jwks(place: str) -> Any:
 
 
 def _keys_of(document: Any) -> "dict[str, PyJWK]":
-    """The keys that we can use, by their id. Shared secrets are none of them."""
+    """The keys that we can use, by their id. Shared secrets are none of them. Raises `TypeError`.
+
+    A list is believed, also an empty one: that is how an issuer withdraws its keys.
+    """
     jwt = _pyjwt()
+    listed = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(listed, list):
+        raise TypeError("a JWKS has a list of keys")
     keys: dict[str, PyJWK] = {}
-    for each in document["keys"] if isinstance(document, dict) else []:
+    for each in listed:
         if (
             not isinstance(each, dict)
             or each.get("kty") not in ALGORITHMS.values()
@@ -158,7 +168,7 @@ def _keys_of(document: Any) -> "dict[str, PyJWK]":
             continue
         try:
             keys[str(each.get("kid", ""))] = jwt.PyJWK(each)
-        except (jwt.PyJWTError, ValueError, KeyError, TypeError) as error:
+        except (jwt.PyJWTError, ValueError, KeyError, TypeError, NotImplementedError) as error:
             log.warning("a key of the JWKS cannot be used: %s", told(error))
     return keys
 
