@@ -217,7 +217,7 @@ class ServerConfig(_Group, frozen=True, kw_only=True):
     live_connections: int = 10000
     """WebSocket connections to a process."""
     live_connections_per_key: int = 200
-    """WebSocket connections to a process with one key."""
+    """WebSocket connections, and streams of changes, to a process with one key."""
     live_heartbeat: int = 20
     """Seconds of silence after which a WebSocket client is asked for a sign of life; 0 never asks."""
 

@@ -1,18 +1,21 @@
 """No request without a valid key reaches any data."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from recollect.errors import InvalidInput, NotAuthenticated, NotFound
+from recollect.errors import InvalidInput, NotAuthenticated, NotFound, StoreUnavailable
 from recollect.server.app import ENDPOINTS
 from recollect.server.auth import gate as gates
+from recollect.server.auth.callers import Caller
 from recollect.server.auth.gate import Gate
 from recollect.server.auth.keys import KIND, ApiKeys
 from recollect.server.openapi import EXAMPLES, openapi_document
+from recollect.server.routes import changes
 from tests.server.running import Running, serving
 
 OPEN = {"/health", "/ready"}
@@ -150,6 +153,45 @@ async def test_a_revoked_key_is_refused_within_the_bound(
     now = gates.REMEMBERED
     with pytest.raises(NotAuthenticated):
         await gate.admit(headers)
+
+
+async def test_a_revoked_key_hears_no_more_changes(guarded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gates, "REMEMBERED", 0.0)
+    monkeypatch.setattr(changes, "RECHECKED", 0.01)
+    text, key = await guarded.keys.create(["erin"], scope="read")
+    headers = {"Authorization": f"Bearer {text}"}
+    async with guarded.client.stream("GET", "/v1/changes", headers=headers) as answer:
+        lines = answer.aiter_lines()
+        assert await anext(lines) == ": watching"
+        await guarded.keys.revoke(key.id)
+        assert [line async for line in lines if line] == []
+
+
+async def test_whoever_listens_is_not_sent_off_while_keys_cannot_be_looked_up(
+    guarded: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "RECHECKED", 0.01)
+    key = await guarded.key("erin", scope="read")
+    async with guarded.client.stream("GET", "/v1/changes", headers=key) as answer:
+        lines = answer.aiter_lines()
+        assert await anext(lines) == ": watching"
+        asked = asyncio.Semaphore(0)
+
+        async def away(headers: gates.Headers) -> Caller:
+            asked.release()
+            raise StoreUnavailable
+
+        monkeypatch.setattr(guarded.service.gate, "admit", away)
+        for _ in range(2):
+            await asked.acquire()
+        await guarded.memory.of("erin").get_or_create_conversation("kitchen")
+        assert any([line.startswith("data: ") async for line in _two(lines)])
+
+
+async def _two(lines: AsyncIterator[str]) -> AsyncIterator[str]:
+    """The next lines: the empty one that ends what came before, and one more."""
+    for _ in range(2):
+        yield await anext(lines)
 
 
 async def test_only_a_digest_of_a_key_is_kept(guarded: Running) -> None:

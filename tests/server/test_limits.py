@@ -4,10 +4,12 @@ import asyncio
 from urllib.parse import urlsplit
 
 import pytest
+from websockets.asyncio.client import connect
 
 from recollect.errors import TooManyRequests
 from recollect.server.limits import MOST_BUCKETS, Limits
 from recollect.settings import ServerConfig
+from tests.server.live.parts import comes_true
 from tests.server.running import Running, serving
 
 SMALL = ServerConfig(max_body_kb=1, rate_read=0, rate_write=0)
@@ -75,6 +77,27 @@ async def test_nonsense_on_the_wire_does_not_stop_the_server(server: Running) ->
         said = await raw(server, junk)
         assert said.startswith((b"HTTP/1.1 400", b"HTTP/1.1 404"))
     assert (await server.client.get("/health")).json() == {"status": "ok"}
+
+
+# What is kept open
+
+
+async def test_a_key_listens_to_so_many_changes_at_once() -> None:
+    """Streams and WebSockets are counted together, and one that ends makes room."""
+    settings = ServerConfig(live_connections_per_key=2)
+    async with (
+        serving(settings=settings) as server,
+        connect(f"{server.url.replace('http', 'ws')}/ws") as socket,
+    ):
+        await socket.send('{"type": "hello"}')
+        await socket.recv()
+        async with server.client.stream("GET", "/v1/changes") as answer:
+            assert answer.status_code == 200
+            refused = await server.client.get("/v1/changes")
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+        await comes_true(lambda: server.service.openings._open.total() == 1)
+        async with server.client.stream("GET", "/v1/changes") as answer:
+            assert answer.status_code == 200
 
 
 # Rates

@@ -23,7 +23,7 @@ from recollect.server.auth.tokens import TokenRules, Tokens
 from recollect.server.calls import Assistant, Service
 from recollect.server.endpoints import Endpoint, route_handler
 from recollect.server.hosts import closing, hosts_for
-from recollect.server.limits import Limits
+from recollect.server.limits import Limits, Openings
 from recollect.server.live.handler import live_handler
 from recollect.server.live.limits import LiveLimits
 from recollect.server.live.room import LiveRoom
@@ -100,16 +100,18 @@ def create_app(
     """
     settings = settings or Settings()
     hosts = hosts_for(settings)
+    live_limits = live_limits or live_limits_for(settings.server)
     service = Service(
         memory,
         settings,
         gate=gate or gate_for(memory, settings.server, open_without_keys=open_without_keys),
         limits=limits_for(settings.server),
+        openings=Openings(live_limits.connections_per_key),
         assistant=assistant or hosts.assistants.of,
         transcriber=transcriber or hosts.transcriber,
     )
     numbers = SharedNumbers(folder_from_environment())
-    live = LiveRoom(ServerStaff(service), service.gate, live_limits or live_limits_for(settings.server))
+    live = LiveRoom(ServerStaff(service), service.gate, live_limits, openings=service.openings)
     app = (Litestar if route_handlers else Application)(
         route_handlers=[
             *operations(service, numbers),

@@ -20,7 +20,7 @@ from recollect.memory import Memory
 from recollect.protocol import OWNER_HEADER, from_json
 from recollect.server.auth.callers import Caller
 from recollect.server.auth.gate import Gate, Headers, wanted_owner
-from recollect.server.limits import Limits
+from recollect.server.limits import Limits, Openings
 from recollect.voice import VoiceAssistant
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class Service:
         *,
         gate: Gate,
         limits: Limits,
+        openings: Openings,
         assistant: "Assistant | None" = None,
         transcriber: Transcriber | None = None,
     ) -> None:
@@ -53,6 +54,7 @@ class Service:
         self.settings = settings
         self.gate = gate
         self.limits = limits
+        self.openings = openings
         self.body_limit = settings.server.max_body_kb * 1024
         self._assistant = assistant
         self._transcriber = transcriber

@@ -1,11 +1,12 @@
-"""How often somebody may ask: a bucket for every caller and class of routes. Below: errors.
+"""How often somebody may ask, and how much they may keep open. Below: errors.
 
-A bucket holds as many requests as a minute allows and fills up evenly, so that a burst passes and a flood
-does not. Each process counts for itself: with several workers a caller gets as many times the limit.
+There is a bucket for every caller and class of routes. It holds as many requests as a minute allows and fills
+up evenly, so that a burst passes and a flood does not. Each process counts for itself: with several workers a
+caller gets as many times the limit.
 """
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Literal
 
@@ -43,3 +44,22 @@ class Limits:
         self._buckets[key] = left - 1, now
         if len(self._buckets) > MOST_BUCKETS:
             self._buckets.popitem(last=False)
+
+
+class Openings:
+    """What callers keep open at once: WebSockets, and answers that go on."""
+
+    def __init__(self, per_caller: int) -> None:
+        self._most = per_caller
+        self._open: Counter[str] = Counter()
+
+    def begin(self, caller: str) -> None:
+        """Count one more. Raises `TooManyRequests`."""
+        if self._open[caller] >= self._most:
+            raise TooManyRequests("too many connections are open with this key", retry_after=1.0)
+        self._open[caller] += 1
+
+    def end(self, caller: str) -> None:
+        self._open[caller] -= 1
+        if not self._open[caller]:
+            del self._open[caller]

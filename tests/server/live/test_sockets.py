@@ -164,7 +164,7 @@ async def test_connections_that_drop_free_what_they_held() -> None:
                 client.drop()
             await comes_true(lambda: not server.live._peers)
         assert len(server.live.feeds) == 0
-        assert not server.live._keys
+        assert not server.live._openings._open
 
 
 async def test_a_client_that_is_silent_is_dropped() -> None:

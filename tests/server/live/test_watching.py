@@ -234,7 +234,7 @@ async def test_connections_that_leave_leave_nothing_behind(room: Room) -> None:
     assert len(room.live.feeds) == 0
     assert len(room.live.turns) == 0
     assert not room.live._present
-    assert not room.live._keys
+    assert not room.live._openings._open
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -192,7 +192,7 @@ class Connection:
         caller = await self._room.gate.admit(self._headers)
         owner = caller.owner_for(hello.owner if hello.owner is not None else self._owner)
         if self.caller is None:
-            self._room.admit(self, caller)
+            self._room.admit(caller)
             self.caller = caller
         return caller, owner
 

@@ -6,15 +6,15 @@ and closes it with the application, and drains it before it ends.
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from recollect.deadlines import ended
-from recollect.errors import AccessError, RecollectError, TooManyRequests
+from recollect.errors import AccessError, RecollectError
 from recollect.manager import ConversationManager
 from recollect.protocol.live import CloseCode, Outgoing
 from recollect.server.auth.callers import Caller
+from recollect.server.limits import Openings
 from recollect.server.live.feeds import Feeds
 from recollect.server.live.limits import LiveLimits
 from recollect.server.live.speech import Transcribe
@@ -72,6 +72,7 @@ class LiveRoom:
         gate: Doorkeeper,
         limits: LiveLimits | None = None,
         *,
+        openings: Openings | None = None,
         metrics: Telemetry = telemetry,
     ) -> None:
         self.staff = staff
@@ -81,7 +82,7 @@ class LiveRoom:
         self.turns = Turns(self.feeds)
         self._peers: set[Peer] = set()
         self._left = asyncio.Event()
-        self._keys: Counter[str] = Counter()
+        self._openings = openings or Openings(self.limits.connections_per_key)
         self._present: dict[tuple[str, str], set[Peer]] = {}
         self._keepers: list[asyncio.Task[None]] = []
         self.is_draining = False
@@ -111,11 +112,9 @@ class LiveRoom:
     def is_full(self) -> bool:
         return len(self._peers) >= self.limits.connections
 
-    def admit(self, peer: Peer, caller: Caller) -> None:
+    def admit(self, caller: Caller) -> None:
         """Count a connection under its key. Raises `TooManyRequests`."""
-        if self._keys[caller.name] >= self.limits.connections_per_key:
-            raise TooManyRequests("too many connections are open with this key", retry_after=1.0)
-        self._keys[caller.name] += 1
+        self._openings.begin(caller.name)
 
     def leave(self, peer: Peer) -> None:
         """Forget a connection. Its turns go on."""
@@ -123,9 +122,7 @@ class LiveRoom:
             return
         self._peers.discard(peer)
         if peer.caller is not None:
-            self._keys[peer.caller.name] -= 1
-            if not self._keys[peer.caller.name]:
-                del self._keys[peer.caller.name]
+            self._openings.end(peer.caller.name)
         if not self._peers:
             self._left.set()
 

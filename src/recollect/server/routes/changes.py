@@ -1,23 +1,32 @@
 """What changes, as it does: server-sent events for programs that keep a copy or a page up to date."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 
 from msgspec import Struct
 
 from recollect.contracts import Change
 from recollect.deadlines import ended
+from recollect.errors import AccessError, RecollectError
 from recollect.protocol import to_json
 from recollect.protocol.bodies import Uuid
 from recollect.server.answers import Streamed
+from recollect.server.auth.gate import REMEMBERED
 from recollect.server.calls import Call, NoBody
 from recollect.server.endpoints import Media, Reply, Routes
+from recollect.telemetry import told
+
+log = logging.getLogger("recollect.server")
 
 routes = Routes("changes")
 
 HEARTBEAT = 15.0
 """Seconds of silence after which a comment says that the line is still good."""
+RECHECKED = REMEMBERED
+"""Seconds after which the key is looked at again: what the gate remembers is no news before."""
 
 
 class Watched(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,18 +43,20 @@ class Watched(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ),
 )
 async def watch_changes(call: Call[NoBody, Watched]) -> Reply:
-    """Changes to one conversation, or to all, as server-sent events, until somebody hangs up.
+    """Changes to one conversation, or to all, as server-sent events, until somebody hangs up or the key ends.
 
     Several changes in quick succession may come as one. What changed is read from the conversation.
     """
     watching = call.manager.watch(call.query.conversation_id)
-    return Streamed(_told(watching, call.service.draining), media=b"text/event-stream")
+    openings, name = call.service.openings, call.caller.name
+    openings.begin(name)
+    return Streamed(_told(watching, call), media=b"text/event-stream", closing=partial(openings.end, name))
 
 
 async def _told(
-    watching: AbstractAsyncContextManager[AsyncIterator[Change]], draining: asyncio.Event
+    watching: AbstractAsyncContextManager[AsyncIterator[Change]], call: Call[NoBody, Watched]
 ) -> AsyncGenerator[bytes, None]:
-    stopping = asyncio.create_task(draining.wait())
+    stopping = asyncio.create_task(_over(call))
     try:
         async with watching as changes:
             yield b": watching\n\n"
@@ -55,10 +66,30 @@ async def _told(
         await ended(stopping)
 
 
+async def _over(call: Call[NoBody, Watched]) -> None:
+    """Until the server is about to stop, or whoever listens may no longer."""
+    draining = call.service.draining
+    while not draining.is_set() and await _may_listen(call):
+        with suppress(TimeoutError):
+            await asyncio.wait_for(draining.wait(), RECHECKED)
+
+
+async def _may_listen(call: Call[NoBody, Watched]) -> bool:
+    """Whether the key still holds. A store that is away is no reason to send anybody off."""
+    try:
+        caller = await call.service.gate.admit(call.headers)
+        caller.owner_for(call.manager.owner)
+    except AccessError:
+        return False
+    except RecollectError as error:
+        log.warning("a key cannot be looked at again: %s", told(error))
+    return True
+
+
 async def _until(
-    stopping: "asyncio.Task[bool]", changes: AsyncIterator[Change]
+    stopping: "asyncio.Task[None]", changes: AsyncIterator[Change]
 ) -> AsyncGenerator[Change | None, None]:
-    """Changes as they come, None after some silence, and an end when the server is about to stop."""
+    """Changes as they come, None after some silence, and an end when it is over."""
     coming: asyncio.Task[Change] | None = None
     try:
         while not stopping.done():
