@@ -48,7 +48,7 @@ async def run_server(folder: Path) -> None:
     from recollect.messages import Message
     from recollect.server.app import create_app
     from recollect.server.live.limits import LiveLimits
-    from recollect.settings import Settings
+    from recollect.settings import ServerConfig, Settings
 
     class Instant:
         name, dialect = "instant", "plain"
@@ -84,8 +84,8 @@ async def run_server(folder: Path) -> None:
         kind = SupervisorAgent if manager.owner == LOOKS_BACK else AtOnce
         return kind(manager, [Specialist(loop=AgenticLoop(Instant()))])
 
-    settings = Settings()
     # Counted, but never refused: these clients say more than people do.
+    settings = Settings(server=ServerConfig(rate_write=2**40, rate_ask=2**40))
     limits = LiveLimits(frames_per_second=1e9, burst=2**30)
     await serve(
         folder,

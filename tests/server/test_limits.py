@@ -1,6 +1,7 @@
 """How much and how often: bodies, rates, and clients that hang up half-way."""
 
 import asyncio
+import json
 from urllib.parse import urlsplit
 
 import pytest
@@ -137,3 +138,14 @@ async def test_whoever_asks_too_often_is_told_when_to_come_back() -> None:
         assert (await guarded.client.get("/v1/conversations", headers=bob)).status_code == 200
         written = await guarded.client.post("/v1/conversations", json={"session_id": "k"}, headers=erin)
         assert written.status_code == 200
+
+
+async def test_a_question_counts_alike_over_http_and_over_the_websocket() -> None:
+    async with serving(settings=ServerConfig(rate_ask=1)) as server:
+        asked = await server.client.post("/v1/sessions/answers", json={"session_id": "k", "text": "hello"})
+        assert asked.status_code != 429
+        async with connect(f"{server.url.replace('http', 'ws')}/ws") as socket:
+            await socket.send('{"type": "hello", "session_id": "k"}')
+            await socket.recv()
+            await socket.send('{"type": "text", "id": "q1", "text": "hello"}')
+            assert json.loads(await socket.recv())["problem"]["status"] == 429

@@ -111,7 +111,9 @@ def create_app(
         transcriber=transcriber or hosts.transcriber,
     )
     numbers = SharedNumbers(folder_from_environment())
-    live = LiveRoom(ServerStaff(service), service.gate, live_limits, openings=service.openings)
+    live = LiveRoom(
+        ServerStaff(service), service.gate, live_limits, rates=service.limits, openings=service.openings
+    )
     app = (Litestar if route_handlers else Application)(
         route_handlers=[
             *operations(service, numbers),

@@ -16,6 +16,7 @@ from recollect.manager import ConversationManager
 from recollect.messages import Message
 from recollect.protocol.live import Outgoing, write_frame
 from recollect.server.auth.callers import Caller
+from recollect.server.limits import Limits
 from recollect.server.live.connection import Connection
 from recollect.server.live.limits import LiveLimits
 from recollect.server.live.room import LiveRoom
@@ -183,6 +184,7 @@ async def a_room(
     *,
     owner: str = "erin",
     transcribe: Transcribe | None = None,
+    rates: Limits | None = None,
     **limits: Any,
 ) -> AsyncIterator[Room]:
     options: dict[str, Any] = {"sweep_every": None, "warm": False, "embedder": None}
@@ -193,6 +195,7 @@ async def a_room(
             Staff(memory, agent, transcribe),
             gate,
             LiveLimits(**({"poll_seconds": 0.01} | limits)),
+            rates=rates,
             metrics=Telemetry(),
         )
         try:

@@ -11,6 +11,7 @@ import pytest
 from recollect.messages import Message, Speech
 from recollect.protocol.live import CloseCode
 from recollect.server.auth.callers import Caller
+from recollect.server.limits import Limits
 from recollect.server.live.telling import Ended
 from tests.server.live.parts import PATIENCE, Client, a_room, words
 
@@ -509,6 +510,52 @@ async def test_frames_that_come_too_fast_are_refused_and_then_the_connection_end
         for _ in range(3):
             await client.send("ping")
         assert await the_end(client) == CloseCode.TOO_MANY
+
+
+async def test_a_key_asks_so_many_questions_a_minute_typed_or_spoken() -> None:
+    """Whatever connection they come by; what is asked again while it is answered is no further question."""
+    rates = Limits({"ask": 2}, monotonic=lambda: 0.0)
+    async with a_room(transcribe=understood, rates=rates) as room:
+        one, other = room.client(), room.client()
+        await one.hello(session_id="kitchen")
+        await other.hello(session_id="kitchen")
+        room.agent.may_go_on.clear()
+        await one.send("text", id="q1", text="hello")
+        await other.send("text", id="q1", text="hello")
+        room.agent.may_go_on.set()
+        for client in (one, other):
+            await client.until("answer.done")
+        await speak(other, "a1", b"good morning")
+        await other.until("answer.done")
+        await one.send("text", id="q2", text="hello?")
+        refused = await one.until("error")
+        assert (refused["id"], refused["problem"]["status"]) == ("q2", 429)
+        await speak(other, "a2", b"hello?")
+        assert (await other.until("error"))["id"] == "a2"
+        assert room.agent.asked == ["hello", "good morning"]
+        await one.send("text", id="w1", text="only a note", answer=False)
+        await one.until("stored")
+
+
+async def speak(client: Client, utterance_id: str, audio: bytes) -> None:
+    await client.send("audio.start", id=utterance_id)
+    await client.connection.heard(audio)
+    await client.send("audio.end", id=utterance_id)
+
+
+@pytest.mark.parametrize("kind", ["text", "turn"])
+async def test_a_key_stores_so_many_turns_a_minute(kind: str) -> None:
+    fields: dict[str, Any] = {"text": "a note", "answer": False}
+    if kind == "turn":
+        fields = {"messages": [{"role": "user", "content": "a note"}]}
+    async with a_room(rates=Limits({"write": 1}, monotonic=lambda: 0.0)) as room:
+        client = room.client()
+        ready = await client.hello(session_id="kitchen")
+        await client.send(kind, id="w1", **fields)
+        await client.until("stored")
+        await client.send(kind, id="w2", **fields)
+        assert (await client.until("error"))["problem"]["retry_after"] == 60.0
+        assert len(await room.erin.messages(ready["conversation"]["id"])) == 1
 
 
 async def test_a_key_has_so_many_connections() -> None:

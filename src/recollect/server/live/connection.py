@@ -214,6 +214,7 @@ class Connection:
         conversation_id = self._spoken_in(guest, frame.conversation_id)
         if self._goes_on(guest, conversation_id, frame.id):
             return
+        self._room.rates.take(guest.caller.name, "ask" if frame.answer else "write")
         question = Message(role="user", content=frame.text, message_id=frame.id)
         turn = Turn(guest.owner, conversation_id, guest.session_id, question, wants_answer=frame.answer)
         if frame.answer:
@@ -227,6 +228,7 @@ class Connection:
         if frame.id in self._telling.listening:
             raise InvalidInput(f"{shown(frame.id)} is under way already", field="id", value=frame.id)
         messages = told_turn(frame)
+        self._room.rates.take(guest.caller.name, "write")
         turn = Turn(
             guest.owner,
             conversation_id,
@@ -325,6 +327,7 @@ class Connection:
         conversation_id = self._spoken_in(guest, utterance.start.conversation_id)
         if self._goes_on(guest, conversation_id, frame.id):
             return
+        self._room.rates.take(guest.caller.name, "ask")
 
         async def understood(turn: Turn) -> Outcome:
             question = await transcribe(audio, utterance.start)

@@ -14,7 +14,7 @@ from recollect.errors import AccessError, RecollectError
 from recollect.manager import ConversationManager
 from recollect.protocol.live import CloseCode, Outgoing
 from recollect.server.auth.callers import Caller
-from recollect.server.limits import Openings
+from recollect.server.limits import Limits, Openings
 from recollect.server.live.feeds import Feeds
 from recollect.server.live.limits import LiveLimits
 from recollect.server.live.speech import Transcribe
@@ -72,12 +72,15 @@ class LiveRoom:
         gate: Doorkeeper,
         limits: LiveLimits | None = None,
         *,
+        rates: Limits | None = None,
         openings: Openings | None = None,
         metrics: Telemetry = telemetry,
     ) -> None:
         self.staff = staff
         self.gate = gate
         self.limits = limits or LiveLimits()
+        self.rates = rates or Limits({})
+        """Shared with HTTP: a question costs the same, whichever way it comes."""
         self.feeds = Feeds(self.limits)
         self.turns = Turns(self.feeds)
         self._peers: set[Peer] = set()
