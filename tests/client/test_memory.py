@@ -3,7 +3,7 @@
 import asyncio
 import io
 import zipfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -248,6 +248,31 @@ class TestBeingSentAgain:
         assert len(stored.new) == 1
         assert [m.content for m in await erin.messages(kitchen.id)] == ["once"]
 
+    async def test_a_turn_of_a_session_is_stored_once_though_the_session_was_left_before_it_was_sent_again(
+        self, memory: RemoteMemory, owner: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        erin = memory.of(owner)
+
+        async def leave() -> None:
+            await erin.leave_session("kitchen")
+
+        lost = _losing_the_first_answer(memory, monkeypatch, meanwhile=leave)
+        stored = await erin.append_to_session("kitchen", [Message(role="user", content="once")])
+        assert lost == ["lost"]
+        assert len(stored.new) == 1
+        page = await erin.list()
+        assert [(record.id, record.message_count) for record in page.conversations] == [
+            (stored.conversation.id, 1)
+        ]
+
+    async def test_a_turn_that_is_said_twice_in_a_session_is_known_the_second_time(
+        self, memory: RemoteMemory, owner: str
+    ) -> None:
+        erin, said = memory.of(owner), [Message(role="user", content="once", message_id="m-1")]
+        await erin.append_to_session("kitchen", said)
+        again = await erin.append_to_session("kitchen", said)
+        assert ([entry.message.content for entry in again.known], again.new) == (["once"], ())
+
     async def test_a_key_that_was_used_for_something_else_is_refused(
         self, memory: RemoteMemory, owner: str
     ) -> None:
@@ -266,7 +291,15 @@ class TestBeingSentAgain:
                 await sending
 
 
-def _losing_the_first_answer(memory: RemoteMemory, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+async def _nothing() -> None: ...
+
+
+def _losing_the_first_answer(
+    memory: RemoteMemory,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    meanwhile: Callable[[], Awaitable[None]] = _nothing,
+) -> list[str]:
     """The way back is cut once, after the request was answered."""
     import httpx
 
@@ -277,6 +310,7 @@ def _losing_the_first_answer(memory: RemoteMemory, monkeypatch: pytest.MonkeyPat
         content = await read(self)
         if not lost and self.request.method == "POST":
             lost.append("lost")
+            await meanwhile()
             raise httpx.ReadError("the connection was cut")
         return content
 

@@ -47,9 +47,11 @@ async def once(
     if earlier:
         return _alike(await manager.append(earlier, given))
     stored = await append(given)
-    if conversation_id is None:
-        await manager.store.put_document(KIND, key, digest + stored.conversation.id.encode())
-    return _alike(stored)
+    if conversation_id is not None:
+        # The first attempt may have come without its key: what is known may be what it stored.
+        return _alike(stored)
+    await manager.store.put_document(KIND, key, digest + stored.conversation.id.encode())
+    return stored if earlier is None else _alike(stored)
 
 
 def with_ids(messages: Sequence[Message], key: str) -> list[Message]:
@@ -74,8 +76,11 @@ def _fingerprint(owner: str, header: bytes) -> str:
     return sha256(b"%d:%b%b" % (len(owner.encode()), owner.encode(), header)).hexdigest()[:40]
 
 
-async def _claim(store: ConversationStore, key: str, digest: bytes) -> str:
-    """The conversation that this was stored in before, or nothing. Refuses another body under the key."""
+async def _claim(store: ConversationStore, key: str, digest: bytes) -> str | None:
+    """The conversation that this was stored in before, empty where none is known; None where the key is new.
+
+    Refuses another body under the key.
+    """
     try:
         await store.put_document(KIND, key, digest, expected_version=0)
     except DocumentConflict:
@@ -85,7 +90,7 @@ async def _claim(store: ConversationStore, key: str, digest: bytes) -> str:
         return "" if found is None else found.data[_DIGEST:].decode()
     if key.startswith("0"):  # now and then
         await _forget_old(store, key)
-    return ""
+    return None
 
 
 async def _forget_old(store: ConversationStore, key: str) -> None:

@@ -17,7 +17,7 @@ from recollect.settings import ConversationConfig
 
 T = TypeVar("T")
 
-__all__ = ["LARGEST_PAGE", "VERSION", "Calls", "Talk", "at_revision", "conversation", "nobody"]
+__all__ = ["LARGEST_PAGE", "VERSION", "Calls", "Talk", "at_revision", "conversation", "known_again", "nobody"]
 
 LARGEST_PAGE = 1000
 """What the server gives at once; more is asked for again."""
@@ -57,21 +57,15 @@ class Calls:
         read: Callable[[Any], T],
         query: Query | None = None,
         body: Mapping[str, Any] | None = None,
-        once: bool = False,
         headers: Mapping[str, str] | None = None,
         **fields: Any,
     ) -> Call[T]:
-        """A call whose answer is JSON.
-
-        With `once` it has a key, made now, by which the server knows it again and answers alike. Messages
-        have ids besides, so the key need not go with the first attempt, where it would cost a record.
-        """
+        """A call whose answer is JSON."""
         return Call(
             method=method,
             path=path_of(VERSION, *segments, query=query),
             read=reader(read),
             headers={**self._headers, **(headers or {}), **({} if body is None else _JSON)},
-            again={"idempotency-key": new_id()} if once else {},
             body=b"" if body is None else to_json(body),
             **fields,
         )
@@ -101,6 +95,11 @@ class Calls:
 
 
 _JSON = {"content-type": "application/json"}
+
+
+def known_again() -> dict[str, str]:
+    """A header, made now, by which the server knows a call again and answers alike; it costs a record."""
+    return {"idempotency-key": new_id()}
 
 
 def at_revision(expected: int | None) -> dict[str, Any]:

@@ -8,7 +8,15 @@ import msgspec
 from msgspec.structs import replace
 
 from recollect.client.calls import Call
-from recollect.client.describing.base import LARGEST_PAGE, Calls, Talk, at_revision, conversation, nobody
+from recollect.client.describing.base import (
+    LARGEST_PAGE,
+    Calls,
+    Talk,
+    at_revision,
+    conversation,
+    known_again,
+    nobody,
+)
 from recollect.clock import parse_moment
 from recollect.contexts import Context, Report
 from recollect.contracts import Appended, Entry, why_unreadable
@@ -214,7 +222,7 @@ class ConversationCalls(Calls):
             "turns",
             read=appended_of,
             body=body,
-            once=True,
+            again=known_again(),  # the messages have ids: that the first attempt is known is not needed
         )
 
     def append_to_session(
@@ -232,7 +240,8 @@ class ConversationCalls(Calls):
             "tags": list_(parse_tags(tags)),
             **self._idle,
         }
-        return self._call("POST", "sessions", "turns", read=appended_of, body=body, once=True)
+        # Also with the first attempt: ids are of no use once the session has moved to another conversation.
+        return self._call("POST", "sessions", "turns", read=appended_of, body=body, headers=known_again())
 
     def _turn(self, messages: Sequence[Message]) -> "list_[dict[str, Any]]":
         """The messages with ids, so that sent twice they are stored once; and as the caller's redactor leaves
