@@ -35,6 +35,8 @@ from recollect.portability.zips import pack_folder, unpack_folder
 from recollect.server.auth.keys import ApiKeys
 from tests.servers.remote import Served, served
 
+PATIENT_FOR = [(3.0, 45.0), (60.0, 60.0)]
+"""Seconds for an answer, and what becomes of them where an answer goes on."""
 QUICK = Patience(timeout=5, attempts=3, first_pause=0.01, longest_pause=0.05)
 
 
@@ -130,6 +132,14 @@ class TestCodeThatDoesNotAwait:
                 moved = erin.add_message(kitchen.id, "user", "hello")
                 assert next(changes) == Change(conversation_id=kitchen.id, revision=moved.revision)
 
+    @pytest.mark.parametrize(("seconds", "patient_for"), PATIENT_FOR)
+    def test_a_watch_is_patient_until_heartbeats_fail(
+        self, server: Served, owner: str, monkeypatch: pytest.MonkeyPatch, seconds: float, patient_for: float
+    ) -> None:
+        reads = _noting_read_timeouts(monkeypatch)
+        with Client(server.url, patience=Patience(timeout=seconds)) as memory, memory.of(owner).watch():
+            assert reads == [patient_for]
+
 
 class TestWatching:
     async def test_another_clients_change_is_heard_of(
@@ -139,6 +149,16 @@ class TestWatching:
             made = await other.of(owner).get_or_create_conversation("kitchen")
             async with asyncio.timeout(120):
                 assert (await anext(changes)).conversation_id == made.id
+
+    @pytest.mark.parametrize(("seconds", "patient_for"), PATIENT_FOR)
+    async def test_a_watch_is_patient_until_heartbeats_fail(
+        self, server: Served, owner: str, monkeypatch: pytest.MonkeyPatch, seconds: float, patient_for: float
+    ) -> None:
+        """Whatever the patience for an answer: a server that is well may have nothing to tell."""
+        reads = _noting_read_timeouts(monkeypatch)
+        patience = Patience(timeout=seconds)
+        async with RemoteMemory(server.url, patience=patience) as memory, memory.of(owner).watch():
+            assert reads == [patient_for]
 
     async def test_a_watch_ends_with_an_error_when_the_server_does(self) -> None:
         serving = served()
@@ -155,6 +175,21 @@ class TestWatching:
                 await task
         finally:
             await asyncio.to_thread(serving.__exit__, None, None, None)
+
+
+def _noting_read_timeouts(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long an answer may be silent, for each request that is made from now on."""
+    import httpx
+
+    reads: list[float] = []
+    made = httpx.Request.__init__
+
+    def noting(self: httpx.Request, *args: Any, **options: Any) -> None:
+        made(self, *args, **options)
+        reads.append(self.extensions["timeout"]["read"])
+
+    monkeypatch.setattr(httpx.Request, "__init__", noting)
+    return reads
 
 
 class TestKeys:

@@ -31,6 +31,7 @@ from recollect.client.exchanging import (
     course_of,
 )
 from recollect.errors import MissingExtra, Overloaded, RecollectError, StoreClosed, StoreUnavailable
+from recollect.protocol import HEARTBEAT
 from recollect.telemetry.tracing import outgoing
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ T = TypeVar("T")
 CONNECTIONS = 32
 """Requests under way at once; whoever comes after them waits for a place, as long as for an answer."""
 BLOCK = 256 * 1024
+MISSED_HEARTBEATS = 3
+"""After so many a server that tells of changes is taken to be away."""
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -72,6 +75,12 @@ class Options(Struct, frozen=True, kw_only=True):
         timeout: httpx.Timeout = _httpx().Timeout(
             seconds, connect=min(seconds, self.patience.connect_timeout)
         )
+        return timeout
+
+    def timeout_of_events(self) -> "httpx.Timeout":
+        """The same for an answer that goes on: a server that is well is silent until its next heartbeat."""
+        timeout = self.timeout(self.patience.timeout)
+        timeout.read = max(self.patience.timeout, MISSED_HEARTBEATS * HEARTBEAT)
         return timeout
 
     def failure(self, error: "httpx.HTTPError") -> Failure:
@@ -209,13 +218,12 @@ class AsyncSender:
     async def events(self, call: Call[Any]) -> AsyncIterator[AsyncIterator[str]]:
         """The data of the events of an answer that goes on. Entered once the server says that it began."""
         client = self._open_client()
-        patience = self.options.patience
         try:
             async with client.stream(
                 call.method,
                 self.options.server.base + call.path,
                 headers={**outgoing(), **call.headers},
-                timeout=self.options.timeout(patience.timeout),
+                timeout=self.options.timeout_of_events(),
             ) as response:
                 if not response.is_success:
                     raise error_of(_answer(response, await response.aread()))
@@ -327,7 +335,7 @@ class SyncSender:
                 call.method,
                 self.options.server.base + call.path,
                 headers={**outgoing(), **call.headers},
-                timeout=self.options.timeout(self.options.patience.timeout),
+                timeout=self.options.timeout_of_events(),
             ) as response:
                 if not response.is_success:
                     raise error_of(_answer(response, response.read()))

@@ -31,8 +31,11 @@ from recollect.protocol.problems import PROBLEM_JSON, error_of, problem_of, stat
 
 OWNER_HEADER = "recollect-owner"
 """Whose data a request is about, percent-encoded UTF-8; needed by a key of several owners only."""
+HEARTBEAT = 15.0
+"""Seconds of silence after which a stream of changes says that the line is still good."""
 
 __all__ = [
+    "HEARTBEAT",
     "OWNER_HEADER",
     "PROBLEM_JSON",
     "appended_document",

@@ -11,7 +11,7 @@ from msgspec import Struct
 from recollect.contracts import Change
 from recollect.deadlines import ended
 from recollect.errors import AccessError, RecollectError
-from recollect.protocol import to_json
+from recollect.protocol import HEARTBEAT, to_json
 from recollect.protocol.bodies import Uuid
 from recollect.server.answers import Streamed
 from recollect.server.auth.gate import REMEMBERED
@@ -23,8 +23,6 @@ log = logging.getLogger("recollect.server")
 
 routes = Routes("changes")
 
-HEARTBEAT = 15.0
-"""Seconds of silence after which a comment says that the line is still good."""
 RECHECKED = REMEMBERED
 """Seconds after which the key is looked at again: what the gate remembers is no news before."""
 
