@@ -57,6 +57,22 @@ async def test_half_of_a_surrogate_pair_and_deep_content_are_kept(server: Runnin
     assert said(page) == ["half \ud83d of a pair"]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"session_id": "k", "channel": "\\ud800"}',
+        b'{"session_id": "k", "\\ud800": 1}',
+        b'{"session_id": "k", "ttl": "\\ud800"}',
+    ],
+)
+async def test_half_of_a_surrogate_pair_is_refused_where_no_text_is_kept(
+    server: Running, body: bytes
+) -> None:
+    headers = {"Content-Type": "application/json"}
+    refused = await server.client.post("/v1/conversations", content=body, headers=headers)
+    assert (refused.status_code, refused.json()["type"]) == (422, "urn:recollect:problem:invalid-input")
+
+
 async def test_pages_lead_from_one_to_the_next(server: Running) -> None:
     kitchen = await opened(server)
     for number in range(7):

@@ -187,6 +187,11 @@ def converted(document: Any, kind: type[B], *, strict: bool = True) -> B:
         raise invalid(error) from None
     except RecursionError:
         raise InvalidInput("the body is nested too deep", field="body") from None
+    except UnicodeEncodeError:
+        # Content keeps it; what msgspec compares with a name, or reads a value from, it wants in UTF-8.
+        raise InvalidInput(
+            "the body has half of a surrogate pair in a place that does not take any text", field="body"
+        ) from None
 
 
 def invalid(error: msgspec.ValidationError) -> InvalidInput:
