@@ -196,7 +196,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """A message from its documented form. Fields that we do not know are kept in `extra`."""
         if not isinstance(document, Mapping):
             raise InvalidMessage(f"a message must be a mapping; got {shown(document)}")
-        if "role" not in document:
+        if document.get("role") is None:
             raise InvalidMessage("a message needs a role", field="role")
         known = {key: document[key] for key in _DOCUMENTED if document.get(key) is not None}
         known["content"] = document.get("content", UNSET)

@@ -88,6 +88,12 @@ def test_another_dialects_fields_come_back_whatever_their_names(message: Message
     assert Message.from_dict(item.to_dict()) == item
 
 
+@pytest.mark.parametrize("document", [{}, {"role": None}])
+def test_a_document_without_a_role_is_no_message(document: dict[str, Any]) -> None:
+    with pytest.raises(InvalidMessage, match="needs a role"):
+        Message.from_dict({**document, "content": "hi", "message_id": "m-1"})
+
+
 def anthropic_result(call_id: str) -> Message:
     return Message(role="user", content=[{"type": "tool_result", "tool_use_id": call_id, "content": "ok"}])
 

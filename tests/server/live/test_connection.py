@@ -264,6 +264,7 @@ async def test_what_cannot_be_read_is_refused_and_the_connection_goes_on() -> No
             '{"type":"turn","id":"1","messages":["hi"]}',
             '{"type":"turn","id":"1","messages":[{"role":"shouter","content":"hi"}]}',
             '{"type":"turn","id":"1","messages":[{"role":"user"}]}',
+            '{"type":"turn","id":"1","messages":[{"role":null,"content":"hi","message_id":"m-1"}]}',
             '{"type":"turn","id":"1","messages":[{"role":"user","content":"hi"}],"dialect":"klingon"}',
             '{"type":"turn","id":"1","messages":[{"role":"user","content":"hi"}],"conversation_id":"x"}',
             '{"type":"turn","id":"","messages":[{"role":"user","content":"hi"}]}',
