@@ -73,6 +73,17 @@ async def test_half_of_a_surrogate_pair_is_refused_where_no_text_is_kept(
     assert (refused.status_code, refused.json()["type"]) == (422, "urn:recollect:problem:invalid-input")
 
 
+@pytest.mark.parametrize(
+    "path", ["conversations%2F{}", "conversations%2F{}/messages", "conversations/{}%2Fmessages"]
+)
+async def test_an_encoded_slash_leads_nowhere(server: Running, path: str) -> None:
+    kitchen = await opened(server)
+    nowhere = await server.client.get("/v1/" + path.format(kitchen))
+    unknown = await server.client.get("/v1/nothing")
+    assert nowhere.status_code == 404
+    assert nowhere.json() == unknown.json()
+
+
 async def test_pages_lead_from_one_to_the_next(server: Running) -> None:
     kitchen = await opened(server)
     for number in range(7):

@@ -242,6 +242,7 @@ class _Reader:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         segments = [each for each in endpoint.full_path.split("/") if each]
+        self._segments = len(segments)
         self._places = [(at, segment[1:-1]) for at, segment in enumerate(segments) if segment.startswith("{")]
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(endpoint.body)
         self._no_query = endpoint.query() if _all_optional(endpoint.query) else None
@@ -277,8 +278,13 @@ class _Reader:
         )
 
     def _path(self, raw_path: bytes) -> dict[str, str]:
-        """The parameters, from the path as it was sent."""
+        """The parameters, from the path as it was sent.
+
+        The framework takes an encoded slash for one that separates; no name of ours holds one.
+        """
         segments = [each for each in raw_path.split(b"/") if each]
+        if len(segments) != self._segments:
+            raise HTTPException(status_code=404)
         return {name: _unquoted(segments[at], name) for at, name in self._places}
 
     def _query(self, query_string: bytes) -> Any:
