@@ -407,6 +407,42 @@ class TestFolders:
             await self.unpacked(file.getvalue(), tmp_path / "again")
         assert not (tmp_path / "again").exists()
 
+    @pytest.mark.parametrize("at", [2, 30, 60])
+    async def test_flipped_bits_are_refused(self, packed: bytes, tmp_path: Path, at: int) -> None:
+        name = "conversations.jsonl"
+        begin = zipfile.ZipFile(io.BytesIO(packed)).getinfo(name).header_offset + 30 + len(name)
+        damaged = bytearray(packed)
+        damaged[begin + at] ^= 0xFF
+        with pytest.raises((StoreDamaged, StoreForeign)):
+            await self.unpacked(bytes(damaged), tmp_path / "again")
+        assert not (tmp_path / "again").exists()
+
+    @pytest.mark.parametrize("way", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+    async def test_what_is_packed_as_no_export_is_refused(
+        self, packed: bytes, tmp_path: Path, way: int
+    ) -> None:
+        file, source = io.BytesIO(), zipfile.ZipFile(io.BytesIO(packed))
+        with zipfile.ZipFile(file, "w", way) as other:
+            for name in source.namelist():
+                other.writestr(name, source.read(name))
+        with pytest.raises(StoreForeign, match="as no export is"):
+            await self.unpacked(file.getvalue(), tmp_path / "again")
+
+    async def test_what_is_encrypted_is_refused(self, packed: bytes, tmp_path: Path) -> None:
+        entry = b"PK\x01\x02\x14\x03\x14\0"
+        assert entry + b"\0\0" in packed
+        with pytest.raises(StoreForeign, match="as no export is"):
+            await self.unpacked(packed.replace(entry + b"\0\0", entry + b"\1\0"), tmp_path / "again")
+
+    @pytest.mark.filterwarnings("ignore:Duplicate name")
+    @pytest.mark.parametrize("name", ["manifest.json", "conversations.jsonl"])
+    async def test_a_name_that_comes_twice_is_refused(self, packed: bytes, tmp_path: Path, name: str) -> None:
+        file = io.BytesIO(packed)
+        with zipfile.ZipFile(file, "a") as twice:
+            twice.writestr(name, twice.read(name))
+        with pytest.raises(StoreDamaged, match="twice"):
+            await self.unpacked(file.getvalue(), tmp_path / "again")
+
     @pytest.mark.parametrize("cut", [0, 1, 100, -1, -30])
     async def test_half_a_file_is_refused(self, packed: bytes, tmp_path: Path, cut: int) -> None:
         with pytest.raises((StoreDamaged, StoreForeign, StoreUnavailable)):

@@ -7,12 +7,11 @@ in its place.
 
 import shutil
 import zipfile
+import zlib
 from pathlib import Path
 from typing import BinaryIO
 
-import msgspec
-
-from recollect.errors import StoreDamaged, StoreForeign, StoreUnavailable, shown
+from recollect.errors import RecollectError, StoreDamaged, StoreForeign, StoreUnavailable, shown
 from recollect.portability.folders import (
     MANIFEST,
     Manifest,
@@ -26,6 +25,18 @@ from recollect.portability.folders import (
 
 LONGEST_MANIFEST = 64 * 1024 * 1024
 _BLOCK = 1024 * 1024
+_OURS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)
+_ENCRYPTED = 0x1
+_NO_EXPORT = (
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    zlib.error,
+    KeyError,
+    EOFError,
+    RuntimeError,
+    ValueError,
+)
+"""What reading a zip ends with that is damaged, or none."""
 
 
 def pack_folder(folder: Path, file: BinaryIO) -> Manifest:
@@ -56,23 +67,30 @@ def unpack_folder(file: BinaryIO, folder: Path) -> Manifest:
 def _extract(file: BinaryIO, draft: Path) -> None:
     try:
         with zipfile.ZipFile(file) as packed:
+            _check_entries(packed)
             _extract_one(packed, MANIFEST, draft, longest=LONGEST_MANIFEST)
             sizes = {one.path: one.size for one in read_manifest(draft).files}
             for name in packed.namelist():
                 if name != MANIFEST:
                     _check_name(name, sizes)
                     _extract_one(packed, name, draft, longest=sizes[name])
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, KeyError, NotImplementedError, EOFError) as error:
+    except RecollectError:
+        raise
+    except OSError as error:
+        raise StoreUnavailable(f"the export cannot be unpacked: {error.strerror or error}") from error
+    except _NO_EXPORT as error:
         raise StoreForeign(f"this is no packed export: {error}") from error
-    except (OSError, RuntimeError, ValueError) as error:
-        raise _told(error) from error
 
 
-def _told(error: Exception) -> Exception:
-    """Errors of ours as they are; what zlib and the disk say as ours."""
-    if isinstance(error, msgspec.MsgspecError | StoreDamaged | StoreForeign | StoreUnavailable):
-        return error
-    return StoreUnavailable(f"the export cannot be unpacked: {error}")
+def _check_entries(packed: zipfile.ZipFile) -> None:
+    """Refuse what is packed as we never do. Damaged bzip2, for one, is an OSError, as a full disk is."""
+    names = set()
+    for entry in packed.infolist():
+        if entry.filename in names:
+            raise StoreDamaged(f"the file holds {shown(entry.filename)} twice")
+        if entry.compress_type not in _OURS or entry.flag_bits & _ENCRYPTED:
+            raise StoreForeign(f"{shown(entry.filename)} is packed as no export is")
+        names.add(entry.filename)
 
 
 def _check_name(name: str, sizes: dict[str, int]) -> None:
