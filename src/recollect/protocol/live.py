@@ -184,6 +184,7 @@ class Interrupt(_In, frozen=True, kw_only=True, tag="interrupt"):
     """How many characters of the answer were heard: of its `spoken` form where it has one. Without it, all
     that were sent."""
     conversation_id: str | None = None
+    """Where; without it, in every conversation, and for one that is complete in that of the `hello`."""
 
     def __post_init__(self) -> None:
         if self.heard is not None and self.heard < 0:

@@ -538,6 +538,61 @@ async def test_a_key_asks_so_many_questions_a_minute_typed_or_spoken() -> None:
         await one.until("stored")
 
 
+async def test_other_words_under_an_id_that_is_being_answered_are_refused() -> None:
+    """What is acknowledged is stored: nobody takes the answer to one question for that to another."""
+    async with a_room(transcribe=understood) as room:
+        client, other = room.client(), room.client()
+        ready = await client.hello(session_id="kitchen")
+        await other.hello(session_id="kitchen")
+        room.agent.may_go_on.clear()
+        await client.send("text", id="q1", text="what is the time?")
+        await room.agent.has_begun.wait()
+        for each in (client, other):
+            await each.send("text", id="q1", text="call the doctor")
+            refused = await each.until("error")
+            assert (refused["id"], refused["problem"]["status"]) == ("q1", 409)
+            await speak(each, "q1", b"call the doctor")
+            assert (await each.until("error"))["problem"]["status"] == 409
+        room.agent.may_go_on.set()
+        assert (await client.until("answer.done"))["text"] == "you said what is the time?"
+        stored = await room.erin.messages(ready["conversation"]["id"])
+        assert [message.content for message in stored] == ["what is the time?", "you said what is the time?"]
+
+
+async def test_conversations_may_have_the_same_ids() -> None:
+    async with a_room() as room:
+        client = room.client()
+        kitchen = (await client.hello(session_id="kitchen"))["conversation"]["id"]
+        hall = (await room.erin.get_or_create_conversation("hall")).id
+        await client.send("watch", conversation_id=hall)
+        room.agent.may_go_on.clear()
+        await client.send("text", id="q1", text="in the kitchen")
+        await client.send("text", id="q1", text="in the hall", conversation_id=hall)
+        room.agent.may_go_on.set()
+        done = [await client.until("answer.done") for _ in range(2)]
+        assert {frame["conversation_id"]: frame["text"] for frame in done} == {
+            kitchen: "you said in the kitchen",
+            hall: "you said in the hall",
+        }
+
+
+async def test_an_interruption_may_name_the_conversation() -> None:
+    async with a_room() as room:
+        client = room.client()
+        kitchen = (await client.hello(session_id="kitchen"))["conversation"]["id"]
+        hall = (await room.erin.get_or_create_conversation("hall")).id
+        await client.send("watch", conversation_id=hall)
+        room.agent.may_go_on.clear()
+        await client.send("text", id="q1", text="in the kitchen")
+        await client.send("text", id="q1", text="in the hall", conversation_id=hall)
+        await client.send("interrupt", id="q1", conversation_id=hall)
+        stopped = await client.until("answer.done")
+        assert (stopped["conversation_id"], stopped["interrupted"]) == (hall, True)
+        room.agent.may_go_on.set()
+        done = await client.until("answer.done")
+        assert (done["conversation_id"], done["text"]) == (kitchen, "you said in the kitchen")
+
+
 async def speak(client: Client, utterance_id: str, audio: bytes) -> None:
     await client.send("audio.start", id=utterance_id)
     await client.connection.heard(audio)

@@ -14,6 +14,7 @@ from recollect.dialects import meaning_of
 from recollect.errors import (
     AccessError,
     InvalidInput,
+    MessageConflict,
     NotAllowed,
     NotFound,
     RecollectError,
@@ -212,10 +213,10 @@ class Connection:
 
     async def _text(self, guest: Guest, frame: live.Text) -> None:
         conversation_id = self._spoken_in(guest, frame.conversation_id)
-        if self._goes_on(guest, conversation_id, frame.id):
+        question = Message(role="user", content=frame.text, message_id=frame.id)
+        if self._goes_on(guest, conversation_id, question):
             return
         self._room.rates.take(guest.caller.name, "ask" if frame.answer else "write")
-        question = Message(role="user", content=frame.text, message_id=frame.id)
         turn = Turn(guest.owner, conversation_id, guest.session_id, question, wants_answer=frame.answer)
         if frame.answer:
             self._ask(guest, turn, self._answer)
@@ -225,7 +226,7 @@ class Connection:
     async def _turn(self, guest: Guest, frame: live.Turn) -> None:
         """Stored here and now, not in a task of its own: nobody is asked, so nothing can take long."""
         conversation_id = self._spoken_in(guest, frame.conversation_id)
-        if frame.id in self._telling.listening:
+        if (conversation_id, frame.id) in self._telling.listening:
             raise InvalidInput(f"{shown(frame.id)} is under way already", field="id", value=frame.id)
         messages = told_turn(frame)
         self._room.rates.take(guest.caller.name, "write")
@@ -260,12 +261,18 @@ class Connection:
             raise NotFound(f"conversation {shown(conversation_id)} is not watched here: watch it first")
         return conversation_id
 
-    def _goes_on(self, guest: Guest, conversation_id: str, turn_id: str) -> bool:
-        """Whether the same is being answered already: then this connection listens too."""
+    def _goes_on(self, guest: Guest, conversation_id: str, question: Message) -> bool:
+        """Whether the same is being answered already: then this connection listens too.
+
+        Raises `MessageConflict` where something else is, under the same id.
+        """
+        turn_id = question.message_id or ""
         turn = self._room.turns.running(guest.owner, conversation_id, turn_id)
         if turn is None:
             return False
-        if turn_id not in self._telling.listening:
+        if not _asks_the_same(turn.question, question):
+            raise MessageConflict(conversation_id, turn_id)
+        if turn.key not in self._telling.listening:
             self._telling.listen(turn, wants_answer=turn.wants_answer)
         return True
 
@@ -289,10 +296,11 @@ class Connection:
 
     async def _interrupt(self, guest: Guest, frame: live.Interrupt) -> None:
         guest.caller.check("write")
+        spoken_in = None if frame.conversation_id is None else _uuid(frame.conversation_id)
         wanted = [
             listening
-            for turn_id, listening in self._telling.listening.items()
-            if frame.id in (None, turn_id) and listening.wants_answer
+            for (conversation_id, turn_id), listening in self._telling.listening.items()
+            if frame.id in (None, turn_id) and spoken_in in (None, conversation_id) and listening.wants_answer
         ]
         if not wanted and frame.id is not None:
             conversation_id = self._watched(guest, frame.conversation_id)
@@ -325,17 +333,17 @@ class Connection:
         utterance = self._ended_utterance(frame.id)
         audio, transcribe = utterance.complete(), self._room.staff.transcribe(guest.manager)
         conversation_id = self._spoken_in(guest, utterance.start.conversation_id)
-        if self._goes_on(guest, conversation_id, frame.id):
+        question = Message(role="user", content="", content_type="audio", message_id=frame.id)
+        if self._goes_on(guest, conversation_id, question):
             return
         self._room.rates.take(guest.caller.name, "ask")
 
         async def understood(turn: Turn) -> Outcome:
-            question = await transcribe(audio, utterance.start)
-            turn.question = question.with_(message_id=turn.id)
-            self._telling.reply(live.Transcript(id=turn.id, text=meaning_of(question).text))
+            said = await transcribe(audio, utterance.start)
+            turn.question = said.with_(message_id=turn.id)
+            self._telling.reply(live.Transcript(id=turn.id, text=meaning_of(said).text))
             return await self._answer(turn)
 
-        question = Message(role="user", content="", content_type="audio", message_id=frame.id)
         self._ask(guest, Turn(guest.owner, conversation_id, guest.session_id, question), understood)
 
     async def _audio_cancel(self, guest: Guest, frame: live.AudioCancel) -> None:
@@ -481,6 +489,13 @@ def _turned_away(error: RecollectError) -> tuple[int, str]:
     if isinstance(error, AccessError):
         return CloseCode.NOT_AUTHENTICATED, "not authenticated"
     return CloseCode.NO_HELLO, "no hello"
+
+
+def _asks_the_same(one: Message, other: Message) -> bool:
+    """Whether both are the same question. What is spoken is not understood yet, and cannot be compared."""
+    if "audio" in (one.content_type, other.content_type):
+        return one.content_type == other.content_type
+    return one.says_the_same_as(other)
 
 
 def _uuid(value: str) -> str:

@@ -8,6 +8,7 @@ gone: a client that reads slowly holds up nobody and fills nothing.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from msgspec import Raw
 
@@ -23,7 +24,7 @@ from recollect.protocol.live import (
 )
 from recollect.protocol.problems import problem_of
 from recollect.server.live.feeds import Piece
-from recollect.server.live.turns import Outcome, Turn
+from recollect.server.live.turns import Outcome, Turn, TurnKey
 from recollect.server.live.watches import Watch
 
 LONGEST_DELTA = 32 * 1024
@@ -53,7 +54,7 @@ class Telling:
 
     def __init__(self, most_waiting: int, over: Callable[[Watch], None]) -> None:
         self.watches: dict[str, Watch] = {}
-        self.listening: dict[str, Listening] = {}
+        self.listening: dict[TurnKey, Listening] = {}
         self._most_waiting = most_waiting
         self._over = over
         """Told of a watch whose conversation is gone."""
@@ -89,7 +90,7 @@ class Telling:
 
     def listen(self, turn: Turn, *, wants_answer: bool = True) -> None:
         """Tell of this turn, from its beginning."""
-        self.listening[turn.id] = Listening(turn, wants_answer=wants_answer)
+        self.listening[turn.key] = Listening(turn, wants_answer=wants_answer)
         turn.listen(self.wake)
         if turn.text or turn.outcome is not None:
             self.wake()
@@ -97,7 +98,7 @@ class Telling:
     def forget(self, turn: Turn) -> None:
         """There is nothing to tell of this turn after all."""
         turn.leave(self.wake)
-        self.listening.pop(turn.id, None)
+        self.listening.pop(turn.key, None)
 
     def stop_listening(self) -> None:
         for listening in self.listening.values():
@@ -161,7 +162,7 @@ class Telling:
         if outcome.error is None and watch is not None and (earlier := await _before(outcome, watch)):
             return earlier
         turn.leave(self.wake)
-        del self.listening[turn.id]
+        del self.listening[turn.key]
         if outcome.error is not None:
             return _failed(turn, outcome.error)
         return _done(turn, outcome, watch) if listening.wants_answer else _stored(turn, outcome, watch)
@@ -170,21 +171,22 @@ class Telling:
         for watch in tuple(self.watches.values()):
             if watch.is_level:
                 continue
-            frame = await watch.next(self._is_held)
+            frame = await watch.next(partial(self._is_held, watch.conversation_id))
             if frame is not None:
                 if watch.is_over:
                     self._over(watch)
                 return frame
         return None
 
-    def _is_held(self, piece: Piece) -> bool:
+    def _is_held(self, conversation_id: str, piece: Piece) -> bool:
         """Whether the message belongs to a turn that this connection waits for: `answer.done` brings it.
 
         A store may tell of a turn before whoever stored it has heard that it is stored.
         """
         return any(
             piece.message_id == turn_id or piece.message_id.startswith(f"{turn_id}/")
-            for turn_id in self.listening
+            for spoken_in, turn_id in self.listening
+            if spoken_in == conversation_id
         )
 
 

@@ -35,6 +35,8 @@ from recollect.spoken import spoken_form, word_end
 log = logging.getLogger("recollect.server.live")
 
 Wake = Callable[[], None]
+TurnKey = tuple[str, str]
+"""A conversation, and the id of a turn in it: another conversation may have the same id."""
 
 
 class Assistant(Protocol):
@@ -94,6 +96,11 @@ class Turn:
         self.has_begun = False
         self._wakes: set[Wake] = set()
         self._over: asyncio.Event | None = None
+
+    @property
+    def key(self) -> "TurnKey":
+        """What it is known by among its owner's turns."""
+        return self.conversation_id, self.id
 
     def listen(self, wake: Wake) -> None:
         self._wakes.add(wake)
