@@ -119,12 +119,39 @@ class TestExportAndImport:
         assert "cut off in line 9" in told
         assert json.loads(run("conversations", "--json", "--url", "file:other.json").stdout) == []
 
+    def test_a_pipe_is_written_into_and_stays_one(self, run: Run, tmp_path: Path) -> None:
+        pipe = tmp_path / "pipe"
+        os.mkfifo(pipe)
+        reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # whoever opens it to write need not wait
+        try:
+            run("export", "--output", "pipe")
+            told = os.read(reading, 1_000_000)
+        finally:
+            os.close(reading)
+        assert _between(told) == _between(run("export").stdout_bytes)
+        assert pipe.is_fifo()
+
+    def test_a_link_goes_on_to_lead_where_it_led(self, run: Run, tmp_path: Path) -> None:
+        kept = tmp_path / "elsewhere" / "kept.jsonl"
+        kept.parent.mkdir()
+        kept.write_text("old")
+        (tmp_path / "link").symlink_to(kept)
+        run("export", "--output", "link")
+        assert (tmp_path / "link").readlink() == kept
+        assert _between(kept.read_bytes()) == _between(run("export").stdout_bytes)
+        assert list(kept.parent.iterdir()) == [kept]
+
     def test_files_that_cannot_be_used_are_named(self, run: Run, tmp_path: Path) -> None:
         assert "none.jsonl cannot be read" in run("import", "none.jsonl", code=4).output
         assert "cannot be written" in run("export", "--output", "no/folder/x.jsonl", code=4).output
         (tmp_path / "folder").mkdir()
         assert "folder cannot be written" in run("export", "--output", "folder", code=4).output
         assert list(tmp_path.glob("*.part")) == []
+
+
+def _between(export: bytes) -> list[bytes]:
+    """The lines of an export without the first, which has its time, and the last, which has its digest."""
+    return export.splitlines()[1:-1]
 
 
 class TestMigrate:

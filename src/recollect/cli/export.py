@@ -67,36 +67,70 @@ def _print_manifest(manifest: Manifest) -> None:
 
 @asynccontextmanager
 async def _opened(output: str) -> AsyncIterator[BinaryIO]:
-    """Where the export goes. A file is there under its name only when it is whole."""
+    """Where the export goes. Links go on to lead where they led, and a pipe stays one."""
     if output == "-":
         yield sys.stdout.buffer
         return
-    unfinished = Path(f"{output}.part")
-    file = await asyncio.to_thread(_create, unfinished)
+    place = Path(await asyncio.to_thread(os.path.realpath, output))
+    writing = _poured if await asyncio.to_thread(_is_no_file, place) else _made
+    async with writing(place) as file:
+        yield file
+
+
+def _is_no_file(place: Path) -> bool:
+    """Whether something else is there, as a pipe, that is written into and not replaced."""
+    return place.exists() and not place.is_file()
+
+
+@asynccontextmanager
+async def _poured(place: Path) -> AsyncIterator[BinaryIO]:
+    file = await asyncio.to_thread(_open, place, os.O_WRONLY)
     try:
         yield file
-        await asyncio.to_thread(_finish, file, unfinished, output)
+    finally:
+        await asyncio.to_thread(_close, file, place)
+
+
+@asynccontextmanager
+async def _made(place: Path) -> AsyncIterator[BinaryIO]:
+    """A file that is there under its name only when it is whole."""
+    unfinished = Path(f"{place}.part")
+    file = await asyncio.to_thread(_open, unfinished, os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
+    try:
+        yield file
+        await asyncio.to_thread(_finish, file, unfinished, place)
     except BaseException:
         await asyncio.to_thread(_discard, file, unfinished)
         raise
 
 
-def _create(path: Path) -> BinaryIO:
+def _open(path: Path, flags: int) -> BinaryIO:
     try:
         # Conversations are nobody else's business.
-        return os.fdopen(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb")
+        return os.fdopen(os.open(path, flags, 0o600), "wb")
     except OSError as error:
-        raise StoreUnavailable(f"{path} cannot be written: {error.strerror or error}") from error
+        raise _unwritable(path, error) from error
 
 
-def _finish(file: BinaryIO, unfinished: Path, output: str) -> None:
+def _close(file: BinaryIO, place: Path) -> None:
+    try:
+        file.close()
+    except OSError as error:
+        raise _unwritable(place, error) from error
+
+
+def _finish(file: BinaryIO, unfinished: Path, place: Path) -> None:
     try:
         file.flush()
         os.fsync(file.fileno())
         file.close()
-        unfinished.replace(output)
+        unfinished.replace(place)
     except OSError as error:
-        raise StoreUnavailable(f"{output} cannot be written: {error.strerror or error}") from error
+        raise _unwritable(place, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> StoreUnavailable:
+    return StoreUnavailable(f"{path} cannot be written: {error.strerror or error}")
 
 
 def _discard(file: BinaryIO, unfinished: Path) -> None:
