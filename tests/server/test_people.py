@@ -27,6 +27,14 @@ async def test_a_text_names_one_client_several_or_nobody(server: Running) -> Non
     assert nobody == {"client": None, "confidence": 0.0, "candidates": []}
 
 
+async def test_a_key_that_may_only_read_finds_and_names_contacts(guarded: Running) -> None:
+    await guarded.memory.of("erin").clients.add("Ann Oakley")
+    key = await guarded.key("erin", scope="read")
+    found = await guarded.client.post("/v1/clients/find", json={"query": "oakley"}, headers=key)
+    named = await guarded.client.post("/v1/clients/identify", json={"text": "Ann Oakley"}, headers=key)
+    assert found.json()["contacts"][0]["name"] == named.json()["client"]["name"] == "Ann Oakley"
+
+
 @pytest.mark.parametrize("way", ["DELETE", "PATCH"])
 async def test_what_is_said_does_not_link_what_somebody_unlinked(server: Running, way: str) -> None:
     ann = (await server.client.post("/v1/clients", json={"name": "Ann Oakley"})).json()

@@ -73,14 +73,14 @@ async def import_clients(call: Call[NoBody, NoQuery]) -> Reply:
     return as_json(await call.manager.clients.import_csv(text))
 
 
-@routes.post("/clients/find", answer=ContactPage)
+@routes.post("/clients/find", answer=ContactPage, reach="read", route_class="search")
 async def find_clients(call: Call[ContactQuery, NoQuery]) -> Reply:
     """Contacts by parts of names, companies, addresses and numbers, misspelt or not; the best first."""
     found = await call.manager.clients.find(call.body.query, limit=call.body.limit)
     return as_json(ContactPage(contacts=tuple(found)))
 
 
-@routes.post("/clients/identify", answer=ClientMatch)
+@routes.post("/clients/identify", answer=ClientMatch, reach="read", route_class="search")
 async def identify_client(call: Call[TextSaid, NoQuery]) -> Reply:
     """Whom a text names: one client, or candidates where it could be several, or none of either."""
     match = await call.manager.association.identify_client(call.body.text, by_ear=call.body.by_ear)
