@@ -150,6 +150,11 @@ def test_stores_of_one_process_do_not_get_several(tmp_path: Path, url: str) -> N
     assert "--workers 1" in said
 
 
+@pytest.mark.parametrize("port", ["-1", "65536", "99999999"])
+def test_a_port_that_is_none_is_refused(port: str) -> None:
+    assert f"the port must be 0 to 65535; got {port}" in refused("--url", "memory://", "--port", port)
+
+
 def test_a_port_that_is_taken_is_said_so() -> None:
     with bound_socket("127.0.0.1", 0) as taken:
         taken.listen()

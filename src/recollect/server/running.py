@@ -42,6 +42,8 @@ LARGEST_FRAME = 2 * 1024 * 1024
 """Bytes of a WebSocket frame that are read at all: beyond it the connection is closed with 1009. Below it
 and above the limits, a frame is refused and the connection stays."""
 
+LAST_PORT = 65_535
+
 ALONE = ("memory", "file")
 """Stores that one process has to itself."""
 
@@ -90,6 +92,10 @@ async def check_guarded(memory: recollect.Memory, settings: ServerConfig, host: 
 
 def bound_socket(host: str, port: int) -> socket.socket:
     """A socket that listens there; several processes may share it."""
+    if not 0 <= port <= LAST_PORT:
+        raise InvalidSetting(
+            f"the port must be 0 to {LAST_PORT}; got {port}", field="server_port", value=port
+        )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
