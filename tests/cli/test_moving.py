@@ -112,6 +112,18 @@ class TestExportAndImport:
         assert json.loads(done.stdout)["copied"] == 1
         assert shown(run, "sqlite:///other.db") == shown(run, DEMO)
 
+    def test_a_standard_output_that_is_closed_is_told_of(self, tmp_path: Path) -> None:
+        done = subprocess.run(
+            f"{sys.executable} -m recollect export -u {DEMO} >&-",
+            shell=True,
+            check=False,
+            cwd=tmp_path,
+            env=ENVIRONMENT,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert (done.returncode, done.stderr) == (4, "recollect: standard output is closed\n")
+
     def test_what_is_cut_off_is_refused_with_its_line(self, run: Run, tmp_path: Path) -> None:
         text = run("export").stdout_bytes
         (tmp_path / "cut.jsonl").write_bytes(text[:-40])

@@ -69,6 +69,8 @@ def _print_manifest(manifest: Manifest) -> None:
 async def _opened(output: str) -> AsyncIterator[BinaryIO]:
     """Where the export goes. Links go on to lead where they led, and a pipe stays one."""
     if output == "-":
+        if sys.stdout is None:  # what Python makes of one that was closed before it began
+            raise StoreUnavailable("standard output is closed")
         yield sys.stdout.buffer
         return
     place = Path(await asyncio.to_thread(os.path.realpath, output))
