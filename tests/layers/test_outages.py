@@ -118,6 +118,18 @@ async def test_turns_are_accepted_and_read_while_the_store_is_away_and_are_in_it
     assert not list(world.folder.glob("*.spool"))
 
 
+async def test_a_turn_with_half_a_surrogate_pair_holds_nobody_up(world: World) -> None:
+    erin, bob = world.layer.of("erin"), world.layer.of("bob")
+    hers, his = await new(erin), await new(bob)
+    world.failing.down()
+    await erin.append(hers.id, [user("half of one: \ud83d")])
+    await erin.append(hers.id, [user("then another")])
+    await bob.append(his.id, [user("of somebody else")])
+    assert (await world.layer.forget("bob"))["spool_entries"] == 1
+    assert await world.back()
+    assert await said(world.memory.of("erin"), hers.id) == ["half of one: \ud83d", "then another"]
+
+
 async def test_what_a_caller_changes_afterwards_is_not_what_was_known(world: World) -> None:
     store = world.layer.of("erin")
     record = await new(store)
@@ -443,7 +455,8 @@ async def test_what_the_store_refuses_later_is_set_aside_and_the_rest_goes_on(wo
     letter = json.loads(line)
     assert (letter["owner"], letter["conversation_id"]) == ("erin", gone.id)
     assert letter["error"] == "ConversationNotFound"
-    assert letter["operation"]["deed"]["bodies"][0]["content"] == "lost cause"
+    (body,) = letter["operation"]["deed"]["bodies"]
+    assert json.loads(body)["content"] == "lost cause"
     assert world.layer.set_aside.value == 1
     assert await asyncio.to_thread(letters.count, world.folder) == 1
 

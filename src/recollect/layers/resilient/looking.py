@@ -8,9 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from recollect.errors import StoreDamaged
 from recollect.layers.resilient import letters
-from recollect.layers.resilient.operations import decode
+from recollect.layers.resilient.operations import about
 from recollect.layers.resilient.spool.files import SUFFIX, translated
 from recollect.layers.resilient.spool.frames import pending, scan
 
@@ -39,7 +38,7 @@ def _look(folder: Path) -> SpoolState:
         waiting = pending(content, scan(content).frames)
         operations += len(waiting)
         size += len(content)
-        moments += [at for _, one in waiting[:1] if (at := _accepted_at(content[one.payload])) is not None]
+        moments += [told.at for _, one in waiting[:1] if (told := about(content[one.payload])) is not None]
     return SpoolState(
         operations=operations,
         bytes=size,
@@ -47,10 +46,3 @@ def _look(folder: Path) -> SpoolState:
         damaged=len(list(folder.glob("*.damaged"))),
         dead_letters=letters.count(folder),
     )
-
-
-def _accepted_at(payload: bytes) -> datetime | None:
-    try:
-        return decode(payload).at
-    except StoreDamaged:
-        return None

@@ -1,6 +1,7 @@
 """What can be accepted while the store is away, as values, and as the spool keeps them. Below: `wire`.
 
-Messages are kept in their one JSON form, each with an id and the moment at which it was accepted.
+Messages are kept in their one JSON form, as text: `wire` alone reads all that it writes, half of a
+surrogate pair for one. Each has an id and the moment at which it was accepted.
 """
 
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from recollect.conversations import Changes, Conversation
 from recollect.errors import StoreDamaged
@@ -48,16 +49,16 @@ class TurnAdded(Struct, frozen=True, kw_only=True, tag="append"):
     """A turn; its messages have ids and times."""
 
     conversation_id: str
-    bodies: tuple[Raw, ...]
+    bodies: tuple[str, ...]
     expected_revision: int | None = None
     """Where the messages are sealed to their places, the revision that these places belong to."""
 
     @property
     def messages(self) -> list[Message]:
-        return [decode_message(bytes(body)) for body in self.bodies]
+        return [decode_message(body) for body in self.bodies]
 
     def packed(self) -> list[Packed]:
-        return [Packed(decode_message(bytes(body)), bytes(body)) for body in self.bodies]
+        return [Packed(decode_message(body), body.encode()) for body in self.bodies]
 
 
 class DocumentPut(Struct, frozen=True, kw_only=True, tag="put_document"):
@@ -89,8 +90,30 @@ class Operation(Struct, frozen=True, kw_only=True):
         return None
 
 
+class _Named(Struct, frozen=True):
+    id: str | None = None
+
+
+class _AnyDeed(Struct, frozen=True):
+    conversation_id: str | None = None
+    conversation: _Named = _Named()
+
+
+class About(Struct, frozen=True):
+    """Whose operation it is, of when, and about what: told also of one that is not understood otherwise."""
+
+    owner: str
+    at: datetime
+    deed: _AnyDeed = _AnyDeed()
+
+    @property
+    def conversation_id(self) -> str | None:
+        return self.deed.conversation_id or self.deed.conversation.id
+
+
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Operation)
+_about_decoder = msgspec.json.Decoder(About)
 
 
 def encode(operation: Operation) -> bytes:
@@ -104,12 +127,20 @@ def decode(payload: bytes) -> Operation:
         raise StoreDamaged(f"a spooled operation cannot be read: {error}") from error
 
 
+def about(payload: bytes) -> About | None:
+    """What the operation is about; None when not even that can be read."""
+    try:
+        return _about_decoder.decode(payload)
+    except msgspec.MsgspecError:
+        return None
+
+
 def turn_added(
     conversation_id: str, turn: Sequence[Packed], expected_revision: int | None = None
 ) -> TurnAdded:
     return TurnAdded(
         conversation_id=conversation_id,
-        bodies=tuple(Raw(body) for _, body in turn),
+        bodies=tuple(body.decode() for _, body in turn),
         expected_revision=expected_revision,
     )
 
@@ -119,7 +150,7 @@ def is_about(
 ) -> bool:
     """Whether a spooled operation belongs to this owner, and to this conversation if one is named; with
     `until`, only one that was accepted by then."""
-    operation = decode(payload)
-    if operation.owner != owner or conversation_id not in (None, operation.conversation_id):
+    told = about(payload)
+    if told is None or told.owner != owner or conversation_id not in (None, told.conversation_id):
         return False
-    return until is None or operation.at <= until
+    return until is None or told.at <= until
