@@ -22,6 +22,7 @@ from recollect.errors import (
 from recollect.freshness import noting_freshness
 from recollect.ids import new_id
 from recollect.layers.resilient import letters, resilient
+from recollect.layers.resilient.spool.files import SpoolFiles
 from recollect.messages import Message
 from recollect.telemetry import Telemetry
 from tests.layers.conftest import World
@@ -382,6 +383,48 @@ async def test_the_next_process_adopts_what_is_left(world: World) -> None:
     assert await said(world.memory.of("erin"), record.id) == [0, 1, 2, 3, 4, 5]
     assert not list(world.folder.glob("*.spool"))
     await layer.close()
+
+
+@pytest.mark.parametrize("owner", ["carol", None])
+async def test_what_cannot_be_read_is_set_aside_and_the_rest_is_adopted(
+    world: World, owner: str | None
+) -> None:
+    store = world.layer.of("erin")
+    record = await new(store)
+    world.failing.down()
+    await store.append(record.id, [user("hello")])
+    await world.layer.close()
+    newer = {"owner": owner, "at": "2026-01-01T00:00:00Z", "deed": {"type": "of a newer release"}}
+    left = SpoolFiles(world.folder, limit=10**6)
+    await asyncio.to_thread(left.append, [json.dumps(newer).encode()])
+    await asyncio.to_thread(left.close)
+    world.layer = world.make()
+    await world.layer.open()
+    assert await world.back()
+    assert await said(world.memory.of("erin"), record.id) == ["hello"]
+    assert not list(world.folder.glob("*.spool"))
+    assert (await world.layer.health()).dead_letters == 1
+    (line,) = (world.folder / letters.NAME).read_text().splitlines()
+    assert json.loads(line)["owner"] == owner
+    assert "of a newer release" in line
+    assert (await world.layer.forget("carol"))["dead_letters"] == (owner is not None)
+
+
+async def test_an_adoption_whose_caller_was_cancelled_loses_nothing(world: World) -> None:
+    record = await new(world.layer.of("erin"))
+    world.failing.down()
+    other = world.make()
+    await other.open()
+    await other.of("erin").append(record.id, [user("hello")])
+    await other.close()
+    await world.memory.open()
+    adopting = asyncio.create_task(world.layer.adopt())
+    await asyncio.sleep(0)
+    adopting.cancel()
+    assert await world.layer.adopt() == 0
+    assert world.layer.spool_depth == 1
+    assert await world.back()
+    assert await said(world.memory.of("erin"), record.id) == ["hello"]
 
 
 async def test_a_spool_that_is_in_use_is_left_alone(world: World) -> None:

@@ -12,10 +12,15 @@ from hypothesis import strategies as st
 
 from recollect.errors import SpoolFull, StoreUnavailable
 from recollect.layers.resilient.spool import Spool
+from recollect.layers.resilient.spool import files as spool_files
 from recollect.layers.resilient.spool.files import SpoolFiles
 from recollect.layers.resilient.spool.frames import OPERATION, frame, payload_of, scan
 
 payloads = st.lists(st.binary(max_size=40), max_size=6)
+
+
+def adopted(files: SpoolFiles) -> list[bytes]:
+    return [payload for _, payload in files.adopt()]
 
 
 def found(content: bytes) -> list[bytes]:
@@ -65,7 +70,7 @@ def test_zeros_after_a_power_cut_are_cut_off(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(bytes(4096))
     files = SpoolFiles(tmp_path, limit=10**6)
-    assert files.read(files.adopt()) == [b"one", b"two"]
+    assert adopted(files) == [b"one", b"two"]
     files.close()
 
 
@@ -75,7 +80,7 @@ def test_what_is_done_is_not_adopted_and_a_finished_file_is_removed(tmp_path: Pa
     files.mark_done([refs[0], refs[2]])
     files.close()
     files = SpoolFiles(tmp_path, limit=10**6)
-    refs = files.adopt()
+    refs = [ref for ref, _ in files.adopt()]
     assert files.read(refs) == [b"1", b"3"]
     files.mark_done(refs)
     assert list(tmp_path.iterdir()) == []
@@ -92,7 +97,7 @@ def test_marks_are_not_needed(tmp_path: Path) -> None:
     files.close()
     os.truncate(path, size)
     files = SpoolFiles(tmp_path, limit=10**6)
-    assert files.read(files.adopt()) == [b"0", b"1"]
+    assert adopted(files) == [b"0", b"1"]
     files.close()
 
 
@@ -104,7 +109,7 @@ def test_damage_is_set_aside_and_the_rest_is_read(tmp_path: Path) -> None:
     content = path.read_bytes()
     path.write_bytes(content.replace(b"two", b"TWO"))
     files = SpoolFiles(tmp_path, limit=10**6)
-    assert files.read(files.adopt()) == [b"one", b"three"]
+    assert adopted(files) == [b"one", b"three"]
     assert b"TWO" in path.with_suffix(".damaged").read_bytes()
     files.close()
 
@@ -115,7 +120,32 @@ def test_a_file_that_is_held_is_not_adopted(tmp_path: Path) -> None:
     other = SpoolFiles(tmp_path, limit=10**6)
     assert other.adopt() == []
     files.close()
-    assert other.read(other.adopt()) == [b"mine"]
+    assert adopted(other) == [b"mine"]
+    other.close()
+
+
+def test_a_set_that_the_disk_does_not_give_is_left_for_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for payload in (b"one", b"two"):
+        files = SpoolFiles(tmp_path, limit=10**6)
+        files.append([payload])
+        files.close()
+    files, other = SpoolFiles(tmp_path, limit=10**6), SpoolFiles(tmp_path, limit=10**6)
+    failures = iter([OSError(errno.EMFILE, "Too many open files")])
+    real = spool_files._read
+
+    def fail_once(*args: int) -> bytes:
+        if error := next(failures, None):
+            raise error
+        return real(*args)
+
+    monkeypatch.setattr(spool_files, "_read", fail_once)
+    (first,) = adopted(files)
+    assert files.size == len(frame(OPERATION, first))
+    (second,) = adopted(other)
+    assert {first, second} == {b"one", b"two"}
+    files.close()
     other.close()
 
 
@@ -151,7 +181,7 @@ def test_a_disk_that_is_full_refuses_and_keeps_what_it_has(
     assert files.read(files.append([b"three"])) == [b"three"]
     files.close()
     files = SpoolFiles(tmp_path, limit=10**6)
-    assert sorted(files.read(files.adopt())) == [b"one", b"three"]
+    assert sorted(adopted(files)) == [b"one", b"three"]
     files.close()
 
 
@@ -177,7 +207,7 @@ def test_forgetting_leaves_nothing_of_what_was_meant(tmp_path: Path) -> None:
     files.mark_done([refs[0]])
     files.close()
     files = SpoolFiles(tmp_path, limit=10**6)
-    assert files.read(files.adopt()) == [b"keep 2", b"more"]
+    assert adopted(files) == [b"keep 2", b"more"]
     assert more[0].number == 2
     files.close()
 

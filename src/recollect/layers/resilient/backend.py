@@ -29,7 +29,7 @@ from recollect.layers.resilient.applying import Answer
 from recollect.layers.resilient.breaker import Breaker, State
 from recollect.layers.resilient.known import Known, View
 from recollect.layers.resilient.lanes import Lane
-from recollect.layers.resilient.operations import Deed, Operation, TurnAdded, encode, is_about
+from recollect.layers.resilient.operations import Deed, Operation, TurnAdded, about, encode, is_about
 from recollect.layers.resilient.replaying import Replayer
 from recollect.layers.resilient.retrying import Effort, Sleep, is_transient, with_retries
 from recollect.layers.resilient.spool import Ref, Spool
@@ -84,7 +84,7 @@ class Health(Struct, frozen=True, kw_only=True):
     """Bytes that the spool may take; 0 where nothing is accepted while the store is away."""
     spool_oldest_seconds: float
     dead_letters: int
-    """Operations that the store refused, and that wait for somebody to look at them."""
+    """Operations that the store refused or that cannot be read; they wait for somebody to look at them."""
 
 
 class ResilientBackend(Backend):
@@ -492,19 +492,20 @@ class ResilientBackend(Backend):
             turn = operation.deed
             self.known.appended(operation.owner, turn.conversation_id, turn.messages, answer)
 
-    async def _set_aside(self, operation: Operation, error: RecollectError) -> None:
-        now = self.inner.of(operation.owner).now()
-        await asyncio.to_thread(letters.keep, self.folder, operation, error, now=now)
+    async def _set_aside(self, payload: bytes, error: RecollectError) -> None:
+        now = self.inner.of(_PROBE_OWNER).now()
+        await asyncio.to_thread(letters.keep, self.folder, payload, error, now=now)
         self._has_letters = True
         self.set_aside.add()
+        subject = about(payload)
         event(
             log,
             logging.ERROR,
             "dead_letter",
-            f"the store refused what was accepted while it was away; it is kept in {self.folder}",
+            f"what was accepted while the store was away cannot be stored; it is kept in {self.folder}",
             store=self.name,
             error=type(error).__name__,
-            conversation_id=operation.conversation_id,
+            conversation_id=subject and subject.conversation_id,
         )
 
     async def _probe(self) -> bool:

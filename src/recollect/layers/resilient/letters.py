@@ -1,4 +1,5 @@
-"""Dead letters: what was accepted and the store refused when it was back. Kept, readable, never dropped.
+"""Dead letters: what was accepted and the store refused when it was back, or what an adopted spool holds
+that this release does not understand. Kept, readable, never dropped.
 
     <folder>/dead-letters.jsonl
 
@@ -16,25 +17,15 @@ from pathlib import Path
 import msgspec
 
 from recollect.errors import RecollectError
-from recollect.layers.resilient.operations import Operation, encode
+from recollect.layers.resilient.operations import about
 from recollect.layers.resilient.spool.files import PRIVATE_FILE, PRIVATE_FOLDER, translated, write_all
 
 NAME = "dead-letters.jsonl"
 
 
-def keep(folder: Path, operation: Operation, error: RecollectError, *, now: datetime) -> None:
-    """Set the operation aside, durably."""
-    line = msgspec.json.encode(
-        {
-            "set_aside_at": now,
-            "accepted_at": operation.at,
-            "error": type(error).__name__,
-            "reason": str(error),
-            "owner": operation.owner,
-            "conversation_id": operation.conversation_id,
-            "operation": msgspec.Raw(encode(operation)),
-        }
-    )
+def keep(folder: Path, payload: bytes, error: RecollectError, *, now: datetime) -> None:
+    """Set the operation with this payload aside, durably."""
+    line = _letter(payload, error, now)
     with translated(folder):
         folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
         descriptor = os.open(folder / NAME, os.O_CREAT | os.O_APPEND | os.O_WRONLY, PRIVATE_FILE)
@@ -43,6 +34,21 @@ def keep(folder: Path, operation: Operation, error: RecollectError, *, now: date
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _letter(payload: bytes, error: RecollectError, now: datetime) -> bytes:
+    told = about(payload)
+    return msgspec.json.encode(
+        {
+            "set_aside_at": now,
+            "accepted_at": told and told.at,
+            "error": type(error).__name__,
+            "reason": str(error),
+            "owner": told and told.owner,
+            "conversation_id": told and told.conversation_id,
+            "operation": msgspec.Raw(payload) if told else payload.decode(errors="replace"),
+        }
+    )
 
 
 def count(folder: Path) -> int:

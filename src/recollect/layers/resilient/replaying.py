@@ -11,12 +11,12 @@ from contextlib import suppress
 from datetime import datetime
 
 from recollect.contracts import ConversationStore
-from recollect.errors import RecollectError, StoreError
+from recollect.errors import RecollectError, StoreDamaged, StoreError
 from recollect.layers.resilient.applying import Answer, apply, is_refusal, replay
 from recollect.layers.resilient.known import View
 from recollect.layers.resilient.lanes import Lane
-from recollect.layers.resilient.operations import Operation, TurnAdded, decode
-from recollect.layers.resilient.spool import Ref, Spool
+from recollect.layers.resilient.operations import Operation, TurnAdded, decode, encode
+from recollect.layers.resilient.spool import Adopted, Ref, Spool
 
 BATCH = 64
 """Operations that are read from the spool at once."""
@@ -25,6 +25,7 @@ AT_ONCE = 4
 those who speak now."""
 
 Waiting = tuple[Ref, Operation]
+Unreadable = tuple[Ref, bytes, StoreDamaged]
 
 
 class Replayer:
@@ -38,7 +39,7 @@ class Replayer:
         view: Callable[[str], View],
         ask: Callable[[Callable[[], Awaitable[Answer]]], Awaitable[Answer]],
         store: Callable[[str], ConversationStore],
-        set_aside: Callable[[Operation, RecollectError], Awaitable[None]],
+        set_aside: Callable[[bytes, RecollectError], Awaitable[None]],
         stored: Callable[[Operation, Answer], None],
         reachable: Callable[[], bool],
     ) -> None:
@@ -55,16 +56,28 @@ class Replayer:
     # Adopting
 
     async def adopt(self) -> int:
-        """Put what other processes have left into the lanes, in the order in which it was accepted."""
-        refs = await self._spool.adopt()
+        """Put what other processes have left into the lanes, in the order in which it was accepted. What
+        cannot be read is set aside, and keeps nothing else from being stored."""
+        adopted, unreadable = await self._spool.adopt(self._take_in)
+        for ref, payload, error in unreadable:
+            await self._set_aside(payload, error)
+            await self._spool.mark_done([ref])
+        return adopted
+
+    def _take_in(self, adopted: Adopted) -> tuple[int, list[Unreadable]]:
         by_owner: dict[str, list[Waiting]] = {}
-        for start in range(0, len(refs), BATCH):
-            for ref, operation in await self._read(refs[start : start + BATCH]):
-                ref.at = operation.at
-                by_owner.setdefault(operation.owner, []).append((ref, operation))
+        unreadable: list[Unreadable] = []
+        for ref, payload in adopted:
+            try:
+                operation = decode(payload)
+            except StoreDamaged as error:
+                unreadable.append((ref, payload, error))
+                continue
+            ref.at = operation.at
+            by_owner.setdefault(operation.owner, []).append((ref, operation))
         for owner, waiting in by_owner.items():
             self._add(owner, sorted(waiting, key=_acceptance))
-        return len(refs)
+        return len(adopted) - len(unreadable), unreadable
 
     def _add(self, owner: str, waiting: Sequence[Waiting]) -> None:
         lane = self._lanes.get(owner)
@@ -136,7 +149,7 @@ class Replayer:
         except RecollectError as error:
             if not is_refusal(error):
                 raise
-            await self._set_aside(operation, error)
+            await self._set_aside(encode(operation), error)
         else:
             self._stored(operation, answer)
 

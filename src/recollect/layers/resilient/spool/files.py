@@ -169,7 +169,7 @@ class SpoolFiles:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(segment.path)
         name = _set_of(segment.path)
-        if name in self._adopted and not any(_set_of(other.path) == name for other in self.segments):
+        if name in self._adopted and not self._segments_of(name):
             self._adopted.pop(name).release()
 
     # Reading
@@ -187,23 +187,44 @@ class SpoolFiles:
 
     # Adopting
 
-    def adopt(self) -> list[Ref]:
-        """What processes that are gone have left behind, in the order in which it was accepted."""
+    def adopt(self) -> list[tuple[Ref, bytes]]:
+        """What processes that are gone have left behind, in the order in which it was accepted. With the
+        payloads: whoever takes a set over has all of it, or leaves it as it was."""
         with translated(self.folder):
-            refs: list[Ref] = []
-            for name in self._others():
-                if self._take_over(name):
-                    refs += self._load_set(name)
-            return refs
+            return [one for name in self._others() for one in self._adopt_set(name)]
 
-    def _load_set(self, name: str) -> list[Ref]:
-        segments = [self._load(path) for path in sorted(self.folder.glob(f"{name}-*{SUFFIX}"))]
-        self.segments[:0] = [segment for segment in segments if segment is not None]
-        refs = [ref for segment in segments if segment is not None for ref in segment.waiting.values()]
-        for segment in segments:
-            if segment is not None and not segment.waiting:
+    def _adopt_set(self, name: str) -> list[tuple[Ref, bytes]]:
+        """One set; nothing of it when the disk does not give it now: then the next look tries again, and
+        other sets do not wait for it."""
+        try:
+            return self._load_set(name) if self._take_over(name) else []
+        except OSError as error:
+            self._let_go(name)
+            event(
+                log,
+                logging.WARNING,
+                "spool_not_adopted",
+                f"an earlier spool cannot be read now: {error.strerror or error}",
+            )
+            return []
+
+    def _load_set(self, name: str) -> list[tuple[Ref, bytes]]:
+        found = [one for path in sorted(self.folder.glob(f"{name}-*{SUFFIX}")) for one in self._load(path)]
+        for segment in self._segments_of(name):
+            if not segment.waiting:
                 self._remove(segment)
-        return refs
+        return found
+
+    def _segments_of(self, name: str) -> list[Segment]:
+        return [segment for segment in self.segments if _set_of(segment.path) == name]
+
+    def _let_go(self, name: str) -> None:
+        for segment in self._segments_of(name):
+            self.segments.remove(segment)
+            _shut(segment)
+        lock = self._adopted.pop(name, None)
+        if lock is not None:
+            lock.release()
 
     def _others(self) -> list[str]:
         if not self.folder.is_dir():
@@ -222,12 +243,13 @@ class SpoolFiles:
             left_over.unlink()
         return True
 
-    def _load(self, path: Path) -> Segment | None:
+    def _load(self, path: Path) -> list[tuple[Ref, bytes]]:
         segment = Segment(path)
         try:
             segment.descriptor = os.open(path, _OPEN)
         except FileNotFoundError:
-            return None  # its process was not gone yet, and has finished it
+            return []  # its process was not gone yet, and has finished it
+        self.segments.insert(0, segment)
         content = _read(segment.descriptor, 0, os.fstat(segment.descriptor).st_size)
         found = scan(content)
         for start, end in found.damaged:
@@ -243,11 +265,9 @@ class SpoolFiles:
             os.ftruncate(segment.descriptor, found.end)
         segment.size, segment.sealed = found.end, True
         segment.operations = sum(one.kind == OPERATION for one in found.frames)
-        segment.waiting = {
-            number: Ref(segment, number, one.start, one.length)
-            for number, one in pending(content, found.frames)
-        }
-        return segment
+        waiting = pending(content, found.frames)
+        segment.waiting = {number: Ref(segment, number, one.start, one.length) for number, one in waiting}
+        return [(segment.waiting[number], content[one.payload]) for number, one in waiting]
 
     def _set_aside(self, path: Path, content: bytes) -> None:
         """Keep what cannot be read, for somebody to look at."""

@@ -20,6 +20,8 @@ from recollect.layers.resilient.spool.files import Ref, SpoolFiles
 T = TypeVar("T")
 Settled = Callable[[Ref | None], Any]
 """Told on the event loop where the operation lies, or None if it was not kept; gives the caller's answer."""
+Adopted = Sequence[tuple[Ref, bytes]]
+"""What was adopted: where each operation lies, and its payload."""
 
 LARGEST_BATCH = 256
 MOST_WAITING = 1024
@@ -64,10 +66,20 @@ class _Append(_Job):
         return result, self.error
 
 
+def _as_it_is(result: T) -> T:
+    return result
+
+
 class _Call(_Job):
-    def __init__(self, loop: asyncio.AbstractEventLoop, work: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        work: Callable[[], Any],
+        settled: Callable[[Any], Any] = _as_it_is,
+    ) -> None:
         super().__init__(loop)
         self.work = work
+        self.settled = settled
         self.result: Any = None
 
     def run(self) -> None:
@@ -77,7 +89,7 @@ class _Call(_Job):
             self.error = _ours(error)
 
     def answer(self) -> tuple[Any, RecollectError | None]:
-        return self.result, self.error
+        return (self.settled(self.result), None) if self.error is None else (None, self.error)
 
 
 class Spool:
@@ -134,9 +146,11 @@ class Spool:
     async def mark_done(self, refs: Sequence[Ref]) -> None:
         await self._call(partial(self._files.mark_done, refs))
 
-    async def adopt(self) -> list[Ref]:
-        """What processes that are gone have left."""
-        return await self._call(self._files.adopt)
+    async def adopt(self, settled: Callable[[Adopted], T]) -> T:
+        """Take over what processes that are gone have left, then give what `settled` makes of it. It is told
+        also when the caller was cancelled: nobody else will find what is taken over."""
+        job = _Call(asyncio.get_running_loop(), self._files.adopt, settled)
+        return cast(T, await self._hand_over(job))
 
     async def forget(self, is_meant: Callable[[bytes], bool]) -> list[Ref]:
         return await self._call(partial(self._files.forget, is_meant))
