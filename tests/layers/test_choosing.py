@@ -45,6 +45,23 @@ def test_each_store_has_a_spool_of_its_own_whoever_logs_in(tmp_path: Path) -> No
     assert "secret" not in str(folder("postgresql://a:secret@db/one"))
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("redis://db/0?prefix=a", "redis://db/0?prefix=b"),
+        ("redis://db/0", "redis://db/0?prefix=b"),
+        ("postgresql:///one?host=/run/a", "postgresql:///one?host=/run/b"),
+        ("postgresql://db?dbname=one", "postgresql://db?dbname=two"),
+    ],
+)
+def test_an_option_that_leads_to_other_data_leads_to_another_spool(
+    one: str, other: str, tmp_path: Path
+) -> None:
+    assert spool_folder(one, tmp_path) != spool_folder(other, tmp_path)
+    separator = "&" if "?" in one else "?"
+    assert spool_folder(one, tmp_path) == spool_folder(f"{one}{separator}timeout=3", tmp_path)
+
+
 def test_the_default_folder_is_this_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

@@ -14,7 +14,7 @@ from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from recollect.clock import Clock, system_clock
 from recollect.contracts import Backend
@@ -30,6 +30,9 @@ ResilienceChoice: TypeAlias = "Resilience | Literal['auto', 'off']"
 CacheChoice: TypeAlias = "Cache | Literal['off']"
 
 SERVERS = ("redis", "rediss", "redis+cluster", "rediss+cluster", "postgres", "postgresql")
+
+PLACE_OPTIONS = ("prefix", "host", "hostaddr", "port", "dbname", "service")
+"""What may stand behind the `?` of a URL and leads to other data: Redis' prefix, and where PostgreSQL is."""
 
 
 def layered(
@@ -150,10 +153,15 @@ def spool_folder(url: str, folder: Path | None = None) -> Path:
     """Where the spool of this store is: below the folder, or below this user's folder for state.
 
     Each store has one of its own, so that what was meant for one database never reaches another.
-    Who logs in makes no difference, and neither does an option.
+    Who logs in makes no difference, and neither does an option that does not say where the data are.
     """
     base = state_folder() / "spool" if folder is None else folder
-    return base / sha256(store_name(url).encode()).hexdigest()[:16]
+    return base / sha256(_place(url).encode()).hexdigest()[:16]
+
+
+def _place(url: str) -> str:
+    options = sorted(one for one in parse_qsl(urlsplit(url).query) if one[0] in PLACE_OPTIONS)
+    return store_name(url) + (f"?{urlencode(options)}" if options else "")
 
 
 def state_folder() -> Path:
