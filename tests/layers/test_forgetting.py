@@ -74,5 +74,26 @@ async def test_what_was_said_since_an_erasure_began_stays_in_the_spool(world: Wo
     assert [one.content for one in await erin.messages(fresh.id)] == ["said since"]
 
 
+async def test_an_erasure_reaches_the_spool_of_a_process_that_has_gone(world: World) -> None:
+    memory = Memory(world.layer, sweep_every=None, warm=False)
+    kept = await memory.of("bob").get_or_create_conversation("kitchen")
+    world.failing.down()
+    other = world.make()
+    await other.open()
+    theirs = Memory(other, sweep_every=None, warm=False)
+    gone = await theirs.of("erin").get_or_create_conversation("kitchen")
+    await theirs.of("erin").add_message(gone.id, "user", "the secret")
+    await theirs.of("bob").add_message(kept.id, "user", "somebody else's")
+    await other.close()
+    await world.memory.open()
+    world.failing.up()
+    receipt = await memory.of("erin").erase()
+    assert receipt.erased["spool_entries"] == 2
+    assert found_in(world.folder, b"the secret") == []
+    assert await world.back()
+    assert await world.memory.of("erin").get(gone.id) is None
+    assert [one.content for one in await memory.of("bob").messages(kept.id)] == ["somebody else's"]
+
+
 async def test_only_a_store_with_files_is_scrubbed_through_its_layers(world: World) -> None:
     assert not isinstance(world.layer, Erasing), "what is in memory has no files"

@@ -464,7 +464,10 @@ class ResilientBackend(Backend):
         """Take over what processes that are gone have left; returns how many operations."""
         if self._spool is None:
             return 0
-        return await self._replayer().adopt()
+        adopted = await self._replayer().adopt()
+        if adopted:
+            self._wake.set()
+        return adopted
 
     def _replayer(self) -> Replayer:
         assert self._spool is not None or not self.lanes
@@ -566,6 +569,7 @@ class ResilientBackend(Backend):
         letters, last known state. With `until`, what was accepted after that moment stays. Returns how much
         went, by kind; what was spooled went unstored."""
         self.check_open()
+        await self.adopt()  # what a process that is gone has left would come back else
         lane = self.lanes.get(owner)
         known = self.known
         copies = known.forget(owner) if conversation_id is None else known.drop(owner, conversation_id)
