@@ -559,6 +559,16 @@ async def test_forgetting_reaches_the_dead_letters(world: World) -> None:
     assert await asyncio.to_thread(letters.count, world.folder) == 0
 
 
+async def test_forgetting_reaches_the_dead_letters_of_another_process(world: World) -> None:
+    other = world.make()
+    await other.open()
+    world.failing.down()
+    await world.layer.of("erin").append(new_id(), [user("lost cause")])
+    assert await world.back()
+    assert (await other.forget("erin"))["dead_letters"] == 1
+    assert await asyncio.to_thread(letters.count, world.folder) == 0
+
+
 async def test_cancelled_callers_leave_whole_turns_or_none(world: World) -> None:
     store = world.layer.of("erin")
     record = await new(store)

@@ -118,7 +118,6 @@ class ResilientBackend(Backend):
         self._spool: Spool | None = None
         self._state: Literal["new", "open", "closed"] = "new"
         self._inner_open = False
-        self._has_letters = False
         self._cause: StoreUnavailable | None = None
         """The last error of a store that is away: the cause of what is refused meanwhile."""
         self._left: set[asyncio.Task[Any]] = set()
@@ -185,7 +184,6 @@ class ResilientBackend(Backend):
         if problem:
             event(log, logging.WARNING, "spool_unusable", f"the spool cannot be used: {problem}")
         try:
-            self._has_letters = bool(await asyncio.to_thread(letters.count, self.folder))
             await self.adopt()
         except StoreError as error:
             event(log, logging.ERROR, "spool_not_adopted", f"an earlier spool cannot be read: {told(error)}")
@@ -498,7 +496,6 @@ class ResilientBackend(Backend):
     async def _set_aside(self, payload: bytes, error: RecollectError) -> None:
         now = self.inner.of(_PROBE_OWNER).now()
         await asyncio.to_thread(letters.keep, self.folder, payload, error, now=now)
-        self._has_letters = True
         self.set_aside.add()
         subject = about(payload)
         event(
@@ -574,11 +571,9 @@ class ResilientBackend(Backend):
         known = self.known
         copies = known.forget(owner) if conversation_id is None else known.drop(owner, conversation_id)
         gone: list[Ref] = []
-        set_aside = 0
         if self._spool is not None and self._spool.size:
             gone = await self._forget_spooled(lane, owner, conversation_id, until)
-        if self._has_letters:
-            set_aside = await asyncio.to_thread(letters.forget, self.folder, owner, conversation_id, until)
+        set_aside = await asyncio.to_thread(letters.forget, self.folder, owner, conversation_id, until)
         return {"spool_entries": len(gone), "dead_letters": set_aside, "cached_copies": copies}
 
     async def forgets(
