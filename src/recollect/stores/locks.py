@@ -7,6 +7,8 @@ on release, so that a folder that was only looked at stays as it was. Below: the
 import contextlib
 import os
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 if sys.platform == "win32":
@@ -30,6 +32,11 @@ else:
     def _remove(path: Path) -> None:
         with contextlib.suppress(OSError):
             path.unlink()
+
+
+LONGEST_WAIT = 5.0
+"""Seconds to wait for whoever holds a lock for a moment's work."""
+_PAUSE = 0.005
 
 
 class Held(Exception):
@@ -76,11 +83,36 @@ class Lock:
             raise Held(os.read(descriptor, 32).decode("ascii", "replace").strip()) from None
 
 
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[None]:
+    """The lock for a moment's work, once whoever has it is through. Raises `TimeoutError` when that takes
+    too long."""
+    lock = Lock(path)
+    _acquire_in_time(lock)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _acquire_in_time(lock: Lock) -> None:
+    give_up = time.monotonic() + LONGEST_WAIT
+    while True:
+        try:
+            return lock.acquire()
+        except Held as error:
+            if time.monotonic() >= give_up:
+                raise TimeoutError(f"process {error.process} holds a lock for too long") from error
+            time.sleep(_PAUSE)
+
+
 def _write_process_id(descriptor: int) -> None:
-    """For the error that somebody else will see. The lock itself does not depend on it."""
-    os.ftruncate(descriptor, 0)
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    os.write(descriptor, f"{os.getpid()}\n".encode())
+    """For the error that somebody else will see. The lock itself does not depend on it, nor on a disk that
+    has room."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
 
 
 def _is_named(descriptor: int, path: Path) -> bool:

@@ -5,7 +5,8 @@ that this release does not understand. Kept, readable, never dropped.
 
 One JSON object a line: when it was set aside, why, whose it is, and the operation as the spool held
 it. An operator reads it, puts right what can be put right, and removes the line. Blocking; `keep`
-and `forget` are run on a thread.
+and `forget` are run on a thread. All processes of a store share the file, and forgetting writes it
+anew: a lock beside it keeps what is set aside meanwhile from being lost.
 """
 
 import contextlib
@@ -19,8 +20,10 @@ import msgspec
 from recollect.errors import RecollectError
 from recollect.layers.resilient.operations import about
 from recollect.layers.resilient.spool.files import PRIVATE_FILE, PRIVATE_FOLDER, translated, write_all
+from recollect.stores.locks import held
 
 NAME = "dead-letters.jsonl"
+_LOCK = "dead-letters.lock"
 
 
 def keep(folder: Path, payload: bytes, error: RecollectError, *, now: datetime) -> None:
@@ -28,12 +31,17 @@ def keep(folder: Path, payload: bytes, error: RecollectError, *, now: datetime) 
     line = _letter(payload, error, now)
     with translated(folder):
         folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
-        descriptor = os.open(folder / NAME, os.O_CREAT | os.O_APPEND | os.O_WRONLY, PRIVATE_FILE)
-        try:
-            write_all(descriptor, line + b"\n")
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with held(folder / _LOCK):
+            _append(folder / NAME, line + b"\n")
+
+
+def _append(path: Path, line: bytes) -> None:
+    descriptor = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, PRIVATE_FILE)
+    try:
+        write_all(descriptor, line)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _letter(payload: bytes, error: RecollectError, now: datetime) -> bytes:
@@ -60,7 +68,9 @@ def count(folder: Path) -> int:
 def forget(folder: Path, owner: str, conversation_id: str | None, until: datetime | None = None) -> int:
     """Remove an owner's letters, or those about one conversation, or accepted until some moment; returns how
     many went."""
-    with translated(folder):
+    if not count(folder):
+        return 0
+    with translated(folder), held(folder / _LOCK):
         return _forget(folder, owner, conversation_id, until)
 
 
