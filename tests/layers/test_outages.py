@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import chain, repeat
@@ -22,7 +23,7 @@ from recollect.errors import (
 from recollect.freshness import noting_freshness
 from recollect.ids import new_id
 from recollect.layers.resilient import letters, resilient
-from recollect.layers.resilient.spool.files import SpoolFiles
+from recollect.layers.resilient.spool import files
 from recollect.messages import Message
 from recollect.telemetry import Telemetry
 from tests.layers.conftest import World
@@ -395,7 +396,7 @@ async def test_what_cannot_be_read_is_set_aside_and_the_rest_is_adopted(
     await store.append(record.id, [user("hello")])
     await world.layer.close()
     newer = {"owner": owner, "at": "2026-01-01T00:00:00Z", "deed": {"type": "of a newer release"}}
-    left = SpoolFiles(world.folder, limit=10**6)
+    left = files.SpoolFiles(world.folder, limit=10**6)
     await asyncio.to_thread(left.append, [json.dumps(newer).encode()])
     await asyncio.to_thread(left.close)
     world.layer = world.make()
@@ -589,6 +590,36 @@ async def test_cancelled_callers_leave_whole_turns_or_none(world: World) -> None
     assert len(set(stored)) == len(stored) // 2
     acknowledged = {number for number, result in enumerate(results) if isinstance(result, Appended)}
     assert acknowledged <= set(stored)
+
+
+async def test_a_write_that_is_cancelled_on_its_way_to_the_disk_keeps_its_place(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = world.layer.of("erin")
+    record = await new(store)
+    world.failing.down()
+    syncing, may_end = threading.Event(), threading.Event()
+
+    def sync(_: int) -> None:
+        syncing.set()
+        assert may_end.wait(10)
+
+    monkeypatch.setattr(files, "_sync", sync)
+    doomed = asyncio.create_task(store.update(record.id, Changes(status="resolved")))
+    assert await asyncio.to_thread(syncing.wait, 10)
+    doomed.cancel()
+    await asyncio.gather(doomed, return_exceptions=True)
+    world.failing.up()
+    later = asyncio.create_task(store.update(record.id, Changes(status="closed")))
+    await asyncio.sleep(0)
+    may_end.set()
+    await later
+    assert world.layer.spool_depth == 2
+    assert await world.back()
+    stored = await world.memory.of("erin").get(record.id)
+    assert stored is not None
+    assert stored.status == "closed"
+    assert not list(world.folder.glob("*.spool"))
 
 
 async def test_closing_while_turns_are_being_accepted_keeps_every_acknowledged_one(world: World) -> None:

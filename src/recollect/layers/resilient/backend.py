@@ -10,7 +10,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
@@ -418,11 +418,9 @@ class ResilientBackend(Backend):
     async def _accept_in(self, lane: Lane, accept: Callable[[Lane], Awaitable[T]]) -> T:
         try:
             with lane.adding():
-                answer = await accept(lane)
+                return await accept(lane)
         finally:
             self._let_go(lane)
-        self._wake.set()
-        return answer
 
     def _let_go(self, lane: Lane) -> None:
         """A lane that holds nothing is no lane."""
@@ -431,21 +429,32 @@ class ResilientBackend(Backend):
             lane.drained.set()
 
     async def accept(self, lane: Lane, deed: Deed, at: datetime, apply: Callable[[], Any]) -> Any:
-        """Put the operation into the spool; once it is durable, what is known says so too."""
+        """Put the operation into the spool; once it is durable, what is known says so too. The lane stays
+        until then, also when the caller does not: what is on its way to the disk may be kept, and comes
+        first."""
         spool = self._spool
         if spool is None:
             raise StoreClosed
 
         def settled(ref: Ref | None) -> Any:
-            if ref is None:
-                return None
-            ref.at = at
-            lane.add(ref)
-            self.accepted.add()
-            return apply()
+            try:
+                with staying:
+                    return None if ref is None else self._keep_in(lane, ref, at, apply)
+            finally:
+                self._let_go(lane)
 
         self.note_degraded(lane.owner)
-        return await spool.write(encode(Operation(owner=lane.owner, at=at, deed=deed)), settled)
+        payload = encode(Operation(owner=lane.owner, at=at, deed=deed))
+        staying = ExitStack()
+        staying.enter_context(lane.adding())
+        return await spool.write(payload, settled)
+
+    def _keep_in(self, lane: Lane, ref: Ref, at: datetime, apply: Callable[[], Any]) -> Any:
+        ref.at = at
+        lane.add(ref)
+        self.accepted.add()
+        self._wake.set()
+        return apply()
 
     # Coming back
 
