@@ -505,6 +505,29 @@ async def test_what_the_store_refuses_later_is_set_aside_and_the_rest_goes_on(wo
     assert await asyncio.to_thread(letters.count, world.folder) == 1
 
 
+async def test_a_conversation_that_is_damaged_in_the_store_holds_nothing_else_up(world: World) -> None:
+    store = world.layer.of("erin")
+    damaged, good = await new(store), await new(store)
+    world.failing.down()
+    await store.append(damaged.id, [user("lost cause")])
+    await store.update(good.id, Changes(status="pending"))
+    await store.append(good.id, [user("good")])
+    faults = iter([StoreDamaged("somebody else's key")])
+
+    def plan(name: str) -> Fault:
+        if name == "append" and (error := next(faults, None)):
+            raise error
+        return None
+
+    world.failing.plan = plan
+    world.seconds.now += 60
+    assert await world.layer.recover()
+    assert await said(world.memory.of("erin"), good.id) == ["good"]
+    assert (await world.layer.health()).dead_letters == 1
+    await store.delete(damaged.id)
+    assert (await world.layer.health()).dead_letters == 0
+
+
 async def test_a_full_spool_refuses_clearly_and_keeps_what_it_has(world: World) -> None:
     layer = world.make(spool_limit=2000)
     await layer.open()

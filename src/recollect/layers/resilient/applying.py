@@ -6,7 +6,14 @@ conversations by theirs. Below: `operations`, the store contract.
 
 from recollect.contracts import Appended, ConversationStore, Document, Place
 from recollect.conversations import Conversation
-from recollect.errors import Conflict, ConversationExists, InvalidInput, NotFound, RecollectError
+from recollect.errors import (
+    Conflict,
+    ConversationExists,
+    InvalidInput,
+    NotFound,
+    RecollectError,
+    StoreDamaged,
+)
 from recollect.layers.resilient.known import View
 from recollect.layers.resilient.operations import (
     Bound,
@@ -24,8 +31,9 @@ Answer = Appended | Conversation | Document | None
 
 def is_refusal(error: RecollectError) -> bool:
     """Whether the store has looked at the operation and will never take it. A store that fails in any
-    other way may take it later."""
-    return isinstance(error, Conflict | NotFound | InvalidInput)
+    other way may take it later. What is damaged in it does not mend itself: to wait for that would hold up
+    everything else of the owner, deleting what is damaged included."""
+    return isinstance(error, Conflict | NotFound | InvalidInput | StoreDamaged)
 
 
 def apply(operation: Operation, view: View) -> None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from recollect.contracts import ConversationStore
-from recollect.errors import RecollectError, StoreDamaged, StoreError
+from recollect.errors import RecollectError, StoreDamaged
 from recollect.layers.resilient.applying import Answer, apply, is_refusal, replay
 from recollect.layers.resilient.known import View
 from recollect.layers.resilient.lanes import Lane
@@ -144,8 +144,6 @@ class Replayer:
     async def _store_one(self, operation: Operation) -> None:
         try:
             answer = await self._ask(lambda: replay(operation, self._store(operation.owner)))
-        except StoreError:
-            raise
         except RecollectError as error:
             if not is_refusal(error):
                 raise
