@@ -146,6 +146,72 @@ async def test_what_a_caller_changes_afterwards_is_not_what_was_known(world: Wor
     assert again.message.content == {"list": [1]}
 
 
+async def test_what_the_store_has_said_is_gone_is_not_known_any_more(world: World) -> None:
+    store, elsewhere = world.layer.of("erin"), world.memory.of("erin")
+    deleted, missed, cleared = await new(store), await new(store), await new(store)
+    for record in (deleted, missed, cleared):
+        await store.append(record.id, [user("my PIN"), user("is 1234")])
+        await store.page(record.id, limit=5)
+    await store.bind("kitchen", cleared.id)
+    await store.put_document("notes", "door", b"1234")
+    await elsewhere.delete(deleted.id)
+    await elsewhere.delete(missed.id)
+    await elsewhere.rewrite(cleared.id, [])
+    await elsewhere.unbind("kitchen")
+    await elsewhere.delete_document("notes", "door")
+    assert await store.get(deleted.id) is None
+    with pytest.raises(ConversationNotFound):
+        await store.append(missed.id, [user("more")])
+    assert await store.tail(cleared.id, limit=5) == []
+    assert await store.session("kitchen") is None
+    assert await store.get_document("notes", "door") is None
+    world.failing.down()
+    for ask in (
+        store.get(deleted.id),
+        store.get(missed.id),
+        store.session("kitchen"),
+        store.get_document("notes", "door"),
+    ):
+        with pytest.raises(StoreUnavailable):
+            await ask
+    assert await store.tail(cleared.id, limit=5) == []
+    assert await store.page(cleared.id, limit=5) == []
+
+
+async def test_an_answer_that_a_deletion_has_overtaken_is_not_remembered(world: World) -> None:
+    store = world.layer.of("erin")
+    record, other = await new(store), await new(store)
+    await store.append(record.id, [user("my PIN is 1234")])
+    await store.put_document("notes", "door", b"1234")
+    answered, deleted = asyncio.Barrier(5), asyncio.Event()
+    go = world.failing.go
+
+    async def slowly(name: str, call: Any) -> Any:
+        answer = await go(name, call)
+        await answered.wait()
+        await deleted.wait()
+        return answer
+
+    world.failing.go = slowly  # type: ignore[method-assign]
+    asking = [
+        asyncio.create_task(store.get(record.id)),
+        asyncio.create_task(store.tail(record.id, limit=5)),
+        asyncio.create_task(store.get_document("notes", "door")),
+        asyncio.create_task(store.append(other.id, [user("this stays")])),
+    ]
+    await answered.wait()
+    world.failing.go = go  # type: ignore[method-assign]
+    await store.delete(record.id)
+    await store.delete_document("notes", "door")
+    deleted.set()
+    await asyncio.gather(*asking)
+    world.failing.down()
+    for ask in (store.get(record.id), store.tail(record.id, limit=5), store.get_document("notes", "door")):
+        with pytest.raises(StoreUnavailable):
+            await ask
+    assert await said(store, other.id) == ["this stays"]
+
+
 async def test_turns_keep_the_moment_at_which_they_were_accepted(world: World) -> None:
     store = world.layer.of("erin")
     record = await new(store)

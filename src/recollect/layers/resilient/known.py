@@ -6,7 +6,8 @@ does. Below: `stores.shelf`. Above: the layer. One event loop.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 
 from recollect.contracts import Appended, Document, Entry, LogEnd, Place, Position
@@ -79,6 +80,21 @@ class _Notes:
         self.bytes = OVERHEAD
 
 
+Subject = str | Place | None
+"""What is asked about: a conversation, a document; None is whatever the owner has."""
+
+
+class Question:
+    """Something that the store is being asked, and whether its answer was overtaken: what it is about was
+    dropped meanwhile."""
+
+    __slots__ = ("is_overtaken", "subject")
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.is_overtaken = False
+
+
 class Known:
     """What is remembered of every owner."""
 
@@ -91,12 +107,34 @@ class Known:
         self._document_sizes: OrderedDict[tuple[str, Place], int] = OrderedDict()
         self._document_bytes = 0
         self._views: dict[str, View] = {}
+        self._questions: dict[str, set[Question]] = {}
         self._bytes = 0
 
     @property
     def size(self) -> int:
         """About how many bytes are remembered."""
         return self._bytes + self._document_bytes
+
+    # Asking
+
+    @contextmanager
+    def asking(self, owner: str, subject: Subject) -> Iterator[Question]:
+        """While the store is asked: an answer that was overtaken must not be noted."""
+        question = Question(subject)
+        under_way = self._questions.setdefault(owner, set())
+        under_way.add(question)
+        try:
+            yield question
+        finally:
+            under_way.remove(question)
+            if not under_way:
+                del self._questions[owner]
+
+    def _overtake(self, owner: str, subject: Subject = None) -> None:
+        """Answers about this, or about anything of the owner's, are of the past."""
+        for question in self._questions.get(owner, ()):
+            if subject is None or question.subject in (None, subject):
+                question.is_overtaken = True
 
     # Noting
 
@@ -126,14 +164,19 @@ class Known:
     def document(self, owner: str, document: Document) -> None:
         """A document of the owner's."""
         place = Place(document.kind, document.key)
-        self.drop_document(owner, place)
+        self._remove_document(owner, place)
         self._documents.setdefault(owner, {})[place] = document
         self._document_sizes[owner, place] = OVERHEAD + len(document.data)
         self._document_bytes += OVERHEAD + len(document.data)
         while self._document_bytes > self._limit // 4:
-            self.drop_document(*next(iter(self._document_sizes)))
+            self._remove_document(*next(iter(self._document_sizes)))
 
     def drop_document(self, owner: str, place: Place) -> None:
+        """Forget the document: it is gone, or no longer what was known."""
+        self._overtake(owner, place)
+        self._remove_document(owner, place)
+
+    def _remove_document(self, owner: str, place: Place) -> None:
         self._views.pop(owner, None)
         size = self._document_sizes.pop((owner, place), None)
         if size is not None:
@@ -145,12 +188,15 @@ class Known:
             what = Appended(conversation=what.conversation, new=tuple(own(what.new)))
         self._add(self._of(owner, conversation_id), what, size_of(turn))
 
-    def tail(self, owner: str, conversation_id: str, entries: list[Entry]) -> None:
-        """The end of the log as it is now."""
+    def tail(self, owner: str, conversation_id: str, entries: list[Entry], *, is_whole: bool) -> None:
+        """The end of the log as it is now, or all of it."""
         notes = self._of(owner, conversation_id)
-        if len(entries) >= max((len(part) for part, _ in notes.parts if isinstance(part, list)), default=0):
+        if is_whole:
             self._clear(notes)
-        self._add(notes, own(entries), size_of(entry.message for entry in entries))
+            self._set_head(notes, [])
+        elif len(entries) >= max((len(part) for part, _ in notes.parts if isinstance(part, list)), default=0):
+            self._clear(notes)
+        self._add(notes, own(entries), _size(entries))
 
     def end(self, owner: str, conversation_id: str, end: LogEnd) -> None:
         """Where the log ends."""
@@ -158,10 +204,11 @@ class Known:
 
     def head(self, owner: str, conversation_id: str, entries: list[Entry]) -> None:
         """The front of the log."""
-        notes = self._of(owner, conversation_id)
-        if not notes.head:
-            self._grow(notes, size_of(entry.message for entry in entries))
-        notes.head = own(entries)
+        self._set_head(self._of(owner, conversation_id), own(entries))
+
+    def _set_head(self, notes: _Notes, entries: list[Entry]) -> None:
+        before, notes.head = notes.head, entries
+        self._grow(notes, _size(entries) - _size(before))
 
     def rewritten(self, owner: str, conversation_id: str, what: Appended) -> None:
         self.drop(owner, conversation_id)
@@ -169,6 +216,7 @@ class Known:
 
     def drop(self, owner: str, conversation_id: str) -> int:
         """Forget the conversation: it is gone, or no longer what was known. Returns how many were known."""
+        self._overtake(owner, conversation_id)
         self._views.pop(owner, None)
         notes = self._notes.pop((owner, conversation_id), None)
         if notes is None:
@@ -180,6 +228,7 @@ class Known:
         """Forget everything of this owner. Returns how many conversations and documents went."""
         conversations = list(self._conversations.get(owner, ()))
         documents = list(self._documents.get(owner, ()))
+        self._overtake(owner)
         for conversation_id in conversations:
             self.drop(owner, conversation_id)
         for place in documents:
@@ -259,6 +308,10 @@ class Known:
         shelf.sessions = {session: where for session, where in bound.items() if where in shelf.logs}
         shelf.documents = self._documents.get(owner, {}).copy()
         return View(shelf, heads, ends)
+
+
+def _size(entries: Iterable[Entry]) -> int:
+    return size_of(entry.message for entry in entries)
 
 
 def _log_of(notes: _Notes) -> tuple[Log | None, bool]:

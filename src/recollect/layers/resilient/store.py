@@ -31,7 +31,7 @@ from recollect.conversations import Changes, Conversation, Page, Query, check_re
 from recollect.errors import ConversationExists, ConversationNotFound, StoreUnavailable
 from recollect.ids import parse_name, parse_uuid
 from recollect.layers.powers import with_powers_of
-from recollect.layers.resilient.known import Known, View
+from recollect.layers.resilient.known import Known, Subject, View
 from recollect.layers.resilient.lanes import Lane
 from recollect.layers.resilient.marks import appended, marked, unmarked
 from recollect.layers.resilient.operations import (
@@ -90,13 +90,24 @@ class ResilientStore(ConversationStore):
             lane.view.ends.add(conversation.id)
             return conversation
 
-        return await self._write(_create_once(self._inner, conversation), _alone(accept), note=self._note)
+        return await self._write(
+            _create_once(self._inner, conversation),
+            _alone(accept),
+            note=self._note,
+            subject=conversation.id,
+        )
 
     async def get(self, conversation_id: str) -> Conversation | None:
+        def note(record: Conversation | None) -> None:
+            if record is None:
+                self._known.drop(self._owner, parse_uuid(conversation_id, field="conversation_id"))
+            else:
+                self._note(record)
+
         return await self._read(
             lambda: self._inner.get(conversation_id),
             lambda view: view.shelf.get(conversation_id, now=self.now()),
-            note=self._note,
+            note=note,
             conversation_id=conversation_id,
         )
 
@@ -114,7 +125,10 @@ class ResilientStore(ConversationStore):
             return await self._accept(lane, deed, lambda s, now: s.update(conversation_id, changes, now=now))
 
         return await self._write(
-            lambda: self._inner.update(conversation_id, changes), _alone(accept), note=self._note
+            lambda: self._inner.update(conversation_id, changes),
+            _alone(accept),
+            note=self._note,
+            subject=conversation_id,
         )
 
     async def find(self, query: Query) -> Page:
@@ -158,7 +172,9 @@ class ResilientStore(ConversationStore):
 
     async def session(self, session_id: str) -> Conversation | None:
         def note(record: Conversation | None) -> None:
-            if record is not None:
+            if record is None:
+                self._known.unbound(self._owner, session_id)
+            else:
                 self._known.session(self._owner, session_id, record)
 
         return await self._read(
@@ -218,10 +234,10 @@ class ResilientStore(ConversationStore):
                 ask,
                 lambda lane: self._accept_turn(lane, conversation_id, turn, expected_revision),
                 note=note,
+                subject=conversation_id,
             )
         else:
-            done = await self._strict(ask, repeat=True)
-            note(done)
+            done = await self._strict(self._noted(ask, note, conversation_id), repeat=True)
         return appended(done, turn)
 
     async def _accept_turn(
@@ -258,7 +274,8 @@ class ResilientStore(ConversationStore):
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
         def note(entries: list[Entry]) -> None:
             if before is None and len(entries) < LARGE:
-                self._known.tail(self._owner, conversation_id, entries)
+                is_whole = len(entries) < limit
+                self._known.tail(self._owner, conversation_id, entries, is_whole=is_whole)
 
         entries = await self._read(
             lambda: self._inner.tail(conversation_id, limit=limit, before=before),
@@ -327,25 +344,32 @@ class ResilientStore(ConversationStore):
             )
 
         if conversation_id is None and expected_version is None:
-            return await self._write(ask, _alone(accept), note=self._note_document)
-        put = await self._strict(ask, repeat=expected_version is None)
-        self._note_document(put)
-        return put
+            return await self._write(ask, _alone(accept), note=self._note_document, subject=place)
+        return await self._strict(
+            self._noted(ask, self._note_document, place), repeat=expected_version is None
+        )
 
-    def _note_document(self, document: Document | None) -> None:
-        if document is not None and document.conversation_id is None:
+    def _note_document(self, document: Document) -> None:
+        if document.conversation_id is None:
             self._known.document(self._owner, document)
 
     async def get_document(
         self, kind: str, key: str, *, conversation_id: str | None = None
     ) -> Document | None:
         place = parse_place(kind, key, conversation_id)
+
+        def ask() -> Awaitable[Document | None]:
+            return self._inner.get_document(kind, key, conversation_id=conversation_id)
+
+        def note(document: Document | None) -> None:
+            if document is None:
+                self._known.drop_document(self._owner, place)
+            else:
+                self._note_document(document)
+
         return await self._backend.read(
             self._owner,
-            _noted(
-                lambda: self._inner.get_document(kind, key, conversation_id=conversation_id),
-                self._note_document,
-            ),
+            self._noted(ask, note, place),
             lambda view: view.shelf.documents[place],
             lambda view: place in view.shelf.documents,
         )
@@ -407,9 +431,8 @@ class ResilientStore(ConversationStore):
     def _known(self) -> Known:
         return self._backend.known
 
-    def _note(self, record: Conversation | None) -> None:
-        if record is not None:
-            self._known.record(self._owner, record)
+    def _note(self, record: Conversation) -> None:
+        self._known.record(self._owner, record)
 
     async def _read(
         self,
@@ -427,7 +450,11 @@ class ResilientStore(ConversationStore):
             return conversation_id is None or view.knows(parse_uuid(conversation_id, field="conversation_id"))
 
         return await self._backend.read(
-            self._owner, _noted(ask, note), recall, knows, effort=self._backend.effort_for(size)
+            self._owner,
+            self._noted(ask, note, conversation_id),
+            recall,
+            knows,
+            effort=self._backend.effort_for(size),
         )
 
     async def _write(
@@ -436,8 +463,28 @@ class ResilientStore(ConversationStore):
         accept: Callable[[Lane], Awaitable[T]],
         *,
         note: Callable[[T], None],
+        subject: Subject = None,
     ) -> T:
-        return await self._backend.write(self._owner, _noted(ask, note), accept)
+        return await self._backend.write(self._owner, self._noted(ask, note, subject), accept)
+
+    def _noted(
+        self, ask: Callable[[], Awaitable[T]], note: Callable[[T], None], subject: Subject
+    ) -> Callable[[], Awaitable[T]]:
+        """The question, with the store's own answer noted: it is the last known state, unless what it is
+        about was dropped meanwhile."""
+
+        async def asked() -> T:
+            with self._known.asking(self._owner, subject) as question:
+                try:
+                    answer = await ask()
+                except ConversationNotFound as gone:
+                    self._known.drop(self._owner, gone.conversation_id)
+                    raise
+                if not question.is_overtaken:
+                    note(answer)
+                return answer
+
+        return asked
 
     async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Read what only the store can know."""
@@ -478,17 +525,6 @@ def _nothing(_: object) -> None:
     """What is noted of an answer that nobody needs later."""
 
 
-def _noted(ask: Callable[[], Awaitable[T]], note: Callable[[T], None]) -> Callable[[], Awaitable[T]]:
-    """The question, with the store's own answer noted: it is the last known state."""
-
-    async def asked() -> T:
-        answer = await ask()
-        note(answer)
-        return answer
-
-    return asked
-
-
 _HEAD = 16
 """Entries that count as the front of a log: where a context looks for its system messages."""
 
@@ -500,12 +536,14 @@ class _Sealed(ResilientStore):
 
     async def log_end(self, conversation_id: str) -> LogEnd | None:
         def note(end: LogEnd | None) -> None:
-            if end is not None:
+            if end is None:
+                self._known.drop(self._owner, parse_uuid(conversation_id, field="conversation_id"))
+            else:
                 self._known.end(self._owner, conversation_id, end)
 
         return await self._backend.read(
             self._owner,
-            _noted(lambda: self._inner.log_end(conversation_id), note),
+            self._noted(lambda: self._inner.log_end(conversation_id), note, conversation_id),
             lambda view: view.shelf.log_end(conversation_id, now=self.now()),
             lambda view: parse_uuid(conversation_id, field="conversation_id") in view.ends,
         )
