@@ -12,6 +12,7 @@ import pytest
 
 from recollect.contracts import Appended, ConversationStore
 from recollect.conversations import Changes, Conversation, Query, started
+from recollect.dialects.blanking import blanked
 from recollect.errors import (
     ConversationNotFound,
     MessageConflict,
@@ -569,6 +570,21 @@ async def test_what_the_store_refuses_later_is_set_aside_and_the_rest_goes_on(wo
     assert json.loads(body)["content"] == "lost cause"
     assert world.layer.set_aside.value == 1
     assert await asyncio.to_thread(letters.count, world.folder) == 1
+
+
+async def test_words_that_were_redacted_meanwhile_do_not_become_a_dead_letter(world: World) -> None:
+    store, elsewhere = world.layer.of("erin"), world.memory.of("erin")
+    record = await new(store)
+    world.failing.down("after")
+    await store.append(record.id, [user("my PIN is 1234", message_id="m1"), user("thanks", message_id="m2")])
+    world.failing.down()
+    await store.append(record.id, [user("my PIN is 1234", message_id="m1"), user("bye", message_id="m3")])
+    stored = await elsewhere.entry(record.id, "m1")
+    assert stored is not None
+    await elsewhere.replace(record.id, blanked(stored.message))
+    assert await world.back()
+    assert await said(elsewhere, record.id) == ["[redacted]", "thanks", "bye"]
+    assert (await world.layer.health()).dead_letters == 0
 
 
 async def test_a_conversation_that_is_damaged_in_the_store_holds_nothing_else_up(world: World) -> None:

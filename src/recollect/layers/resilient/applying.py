@@ -6,10 +6,12 @@ conversations by theirs. Below: `operations`, the store contract.
 
 from recollect.contracts import Appended, ConversationStore, Document, Place
 from recollect.conversations import Conversation
+from recollect.dialects.blanking import TAG
 from recollect.errors import (
     Conflict,
     ConversationExists,
     InvalidInput,
+    MessageConflict,
     NotFound,
     RecollectError,
     StoreDamaged,
@@ -25,6 +27,7 @@ from recollect.layers.resilient.operations import (
     Unbound,
     Updated,
 )
+from recollect.messages import Message
 
 Answer = Appended | Conversation | Document | None
 
@@ -77,13 +80,33 @@ async def replay(operation: Operation, store: ConversationStore) -> Answer:
             await store.unbind(session_id)
         case Updated(conversation_id=conversation_id, changes=changes):
             return await store.update(conversation_id, changes)
-        case TurnAdded(conversation_id=conversation_id) as turn:
-            return await store.append(
-                conversation_id, turn.messages, expected_revision=turn.expected_revision
-            )
+        case TurnAdded() as turn:
+            return await _append(turn, store)
         case DocumentPut(kind=kind, key=key, data=data):
             return await store.put_document(kind, key, data)
     return None
+
+
+async def _append(turn: TurnAdded, store: ConversationStore) -> Appended | None:
+    messages, revision = turn.messages, turn.expected_revision
+    try:
+        return await store.append(turn.conversation_id, messages, expected_revision=revision)
+    except MessageConflict:
+        rest = [one for one in messages if not await _is_redacted(turn.conversation_id, one, store)]
+        if len(rest) == len(messages):
+            raise
+        if not rest:
+            return None
+        return await store.append(turn.conversation_id, rest, expected_revision=revision)
+
+
+async def _is_redacted(conversation_id: str, message: Message, store: ConversationStore) -> bool:
+    """Whether the message was stored, by an attempt whose answer was lost, and its words were taken out
+    since: then they must not come back, nor be kept as a dead letter."""
+    if message.message_id is None:
+        return False
+    there = await store.entry(conversation_id, message.message_id)
+    return there is not None and TAG in there.message.tags
 
 
 async def _resume(session_id: str, conversation: Conversation, store: ConversationStore) -> Conversation:
