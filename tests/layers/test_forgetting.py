@@ -1,14 +1,17 @@
 """Erasing while the store is away: what waits in the spool goes at once, the rest when the store is back."""
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from recollect.contracts import JOURNAL, Erasing, Holds
+from recollect.contracts import JOURNAL, Holds
 from recollect.erasure import KIND
 from recollect.errors import StoreError
+from recollect.layers.resilient import resilient
 from recollect.memory import Memory
+from recollect.stores.in_memory import InMemoryBackend
 from tests.layers.conftest import World
 
 
@@ -95,5 +98,20 @@ async def test_an_erasure_reaches_the_spool_of_a_process_that_has_gone(world: Wo
     assert [one.content for one in await memory.of("bob").messages(kept.id)] == ["somebody else's"]
 
 
-async def test_only_a_store_with_files_is_scrubbed_through_its_layers(world: World) -> None:
-    assert not isinstance(world.layer, Erasing), "what is in memory has no files"
+async def test_a_receipt_names_the_parts_of_a_spool_that_cannot_be_read(world: World) -> None:
+    memory = Memory(world.layer, sweep_every=None, warm=False)
+    assert (await memory.of("erin").erase()).remains == ()
+    damaged = world.folder / "left-00000001.damaged"
+    await asyncio.to_thread(world.folder.mkdir, parents=True)
+    await asyncio.to_thread(damaged.write_bytes, b"the secret")
+    (remains,) = (await memory.of("erin").erase()).remains
+    assert str(damaged) in remains
+
+
+async def test_what_remains_in_the_store_is_named_through_the_layer(tmp_path: Path) -> None:
+    class Scrubbed(InMemoryBackend):
+        async def scrub(self, owner: str) -> tuple[str, ...]:
+            return (f"a snapshot with {owner}",)
+
+    layer = resilient(Scrubbed(), folder=tmp_path)
+    assert await layer.scrub("erin") == ("a snapshot with erin",)

@@ -24,7 +24,7 @@ from recollect.errors import RecollectError, StoreClosed, StoreError, StoreUnava
 from recollect.freshness import note_degraded
 from recollect.ids import parse_name
 from recollect.layers.powers import with_powers_of
-from recollect.layers.resilient import letters
+from recollect.layers.resilient import letters, looking
 from recollect.layers.resilient.applying import Answer
 from recollect.layers.resilient.breaker import Breaker, State
 from recollect.layers.resilient.known import Known, View
@@ -594,6 +594,13 @@ class ResilientBackend(Backend):
             counts.update(await self._inner.forgets(owner, conversation_id, until=until))
         return dict(counts)
 
+    async def scrub(self, owner: str) -> tuple[str, ...]:
+        """Have the store scrub its files, if it has any; returns what remains there, and the damaged parts of
+        spools: whose those are, nobody can tell. See `contracts.Erasing`."""
+        remains = await self._inner.scrub(owner) if isinstance(self._inner, Erasing) else ()
+        damaged = await asyncio.to_thread(looking.damaged, self.folder)
+        return (*remains, *(f"{path} is part of a spool and cannot be read: remove it" for path in damaged))
+
     async def _forget_spooled(
         self, lane: Lane | None, owner: str, conversation_id: str | None, until: datetime | None
     ) -> list[Ref]:
@@ -620,7 +627,7 @@ class ResilientBackend(Backend):
 
 def resilient(inner: Backend, **options: Any) -> ResilientBackend:
     """The layer around a backend, with the powers of that backend."""
-    return with_powers_of(inner, ResilientBackend(inner, **options), [Migrated, Erasing, Reindexed])
+    return with_powers_of(inner, ResilientBackend(inner, **options), [Migrated, Reindexed])
 
 
 def _once(effort: Effort) -> Effort:

@@ -1,6 +1,6 @@
 """A look at a spool from outside: how much waits there, and since when. Changes nothing, needs no lock.
 
-Below: `spool.frames`. Above: the checkup.
+Below: `spool.frames`. Above: the layer, the checkup.
 """
 
 from datetime import datetime
@@ -31,6 +31,16 @@ def look(folder: Path) -> SpoolState:
         return _look(folder)
 
 
+def damaged(folder: Path) -> list[Path]:
+    """Files with parts of a spool that could not be read. Blocks."""
+    with translated(folder):
+        return _damaged(folder)
+
+
+def _damaged(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.damaged"))
+
+
 def _look(folder: Path) -> SpoolState:
     operations, size, moments = 0, 0, list[datetime]()
     for path in sorted(folder.glob(f"*{SUFFIX}")):
@@ -43,6 +53,6 @@ def _look(folder: Path) -> SpoolState:
         operations=operations,
         bytes=size,
         oldest=min(moments, default=None),
-        damaged=len(list(folder.glob("*.damaged"))),
+        damaged=len(_damaged(folder)),
         dead_letters=letters.count(folder),
     )
