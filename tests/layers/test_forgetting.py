@@ -1,6 +1,7 @@
 """Erasing while the store is away: what waits in the spool goes at once, the rest when the store is back."""
 
 import asyncio
+import errno
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from recollect.contracts import JOURNAL, Holds
 from recollect.erasure import KIND
 from recollect.errors import StoreError
 from recollect.layers.resilient import resilient
+from recollect.layers.resilient.spool import files
 from recollect.memory import Memory
 from recollect.stores.in_memory import InMemoryBackend
 from tests.layers.conftest import World
@@ -96,6 +98,30 @@ async def test_an_erasure_reaches_the_spool_of_a_process_that_has_gone(world: Wo
     assert await world.back()
     assert await world.memory.of("erin").get(gone.id) is None
     assert [one.content for one in await memory.of("bob").messages(kept.id)] == ["somebody else's"]
+
+
+async def test_an_erasure_is_not_done_while_a_spool_that_was_left_cannot_be_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = Memory(world.layer, sweep_every=None, warm=False)
+    world.failing.down()
+    other = world.make()
+    await other.open()
+    theirs = Memory(other, sweep_every=None, warm=False)
+    await theirs.of("erin").get_or_create_conversation("kitchen")
+    await other.close()
+    await world.memory.open()
+    world.failing.up()
+
+    def fail(*_: int) -> bytes:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "_read", fail)
+        with pytest.raises(StoreError):
+            await memory.of("erin").erase()
+        assert await world.back()
+    assert (await memory.of("erin").erase()).erased["spool_entries"] == 1
 
 
 async def test_a_receipt_names_the_parts_of_a_spool_that_cannot_be_read(world: World) -> None:

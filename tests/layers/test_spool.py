@@ -20,7 +20,7 @@ payloads = st.lists(st.binary(max_size=40), max_size=6)
 
 
 def adopted(files: SpoolFiles) -> list[bytes]:
-    return [payload for _, payload in files.adopt()]
+    return [payload for _, payload in files.adopt().operations]
 
 
 def found(content: bytes) -> list[bytes]:
@@ -80,7 +80,7 @@ def test_what_is_done_is_not_adopted_and_a_finished_file_is_removed(tmp_path: Pa
     files.mark_done([refs[0], refs[2]])
     files.close()
     files = SpoolFiles(tmp_path, limit=10**6)
-    refs = [ref for ref, _ in files.adopt()]
+    refs = [ref for ref, _ in files.adopt().operations]
     assert files.read(refs) == [b"1", b"3"]
     files.mark_done(refs)
     assert list(tmp_path.iterdir()) == []
@@ -118,7 +118,7 @@ def test_a_file_that_is_held_is_not_adopted(tmp_path: Path) -> None:
     files = SpoolFiles(tmp_path, limit=10**6)
     files.append([b"mine"])
     other = SpoolFiles(tmp_path, limit=10**6)
-    assert other.adopt() == []
+    assert adopted(other) == []
     files.close()
     assert adopted(other) == [b"mine"]
     other.close()
@@ -141,7 +141,8 @@ def test_a_set_that_the_disk_does_not_give_is_left_for_the_next_look(
         return real(*args)
 
     monkeypatch.setattr(spool_files, "_read", fail_once)
-    (first,) = adopted(files)
+    ((_, first),), failed = files.adopt()
+    assert isinstance(failed, StoreUnavailable)
     assert files.size == len(frame(OPERATION, first))
     (second,) = adopted(other)
     assert {first, second} == {b"one", b"two"}

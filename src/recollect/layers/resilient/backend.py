@@ -183,10 +183,7 @@ class ResilientBackend(Backend):
         problem = await asyncio.to_thread(why_not_writable, self.folder)
         if problem:
             event(log, logging.WARNING, "spool_unusable", f"the spool cannot be used: {problem}")
-        try:
-            await self.adopt()
-        except StoreError as error:
-            event(log, logging.ERROR, "spool_not_adopted", f"an earlier spool cannot be read: {told(error)}")
+        await self._adopt_what_can_be_read()
 
     async def close(self) -> None:
         if self._state == "closed":
@@ -463,18 +460,26 @@ class ResilientBackend(Backend):
         self.check_open()
         if not self.reachable and not await self._probe():
             return False
-        await self.adopt()
+        await self._adopt_what_can_be_read()
         await self._replayer().run()
         return not self.lanes
 
     async def adopt(self) -> int:
-        """Take over what processes that are gone have left; returns how many operations."""
+        """Take over what processes that are gone have left; returns how many operations. Raises what kept it
+        from some of them; the others are taken over."""
         if self._spool is None:
             return 0
-        adopted = await self._replayer().adopt()
-        if adopted:
-            self._wake.set()
-        return adopted
+        try:
+            return await self._replayer().adopt()
+        finally:
+            if self.lanes:
+                self._wake.set()
+
+    async def _adopt_what_can_be_read(self) -> None:
+        try:
+            await self.adopt()
+        except StoreError as error:
+            event(log, logging.ERROR, "spool_not_adopted", f"an earlier spool cannot be read: {told(error)}")
 
     def _replayer(self) -> Replayer:
         assert self._spool is not None or not self.lanes

@@ -57,17 +57,19 @@ class Replayer:
 
     async def adopt(self) -> int:
         """Put what other processes have left into the lanes, in the order in which it was accepted. What
-        cannot be read is set aside, and keeps nothing else from being stored."""
+        cannot be read is set aside. Raises, in the end, what kept it from something."""
         adopted, unreadable = await self._spool.adopt(self._take_in)
         for ref, payload, error in unreadable:
             await self._set_aside(payload, error)
             await self._spool.mark_done([ref])
-        return adopted
+        if adopted.failed is not None:
+            raise adopted.failed
+        return len(adopted.operations)
 
-    def _take_in(self, adopted: Adopted) -> tuple[int, list[Unreadable]]:
+    def _take_in(self, adopted: Adopted) -> tuple[Adopted, list[Unreadable]]:
         by_owner: dict[str, list[Waiting]] = {}
         unreadable: list[Unreadable] = []
-        for ref, payload in adopted:
+        for ref, payload in adopted.operations:
             try:
                 operation = decode(payload)
             except StoreDamaged as error:
@@ -77,7 +79,7 @@ class Replayer:
             by_owner.setdefault(operation.owner, []).append((ref, operation))
         for owner, waiting in by_owner.items():
             self._add(owner, sorted(waiting, key=_acceptance))
-        return len(adopted) - len(unreadable), unreadable
+        return adopted, unreadable
 
     def _add(self, owner: str, waiting: Sequence[Waiting]) -> None:
         lane = self._lanes.get(owner)

@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from recollect.errors import RecollectError, SpoolFull, StoreDamaged, StoreUnavailable
 from recollect.ids import new_id
@@ -71,6 +72,13 @@ class Ref:
     def framed(self) -> int:
         """How many bytes it takes in the file."""
         return HEADER_BYTES + self.length
+
+
+class Adopted(NamedTuple):
+    """What was taken over: where each operation lies, and its payload. And why something could not be."""
+
+    operations: list[tuple[Ref, bytes]]
+    failed: RecollectError | None
 
 
 class SpoolFiles:
@@ -187,26 +195,22 @@ class SpoolFiles:
 
     # Adopting
 
-    def adopt(self) -> list[tuple[Ref, bytes]]:
-        """What processes that are gone have left behind, in the order in which it was accepted. With the
-        payloads: whoever takes a set over has all of it, or leaves it as it was."""
+    def adopt(self) -> Adopted:
+        """What processes that are gone have left behind. Whoever takes a set over has all of it, or leaves it
+        as it was; one that the disk does not give now keeps no other from being taken over, and the next look
+        tries it again."""
+        operations: list[tuple[Ref, bytes]] = []
+        failed: RecollectError | None = None
         with translated(self.folder):
-            return [one for name in self._others() for one in self._adopt_set(name)]
-
-    def _adopt_set(self, name: str) -> list[tuple[Ref, bytes]]:
-        """One set; nothing of it when the disk does not give it now: then the next look tries again, and
-        other sets do not wait for it."""
-        try:
-            return self._load_set(name) if self._take_over(name) else []
-        except OSError as error:
-            self._let_go(name)
-            event(
-                log,
-                logging.WARNING,
-                "spool_not_adopted",
-                f"an earlier spool cannot be read now: {error.strerror or error}",
-            )
-            return []
+            names = self._others()
+        for name in names:
+            try:
+                operations += self._load_set(name) if self._take_over(name) else []
+            except OSError as error:
+                self._let_go(name)
+                failed = _ours(error, self.folder)
+                failed.__cause__ = error
+        return Adopted(operations, failed)
 
     def _load_set(self, name: str) -> list[tuple[Ref, bytes]]:
         found = [one for path in sorted(self.folder.glob(f"{name}-*{SUFFIX}")) for one in self._load(path)]

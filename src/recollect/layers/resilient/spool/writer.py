@@ -15,13 +15,11 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from recollect.errors import Overloaded, RecollectError, StoreClosed, StoreUnavailable
-from recollect.layers.resilient.spool.files import Ref, SpoolFiles
+from recollect.layers.resilient.spool.files import Adopted, Ref, SpoolFiles
 
 T = TypeVar("T")
 Settled = Callable[[Ref | None], Any]
 """Told on the event loop where the operation lies, or None if it was not kept; gives the caller's answer."""
-Adopted = Sequence[tuple[Ref, bytes]]
-"""What was adopted: where each operation lies, and its payload."""
 
 LARGEST_BATCH = 256
 MOST_WAITING = 1024
