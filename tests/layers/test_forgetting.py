@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 
 from recollect.contracts import JOURNAL, Holds
+from recollect.conversations import Changes, started
 from recollect.erasure import KIND
 from recollect.errors import StoreError
+from recollect.ids import new_id
 from recollect.layers.resilient import resilient
 from recollect.layers.resilient.spool import files
 from recollect.memory import Memory
+from recollect.messages import Message
 from recollect.stores.in_memory import InMemoryBackend
+from recollect.telemetry import Telemetry
 from tests.layers.conftest import World
 
 
@@ -124,6 +128,27 @@ async def test_an_erasure_is_not_done_while_a_spool_that_was_left_cannot_be_read
     assert (await memory.of("erin").erase()).erased["spool_entries"] == 1
 
 
+async def test_scrubbing_takes_what_is_stored_by_now_out_of_the_spool(world: World) -> None:
+    erin, bob = world.layer.of("erin"), world.layer.of("bob")
+    hers = await erin.create(started(new_id(), now=erin.now()))
+    his = await bob.create(started(new_id(), now=bob.now()))
+    world.failing.down()
+    await erin.append(hers.id, [Message(role="user", content="the secret")])
+    await bob.update(his.id, Changes(subject="still waits"))
+    world.failing.plan = lambda name: "before" if name == "update" else None
+    world.seconds.now += 60
+    with pytest.raises(StoreError):
+        await world.layer.recover()
+    assert len(await world.memory.of("erin").tail(hers.id, limit=5)) == 1
+    assert found_in(world.folder, b"the secret")
+    assert await world.layer.scrub("erin") == ()
+    assert found_in(world.folder, b"the secret") == []
+    assert await world.back()
+    stored = await world.memory.of("bob").get(his.id)
+    assert stored is not None
+    assert stored.subject == "still waits"
+
+
 async def test_a_receipt_names_the_parts_of_a_spool_that_cannot_be_read(world: World) -> None:
     memory = Memory(world.layer, sweep_every=None, warm=False)
     assert (await memory.of("erin").erase()).remains == ()
@@ -139,5 +164,7 @@ async def test_what_remains_in_the_store_is_named_through_the_layer(tmp_path: Pa
         async def scrub(self, owner: str) -> tuple[str, ...]:
             return (f"a snapshot with {owner}",)
 
-    layer = resilient(Scrubbed(), folder=tmp_path)
+    layer = resilient(Scrubbed(), folder=tmp_path, background=False, metrics=Telemetry())
+    await layer.open()
     assert await layer.scrub("erin") == ("a snapshot with erin",)
+    await layer.close()

@@ -600,8 +600,12 @@ class ResilientBackend(Backend):
         return dict(counts)
 
     async def scrub(self, owner: str) -> tuple[str, ...]:
-        """Have the store scrub its files, if it has any; returns what remains there, and the damaged parts of
-        spools: whose those are, nobody can tell. See `contracts.Erasing`."""
+        """Have the store scrub its files, if it has any, and take out of the spool what is stored by now;
+        returns what remains there, and the damaged parts of spools: whose those are, nobody can tell. See
+        `contracts.Erasing`."""
+        self.check_open()
+        if self._spool is not None and self._spool.size:
+            await self._spool.forget(lambda payload: False)  # finished operations go with any rewriting
         remains = await self._inner.scrub(owner) if isinstance(self._inner, Erasing) else ()
         damaged = await asyncio.to_thread(looking.damaged, self.folder)
         return (*remains, *(f"{path} is part of a spool and cannot be read: remove it" for path in damaged))
