@@ -222,3 +222,19 @@ def test_vectors_are_made_anew(run: Run, demo: Any) -> None:
     assert (missing["messages"], missing["removed"]) == (0, 0)
     found = json.loads(run("search", "vegetables", "--json", "-n", "2").stdout)
     assert any("eek" in passage["text"] for passage in found)
+
+
+@pytest.mark.parametrize("arguments", [["config"], ["config", "--json"]])
+def test_a_disk_without_room_is_told_in_words(arguments: list[str]) -> None:
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        shown = subprocess.run(
+            [sys.executable, "-m", "recollect", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (shown.returncode, shown.stderr) == (
+        4,
+        "recollect: the output cannot be written: No space left on device\n",
+    )

@@ -6,7 +6,9 @@ rendering how values look in a terminal
 lean      a command alone, for one that runs for long
 """
 
+import errno
 import io
+import os
 import sys
 
 
@@ -22,6 +24,16 @@ def main() -> None:
             raise
         print("recollect: the command line needs pip install 'recollect[cli]'", file=sys.stderr)  # noqa: T201
         sys.exit(1)
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        # What is left in the stream would be tried once more at the end, and fail once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        print(f"recollect: the output cannot be written: {error.strerror}", file=sys.stderr)  # noqa: T201
+        sys.exit(4)
+
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def _run(arguments: list[str]) -> None:
