@@ -42,6 +42,7 @@ ROUNDS = 6
 
 async def run_server(folder: Path) -> None:
     from recollect.agents import AgenticLoop, Answer, Specialist, SupervisorAgent
+    from recollect.agents.beginnings import TakeBack
     from recollect.contracts import Ask, OnText, Reply
     from recollect.ids import following_id
     from recollect.manager import ConversationManager
@@ -70,6 +71,7 @@ async def run_server(folder: Path) -> None:
             conversation_id: str | None = None,
             *,
             on_text: OnText | None = None,
+            take_back: TakeBack | None = None,
         ) -> Answer:
             assert isinstance(query, Message)
             assert query.message_id

@@ -335,7 +335,7 @@ class _Beginning:
 
     async def _mark(self, conversation_id: str) -> None:
         """Note when the session began, in place of when it did before."""
-        new = _mark(self._session_id, self._store.now())
+        new = _mark_of(self._session_id, self._store.now())
         names = await self._store.sessions(conversation_id)
         await self._store.bind(new, conversation_id)
         for old in _marks_of(self._session_id, names):
@@ -366,7 +366,7 @@ def _ended(session_id: str) -> str:
     return _reserved("ended", session_id)
 
 
-def _mark(session_id: str, begun: datetime) -> str:
+def _mark_of(session_id: str, begun: datetime) -> str:
     """A name that says since when a session is open. It goes with the conversation, as every name does."""
     return f"{_BEGUN}{to_micros(begun)}:{sha256(session_id.encode()).hexdigest()}"
 

@@ -57,14 +57,13 @@ class InTurn(Scripted):
         super().__init__(*lines)
         self.may_answer = [asyncio.Event() for _ in lines]
         self.is_asked = [asyncio.Event() for _ in lines]
-        self._answers = list(lines)
 
     async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
         number = len(self.asked)
         self.asked.append(ask)
         self.is_asked[number].set()
         await self.may_answer[number].wait()
-        return await Scripted(self._answers[number]).reply(ask, on_text=on_text)
+        return await Scripted(self._lines[number]).reply(ask, on_text=on_text)
 
 
 def calling(*calls: tuple[str, str, object], text: str = "") -> Reply:

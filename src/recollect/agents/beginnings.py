@@ -5,8 +5,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from msgspec import Struct
-
 from recollect.conversations import Conversation
 from recollect.errors import ConversationNotFound, RecollectError, RevisionConflict
 from recollect.manager import ConversationManager
@@ -14,24 +12,18 @@ from recollect.telemetry import told
 
 log = logging.getLogger("recollect.agents")
 
+TakeBack = Callable[[], Awaitable[None]]
+"""How to undo what was made for a turn."""
+
 _turns: Counter[str] = Counter()
 """How many turns are being answered in a conversation, in this process."""
-_made: dict[str, Callable[[], Awaitable[None]]] = {}
+_made: dict[str, TakeBack] = {}
 """How to take back those that were made for a turn, as long as no turn in them was stored."""
 
 
-class Begun(Struct):
-    """A turn that is being answered."""
-
-    failed: bool = True
-    """Whether nothing was stored; until somebody says otherwise, it was not."""
-
-
 @asynccontextmanager
-async def answering(
-    conversation_id: str, *, take_back: Callable[[], Awaitable[None]] | None = None
-) -> AsyncIterator[Begun]:
-    """While a turn is being answered. `take_back` where the conversation was made for it.
+async def answering(conversation_id: str, *, take_back: TakeBack | None = None) -> AsyncIterator[None]:
+    """While a turn is being answered and stored. `take_back` where the conversation was made for it.
 
     Who fails leaves it to those who are still being answered: their words would have no place. The last one
     takes back what was made, if all of them failed.
@@ -39,12 +31,10 @@ async def answering(
     if take_back is not None:
         _made[conversation_id] = take_back
     _turns[conversation_id] += 1
-    begun = Begun()
     try:
-        yield begun
+        yield
+        _made.pop(conversation_id, None)
     finally:
-        if not begun.failed:
-            _made.pop(conversation_id, None)
         _turns[conversation_id] -= 1
         if not _turns[conversation_id]:
             del _turns[conversation_id]

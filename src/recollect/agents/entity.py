@@ -231,9 +231,8 @@ class ConversationEntity:
         record = known or await _begun(manager, conversation_id)
         is_new = known is None and not record.message_count
         take_back = partial(remove, manager, record) if is_new else None
-        async with answering(record.id, take_back=take_back) as begun:
+        async with answering(record.id, take_back=take_back):
             answer = await answer_turn(manager, record.id, specialist, question)
-            begun.failed = False
         await _label(manager, record, conversation_id)
         await self._bound(manager, record)
         return answer.text

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from recollect.agents.answering import Specialist, answer_turn, seen
 from recollect.agents.apologies import apology_for
-from recollect.agents.beginnings import answering, remove
+from recollect.agents.beginnings import TakeBack, answering, remove
 from recollect.agents.loop import Answer, as_question
 from recollect.agents.routing import Router
 from recollect.contracts import OnText
@@ -89,10 +89,13 @@ class SupervisorAgent:
         conversation_id: str | None = None,
         *,
         on_text: OnText | None = None,
+        take_back: TakeBack | None = None,
     ) -> "Answer | Apology":
         """The answer as a value; or, when anything fails, what the user hears instead, and why."""
         try:
-            return await self.answer_query(query, session_id, conversation_id, on_text=on_text)
+            return await self.answer_query(
+                query, session_id, conversation_id, on_text=on_text, take_back=take_back
+            )
         except RecollectError as error:
             log.warning("a turn failed and was not stored: %s", told(error))
             return Apology(text=self.apology(error), error=error)
@@ -107,11 +110,16 @@ class SupervisorAgent:
         conversation_id: str | None = None,
         *,
         on_text: OnText | None = None,
+        take_back: TakeBack | None = None,
     ) -> Answer:
-        """The same as a value, with the messages of the turn; what fails raises, and leaves no trace."""
+        """The same as a value, with the messages of the turn; what fails raises, and leaves no trace.
+
+        `take_back` undoes what was made for the turn, where its conversation was: called when the turn fails
+        and nobody else is being answered there.
+        """
         question = _question(query, "text")
         if conversation_id is not None:
-            return await self._answer(question, conversation_id, on_text)
+            return await self._answer(question, conversation_id, on_text, take_back=take_back)
         if self._sessions is not None:
             return await self._answer_with(self._sessions, question, session_id, on_text)
         return await self._answer_in_session(question, session_id, on_text)
@@ -143,16 +151,14 @@ class SupervisorAgent:
         conversation_id: str,
         on_text: OnText | None,
         *,
-        take_back: Callable[[], Awaitable[None]] | None = None,
+        take_back: TakeBack | None = None,
     ) -> Answer:
-        async with answering(conversation_id, take_back=take_back) as begun:
+        async with answering(conversation_id, take_back=take_back):
             specialist = await self._specialist_for(question, conversation_id)
             log.debug("%s answers in conversation %s", specialist.name, conversation_id)
-            answer = await answer_turn(
+            return await answer_turn(
                 self.conversation_manager, conversation_id, specialist, question, on_text=on_text
             )
-            begun.failed = False
-        return answer
 
     async def _specialist_for(self, question: Message, conversation_id: str) -> Specialist:
         default = next(iter(self._specialists.values()))

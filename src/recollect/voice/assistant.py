@@ -11,7 +11,6 @@ from functools import partial
 from msgspec import Struct
 
 from recollect.agents import Answer, Apology, SupervisorAgent
-from recollect.agents.beginnings import answering
 from recollect.agents.supervisor import end_quietly
 from recollect.contracts import Audio, AudioFormat, Listening, OnText, Transcriber, Transcript
 from recollect.dialects import meaning_of
@@ -117,10 +116,9 @@ class VoiceAssistant:
             known or (await self.sessions.create_session(session_id, device=device)).conversation_id
         )
         take_back = partial(end_quietly, self.sessions, session_id) if known is None else None
-        async with answering(conversation_id, take_back=take_back):
-            answer = await self._supervisor.answer_or_apology(
-                question, session_id, conversation_id, on_text=on_text
-            )
+        answer = await self._supervisor.answer_or_apology(
+            question, session_id, conversation_id, on_text=on_text, take_back=take_back
+        )
         if isinstance(answer, Apology):
             return self._sorry(answer.text, transcript, session_id, conversation_id)
         return self._reply(answer, transcript, session_id, conversation_id)

@@ -13,7 +13,7 @@ from recollect.protocol.live import CloseCode
 from recollect.server.auth.callers import Caller
 from recollect.server.limits import Limits
 from recollect.server.live.telling import Ended
-from tests.server.live.parts import PATIENCE, Client, a_room, words
+from tests.server.live.parts import PATIENCE, Client, Room, a_room, words
 
 
 async def the_end(client: Client) -> int:
@@ -559,15 +559,21 @@ async def test_other_words_under_an_id_that_is_being_answered_are_refused() -> N
         assert [message.content for message in stored] == ["what is the time?", "you said what is the time?"]
 
 
+async def asked_in_both(room: Room, client: Client) -> tuple[str, str]:
+    """Two conversations in which something is being answered, under the same id."""
+    kitchen = (await client.hello(session_id="kitchen"))["conversation"]["id"]
+    hall = (await room.erin.get_or_create_conversation("hall")).id
+    await client.send("watch", conversation_id=hall)
+    room.agent.may_go_on.clear()
+    await client.send("text", id="q1", text="in the kitchen")
+    await client.send("text", id="q1", text="in the hall", conversation_id=hall)
+    return kitchen, hall
+
+
 async def test_conversations_may_have_the_same_ids() -> None:
     async with a_room() as room:
         client = room.client()
-        kitchen = (await client.hello(session_id="kitchen"))["conversation"]["id"]
-        hall = (await room.erin.get_or_create_conversation("hall")).id
-        await client.send("watch", conversation_id=hall)
-        room.agent.may_go_on.clear()
-        await client.send("text", id="q1", text="in the kitchen")
-        await client.send("text", id="q1", text="in the hall", conversation_id=hall)
+        kitchen, hall = await asked_in_both(room, client)
         room.agent.may_go_on.set()
         done = [await client.until("answer.done") for _ in range(2)]
         assert {frame["conversation_id"]: frame["text"] for frame in done} == {
@@ -579,12 +585,7 @@ async def test_conversations_may_have_the_same_ids() -> None:
 async def test_an_interruption_may_name_the_conversation() -> None:
     async with a_room() as room:
         client = room.client()
-        kitchen = (await client.hello(session_id="kitchen"))["conversation"]["id"]
-        hall = (await room.erin.get_or_create_conversation("hall")).id
-        await client.send("watch", conversation_id=hall)
-        room.agent.may_go_on.clear()
-        await client.send("text", id="q1", text="in the kitchen")
-        await client.send("text", id="q1", text="in the hall", conversation_id=hall)
+        kitchen, hall = await asked_in_both(room, client)
         await client.send("interrupt", id="q1", conversation_id=hall)
         stopped = await client.until("answer.done")
         assert (stopped["conversation_id"], stopped["interrupted"]) == (hall, True)
