@@ -10,12 +10,16 @@ from hypothesis import strategies as st
 from tests.windows.logs import (
     History,
     assistant,
+    blocks,
     calls,
+    found,
     histories,
     policies,
     result,
     said,
     system,
+    text,
+    use,
     user,
     words,
 )
@@ -103,9 +107,10 @@ def test_reading_tails_gives_the_window_over_the_whole_log(
     assert read.report.message_count == built.report.message_count == len(messages)
     held = {message.timestamp for message in read.messages}
     assert read.report.not_read <= len(messages) - len(held)
-    # A result that came long after its call is an orphan to who does not read as far back as that.
-    orphans = {one.sequence for one in read.report.left_out if one.reason == "orphan"}
-    since = {entry.sequence for entry in everything[read.report.before_window :]} - orphans
+    # Who does not read as far back takes a result that came long after its call for an orphan, and what was
+    # ephemeral to have gone as such.
+    told = {one.sequence for one in read.report.left_out if one.reason in ("orphan", "ephemeral")}
+    since = {entry.sequence for entry in everything[read.report.before_window :]} - told
     reasons = {one.reason for one in built.report.left_out if one.sequence in since}
     assert reasons.isdisjoint({"turns", "messages", "tokens"}), "what a limit left out is before the window"
 
@@ -222,6 +227,31 @@ async def test_a_turn_is_not_judged_before_the_turn_before_it_is_known() -> None
     context = await read_window(store, CONVERSATION, policy, cost=words, ends=await ends_of(store, policy, 8))
     assert said(context.messages) == ["q137", "a138"]
     assert store.read > 8
+
+
+async def test_a_result_whose_call_is_before_the_window_is_before_it_too() -> None:
+    """Neither the window shows it, nor would a summary of what is before the call."""
+    messages = [*chat(10), calls("c1"), *chat(1)[1:], result("c1"), user("and now?")]
+    store = await store_with(messages)
+    policy = WindowPolicy(max_turns=1, look_back=0)
+    context = await read_window(store, CONVERSATION, policy, cost=words, ends=await ends_of(store, policy, 5))
+    assert store.read < len(messages)
+    assert said(context.messages) == ["you are a house", "and now?"]
+    assert context.report.before_window == len(messages) - 1
+
+
+@pytest.mark.parametrize("first", [5, 6, 27], ids=["from the question", "from the call", "everything"])
+async def test_results_in_front_of_the_first_question_are_before_the_window(first: int) -> None:
+    """They stand in one message: the question is shown, and its other half a summary must tell."""
+    asked = blocks("user", found("c1"), text("and now?"))
+    passing = blocks("assistant", use("c2")).with_(tags=("ephemeral",))
+    loop = [passing, blocks("user", found("c2")), blocks("assistant", use("c3")), blocks("user", found("c3"))]
+    store = await store_with([*chat(10), blocks("assistant", use("c1")), asked, *loop])
+    policy = WindowPolicy(max_messages=2, tags=("output",), look_back=0)
+    ends = await ends_of(store, policy, first)
+    context = await read_window(store, CONVERSATION, policy, cost=words, ends=ends)
+    assert said(context.messages) == ["and now?", "c3?", "c3!"]
+    assert context.report.before_window == 23
 
 
 def chat(turns: int) -> list[Message]:

@@ -48,6 +48,8 @@ class Draft(Struct, frozen=True, kw_only=True):
     """What was looked at, besides the head."""
     looked_at: int
     """How many entries were looked at, those of the head included."""
+    passed_over: frozenset[int] = frozenset()
+    """The numbers of the entries, or of halves of them, that were read but not known well enough to judge."""
 
     @property
     def fixed_tokens(self) -> int:
@@ -104,8 +106,9 @@ def draft_window(
         cost = _cost_as_told(cost, policy.told_to)
     read = _as_heard(_without(entries, head))
     grouping = group_log(read)
+    passed_over: frozenset[int] = frozenset()
     if partial:
-        grouping = _from_first_turn(grouping)
+        grouping, passed_over = _from_first_turn(grouping)
         read = _entries_of(grouping, read)
     groups = grouping.groups
     filtered = _filter(groups, policy)
@@ -124,6 +127,7 @@ def draft_window(
         filtered=filtered,
         entries=read,
         looked_at=len(read) + len(head),
+        passed_over=passed_over,
     )
 
 
@@ -179,12 +183,20 @@ def _as_heard(entries: Sequence[Entry]) -> Sequence[Entry]:
     ]
 
 
-def _from_first_turn(grouping: Grouping) -> Grouping:
+def _from_first_turn(grouping: Grouping) -> tuple[Grouping, frozenset[int]]:
+    """The groups from the first question on, and the numbers of the entries of those before it.
+
+    Results among these may stand behind the question, or in front of it in the same message.
+    """
     first = next((at for at, group in enumerate(grouping.groups) if group.starts_turn), len(grouping.groups))
     groups = grouping.groups[first:]
-    since = groups[0].pieces[0].entry.position if groups else None
-    dropped = [part for part in grouping.dropped if since is not None and part.entry.position >= since]
-    return Grouping(groups=groups, dropped=tuple(dropped))
+    passed = {piece.entry.sequence for group in grouping.groups[:first] for piece in group.pieces}
+    if not groups:
+        return Grouping(groups=(), dropped=()), frozenset(passed)
+    since = groups[0].pieces[0].entry.position
+    dropped = [part for part in grouping.dropped if part.entry.position >= since]
+    passed |= {part.entry.sequence for part in dropped if part.entry.position == since}
+    return Grouping(groups=groups, dropped=tuple(dropped)), frozenset(passed)
 
 
 def _entries_of(grouping: Grouping, entries: Sequence[Entry]) -> Sequence[Entry]:
@@ -371,12 +383,12 @@ def _line(cost: Cost, entry: Entry, message: Message, reason: Reason) -> LeftOut
 
 
 def _before_window(draft: Draft, left_out: Sequence[LeftOut], message_count: int) -> int:
-    """How many messages there are up to the newest that a limit left out: all but those behind it."""
-    newest = next((one.sequence for one in reversed(left_out) if one.reason in _LIMITS), None)
-    if newest is None:
-        return message_count - len(draft.entries) if message_count > draft.looked_at else 0
-    behind = enumerate(reversed(draft.entries))
-    return message_count - next(number for number, entry in behind if entry.sequence == newest)
+    """How many messages there are up to the newest that a limit left out, or that was passed over."""
+    out = draft.passed_over.union([one.sequence for one in left_out if one.reason in _LIMITS])
+    if not out and message_count <= draft.looked_at:
+        return 0
+    inside = takewhile(lambda entry: entry.sequence not in out, reversed(draft.entries))
+    return message_count - sum(1 for _ in inside)
 
 
 def _token_use(policy: WindowPolicy, shown: Sequence[_Shown]) -> TokenUse:
