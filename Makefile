@@ -10,11 +10,13 @@ WORKERS ?= 3
 KILLS ?= 1000
 OUTAGES ?= 50
 MINUTES ?= 60
-PYTEST := $(BIN)/python -m pytest
+# The order of the tests, which is a random one but always the same; `make explore` takes others.
+ORDER ?= 20260301
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 # Tests start many processes: none of them compiles again what another has compiled.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup run test test-fast check chaos fuzz fuzz-live soak bench eval lock clean
+.PHONY: help setup run test test-fast explore check chaos fuzz fuzz-live soak bench eval lock clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -32,10 +34,14 @@ run: setup ## Serve the embedded store to this machine, with an assistant that n
 	@$(BIN)/recollect serve
 
 test: check ## Every check and every test
-	$(PYTEST) -n $(WORKERS) --dist loadgroup
+	$(PYTEST) --randomly-seed $(ORDER)
 
 test-fast: setup ## The rules of every package, on memory and SQLite, in under a minute
-	$(PYTEST) -n $(WORKERS) --dist loadgroup --fast
+	$(PYTEST) --randomly-seed $(ORDER) --fast
+
+TIMES ?= 10
+explore: setup ## Every test in another order, with TIMES as many examples of each property, new ones (an hour)
+	$(PYTEST) --explore $(TIMES) --timeout 7200
 
 check: setup ## Style, types, layers
 	$(BIN)/ruff check .

@@ -10,7 +10,6 @@ from pathlib import Path
 import certifi
 import pytest
 from blockbuster import BlockBuster
-from hypothesis import settings
 
 # Loaded before any loop runs: importing reads files, once.
 import recollect.stores.json_file
@@ -21,10 +20,6 @@ from tests import summary
 from tests.servers.apart import stays_apart
 
 pytest.register_assert_rewrite("recollect.testing")
-
-# How long an example takes says how busy the machine is, and must not decide a test.
-settings.register_profile("recollect", deadline=None)
-settings.load_profile("recollect")
 
 pytest_plugins = ["tests.servers.postgres", "tests.servers.redis", "tests.servers.remote", "tests.tiers"]
 

@@ -1,9 +1,13 @@
-"""`pytest --fast`: the rules of every package, on memory and SQLite, in under a minute.
+"""How much a run plays: everything, with `--fast` the rules, with `--explore` examples that nobody has seen.
 
-What is left out lies in whole files, so that it is not even imported: stores and agents that need a server or
-a provider, the contract played once more around a layer, processes that are started and killed, examples of
-the documentation. Besides those: every other store, what is reached through a server, and what is marked as
-slow. And of each property some examples are played, not all.
+The examples of properties are the same in each run: whoever sees a test fail knows that their change did it.
+`make explore` looks for others.
+
+`--fast` is the rules of every package, on memory and SQLite, in under a minute. What is left out lies in
+whole files, so that it is not even imported: stores and agents that need a server or a provider, the contract
+played once more around a layer, processes that are started and killed, examples of the documentation. Besides
+those: every other store, what is reached through a server, and what is marked as slow. And of each property
+some examples are played, not all.
 """
 
 from pathlib import Path
@@ -69,6 +73,14 @@ THROUGH_A_SERVER = 15
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="the rules, on memory and SQLite, in under a minute")
+    parser.addoption("--explore", type=int, metavar="TIMES", help="new examples, so many times as many")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    # How long an example takes says how busy the machine is, and must not decide a test.
+    settings.register_profile("recollect", deadline=None, derandomize=config.getoption("explore") is None)
+    settings.load_profile("recollect")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -94,15 +106,17 @@ def is_fast(item: pytest.Item) -> bool:
 
 @pytest.fixture(autouse=True)
 def some_examples(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer examples of a property than it asks for, where a few will do."""
+    """Fewer examples of a property than it asks for, where a few will do; or more, to find new ones."""
     asked = getattr(request.function, "_hypothesis_internal_use_settings", None)
-    if asked is not None and (most := _most(request)) is not None:
-        bounded = settings(asked, max_examples=min(asked.max_examples, most))
+    if asked is not None:
+        bounded = settings(asked, max_examples=_how_many(asked.max_examples, request))
         function = getattr(request.function, "__func__", request.function)
         monkeypatch.setattr(function, "_hypothesis_internal_use_settings", bounded)
 
 
-def _most(request: pytest.FixtureRequest) -> int | None:
+def _how_many(asked: int, request: pytest.FixtureRequest) -> int:
     if request.config.getoption("fast"):
-        return EXAMPLES
-    return THROUGH_A_SERVER if "server" in summary.parameters_of(request.node.nodeid) else None
+        return min(asked, EXAMPLES)
+    if "server" in summary.parameters_of(request.node.nodeid):
+        asked = min(asked, THROUGH_A_SERVER)
+    return asked * (request.config.getoption("explore") or 1)
