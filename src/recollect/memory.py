@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Generator, Iterator, Sequence
+from contextlib import AsyncExitStack
 from copy import copy
 from datetime import datetime, timedelta
 from importlib import import_module
@@ -260,16 +261,15 @@ class Memory:
             log.warning("unfinished erasures cannot be looked for; the sweep tries again: %s", told(error))
 
     async def close(self) -> None:
-        """Finish what was accepted and let go. Closing twice is fine."""
+        """Finish what was accepted and let go, also when cancelled on the way. Closing twice is fine."""
         background, self._background = self._background, []
-        try:
+        async with AsyncExitStack() as leaving:  # from the last to the first
+            leaving.push_async_callback(self.backend.close)
+            leaving.push_async_callback(self.search_room.close)
+            leaving.push_async_callback(self.client_room.close)
+            leaving.push_async_callback(self.summary_room.close)
             for task in background:
-                await _end(task)
-            await self.summary_room.close()
-            await self.client_room.close()
-            await self.search_room.close()
-        finally:
-            await self.backend.close()
+                leaving.push_async_callback(_end, task)
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.start().__await__()

@@ -749,6 +749,33 @@ async def test_closing_while_turns_are_being_accepted_keeps_every_acknowledged_o
     await layer.close()
 
 
+async def test_who_is_cancelled_while_closing_lets_go_of_spool_and_store(world: World) -> None:
+    store = world.layer.of("erin")
+    record = await new(store)
+    world.failing.down()
+    await store.append(record.id, [user("hello")])
+    asked = asyncio.Event()
+
+    def silent(name: str) -> Fault:
+        asked.set()
+        return "hang"
+
+    world.failing.plan = silent
+    world.layer.breaker.probe_succeeded()
+    closing = asyncio.create_task(world.layer.close())
+    await asked.wait()  # it hands over what it has
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert world.memory.closed
+    world.failing.up()
+    world.layer = world.make()
+    await world.layer.open()
+    assert world.layer.spool_depth == 1
+    assert await world.layer.recover()
+    assert await said(world.memory.of("erin"), record.id) == ["hello"]
+
+
 async def test_closing_hands_over_what_a_well_store_can_have(world: World) -> None:
     store = world.layer.of("erin")
     record = await new(store)

@@ -223,6 +223,18 @@ async def test_closing_waits_for_what_was_accepted(postgres_url: str) -> None:
     assert len({one.conversation.revision for one in appended}) == 40
 
 
+async def test_who_is_cancelled_while_closing_leaves_no_connection(postgres_url: str) -> None:
+    backend = PostgresBackend(postgres_url, max_connections=2)
+    await backend.open()
+    async with backend.connection() as under_way:
+        closing = asyncio.create_task(backend.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+    assert under_way.closed
+
+
 async def test_cancelling_leaves_a_pool_that_works(postgres_url: str) -> None:
     backend = PostgresBackend(postgres_url, max_connections=2)
     await backend.open()

@@ -17,6 +17,7 @@ from recollect.errors import (
     ConversationNotFound,
     DocumentConflict,
     InvalidSetting,
+    StoreClosed,
     StoreDamaged,
 )
 from recollect.extracting import ExtractiveSummarizer, extract
@@ -66,6 +67,28 @@ async def shown(manager: ConversationManager, conversation_id: str, policy: Wind
     await manager.load_context(conversation_id, policy=policy)
     await manager.summaries.settled()
     return await manager.load_context(conversation_id, policy=policy)
+
+
+async def test_a_close_that_is_cancelled_ends_what_runs_and_closes_the_store() -> None:
+    class Endless:
+        name = "endless"
+
+        async def summarize(self, earlier: str, messages: Sequence[Message], *, max_tokens: int) -> str:
+            await asyncio.Event().wait()
+            raise AssertionError("nobody sets it")
+
+    memory = await recollect.open("memory:", embedder=None, summarizer=Endless())
+    conversation_id = await talked(memory.of("erin"), 20)
+    await memory.of("erin").load_context(conversation_id, policy=TEN)
+    assert "recollect-summary" in {task.get_name() for task in asyncio.all_tasks()}
+    closing = asyncio.create_task(memory.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert not [name for task in asyncio.all_tasks() if "recollect" in (name := task.get_name())]
+    with pytest.raises(StoreClosed):
+        await memory.of("erin").get_conversation(conversation_id)
 
 
 async def test_what_falls_out_of_the_window_is_summarized_in_its_place(erin: ConversationManager) -> None:

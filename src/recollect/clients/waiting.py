@@ -96,7 +96,8 @@ class Waiting:
                 await self.settled()
         except TimeoutError:
             log.warning("closing did not wait for clients to be identified")
-        await self._background.close()
+        finally:
+            await self._background.close()
 
     async def _leave_without_contacts(self) -> None:
         """Who has nobody to look for is asked of the store: without contacts no index is made at the end."""

@@ -316,9 +316,11 @@ class CachedBackend(Backend):
         await self._inner.open()
 
     async def close(self) -> None:
-        await self.watching.close()
-        self.shelves.clear()
-        await self._inner.close()
+        try:
+            await self.watching.close()
+        finally:
+            self.shelves.clear()
+            await self._inner.close()
 
     def of(self, owner: str) -> "CachedStore":
         name = parse_name(owner, field="owner")

@@ -10,7 +10,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import ExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
@@ -189,20 +189,14 @@ class ResilientBackend(Backend):
         if self._state == "closed":
             return
         was, self._state = self._state, "closed"
-        await _ended(self._keeper)
-        self._keeper = None
-        if was == "open":
-            await self._hand_over()
-        spool, self._spool = self._spool, None
-        if spool is not None:
-            await spool.close()
-        for lane in self.lanes.values():
-            lane.drained.set()
-        self.lanes.clear()
-        self._inner_open = False
-        if self._left:
-            await asyncio.wait(set(self._left), timeout=self.resilience.close_deadline)
-        await self.inner.close()
+        async with AsyncExitStack() as leaving:  # all of it, from the last to the first, also when cancelled
+            leaving.push_async_callback(self.inner.close)
+            leaving.push_async_callback(self._wait_for_left)
+            leaving.push_async_callback(self._close_spool)
+            keeper, self._keeper = self._keeper, None
+            await _ended(keeper)
+            if was == "open":
+                await self._hand_over()
 
     async def _hand_over(self) -> None:
         """Give the store what it can have now; the rest is safe where it is."""
@@ -211,6 +205,21 @@ class ResilientBackend(Backend):
         with suppress(TimeoutError, StoreError):
             async with asyncio.timeout(self.resilience.close_deadline):
                 await self._replayer().run()
+
+    async def _close_spool(self) -> None:
+        spool, self._spool = self._spool, None
+        try:
+            if spool is not None:
+                await spool.close()
+        finally:
+            for lane in self.lanes.values():
+                lane.drained.set()
+            self.lanes.clear()
+
+    async def _wait_for_left(self) -> None:
+        self._inner_open = False
+        if self._left:
+            await asyncio.wait(set(self._left), timeout=self.resilience.close_deadline)
 
     async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
         self.check_open()

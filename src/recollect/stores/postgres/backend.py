@@ -107,12 +107,14 @@ class PostgresBackend(Backend):
 
     async def close(self) -> None:
         pool, self._pool = self._pool, None
-        await self.listener.close()
-        while self._busy:  # finish what was accepted
-            self._idle.clear()
-            await self._idle.wait()
-        if pool is not None and pool is not self._lent:
-            await pool.close()
+        try:
+            await self.listener.close()
+            while self._busy:  # finish what was accepted
+                self._idle.clear()
+                await self._idle.wait()
+        finally:
+            if pool is not None and pool is not self._lent:
+                await pool.close()
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:

@@ -122,9 +122,14 @@ class SQLiteBackend(Backend):
 
     async def close(self) -> None:
         catching_up, self._catching_up = self._catching_up, None
-        if catching_up is not None:
-            catching_up.cancel()
-            await asyncio.wait([catching_up])
+        try:
+            if catching_up is not None:
+                catching_up.cancel()
+                await asyncio.wait([catching_up])
+        finally:
+            await self._close_lanes()
+
+    async def _close_lanes(self) -> None:
         lanes = [lane for lane in (self._readers, self._writer) if lane is not None]
         self._writer = self._readers = None
         self.recent = Recent()
