@@ -221,7 +221,8 @@ def _check_metadata(record: "Conversation | Changes") -> None:
     if record.tags is not UNSET and record.tags != ():
         force_setattr(record, "tags", parse_tags(record.tags))
     if record.unread_count is not UNSET and record.unread_count != 0:
-        check_count(record.unread_count, field="unread_count", least=0)
+        most = MOST_UNREAD if isinstance(record, Changes) else _LARGEST_COUNT
+        check_count(record.unread_count, field="unread_count", least=0, most=most)
     if record.ttl is not None and record.ttl is not UNSET:
         _check_ttl(record.ttl)
 
@@ -342,10 +343,15 @@ _LARGEST_COUNT = 2**53
 """Every store and every JSON reader counts this far exactly."""
 
 
-def check_count(value: object, *, field: str, least: int) -> int:
-    """A whole number that is at least `least`, or an error that names the field."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST_COUNT:
+MOST_UNREAD = 2**31 - 1
+"""Unread messages that somebody may say there are: a count to which others are still added."""
+
+
+def check_count(value: object, *, field: str, least: int, most: int = _LARGEST_COUNT) -> int:
+    """A whole number that is at least `least`, and not above `most`, or an error that names the field."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        bounds = f"{least} or more" if most == _LARGEST_COUNT else f"from {least} to {most}"
         raise InvalidInput(
-            f"{field} must be a whole number, {least} or more; got {shown(value)}", field=field, value=value
+            f"{field} must be a whole number, {bounds}; got {shown(value)}", field=field, value=value
         )
     return value

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from recollect.clock import from_micros, parse_moment, to_micros
-from recollect.conversations import Conversation, check_count
+from recollect.conversations import MOST_UNREAD, Conversation, check_count
 from recollect.errors import InvalidInput, MessageConflict, StoreDamaged, shown
 from recollect.messages import SEALED, Message
 
@@ -162,6 +162,8 @@ def restorable(conversation: Conversation, entries: Sequence[Entry]) -> tuple[Co
             parse_moment(moment, field=field)
     for field in ("revision", "message_count"):
         check_count(getattr(conversation, field), field=field, least=0)
+    most_unread = 2 * MOST_UNREAD  # what somebody said, and what was added since
+    check_count(conversation.unread_count, field="unread_count", least=0, most=most_unread)
     given: dict[int, Entry] = {}
     ids: dict[str, int] = {}
     for entry in entries:

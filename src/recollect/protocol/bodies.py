@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from recollect.contexts import Report
-from recollect.conversations import Channel, Priority, Status
+from recollect.conversations import MOST_UNREAD, Channel, Priority, Status
 from recollect.lifetimes import Step
 from recollect.messages import ContentType, Role, Speech
 
@@ -170,7 +170,7 @@ class ChangesBody(Sent, frozen=True, kw_only=True):
     tags: list[str] | UnsetType | None = UNSET
     assigned_to: str | UnsetType | None = UNSET
     notes: str | UnsetType | None = UNSET
-    unread_count: Count | UnsetType = UNSET
+    unread_count: Annotated[int, Meta(ge=0, le=MOST_UNREAD)] | UnsetType = UNSET
     ttl: Seconds | UnsetType | None = UNSET
 
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from recollect.contracts import ConversationStore
-from recollect.conversations import VALUE_SETS, Changes, Conversation, Query
+from recollect.conversations import MOST_UNREAD, VALUE_SETS, Changes, Conversation, Query
 from recollect.errors import (
     ConversationExists,
     ConversationNotFound,
@@ -191,6 +191,19 @@ class RecordsContract(Contract):
             assert await listed(store, **one) == [wanted.id], one
         assert await listed(store, status="pending", channel="voice") == []
         assert await listed(store, date_from=clock()) == [other.id]
+
+    async def test_as_many_are_unread_as_somebody_says_and_as_come_after(
+        self, store: ConversationStore, conversation: Conversation
+    ) -> None:
+        await store.update(conversation.id, Changes(unread_count=MOST_UNREAD))
+        await store.append(conversation.id, [user("one more")])
+        stored = await store.get(conversation.id)
+        assert stored is not None
+        assert stored.unread_count == MOST_UNREAD + 1
+        await store.restore(stored, await store.page(conversation.id, limit=9))
+        for nonsense in (-1, MOST_UNREAD + 1, 2**53, True, "many"):
+            with pytest.raises(InvalidInput, match="unread_count"):
+                Changes(unread_count=nonsense)  # type: ignore[arg-type]
 
     async def test_a_query_outside_the_sets_is_refused(self, store: ConversationStore) -> None:
         with pytest.raises(InvalidInput, match="status"):
