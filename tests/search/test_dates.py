@@ -1,6 +1,6 @@
 """Times that a question names."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
@@ -31,6 +31,7 @@ NOW = datetime(2026, 3, 11, 12, tzinfo=UTC)  # a Wednesday
         ("three days ago", date(2026, 3, 8), date(2026, 3, 9)),
         ("two weeks ago", date(2026, 2, 25), date(2026, 3, 8)),
         ("a month ago", date(2026, 2, 9), date(2026, 3, 10)),
+        ("on February 29", date(2024, 2, 29), date(2025, 2, 28)),
     ],
 )
 def test_a_named_time_is_understood(question: str, told: date, not_told: date) -> None:
@@ -43,6 +44,25 @@ def test_a_named_time_is_understood(question: str, told: date, not_told: date) -
 def test_what_names_no_time_is_left_alone(question: str) -> None:
     for period in dated(question, now=NOW).periods:
         assert not period.told_on(date(2025, 12, 24))
+
+
+@pytest.mark.parametrize(
+    "question", ["on 31 April", "Dec 32", "May 0", "29 Feb 2025", "0001-01-01", "9999-12-31", "in May 0000"]
+)
+def test_a_day_that_no_calendar_has_is_no_time(question: str) -> None:
+    assert dated(question, now=NOW).periods == ()
+
+
+def test_the_29th_of_february_is_the_latest() -> None:
+    (period,) = dated("on February 29", now=NOW).periods
+    assert period.days(NOW.date()) == (date(2024, 2, 29), date(2024, 2, 29))
+
+
+@given(st.from_regex(r"(on )?([0-9]{1,2} )?(feb|April|december)( [0-9]{1,2})?(,? [0-9]{4})?", fullmatch=True))
+def test_any_date_has_days_that_any_zone_knows(question: str) -> None:
+    for period in dated(question, now=NOW).periods:
+        for day in period.days(NOW.date()):
+            datetime(day.year, day.month, day.day, tzinfo=timezone(timedelta(hours=14))).astimezone(UTC)
 
 
 @given(st.text(max_size=200))

@@ -7,12 +7,15 @@ week after. English only; a question in another language is ranked by its words.
 import re
 from calendar import monthrange
 from collections.abc import Callable, Iterator
-from datetime import date, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, date, datetime, timedelta
 
 from msgspec import Struct
 
 TOLD_WITHIN = timedelta(days=7)
 """How long after a date it is still being told what happened then."""
+
+_LEAP_YEAR = 2000
+"""A year that has every day."""
 
 _MONTH_NAMES = """
 january february march april may june july august september october november december
@@ -57,6 +60,8 @@ class Period(Struct, frozen=True, kw_only=True):
         year = self.year or today.year
         if self.year is None and (self.month or 1, self.day or 1) > (today.month, today.day):
             year -= 1
+        while self.day and self.day > monthrange(year, self.month or 1)[1]:
+            year -= 1  # the latest year that has a 29 February
         first = date(year, self.month or 1, self.day or 1)
         if self.day:
             return first, first
@@ -105,9 +110,17 @@ def _safely(
         return None
 
 
+def _period(*, year: int | None = None, month: int | None = None, day: int | None = None) -> Period:
+    """A calendar date. Raises `ValueError` where there is none, or none that is one in every zone."""
+    known = date(_LEAP_YEAR if year is None else year, month or 1, 1 if day is None else day)
+    if not MINYEAR < known.year < MAXYEAR:
+        raise ValueError(year)
+    return Period(year=year, month=month, day=day)
+
+
 def _iso(found: "re.Match[str]", _: date) -> Period:
     day = date.fromisoformat(found[0])
-    return Period(year=day.year, month=day.month, day=day.day)
+    return _period(year=day.year, month=day.month, day=day.day)
 
 
 def _calendar(found: "re.Match[str]", _: date) -> Period | None:
@@ -116,7 +129,7 @@ def _calendar(found: "re.Match[str]", _: date) -> Period | None:
     if alone and name.islower() and not found["in"]:
         return None  # "may" and "march" are verbs, too
     day = found["before"] or found["after"]
-    return Period(
+    return _period(
         year=int(found["year"]) if found["year"] else None,
         month=_MONTHS[name.lower()],
         day=int(day) if day else None,
@@ -124,7 +137,7 @@ def _calendar(found: "re.Match[str]", _: date) -> Period | None:
 
 
 def _year(found: "re.Match[str]", _: date) -> Period:
-    return Period(year=int(found["year"]))
+    return _period(year=int(found["year"]))
 
 
 def _near_day(found: "re.Match[str]", today: date) -> Period:
