@@ -50,6 +50,7 @@ def test_hostile_text_has_terms(text: str) -> None:
         ("ﬁnd", "find"),
         ("１２３", "number 123"),
         ("ガーデン", "ｶﾞｰﾃﾞﾝ"),
+        ("5'10", "she is 5'10 – taller than me"),
     ],
 )
 def test_what_is_asked_is_found_in_what_was_said(asked: str, said: str) -> None:

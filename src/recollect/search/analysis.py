@@ -133,7 +133,7 @@ def _date_terms(moment: datetime | None) -> tuple[str, ...]:
 # Words
 
 _ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)*")
-_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+_WORD = re.compile(r"[^\W_]+(?:'[^\W\d_]+)*")
 _APOSTROPHES = str.maketrans({"’": "'", "ʼ": "'", "`": "'"})
 _UNSPACED = re.compile(
     "["
