@@ -115,6 +115,13 @@ async def test_at_the_head_it_is_no_system_message(damaged: Damaged) -> None:
     assert [message["content"] for message in context] == ["words 4", "words 5"]
 
 
+async def test_a_search_finds_the_others(damaged: Damaged) -> None:
+    for body in OTHER_DAMAGES[damaged.store_name]:
+        await damaged.damage(body)
+        found = await damaged.erin.search_history("words")
+        assert [sum(f"words {number}" in text for text in found) for number in (2, 4, 5)] == [1, 1, 1], body
+
+
 async def test_histories_and_messages_leave_it_out(damaged: Damaged) -> None:
     await damaged.damage()
     history = await damaged.erin.store.load(damaged.id)

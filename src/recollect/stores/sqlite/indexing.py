@@ -162,7 +162,7 @@ class Cursor(NamedTuple):
 class Backlog(NamedTuple):
     """Some messages that nobody analysed, as the index keeps them, with their bodies, and where to go on."""
 
-    rows: list[tuple[Row, str]]
+    rows: list[tuple[Row, bytes]]
     next: Cursor
 
 
@@ -185,7 +185,7 @@ def backlog(db: apsw.Connection, cursor: Cursor) -> Backlog | None:
     return Backlog([], Cursor(*following)) if following else None
 
 
-def index_backlog(db: apsw.Connection, rows: Sequence[tuple[Row, str]]) -> int:
+def index_backlog(db: apsw.Connection, rows: Sequence[tuple[Row, bytes | str]]) -> int:
     """Index what was found, unless it changed since; returns how many messages were looked at, if any did."""
     put = []
     for row, body in rows:
@@ -196,13 +196,13 @@ def index_backlog(db: apsw.Connection, rows: Sequence[tuple[Row, str]]) -> int:
     return len(rows) if put else 0
 
 
-def row_of(tag: int, conversation: int, key: int, at: int, sequence: int, body: str) -> Row:
+def row_of(tag: int, conversation: int, key: int, at: int, sequence: int, body: bytes | str) -> Row:
     """A message as the index keeps it."""
     role, terms = analysed(body, at)
     return key, conversation, tag, at, sequence, role, len(terms), " ".join(terms)
 
 
-def analysed(body: str, at: int) -> tuple[Role, list[str]]:
+def analysed(body: bytes | str, at: int) -> tuple[Role, list[str]]:
     """Who speaks, and the terms. A message that cannot be read, or that is sealed, has none."""
     try:
         message = decode_message(body)

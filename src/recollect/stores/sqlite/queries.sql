@@ -307,7 +307,7 @@ SELECT coalesce(max(pk), 0) - (SELECT coalesce(max(message), 0) FROM indexed) FR
 
 -- name: waiting_messages
 -- The oldest messages that wait for the index.
-SELECT m.pk, m.conversation, c.owner, m.at, m.sequence, m.body
+SELECT m.pk, m.conversation, c.owner, m.at, m.sequence, CAST(m.body AS BLOB)
 FROM messages AS m
 JOIN conversations AS c ON c.pk = m.conversation
 WHERE m.pk > (SELECT coalesce(max(message), 0) FROM indexed)
@@ -316,7 +316,7 @@ LIMIT ?;
 
 -- name: waiting_for_owner
 -- What of an owner is among the messages that wait for the index.
-SELECT m.pk, c.id, m.at, m.sequence, m.body
+SELECT m.pk, c.id, m.at, m.sequence, CAST(m.body AS BLOB)
 FROM messages AS m
 CROSS JOIN conversations AS c ON c.pk = m.conversation
 WHERE
@@ -330,7 +330,7 @@ SELECT pk, owner FROM conversations WHERE analysed < message_count AND pk > ? OR
 
 -- name: not_indexed_messages
 -- Messages of a conversation that nobody analysed, after a position, without those that wait at the end.
-SELECT m.pk, m.at, m.sequence, m.body
+SELECT m.pk, m.at, m.sequence, CAST(m.body AS BLOB)
 FROM messages AS m
 WHERE
     m.conversation = ? AND (m.at, m.sequence) > (?, ?)
@@ -344,7 +344,10 @@ LIMIT ?;
 INSERT INTO indexed (message, conversation, owner, at, sequence, role, length, terms)
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8
 WHERE
-    EXISTS (SELECT 1 FROM messages WHERE pk = ?1 AND conversation = ?2 AND sequence = ?5 AND body = ?9)
+    EXISTS (
+        SELECT 1 FROM messages
+        WHERE pk = ?1 AND conversation = ?2 AND sequence = ?5 AND CAST(body AS BLOB) = CAST(?9 AS BLOB)
+    )
     AND NOT EXISTS (SELECT 1 FROM indexed WHERE message = ?1);
 
 -- name: message_key
