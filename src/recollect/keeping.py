@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from recollect.contracts import ConversationStore, Erasing, note
-from recollect.conversations import Changes, Conversation, Query, check_span
+from recollect.conversations import Changes, Conversation, check_span
 from recollect.dialects import references_in
 from recollect.dialects.blanking import MARK, TAG, blanked
 from recollect.errors import (
@@ -39,6 +39,7 @@ from recollect.lifetimes import (
     lifetime_of,
     spoken_span,
 )
+from recollect.listing import all_records
 from recollect.messages import Message
 from recollect.notes import KnownNotes, forget_said_in, purge_notes
 from recollect.pictures import Pictures
@@ -211,14 +212,7 @@ class Keeping:
         await self._change_rules(lambda known: known.for_conversation(conversation_id, ttl))
 
     async def _every_record(self) -> list[Conversation]:
-        records: list[Conversation] = []
-        after: str | None = None
-        while True:
-            page = await self.store.find(Query(limit=PAGE, after=after))
-            records += page.conversations
-            after = page.next
-            if after is None:
-                return records
+        return [record async for record in all_records(self.store)]
 
     # Archives
 

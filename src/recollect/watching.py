@@ -8,14 +8,13 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from recollect.contracts import Change, ConversationStore, Watchable
-from recollect.conversations import Query
 from recollect.ids import parse_uuid
+from recollect.listing import all_records
 
 LOOKED_AT_EVERY = 0.25
 """Seconds between two looks at one conversation: a record is read, which costs next to nothing."""
 ALL_LOOKED_AT_EVERY = 1.0
 """The same for all conversations of an owner, whose records are all read."""
-PAGE = 500
 
 Revisions = dict[str, int]
 
@@ -71,11 +70,4 @@ async def _revisions(store: ConversationStore, conversation_id: str | None) -> R
     if conversation_id is not None:
         record = await store.get(conversation_id)
         return {} if record is None else {record.id: record.revision}
-    seen: Revisions = {}
-    after: str | None = None
-    while True:
-        page = await store.find(Query(limit=PAGE, after=after))
-        seen |= {record.id: record.revision for record in page.conversations}
-        after = page.next
-        if after is None:
-            return seen
+    return {record.id: record.revision async for record in all_records(store)}

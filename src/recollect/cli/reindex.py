@@ -9,9 +9,9 @@ from rich.progress import Progress
 from recollect.cli.rendering import console, counted, errors_console
 from recollect.cli.running import JsonOption, OwnerOption, UrlOption, managers, memory_at, print_json, run
 from recollect.contracts import Reindexed
+from recollect.listing import all_records
 from recollect.manager import ConversationManager
 from recollect.memory import Memory
-from recollect.search.catching_up import all_records
 from recollect.search.indexing import Indexer, remove_vectors
 from recollect.search.searching import WITHOUT_VECTORS
 

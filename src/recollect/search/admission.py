@@ -10,7 +10,8 @@ import asyncio
 from recollect.contracts import ConversationStore, Entry
 from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound
-from recollect.search.catching_up import all_entries, all_records
+from recollect.listing import all_records
+from recollect.search.catching_up import all_entries
 from recollect.search.questions import Filters
 from recollect.search.ranking import Ranked
 

@@ -6,12 +6,12 @@ the middle) the whole conversation is read again.
 """
 
 from collections.abc import AsyncIterator
+from datetime import datetime
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from recollect.contracts import ConversationStore, Entry
-from recollect.conversations import Conversation, Query
+from recollect.conversations import Conversation
 
 _PAGE = 500
 
@@ -19,11 +19,17 @@ _PAGE = 500
 class Seen(Struct, frozen=True, kw_only=True):
     """How far a conversation has been read."""
 
+    created_at: datetime
+    """One that expired, and began anew under its id, is another."""
     revision: int
     messages: int
     """How many its record counted then."""
     last: int
     """The largest sequence."""
+
+    def is_all_of(self, record: Conversation) -> bool:
+        """Whether nothing has changed since."""
+        return self.revision == record.revision and self.created_at == record.created_at
 
 
 class News(Struct, frozen=True, kw_only=True):
@@ -35,25 +41,9 @@ class News(Struct, frozen=True, kw_only=True):
     seen: Seen
 
 
-async def all_records(store: ConversationStore, query: Query | None = None) -> AsyncIterator[Conversation]:
-    """Every record that the query asks for, most recently active first."""
-    after = None
-    while True:
-        page = await store.find(_paged(query, after))
-        for record in page.conversations:
-            yield record
-        after = page.next
-        if after is None:
-            return
-
-
-def _paged(query: Query | None, after: str | None) -> Query:
-    return replace(query or Query(), limit=_PAGE, after=after)
-
-
 async def news_of(store: ConversationStore, record: Conversation, seen: Seen | None) -> News:
     """The entries that were added since, or all of them. Raises `ConversationNotFound` for what is gone."""
-    if seen is not None and record.message_count >= seen.messages:
+    if seen is not None and seen.created_at == record.created_at:
         added = await _added(store, record, seen)
         if added is not None:
             return _news(record, added, whole=False, last=seen.last)
@@ -75,7 +65,10 @@ async def all_entries(store: ConversationStore, conversation_id: str) -> AsyncIt
 async def _added(store: ConversationStore, record: Conversation, seen: Seen) -> list[Entry] | None:
     """What stands at the end of the log and is new; None when that is not all that is new."""
     wanted = record.message_count - seen.messages
-    latest = await store.tail(record.id, limit=wanted)
+    if wanted < 0:
+        return None
+    # One more: if that is new as well, the log was rewritten, or somebody speaks right now.
+    latest = await store.tail(record.id, limit=wanted + 1)
     added = [entry for entry in latest if entry.sequence > seen.last]
     turns = {entry.revision for entry in added}
     return added if len(added) == wanted and len(turns) == record.revision - seen.revision else None
@@ -83,6 +76,7 @@ async def _added(store: ConversationStore, record: Conversation, seen: Seen) -> 
 
 def _news(record: Conversation, entries: list[Entry], *, whole: bool, last: int) -> News:
     seen = Seen(
+        created_at=record.created_at,
         revision=record.revision,
         messages=record.message_count,
         last=max((entry.sequence for entry in entries), default=last),

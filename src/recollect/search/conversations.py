@@ -17,8 +17,9 @@ from recollect.clock import to_micros
 from recollect.contracts import Entry, Matches, Position
 from recollect.conversations import Conversation, Query, Status
 from recollect.errors import ConversationNotFound
+from recollect.listing import all_records
 from recollect.search.analysis import indexed_terms, said_in, terms_of
-from recollect.search.catching_up import all_entries, all_records
+from recollect.search.catching_up import all_entries
 from recollect.search.passages import excerpt, marked, speaker_of
 from recollect.search.questions import asked_of, local_zone
 from recollect.search.ranking import Asked, Ranked, rarity

@@ -23,9 +23,10 @@ from recollect.background import Background
 from recollect.contracts import ConversationStore, Embedder, Entry
 from recollect.conversations import Conversation
 from recollect.errors import Conflict, NotFound, StoreError
+from recollect.listing import all_records
 from recollect.messages import ROLES
 from recollect.search.analysis import indexed_terms
-from recollect.search.catching_up import all_entries, all_records
+from recollect.search.catching_up import all_entries
 from recollect.search.encoders import embedded_text
 from recollect.search.vectors import BLOCK, KIND_PREFIX, Block, blocks_of, kind_of
 from recollect.telemetry import told

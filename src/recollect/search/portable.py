@@ -16,9 +16,10 @@ from recollect.contracts import ConversationStore, Entry, Match, Matches, Positi
 from recollect.conversations import Conversation
 from recollect.errors import ConversationNotFound
 from recollect.freshness import noting_freshness
+from recollect.listing import all_records
 from recollect.messages import Role
 from recollect.search.analysis import indexed_terms
-from recollect.search.catching_up import News, Seen, all_records, news_of
+from recollect.search.catching_up import News, Seen, news_of
 from recollect.search.ranking import Scorer
 
 _WORTH_A_THREAD = 2_000
@@ -99,7 +100,7 @@ class OwnerIndex:
             self._clear()
         for record in records.values():
             seen = self._seen.get(record.id)
-            if seen is None or seen.revision != record.revision:
+            if seen is None or not seen.is_all_of(record):
                 await self._read(store, record, seen)
 
     async def _read(self, store: ConversationStore, record: Conversation, seen: Seen | None) -> None:

@@ -19,8 +19,8 @@ from recollect.contracts import ConversationStore, Entry, Matches, Nearby, Neare
 from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound, EncoderFailed, StoreUnavailable
 from recollect.freshness import noting_freshness
+from recollect.listing import all_records
 from recollect.search.admission import Admission
-from recollect.search.catching_up import all_records
 from recollect.search.encoders import encoded, readable
 from recollect.search.passages import BESIDE, SOON, Passage, beside, excerpt, passage_of
 from recollect.search.portable import matches_in_known

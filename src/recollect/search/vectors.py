@@ -17,8 +17,8 @@ from recollect.contracts import ConversationStore, Document, Embedder, Position
 from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound, StoreDamaged, StoreError
 from recollect.freshness import noting_freshness
+from recollect.listing import all_records
 from recollect.messages import ROLES
-from recollect.search.catching_up import all_records
 from recollect.search.comparing import Compared, VectorMatrix
 from recollect.search.encoders import encoded
 from recollect.search.ranking import Neighbour

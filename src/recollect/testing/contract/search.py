@@ -223,6 +223,14 @@ class SearchContract(Contract):
         nothing = Matches(found=(), frequencies=(0,), messages=0, terms=0)
         assert await searched(store, "tabl") == nothing
 
+    async def test_a_history_that_is_rewritten_as_a_longer_one_is_found_from_its_start(
+        self, store: ConversationStore, conversation: Conversation
+    ) -> None:
+        await store.append(conversation.id, [user("door")])
+        assert (await check(store, "door")).frequencies == (1,)
+        await store.rewrite(conversation.id, [user("window"), user("lamp"), user("chair")])
+        assert (await check(store, "door", "window", "lamp", "chair")).frequencies == (0, 1, 1, 1)
+
     async def test_what_has_expired_counts_nowhere_also_before_the_sweep(
         self, store: ConversationStore, conversation: Conversation, clock: FixedClock
     ) -> None:

@@ -1,0 +1,40 @@
+"""Every record of an owner, page by page. Below: contracts. Above: whoever goes through all of them.
+
+A listing begins with what was active last. A conversation in which somebody speaks meanwhile moves to its
+front, behind the reader's back: so the front is looked at again, until one page shows all that has moved, or
+nothing new is found there.
+"""
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from recollect.contracts import ConversationStore
+from recollect.conversations import Conversation, Query
+
+PAGE = 500
+
+
+async def all_records(store: ConversationStore, query: Query | None = None) -> AsyncIterator[Conversation]:
+    """Every record that the query asks for, once: most recently active first, but for those that moved."""
+    told: set[str] = set()
+    told_before = 0
+    after: str | None = None
+    front: datetime | None = None
+    since: datetime | None = None
+    while True:
+        page = await store.find(replace(query or Query(), limit=PAGE, after=after))
+        for record in page.conversations:
+            if record.id not in told:
+                told.add(record.id)
+                yield record
+        at_front = after is None
+        if at_front and page.conversations:
+            front = page.conversations[0].last_activity
+        if page.next is not None and (since is None or page.conversations[-1].last_activity >= since):
+            after = page.next
+        elif at_front or len(told) == told_before:
+            return
+        else:
+            after, since, told_before = None, front, len(told)
