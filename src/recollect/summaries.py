@@ -9,13 +9,13 @@ Below: contracts. Above: the manager.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 
 import msgspec
 from msgspec import Struct
 
-from recollect.contracts import Document, Entry
+from recollect.contracts import Document
 from recollect.errors import StoreDamaged
 from recollect.messages import Message
 
@@ -68,11 +68,6 @@ def decode_summary(document: Document) -> Summary:
         return msgspec.json.decode(document.data, type=Summary)
     except msgspec.MsgspecError as error:
         raise StoreDamaged(f"a summary cannot be read: {error}") from error
-
-
-def fingerprint(entries: Sequence[Entry]) -> list[tuple[int, int]]:
-    """What shows whether entries were changed since they were read."""
-    return [(entry.sequence, entry.revision) for entry in entries]
 
 
 def shortened(summary: Summary, *, tokens: int, count: Count) -> str | None:

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from recollect.contexts import Context
-from recollect.contracts import ConversationStore, Entry, Summarizer, TokenCounter, why_unreadable
+from recollect.contracts import (
+    ConversationStore,
+    Entry,
+    Summarizer,
+    TokenCounter,
+    fingerprint,
+    why_unreadable,
+)
 from recollect.deadlines import ended
 from recollect.dialects import as_heard
 from recollect.errors import (
@@ -34,7 +41,6 @@ from recollect.summaries import (
     Summary,
     decode_summary,
     encode_summary,
-    fingerprint,
     shortened,
 )
 from recollect.telemetry import told

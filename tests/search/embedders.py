@@ -1,5 +1,7 @@
 """An encoder for tests: small, deterministic, and with a sense of which words are alike."""
 
+import asyncio
+import threading
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -30,3 +32,20 @@ class WordEncoder:
             seed = zlib.crc32(f"{self.name}{ALIKE.get(term, term)}".encode())
             row += numpy.random.default_rng(seed).normal(size=self.dimension)
         return row
+
+
+class HeldEncoder(WordEncoder):
+    """It says when it begins with its first texts of a certain word, and ends when it is told to."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__()
+        self._word = word
+        self._loop = asyncio.get_running_loop()
+        self.begun = asyncio.Event()
+        self.may_end = threading.Event()
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        if any(self._word in text for text in texts):
+            self._loop.call_soon_threadsafe(self.begun.set)
+            assert self.may_end.wait(120)
+        return super().embed(texts)

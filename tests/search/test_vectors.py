@@ -15,11 +15,11 @@ from recollect.manager import ConversationManager
 from recollect.messages import Message
 from recollect.search import encoders
 from recollect.search.encoders import LONGEST_TEXT, UniversalEncoder, embedded_text
-from recollect.search.indexing import Indexer, remove_vectors
+from recollect.search.indexing import Indexer, encoded, remove_vectors
 from recollect.search.room import SearchRoom
 from recollect.search.searching import Searcher
 from recollect.search.vectors import BLOCK, blocks_of, kind_of
-from tests.search.embedders import WordEncoder
+from tests.search.embedders import HeldEncoder, WordEncoder
 
 
 @pytest.fixture
@@ -134,6 +134,73 @@ async def test_what_is_emptied_replaced_or_deleted_is_not_found_by_its_meaning(
     assert "We have a new dog" not in str(await erin.search("puppy", 5))
     await erin.clear_history(conversation.id)
     assert await texts(erin, "automobile") == []
+
+
+@pytest.mark.parametrize("url", ["memory://", "sqlite:///{folder}/m.db"], ids=["memory", "sqlite"])
+async def test_a_message_that_is_redacted_meanwhile_has_no_vector_of_what_it_said(
+    url: str, tmp_path: Path
+) -> None:
+    encoder = HeldEncoder("dog")
+    async with recollect.open(url.format(folder=tmp_path), sweep_every=None, embedder=encoder) as memory:
+        erin = memory.of("erin")
+        conversation = await erin.get_or_create_conversation("s")
+        await erin.add_message(conversation.id, "user", "We have a new dog", message_id="m1")
+        async with asyncio.timeout(120):
+            making = asyncio.create_task(settled(memory))
+            await encoder.begun.wait()
+            await erin.redact(conversation.id, "m1")
+            encoder.may_end.set()
+            await making
+            await settled(memory)
+        (block,) = await blocks_of(erin.store, conversation.id, encoder)
+        assert block == encoded(await erin.store.page(conversation.id, limit=10), encoder, begun=block.begun)
+
+
+class Redacting:
+    """A store in which a message is redacted in the moment before its vectors are stored."""
+
+    def __init__(self, erin: ConversationManager, message_id: str) -> None:
+        self._erin = erin
+        self._message_id = message_id
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._erin.store, name)
+
+    async def put_document(self, kind: str, key: str, data: bytes, **options: Any) -> Any:
+        await self._erin.redact(options["conversation_id"], self._message_id)
+        return await self._erin.store.put_document(kind, key, data, **options)
+
+
+async def test_vectors_that_are_stored_just_after_a_redaction_do_not_stay() -> None:
+    async with recollect.open("memory://", sweep_every=None, embedder=None) as memory:
+        erin, indexer = memory.of("erin"), Indexer(WordEncoder(), written=lambda _, __: None)
+        conversation = await erin.get_or_create_conversation("s")
+        await erin.add_message(conversation.id, "user", "We have a new dog", message_id="m1")
+        store: Any = Redacting(erin, "m1")
+        assert await indexer.index("erin", store, conversation.id) == 0
+        assert await erin.store.document_kinds(conversation_id=conversation.id) == []
+
+
+async def test_vectors_that_went_meanwhile_are_made_again_all_of_them() -> None:
+    """A message is redacted whose vectors are kept, while those of later messages are being made."""
+    encoder = HeldEncoder("dog")
+    async with recollect.open("memory://", sweep_every=None, embedder=encoder) as memory:
+        erin = memory.of("erin")
+        conversation = await erin.get_or_create_conversation("s")
+        await erin.add_message(conversation.id, "user", "My car", message_id="m1")
+        await said(erin, *(f"Plant number {number}" for number in range(BLOCK - 1)))
+        await settled(memory)
+        async with asyncio.timeout(120):
+            await said(erin, "We have a new dog")
+            making = asyncio.create_task(settled(memory))
+            await encoder.begun.wait()
+            await erin.redact(conversation.id, "m1")
+            encoder.may_end.set()
+            await making
+            await settled(memory)
+        blocks = await blocks_of(erin.store, conversation.id, encoder)
+        assert [block.covered for block in blocks] == [BLOCK, 1]
+        assert len({block.begun for block in blocks}) == 1
 
 
 async def test_another_process_writes_and_this_one_sees_it(tmp_path: Path) -> None:

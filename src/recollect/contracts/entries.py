@@ -1,6 +1,6 @@
 """A message once it has a place, and what an append says of it. Below: values. Above: the stores."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -145,6 +145,11 @@ def keeps_words(held: Entry, message: Message) -> bool:
     """Whether a message that takes the place of a stored one says the same: then what was derived from the
     log still holds, and stays."""
     return held.unreadable is None and held.message.says_the_same_as(message)
+
+
+def fingerprint(entries: Iterable[Entry]) -> list[tuple[int, int]]:
+    """What shows whether entries were changed since they were read."""
+    return [(entry.sequence, entry.revision) for entry in entries]
 
 
 def replaced_id(message: Message) -> str:

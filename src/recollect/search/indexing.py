@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from recollect.background import Background
-from recollect.contracts import ConversationStore, Embedder, Entry
+from recollect.contracts import ConversationStore, Embedder, Entry, Position, fingerprint
 from recollect.conversations import Conversation
 from recollect.errors import Conflict, NotFound, StoreError
 from recollect.listing import all_records
@@ -28,7 +28,7 @@ from recollect.messages import ROLES
 from recollect.search.analysis import indexed_terms
 from recollect.search.catching_up import all_entries
 from recollect.search.encoders import embedded_text
-from recollect.search.vectors import BLOCK, KIND_PREFIX, Block, blocks_of, kind_of
+from recollect.search.vectors import BLOCK, KIND_PREFIX, Block, blocks_of, decode_block, key_of, kind_of
 from recollect.telemetry import told
 
 log = logging.getLogger("recollect.search")
@@ -179,7 +179,9 @@ class Indexer:
         self, store: ConversationStore, progress: Progress, entries: Sequence[Entry]
     ) -> Progress:
         """Store the vectors of some entries: in the last block while it has room, else in a new one."""
+        conversation_id = entries[0].conversation_id
         fresh = await asyncio.to_thread(encoded, entries, self.embedder, begun=progress.begun)
+        await self._check_unchanged(store, progress, entries)
         last, version = progress.last, progress.version
         if last is None or last.covered + fresh.covered > BLOCK:
             last, version = None, 0
@@ -188,11 +190,30 @@ class Indexer:
             kind_of(self.embedder),
             block.key,
             block.encode(),
-            conversation_id=entries[0].conversation_id,
+            conversation_id=conversation_id,
             expected_version=version,
         )
+        try:
+            # A message that was replaced just now took the vectors with it that were there, not these.
+            await self._check_unchanged(store, progress, entries)
+        except Conflict:
+            await remove_vectors(store, conversation_id, only=self.embedder.name)
+            raise
         covered = progress.covered.union(fresh.sequences, fresh.skipped)
         return Progress(begun=progress.begun, covered=covered, last=block, version=kept.version)
+
+    async def _check_unchanged(
+        self, store: ConversationStore, progress: Progress, entries: Sequence[Entry]
+    ) -> None:
+        """Refuse vectors of words that were replaced meanwhile, or that follow vectors which went then."""
+        conversation_id, kind = entries[0].conversation_id, kind_of(self.embedder)
+        if progress.covered:
+            key = key_of(progress.covered)
+            first = await store.get_document(kind, key, conversation_id=conversation_id)
+            if first is None or decode_block(first, self.embedder).begun != progress.begun:
+                raise Conflict(f"the vectors of {conversation_id} are no longer those that were read")
+        if fingerprint(await _read_again(store, entries)) != fingerprint(entries):
+            raise Conflict(f"messages of {conversation_id} were changed while their vectors were made")
 
 
 def encoded(entries: Sequence[Entry], embedder: Embedder, *, begun: int) -> Block:
@@ -239,6 +260,20 @@ async def _missing(store: ConversationStore, record: Conversation, covered: froz
     if len(latest) == wanted and covered.isdisjoint(entry.sequence for entry in latest):
         return latest
     return [entry async for entry in all_entries(store, record.id) if entry.sequence not in covered]
+
+
+async def _read_again(store: ConversationStore, entries: Sequence[Entry]) -> list[Entry]:
+    """These entries as they are now, without those that are gone."""
+    sequences = {entry.sequence for entry in entries}
+    first, last = entries[0].position, entries[-1].position
+    before = Position(last.micros, last.sequence + 1)
+    found: list[Entry] = []
+    while page := await store.tail(entries[0].conversation_id, limit=len(entries), before=before):
+        found[:0] = [entry for entry in page if entry.sequence in sequences]
+        before = page[0].position
+        if before <= first:
+            break
+    return found
 
 
 async def read_progress(store: ConversationStore, record: Conversation, embedder: Embedder) -> Progress:

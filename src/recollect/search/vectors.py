@@ -6,7 +6,7 @@ held in one matrix (`comparing`), which is caught up with the store before every
 """
 
 import asyncio
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from time import monotonic
 from typing import Any
 
@@ -46,6 +46,11 @@ def kind_of(embedder: Embedder) -> str:
     return f"vectors/{embedder.name}"
 
 
+def key_of(sequences: Iterable[int]) -> str:
+    """The key of the first block that holds these messages."""
+    return f"{min(sequences):0{_KEY_DIGITS}d}"
+
+
 KIND_PREFIX = "vectors/"
 
 
@@ -69,7 +74,7 @@ class Block(Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         """The documents of a conversation sort by their first sequence."""
-        return f"{min((*self.sequences, *self.skipped)):0{_KEY_DIGITS}d}"
+        return key_of((*self.sequences, *self.skipped))
 
     @property
     def covered(self) -> int:
