@@ -104,10 +104,10 @@ class ArchiveFolder:
         """Remove the archives of an owner, or of one conversation, for good."""
         archives = self.of(owner)
         async with archives.locked():
+            if until is not None:
+                return {"archives": await archives.delete_made(until, conversation_id)}
             if conversation_id is not None:
                 return {"archives": await archives.delete(conversation_id)}
-            if until is not None:
-                return {"archives": await archives.delete_made(until)}
             return {"archives": await asyncio.to_thread(_remove_folder, archives.folder)}
 
     async def owners(self) -> "list_[str | None]":
@@ -192,10 +192,13 @@ class OwnerArchives:
         """Remove an archive, and what a killed process left of one; returns how many there were."""
         return await asyncio.to_thread(_delete, self.file(conversation_id))
 
-    async def delete_made(self, until: datetime) -> int:
-        """Remove archives of conversations that were there at a moment; returns how many there were."""
-        gone = await asyncio.to_thread(_delete_unreadable, self.folder)
+    async def delete_made(self, until: datetime, conversation_id: str | None = None) -> int:
+        """Remove archives of conversations, or of one, that were there at a moment; returns how many there
+        were."""
+        gone = await asyncio.to_thread(_delete_unreadable, self.folder) if conversation_id is None else 0
         for one in await self.list():
+            if conversation_id not in (None, one.conversation_id):
+                continue
             if one.archived_at <= until or await self._made_at(one) <= until:
                 gone += await self.delete(one.conversation_id)
         return gone

@@ -2,7 +2,8 @@
 
 It is noted before it begins, durably and without content, under an owner of its own (`JOURNAL`). So an
 erasure that was cut short, by a crash or a store that failed, is known, and `resume` goes on with it:
-when a memory is opened, and at every sweep. Each step may be done twice.
+when a memory is opened, and at every sweep. Each step may be done twice; what the journal knows to be gone is
+not removed again, for what was imported or restored since looks as old.
 
 The journal also says how much of each kind there was, and after each step how much went, so that the
 receipt of whoever finishes is about the whole of it.
@@ -21,7 +22,7 @@ Below: contracts, receipts, blobs. Above: the manager and the memory.
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 from msgspec import Struct
@@ -41,6 +42,9 @@ log = logging.getLogger("recollect.erasure")
 
 KIND = "erasures"
 PAGE = 100
+_ONCE = ("removed", "blobs")
+"""Steps that are not taken again once they are done."""
+_BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 
 Told = Callable[[str], None]
 """Hears of every step that is done."""
@@ -56,6 +60,8 @@ class Intent(Struct, frozen=True, kw_only=True):
     """How much of each kind there was when it began."""
     erased: dict[str, int] = {}
     """How much is known to have gone since."""
+    done: tuple[str, ...] = ()
+    """The steps that came to their end."""
 
     @property
     def key(self) -> str:
@@ -141,6 +147,8 @@ class _Erasing:
             ("scrubbed", self._scrub),
             ("done", self._forget_intent),
         ):
+            if name in _ONCE and name in self._intent.done:
+                continue
             await step()
             await self._note_progress(name)
             self._told(name)
@@ -150,11 +158,16 @@ class _Erasing:
         return receipt
 
     async def _forget_held(self) -> None:
-        intent = self._intent
-        # What a resumed erasure finds of the whole owner may have been made since it began.
-        until = intent.started_at if self._again and intent.conversation_id is None else None
+        intent, until = self._intent, self._until()
         for holder in self._premises.holders:
             self._erased.update(await holder.forgets(intent.owner, intent.conversation_id, until=until))
+
+    def _until(self) -> datetime | None:
+        """What holders have from after this moment, and nobody else has, stays."""
+        if self._again and "held again" in self._intent.done:
+            return _BEFORE_ALL  # they did their part: the copies of this process are left
+        # What a resumed erasure finds of the whole owner may have been made since it began.
+        return self._intent.started_at if self._again and self._intent.conversation_id is None else None
 
     async def _remove(self) -> None:
         store, intent = self._premises.store, self._intent
@@ -188,10 +201,10 @@ class _Erasing:
             await self._premises.journal.delete_document(KIND, self._intent.key)
 
     async def _note_progress(self, step: str) -> None:
-        """What went is in the journal before the next step, unless this was the last."""
-        erased = dict(+self._erased)
-        if step != "done" and erased != self._intent.erased:
-            self._intent = replace(self._intent, erased=erased)
+        """What is done is in the journal before the next step, unless this was the last."""
+        if step != "done":
+            done = tuple(dict.fromkeys((*self._intent.done, step)))
+            self._intent = replace(self._intent, erased=dict(+self._erased), done=done)
             await _note_intent(self._premises, self._intent)
 
     def _receipt(self) -> Receipt:

@@ -139,6 +139,32 @@ async def test_what_was_made_since_is_no_part_of_a_resumed_erasure(place: Place,
         assert await erin.store.get_document("notes", "new") is not None
 
 
+@pytest.mark.parametrize("place", ["file", "sqlite", "redis", "postgres"], indirect=True)
+@pytest.mark.parametrize("whole", [True, False], ids=["owner", "conversation"])
+async def test_what_was_imported_since_is_no_part_of_a_resumed_erasure(
+    place: Place, whole: bool, tmp_path: Path
+) -> None:
+    async with opened(place, tmp_path) as memory:
+        erin = memory.of("erin")
+        archived = await live(erin)
+        await erin.archive(archived)
+        conversation_id = await live(erin, session="kitchen")
+        await erin.export(tmp_path / "export")
+        failing = Memory(
+            Failing(memory.backend, "scrub"), sweep_every=None, archives=memory.archives, blobs=memory.blobs
+        )
+        with pytest.raises(StoreUnavailable):
+            await failing.of("erin").erase(None if whole else conversation_id)
+        assert await erin.store.get(conversation_id) is None
+        await erin.import_(tmp_path / "export")
+        held = await erin.store.tally()
+        (receipt,) = await memory.resume_erasures()
+        assert receipt.erased["conversations"] == 1
+        assert await erin.store.tally() == held
+        assert len(await erin.messages(conversation_id)) == 5
+        assert [one.conversation_id for one in await erin.archives()] == [archived]
+
+
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_a_reader_of_an_old_state_is_waited_for_or_told(place: Place, tmp_path: Path) -> None:
     async with opened(place, tmp_path) as memory:
