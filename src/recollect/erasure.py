@@ -21,7 +21,7 @@ Below: contracts, receipts, blobs. Above: the manager and the memory.
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
 import msgspec
@@ -60,6 +60,8 @@ class Intent(Struct, frozen=True, kw_only=True):
     """How much of each kind there was when it began."""
     erased: dict[str, int] = {}
     """How much is known to have gone since."""
+    left: dict[str, int] = {}
+    """How much of it stays: what cannot be opened, and the keys of what came since."""
     done: tuple[str, ...] = ()
     """The steps that came to their end."""
 
@@ -175,7 +177,8 @@ class _Erasing:
             gone = await store.delete(intent.conversation_id)
             self._erased.update(notes=await forget_said_in(store, intent.conversation_id))
         elif self._again:
-            gone = await _clear_older(store, intent.started_at)
+            gone, left = await _clear_older(store, intent.started_at)
+            self._intent = replace(intent, left=dict(left))
         else:
             gone = await store.clear()
         self._erased.update(counts_of(gone))
@@ -193,6 +196,7 @@ class _Erasing:
     async def _scrub(self) -> None:
         if isinstance(self._premises.backend, Erasing):
             self._remains = await self._premises.backend.scrub(self._intent.owner)
+        self._remains += _unopened(self._intent.left)
         for remains in self._remains:
             log.warning("an erasure leaves something behind: %s", remains)
 
@@ -212,7 +216,7 @@ class _Erasing:
             owner=owner_key(self._intent.owner),
             conversation_id=self._intent.conversation_id,
             # What went just before a crash, or before an answer that was lost, was found when it began.
-            erased=more_of(self._erased, self._intent.found),
+            erased=more_of(self._erased, Counter(self._intent.found) - Counter(self._intent.left)),
             started_at=self._intent.started_at,
             finished_at=self._premises.store.now(),
             remains=self._remains,
@@ -220,8 +224,8 @@ class _Erasing:
         return signed(receipt)
 
 
-async def _clear_older(store: ConversationStore, moment: datetime) -> Tally:
-    """Remove what the owner had at that moment."""
+async def _clear_older(store: ConversationStore, moment: datetime) -> tuple[Tally, Counter[str]]:
+    """Remove what the owner had at that moment; returns what went, and what of it could not be found."""
     gone = Tally()
     while expired := await store.expired(by=store.now(), limit=PAGE):
         gone += await _deleted(store, expired)
@@ -232,9 +236,25 @@ async def _clear_older(store: ConversationStore, moment: datetime) -> Tally:
             if document.updated_at <= moment and await store.delete_document(kind, document.key):
                 gone += Tally(documents={kind: 1})
     left = await store.tally()
-    if left != Tally() and not left.conversations and not left.documents:
-        gone += await store.clear()  # what has no moment: keys, which seal nothing any more
-    return gone
+    since = await _readable(store)
+    if left != Tally() and since == Tally():
+        gone += await store.clear()  # what cannot be opened, and keys, which seal nothing any more
+        left = since
+    return gone, Counter(counts_of(left)) - Counter(counts_of(since))
+
+
+async def _readable(store: ConversationStore) -> Tally:
+    """All that a store tells of: what cannot be opened is not listed, and still counted in its tally."""
+    found = sum([await store.tally(record.id) async for record in _records(store)], Tally())
+    for kind in await store.document_kinds():
+        if documents := await _all_documents(store, kind):
+            found += Tally(documents={kind: len(documents)})
+    return found
+
+
+def _unopened(left: Mapping[str, int]) -> tuple[str, ...]:
+    counts = ", ".join(f"{kind}: {count}" for kind, count in left.items() if kind != "keys")
+    return (f"what cannot be opened is there still, beside what came since ({counts})",) if counts else ()
 
 
 async def _deleted(store: ConversationStore, records: Iterable[Conversation]) -> Tally:

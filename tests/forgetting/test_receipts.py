@@ -15,9 +15,11 @@ from recollect.clients.association import BY_HAND
 from recollect.clock import system_clock
 from recollect.contacts import KIND as CONTACTS
 from recollect.contracts import JOURNAL, Backend, Reindexed, Tally
+from recollect.conversations import Changes
 from recollect.errors import StoreUnavailable
 from recollect.keys import MasterKeys
 from recollect.layers.cached import Cache
+from recollect.layers.encrypted import Encryption
 from recollect.lifetimes import DOCUMENT_KIND as RETENTION
 from recollect.manager import ConversationManager
 from recollect.memory import Memory
@@ -153,6 +155,42 @@ async def test_who_finishes_an_erasure_of_an_owner_counts_all_of_it(
         assert kept(receipt) == OF_AN_OWNER | besides(sealed)
         assert await innermost(memory.backend).of("erin").tally() == Tally(), "no keys either"
         assert await memory.resume_erasures() == []
+
+
+async def damaged(erin: ConversationManager, inner: Any) -> None:
+    """Three conversations and two notes, of each one that cannot be opened any more."""
+    for number in range(3):
+        record = await erin.get_or_create_conversation(f"room {number}")
+        await erin.add_message(record.id, "user", "hello")
+        await erin.update_metadata(record.id, subject="tea")
+    await inner.update(record.id, Changes(subject="damaged"))
+    await erin.remember("likes tea")
+    note = await erin.remember("has a dog")
+    await inner.put_document(NOTES, note.id, b"damaged")
+
+
+@pytest.mark.parametrize("since", [False, True], ids=["nothing since", "something since"])
+async def test_who_finishes_an_erasure_does_not_count_what_stays(
+    place: Place, tmp_path: Path, since: bool
+) -> None:
+    async with opened(place, tmp_path, encryption=Encryption(master=KEYS, records=True)) as memory:
+        erin, inner = memory.of("erin"), innermost(memory.backend).of("erin")
+        await damaged(erin, inner)
+        with pytest.raises(StoreUnavailable):
+            await beside(memory, Failing(memory.backend, "clear")).of("erin").erase()
+        if since:
+            await erin.remember("has a cat")
+        (receipt,) = await memory.resume_erasures()
+        erased = {"conversations": 3, "messages": 3, "sessions": 3, "notes": 2, "keys": 1}
+        if not since:
+            assert kept(receipt) == erased
+            assert receipt.remains == ()
+            assert await inner.tally() == Tally()
+        else:
+            assert kept(receipt) == {"conversations": 2, "messages": 2, "sessions": 2, "notes": 1}
+            (remains,) = receipt.remains
+            assert "conversations: 1, messages: 1, sessions: 1, notes: 1" in remains
+            assert [note.text for note in await erin.notes()] == ["has a cat"]
 
 
 async def test_what_went_is_counted_although_the_journal_could_not_be_told(
