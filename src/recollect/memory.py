@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Generator, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from copy import copy
 from datetime import datetime, timedelta
 from importlib import import_module
@@ -20,6 +20,7 @@ from recollect.errors import (
     ConversationNotFound,
     InvalidId,
     InvalidSetting,
+    KeyUnavailable,
     RecollectError,
     RevisionConflict,
     StoreDamaged,
@@ -170,7 +171,8 @@ class Memory:
         """Remove every owner's expired conversations and notes now; returns how many conversations."""
         purged = await self.backend.purge_expired()
         for owner in [owner async for owner in self.owners()]:
-            await purge_notes(self.backend.of(owner))
+            with _passed_over("notes that have expired are not removed"):
+                await purge_notes(self.backend.of(owner))
         happenings.conversations_expired(purged)
         if self.blobs is not None:
             await purge_blobs(self.blobs, self.backend)
@@ -193,7 +195,8 @@ class Memory:
             raise InvalidSetting("archiving needs a place: archives='some/folder'", field="archives")
         archived = 0
         async for owner in self.owners():
-            archived += await self._archive_old(self.of(owner), policy.after)
+            with _passed_over("conversations are not archived"):
+                archived += await self._archive_old(self.of(owner), policy.after)
         if policy.delete_after is not None:
             await self.archives.delete_older(self.backend.of(JOURNAL).now() - policy.delete_after)
         return archived
@@ -223,10 +226,11 @@ class Memory:
         return await resume(self.backend, self.premises)
 
     async def sweep(self) -> int:
-        """All that is done now and then: unfinished erasures, archives, the purge; returns what expired."""
+        """All that is done now and then: unfinished erasures, the purge, archives; returns what expired."""
         await self.resume_erasures()
+        purged = await self.purge_expired()  # first: a folder of archives that is full must not keep it
         await self.archive_old()
-        return await self.purge_expired()
+        return purged
 
     async def health(self) -> "Health | None":
         """How the store is doing: breaker, spool, dead letters. None without the resilient layer."""
@@ -281,6 +285,15 @@ class Memory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+@contextmanager
+def _passed_over(what: str) -> Iterator[None]:
+    """An owner whose data cannot be opened is said, and does not keep others from being looked after."""
+    try:
+        yield
+    except (KeyUnavailable, StoreDamaged) as error:
+        log.warning("of one owner %s: %s", what, told(error))
 
 
 async def _load(counter: TokenCounter) -> None:

@@ -14,6 +14,8 @@ from recollect.contracts import ConversationStore
 from recollect.conversations import started
 from recollect.errors import ConversationNotFound, StoreUnavailable
 from recollect.ids import new_id
+from recollect.keys import MasterKeys
+from recollect.layers.encrypted import Encryption
 from recollect.lifetimes import Archiving, Retention
 from recollect.messages import Message
 from recollect.retention import JITTER, pause, sweep_forever, sweep_once
@@ -79,6 +81,37 @@ async def test_two_sweepers_and_ten_writers(memory: recollect.Memory, clock: Fix
     made = WRITERS * ROUNDS
     assert removed == made, "each conversation is removed once, and counted once"
     assert await memory.would_purge() == []
+
+
+@pytest.mark.parametrize("records", [False, True], ids=["messages sealed", "records sealed"])
+async def test_an_owner_whose_key_is_not_at_hand_keeps_nobody_else_from_being_swept(
+    tmp_path: Path, clock: FixedClock, records: bool
+) -> None:
+    def opened(key: bytes) -> recollect.Memory:
+        return recollect.open(
+            f"sqlite:///{tmp_path}/memory.db", clock=clock, sweep_every=None, embedder=None,
+            encryption=Encryption(master=MasterKeys(key), records=records),
+            archives=tmp_path / "archives", retention=Retention(archiving=Archiving(after=TTL)),
+        )  # fmt: skip
+
+    async with opened(b"a" * 32) as memory:
+        aaron = memory.of("aaron")
+        kept = await aaron.get_or_create_conversation("kitchen")
+        await aaron.add_message(kept.id, "user", "hello")
+        await aaron.update_metadata(kept.id, subject="tea")
+        await aaron.remember("likes tea")
+    async with opened(b"z" * 32) as memory:
+        zoe = memory.of("zoe")
+        old = await zoe.get_or_create_conversation("kitchen")
+        await zoe.add_message(old.id, "user", "hello")
+        brief = await zoe.get_or_create_conversation("hall")
+        await zoe.update_metadata(brief.id, ttl=TTL)
+        note = await zoe.remember("has a dog", expires=TTL)
+        clock.advance(2 * TTL)
+        assert await memory.sweep() == 1
+        assert [one.conversation_id for one in await zoe.archives()] == [old.id]
+        assert await zoe.store.get_document("notes", note.id) is None
+        assert (await memory.backend.of("aaron").tally()).messages == 1
 
 
 async def test_a_sweep_that_fails_is_logged_and_the_next_one_tries_again(
