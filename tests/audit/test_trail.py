@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from recollect.audit import AuditTrail, Event, audit_key_from_env, check_trail, read_trail
+from recollect.audit import AuditTrail, Event, audit_key_from_env, check_trail, checking, read_trail
 from recollect.audit.checking import files_of
 from recollect.audit.events import Chain
 from recollect.errors import InvalidSetting, StoreClosed, StoreDamaged, StoreUnavailable
@@ -110,16 +110,48 @@ asyncio.run(main())
 """
 
 
-def test_several_processes_write_one_chain(path: Path) -> None:
+def test_several_processes_write_one_chain_which_is_sound_at_every_moment(path: Path) -> None:
+    write(path, 1)
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", CHILD, str(path)]
     children = [subprocess.Popen([*command, str(one)], env=environ) for one in range(3)]
+    meanwhile: list[str] = []
+    while None in [child.poll() for child in children]:
+        meanwhile += check_trail(path).problems
     assert [child.wait(timeout=240) for child in children] == [0, 0, 0]
+    assert meanwhile == []
     checked = check_trail(path)
-    assert (checked.lines, checked.problems) == (300, ())
+    assert (checked.lines, checked.problems) == (301, ())
     assert checked.files > 1
     for one in range(3):
         assert [line.count for line in read_trail(path) if line.actor == str(one)] == list(range(100))
+
+
+def test_what_is_written_while_a_trail_is_checked_is_no_part_of_the_check(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each event begins a new file: the one that was the last has another name when the next is written."""
+    write(path, 3, largest_file=1)
+    more = iter([1])
+
+    class Interrupted(Chain):
+        def is_signed(self, line: bytes) -> bool:
+            for count in more:
+                write(path, count, largest_file=1)
+            return super().is_signed(line)
+
+    monkeypatch.setattr(checking, "Chain", Interrupted)
+    checked = check_trail(path)
+    assert (checked.lines, checked.problems) == (3, ())
+    checked = check_trail(path)
+    assert (checked.lines, checked.problems) == (4, ())
+
+
+def test_a_copy_without_its_lock_can_be_checked(path: Path) -> None:
+    write(path, 3)
+    path.with_name("audit.jsonl.lock").unlink()
+    assert check_trail(path).is_sound
+    assert not path.with_name("audit.jsonl.lock").exists()
 
 
 def test_the_chain_goes_on_across_files(path: Path) -> None:

@@ -1,12 +1,20 @@
-"""Reading a trail, and finding what was done to it. Below: `events`. Reads only."""
+"""Reading a trail, and finding what was done to it. Below: `events`, `locking`. Reads only.
 
+A trail may be in use: its files and its head are looked at in one moment in which nobody writes, and then
+read up to where they were.
+"""
+
+import contextlib
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 from msgspec import Struct
 
 from recollect.audit.events import NOTHING, Chain, Head, Line, read_line
+from recollect.audit.locking import locked
 from recollect.errors import StoreDamaged, StoreUnavailable
 
 MANY = 100
@@ -35,11 +43,10 @@ def files_of(path: Path) -> list[Path]:
 
 def read_trail(path: Path) -> Iterator[Line]:
     """Every line that can be read, the oldest first. Whether they are sound says `check_trail`."""
-    for _, _, line in _raw_lines(path):
-        try:
-            yield read_line(line)
-        except ValueError:
-            continue
+    with _seen(path) as trail:
+        for _, _, line in trail.lines():
+            with contextlib.suppress(ValueError):
+                yield read_line(line)
 
 
 def check_trail(path: Path, *, key: bytes | None = None, known: tuple[int, str] | None = None) -> Checked:
@@ -47,28 +54,32 @@ def check_trail(path: Path, *, key: bytes | None = None, known: tuple[int, str] 
 
     `known`: number and hash of a line, noted earlier elsewhere, that must still be there.
     """
-    return _Check(path, Chain(key)).run(known)
+    with _seen(path) as trail:
+        return _Check(path, trail, Chain(key)).run(known)
 
 
 class _Check:
-    def __init__(self, path: Path, chain: Chain) -> None:
+    def __init__(self, path: Path, trail: "_Seen", chain: Chain) -> None:
         self._path = path
+        self._trail = trail
         self._chain = chain
         self._problems: list[str] = []
         self._count = 0
         self._last = NOTHING
 
     def run(self, known: tuple[int, str] | None) -> Checked:
-        files = files_of(self._path)
         found = known is None or known == (0, NOTHING)
-        for file, number, raw in _raw_lines(self._path):
+        for file, number, raw in self._trail.lines():
             self._check(f"{file.name}, line {number},", raw)
             found = found or known == (self._count, self._last)
         if not found and known is not None:
             self._problem(f"the line {known[0]} that is known from elsewhere is not there, or is another")
         self._check_head()
         return Checked(
-            lines=self._count, files=len(files), head=self._last, problems=tuple(self._problems[:MANY])
+            lines=self._count,
+            files=len(self._trail.files),
+            head=self._last,
+            problems=tuple(self._problems[:MANY]),
         )
 
     def _check(self, where: str, raw: bytes) -> None:
@@ -100,11 +111,11 @@ class _Check:
             )
 
     def _head(self) -> Head | None:
-        file = self._path.with_name(f"{self._path.name}.head")
+        if self._trail.head is None:
+            self._problem(f"there is no {_head_file(self._path).name}")
+            return None
         try:
-            return self._chain.read_head(file.read_bytes())
-        except FileNotFoundError:
-            self._problem(f"there is no {file.name}")
+            return self._chain.read_head(self._trail.head)
         except StoreDamaged as error:
             self._problem(str(error))
         return None
@@ -113,14 +124,65 @@ class _Check:
         self._problems.append(words)
 
 
-def _raw_lines(path: Path) -> Iterator[tuple[Path, int, bytes]]:
-    files = files_of(path)
-    if not files:
-        raise StoreUnavailable(f"there is no audit trail {path}")
-    for file in files:
-        try:
-            with file.open("rb") as lines:
-                for number, line in enumerate(lines, start=1):
-                    yield file, number, line
-        except OSError as error:
-            raise StoreUnavailable(f"{file} cannot be read: {error.strerror or error}") from error
+class _Seen(NamedTuple):
+    """A trail as it was at one moment."""
+
+    files: list[tuple[Path, BinaryIO, int]]
+    """Each open, with its size then: a file that gets another name, or more lines, stays what it was."""
+    head: bytes | None
+
+    def lines(self) -> Iterator[tuple[Path, int, bytes]]:
+        for path, file, size in self.files:
+            with _explained(path):
+                for number, line in enumerate(file, start=1):
+                    size -= len(line)
+                    if size < 0:
+                        break  # it came since
+                    yield path, number, line
+
+
+@contextlib.contextmanager
+def _seen(path: Path) -> Iterator[_Seen]:
+    with contextlib.ExitStack() as opened:
+        with _still(path):
+            files = [(one, opened.enter_context(_open(one))) for one in files_of(path)]
+            sized = [(one, file, os.fstat(file.fileno()).st_size) for one, file in files]
+            head = _head_of(path)
+        if not files:
+            raise StoreUnavailable(f"there is no audit trail {path}")
+        yield _Seen(sized, head)
+
+
+@contextlib.contextmanager
+def _still(path: Path) -> Iterator[None]:
+    """Nobody writes meanwhile. A copy of a trail may have no lock, and nobody writes to it."""
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):
+            lock = os.open(f"{path}.lock", os.O_RDWR)
+            held.callback(os.close, lock)
+            held.enter_context(locked(lock))
+        yield
+
+
+def _open(file: Path) -> BinaryIO:
+    with _explained(file):
+        return file.open("rb")
+
+
+def _head_of(path: Path) -> bytes | None:
+    file = _head_file(path)
+    with _explained(file), contextlib.suppress(FileNotFoundError):
+        return file.read_bytes()
+    return None
+
+
+def _head_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.head")
+
+
+@contextlib.contextmanager
+def _explained(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailable(f"{file} cannot be read: {error.strerror or error}") from error

@@ -1,4 +1,4 @@
-"""The files of a trail: lines are appended, by many processes, and never changed. Below: `events`.
+"""The files of a trail: lines are appended, by many processes, and never changed. Below: `events`, `locking`.
 
     audit.jsonl          the lines
     audit.jsonl.000001   earlier lines, once there were too many for one file; the chain goes on across files
@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,14 +25,10 @@ from typing import Literal, TypeAlias, get_args
 from msgspec.structs import replace
 
 from recollect.audit.events import HEAD_BYTES, Chain, Event, Head, read_line
+from recollect.audit.locking import locked
 from recollect.clock import Clock, system_clock
 from recollect.errors import InvalidSetting, StoreClosed, StoreDamaged, StoreUnavailable
 from recollect.keys import parse_key
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
 
 Sync = Literal["always", "second", "never"]
 KEY_VARIABLE = "RECOLLECT_AUDIT_KEY"
@@ -215,12 +210,9 @@ class _Files:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """For us alone: another process waits."""
-        _take(self._lock)
-        try:
+        with locked(self._lock):
             self._follow()
             yield
-        finally:
-            _release(self._lock)
 
     def _follow(self) -> None:
         """Another process may have begun a new file since."""
@@ -281,25 +273,6 @@ class _Files:
     def close(self) -> None:
         for descriptor in (self._lines, self._head, self._lock):
             os.close(descriptor)
-
-
-if sys.platform == "win32":
-
-    def _take(descriptor: int) -> None:
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
-
-    def _release(descriptor: int) -> None:
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
-
-else:
-
-    def _take(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-
-    def _release(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 @contextlib.contextmanager
