@@ -4,11 +4,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import recollect
 from recollect.clients import ClientAssociationService
+from recollect.clients.association import BY_HAND, Association
 from recollect.clients.room import ClientRoom
 from recollect.clients.waiting import Waiting
 from recollect.contacts import KIND
@@ -96,6 +98,40 @@ async def test_blocks_are_read_like_text(manager: Manager, conversation: Convers
     ann = await manager.clients.add("Ann Oakley")
     await manager.add_message(conversation.id, "user", [{"type": "text", "text": "Ann Oakley called"}])
     assert (await settled(manager, conversation)).client_id == ann.id
+
+
+async def test_a_message_that_was_redacted_before_it_is_looked_through_links_nobody(
+    manager: Manager, conversation: Conversation
+) -> None:
+    await manager.clients.add("Ann Oakley")
+    robert = await manager.clients.add("Robert Smith")
+    await manager.add_message(conversation.id, "user", "Ann Oakley called", message_id="m1")
+    await manager.redact(conversation.id, "m1")
+    await manager.add_message(conversation.id, "user", "Robert Smith called")
+    assert (await settled(manager, conversation)).client_id == robert.id
+
+
+async def test_a_message_that_is_redacted_while_its_link_is_made_links_nobody(
+    memory: recollect.Memory, manager: Manager, conversation: Conversation
+) -> None:
+    class Redacting:
+        """A store in which the message is redacted in the moment before its conversation is linked."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(manager.store, name)
+
+        async def get_document(self, kind: str, key: str, **options: Any) -> Any:
+            if kind == BY_HAND:
+                await manager.redact(conversation.id, "m1")
+            return await manager.store.get_document(kind, key, **options)
+
+    await manager.clients.add("Ann Oakley")
+    said = Message(role="user", content="Ann Oakley called", message_id="m1")
+    await manager.store.append(conversation.id, [said])
+    store: Any = Redacting()
+    association = Association(store, "erin", memory.client_room)
+    assert await association.look_through(conversation.id, [said]) is None
+    assert (await manager.get_conversation(conversation.id)).client_id is None
 
 
 async def test_the_setting_turns_it_off() -> None:

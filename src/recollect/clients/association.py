@@ -15,7 +15,7 @@ from recollect.clients.book import Contacts
 from recollect.clients.matches import ClientMatch
 from recollect.clients.room import ClientRoom
 from recollect.contacts import Contact
-from recollect.contracts import ConversationStore
+from recollect.contracts import ConversationStore, keeps_words
 from recollect.conversations import Changes, Conversation
 from recollect.dialects import meaning_of, resolve
 from recollect.errors import ConversationNotFound, InvalidId, InvalidInput, RevisionConflict, shown
@@ -109,8 +109,9 @@ class Association:
         for message in messages:
             match = await self._identified(message)
             if match is not None and match.client is not None:
-                return await self._link_unless_linked(record, match.client)
-            if match is not None:
+                if await self._still_says(conversation_id, message):
+                    return await self._link_unless_linked(record, match.client, message)
+            elif match is not None:
                 _ambiguous.add()
                 event(
                     log,
@@ -128,7 +129,16 @@ class Association:
         text = meaning_of(resolve(message, {})).text
         return await self.identify_client(text, by_ear=message.content_type == "audio") if text else None
 
-    async def _link_unless_linked(self, record: Conversation, contact: Contact) -> Conversation | None:
+    async def _still_says(self, conversation_id: str, message: Message) -> bool:
+        """Whether the message is in the log as it was said: one that was redacted since links nobody."""
+        if message.message_id is None:
+            return True
+        entry = await self._store.entry(conversation_id, message.message_id)
+        return entry is not None and keeps_words(entry, message)
+
+    async def _link_unless_linked(
+        self, record: Conversation, contact: Contact, message: Message
+    ) -> Conversation | None:
         unlinked = await self._store.get_document(BY_HAND, _KEY, conversation_id=record.id)
         if unlinked is not None:
             return None
@@ -139,6 +149,8 @@ class Association:
             except RevisionConflict:
                 found = await self._store.get(record.id)
                 if found is None or found.client_id is not None:
+                    return None
+                if not await self._still_says(record.id, message):
                     return None
                 record = found
                 continue
