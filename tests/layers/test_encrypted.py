@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from recollect.contracts import Entry
+from recollect.contracts import Entry, Tally
 from recollect.conversations import Changes, Query, started
 from recollect.errors import InvalidInput, InvalidSetting, KeyUnavailable, MessageConflict, StoreDamaged
 from recollect.ids import new_id
@@ -534,6 +534,30 @@ async def test_after_an_owner_was_cleared_a_new_key_is_made(world: World) -> Non
     await store.append(record.id, TURN)
     fresh = sealed_backend(world.backend.inner).of(world.owner)
     assert [entry.unreadable for entry in await fresh.page(record.id, limit=9)] == [None] * 3
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_a_conversation_that_begins_while_its_owner_is_cleared_stays_readable(
+    world: World, clock: FixedClock, monkeypatch: pytest.MonkeyPatch, *, apart: bool
+) -> None:
+    keyring = InMemoryBackend(clock=clock) if apart else None
+    clearing, elsewhere = (sealed_backend(world.backend.inner, keyring=keyring) for _ in range(2))
+    owner, begun = f"owner-{new_id()}", new_id()
+    store, other = clearing.of(owner), elsewhere.of(owner)
+    await store.create(started(new_id(), now=store.now()))
+    clear = store.inner.clear
+
+    async def clear_and_be_overtaken() -> Tally:
+        gone = await clear()
+        await other.create(started(begun, now=other.now()))
+        await other.append(begun, TURN)
+        return gone
+
+    monkeypatch.setattr(store.inner, "clear", clear_and_be_overtaken)
+    assert (await store.clear()).keys == 1
+    fresh = sealed_backend(world.backend.inner, keyring=keyring).of(owner)
+    assert [entry.unreadable for entry in await fresh.page(begun, limit=9)] == [None] * 3
+    await fresh.clear()
 
 
 # Rotation

@@ -25,10 +25,12 @@ class EncryptedStore(SealedLogs, SealedDocuments):
     async def clear(self) -> Tally:
         """Remove all that this owner has, and the keys to what backups may still hold of it."""
         self._backend.keyring.let_go(self._owner)
+        # Keys inside go with all else. Those apart go before it: whoever begins a conversation once the rest
+        # is gone makes a new key, and that one must stay.
+        dropped = False if self._keys_are_inside else await self._backend.keyring.drop(self._owner)
         gone = await self._inner.clear()
         self._backend.keyring.let_go(self._owner)
         self._backend.forget_owner(self._owner)
-        dropped = await self._backend.keyring.drop(self._owner)
         return _with_keys_apart(gone) + Tally(keys=dropped)
 
     async def tally(self, conversation_id: str | None = None) -> Tally:
