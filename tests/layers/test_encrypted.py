@@ -536,6 +536,42 @@ async def test_after_an_owner_was_cleared_a_new_key_is_made(world: World) -> Non
     assert [entry.unreadable for entry in await fresh.page(record.id, limit=9)] == [None] * 3
 
 
+async def test_after_an_owner_was_cleared_and_begun_anew_elsewhere_the_key_made_there_is_used(
+    world: World,
+) -> None:
+    elsewhere = sealed_backend(world.backend.inner).of(world.owner)
+    await elsewhere.page(world.id, limit=9)
+    await world.store.clear()
+    await world.fill()
+    record = await elsewhere.create(started(new_id(), now=elsewhere.now()))
+    await elsewhere.append(record.id, TURN)
+    fresh = sealed_backend(world.backend.inner).of(world.owner)
+    assert [entry.unreadable for entry in await fresh.page(record.id, limit=9)] == [None] * 3
+
+
+@pytest.mark.parametrize("what", ["append", "put_document", "update", "replace"])
+async def test_what_is_changed_in_a_conversation_that_began_there_is_sealed_with_that_key(
+    world: World, what: str
+) -> None:
+    elsewhere = sealed_backend(world.backend.inner, records=True).of(world.owner)
+    await elsewhere.create(started(new_id(), now=elsewhere.now()))
+    await world.store.clear()
+    await world.fill()
+    if what == "append":
+        await elsewhere.append(world.id, [Message(role="user", content="and more")])
+    elif what == "put_document":
+        await elsewhere.put_document("vectors/m", "1", b"numbers", conversation_id=world.id)
+    elif what == "update":
+        await elsewhere.update(world.id, Changes(subject="dinner"))
+    else:
+        await elsewhere.replace(world.id, Message(role="user", content="other words", message_id="m4"))
+    fresh = sealed_backend(world.backend.inner, records=True).of(world.owner)
+    assert not [entry for entry in await fresh.page(world.id, limit=9) if entry.unreadable]
+    await fresh.get(world.id)
+    for kind in await fresh.document_kinds(conversation_id=world.id):
+        assert await fresh.documents(kind, conversation_id=world.id)
+
+
 @pytest.mark.parametrize("apart", [False, True])
 async def test_a_conversation_that_begins_while_its_owner_is_cleared_stays_readable(
     world: World, clock: FixedClock, monkeypatch: pytest.MonkeyPatch, *, apart: bool

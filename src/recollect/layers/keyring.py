@@ -52,8 +52,8 @@ class Held(Struct, frozen=True, kw_only=True):
     """An owner's keys, open."""
 
     keys: DataKeys
-    version: int
-    """Of the document that they come from."""
+    document: Document
+    """Where they come from. Its version alone does not tell: it begins anew when an owner was cleared."""
     made_at: datetime
     """When the current one was made."""
     masters: frozenset[str]
@@ -120,7 +120,7 @@ class Keyring:
             self._held.pop(owner, None)
             return None
         held = self._held.get(owner)
-        if held is not None and held.version == document.version:
+        if held is not None and held.document == document:
             return self._hold(owner, msgspec.structs.replace(held, looked_at=time.monotonic()))
         return self._hold(owner, await self._opened(owner, document))
 
@@ -167,7 +167,7 @@ class Keyring:
         store = self._store_of(owner)
         data = await self._wrapped(owner, keys, made_at or store.now())
         try:
-            await store.put_document(KIND, _NAME, data, expected_version=held.version)
+            await store.put_document(KIND, _NAME, data, expected_version=held.document.version)
         except DocumentConflict:
             await self.look(owner)  # somebody else changed them at the same time, and that will do
             return False
@@ -195,7 +195,7 @@ class Keyring:
         keys = [DataKey(one.id, await self._unwrapped(owner, one)) for one in kept]
         return Held(
             keys=DataKeys(keys),
-            version=document.version,
+            document=document,
             made_at=kept[0].made_at,
             masters=frozenset(one.master for one in kept),
             looked_at=time.monotonic(),

@@ -58,6 +58,15 @@ class SealedPart(ConversationStore):
         found, _ = await asyncio.gather(reading, self._keys())
         return found
 
+    async def _keys_to_write(self, place: Place) -> DataKeys:
+        """The keys to seal with in a conversation.
+
+        They are looked for where this process knows nothing of the log: its owner may have been cleared
+        elsewhere and begun anew, with another key than the one held here.
+        """
+        unknown = self._backend.known_end(place) is None
+        return await self._backend.keyring.ensured(self._owner, look=unknown)
+
     async def _keys(self, unknown: Iterable[str] = ()) -> DataKeys | None:
         """The keys at hand; looked for again when something is sealed with one that is not."""
         keys = await self._backend.keyring.keys_of(self._owner)

@@ -34,7 +34,7 @@ class SealedConversations(SealedPart):
     ) -> Conversation:
         place = self._place(conversation_id)
         if self._seals_records:
-            keys = await self._backend.keyring.ensured(self._owner)
+            keys = await self._keys_to_write(place)
             changes = records.seal_changes(changes, keys, self._owner, place.conversation_id)
         record = await self._inner.update(conversation_id, changes, expected_revision=expected_revision)
         end = self._backend.known_end(place)

@@ -33,7 +33,10 @@ class SealedDocuments(SealedPart):
         parse_place(kind, key, conversation_id)
         _check_kind(kind)
         check_data(data)
-        keys = await self._backend.keyring.ensured(self._owner, look=conversation_id is None)
+        if conversation_id is None:
+            keys = await self._backend.keyring.ensured(self._owner, look=True)
+        else:
+            keys = await self._keys_to_write(self._place(conversation_id))
         sealed = sealing.seal_bytes(data, keys.current, self._beside(kind, key, conversation_id))
         kept = await self._inner.put_document(
             kind, key, sealed, conversation_id=conversation_id, expected_version=expected_version

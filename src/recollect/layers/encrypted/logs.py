@@ -103,7 +103,7 @@ class SealedLogs(SealedConversations):
         held = await self._inner.entry(conversation_id, replaced_id(message))
         if held is None:
             raise MessageNotFound(place.conversation_id, replaced_id(message))
-        keys = await self._backend.keyring.ensured(self._owner)
+        keys = await self._keys_to_write(place)
         kept = replacing(held, message)
         (sealed,) = sealed_turn(place, keys, turn, [kept.timestamp], [Number(held.sequence, 0)])
         try:
@@ -136,7 +136,7 @@ class SealedLogs(SealedConversations):
         self, place: Place, turn: Turn, expected_revision: int | None, *, afresh: bool
     ) -> Appended:
         """Store the turn where the log ends; when somebody else was first, look again and seal it anew."""
-        keys = await self._backend.keyring.ensured(self._owner)
+        keys = await self._keys_to_write(place)
         for _ in range(ATTEMPTS):
             end = await self._end(place, expected_revision)
             # While the store is away nobody can say whether somebody else wrote: a turn is accepted as it is.
