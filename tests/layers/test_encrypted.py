@@ -21,6 +21,7 @@ from recollect.keys import (
     master_keys_from_env,
 )
 from recollect.layers.encrypted import EncryptedBackend, EncryptedStore
+from recollect.layers.keyring import Held
 from recollect.layers.rekeying import rotate
 from recollect.messages import SEALED, Message, Speech
 from recollect.stores.in_memory import InMemoryBackend
@@ -663,6 +664,24 @@ async def test_a_deep_rotation_that_was_broken_off_goes_on(world: World, clock: 
     done = await rotate(world.backend, owner=world.owner, deep=True)
     assert (done.messages, done.retired) == (4, 1)
     assert await world.readable() == [True] * 5
+
+
+async def test_a_deep_rotation_that_another_has_overtaken_drops_no_key_that_is_in_use(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = sealed_backend(world.backend.inner)
+    retire = world.backend.keyring.retire
+
+    async def be_overtaken(owner: str, held: Held) -> bool:
+        assert (await rotate(other, owner=owner, deep=True, grace=timedelta(0))).retired == 1
+        await other.keyring.add(owner)  # the next one has begun, and sealed nothing anew so far
+        return await retire(owner, held)
+
+    monkeypatch.setattr(world.backend.keyring, "retire", be_overtaken)
+    done = await rotate(world.backend, owner=world.owner, deep=True, grace=timedelta(0))
+    assert (done.retired, done.waiting) == (0, 1)
+    fresh = sealed_backend(world.backend.inner).of(world.owner)
+    assert [entry.unreadable for entry in await fresh.page(world.id, limit=9)] == [None] * 4
 
 
 async def test_a_deep_rotation_seals_records_too(tmp_path: Path, clock: FixedClock) -> None:

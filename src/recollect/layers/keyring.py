@@ -154,10 +154,10 @@ class Keyring:
             return False
         return await self._change(owner, held, [DataKey.generate(), *held.keys.every()])
 
-    async def retire(self, owner: str) -> bool:
-        """Drop all keys but the current one."""
-        held = await self.look(owner)
-        if held is None or len(held.keys) == 1:
+    async def retire(self, owner: str, held: Held) -> bool:
+        """Drop all of these keys but the current one; False when others are the owner's by now."""
+        now = await self.look(owner)
+        if now is None or now.document != held.document:
             return False
         return await self._change(owner, held, [held.keys.current], held.made_at)
 

@@ -81,6 +81,8 @@ async def _deep(backend: EncryptedBackend, owner: str, done: Rotation, grace: ti
     held = await backend.keyring.look(owner)
     if held is None:
         return done
+    if len(held.keys) == 1:  # another rotation was at work in this very moment
+        return replace(done, waiting=done.waiting + 1)
     work = _Resealing(backend, owner, held.keys)
     await work.all()
     done = replace(
@@ -92,7 +94,11 @@ async def _deep(backend: EncryptedBackend, owner: str, done: Rotation, grace: ti
     )
     if work.left or backend.inner.of(owner).now() - held.made_at < grace:
         return replace(done, waiting=done.waiting + 1)
-    return replace(done, retired=done.retired + await backend.keyring.retire(owner))
+    # Only those that this pass began with: another rotation may have added a key since, and what it has not
+    # sealed anew yet needs the one that was current here.
+    if await backend.keyring.retire(owner, held):
+        return replace(done, retired=done.retired + 1)
+    return replace(done, waiting=done.waiting + 1)
 
 
 class _Resealing:
