@@ -19,7 +19,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 from msgspec import Struct
@@ -61,6 +61,16 @@ class Sealer(Protocol):
 
     async def unseal(self, owner: str, how: Mapping[str, str], data: bytes, *, bound: bytes) -> bytes:
         """What `seal` was given. Raises `StoreDamaged` when it is not that, or the key is another."""
+        ...
+
+
+@runtime_checkable
+class Rewrapping(Protocol):
+    """A sealer whose keys a master key wraps, which may change."""
+
+    async def rewrap(self, how: Mapping[str, str], *, bound: bytes) -> dict[str, str] | None:
+        """What the head says once the current master key wraps the file's key; None when that is so already,
+        or when no master key does. Raises `KeyUnavailable` without the master key that does."""
         ...
 
 
@@ -128,6 +138,18 @@ class ArchiveFolder:
                     return name
         return None
 
+    async def rewrap(self, owner: str | None = None) -> tuple[int, int]:
+        """Wrap the keys of one owner's archives, or of everybody's, by the current master key.
+
+        Returns how many were wrapped anew, and how many still need another master key or cannot be read.
+        """
+        if not isinstance(self.sealer, Rewrapping):
+            return 0, 0
+        every = await asyncio.to_thread(_owner_keys, self.folder)
+        keys = every if owner is None else [key for key in every if key == owner_key(owner)]
+        counts = [await OwnerArchives(self.folder, key, self.sealer, key=key).rewrap() for key in keys]
+        return sum(done for done, _ in counts), sum(left for _, left in counts)
+
     async def delete_older(self, moment: datetime) -> int:
         """Remove archives of conversations that were last active before a moment; returns how many."""
         return await asyncio.to_thread(_delete_older, self.folder, moment)
@@ -187,6 +209,31 @@ class OwnerArchives:
             raise StoreForeign(f"the archive of {archive.conversation_id} is sealed: it needs a key")
         bound = msgspec.json.encode(_bare(archive))
         return archive, await self._sealer.unseal(self.owner, archive.sealed, payload, bound=bound)
+
+    async def rewrap(self) -> tuple[int, int]:
+        """As `ArchiveFolder.rewrap`, for this owner: of each file only the first line changes."""
+        done = 0
+        async with self.locked():
+            left = len(await self.unreadable())
+            for one in await self.list():
+                try:
+                    done += await self._rewrapped(one.conversation_id)
+                except (KeyUnavailable, StoreDamaged) as error:
+                    log.warning("the key of archive %s stays as it is: %s", one.conversation_id, told(error))
+                    left += 1
+        return done, left
+
+    async def _rewrapped(self, conversation_id: str) -> bool:
+        assert isinstance(self._sealer, Rewrapping)
+        file = self.file(conversation_id)
+        archive, payload = await asyncio.to_thread(_read, file, self.key)
+        bound = msgspec.json.encode(_bare(archive))
+        how = None if archive.sealed is None else await self._sealer.rewrap(archive.sealed, bound=bound)
+        if how is None:
+            return False
+        head = msgspec.json.encode(replace(archive, sealed=how))
+        await asyncio.to_thread(_write, file, head + b"\n" + payload)
+        return True
 
     async def delete(self, conversation_id: str) -> int:
         """Remove an archive, and what a killed process left of one; returns how many there were."""

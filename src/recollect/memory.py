@@ -316,7 +316,7 @@ def _summarizer(given: Summarizer | str | None) -> Summarizer | None:
     return given
 
 
-def _archives_at(
+def archives_at(
     archives: "str | Path | ArchiveFolder | None", encryption: "EncryptionChoice | None"
 ) -> "ArchiveFolder | None":
     """The folder of archives. What leaves an encrypted store for it is sealed too."""
@@ -457,7 +457,7 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
         images=images,
         blobs=None if blobs is None else blobs_at(blobs),
         retention=retention,
-        archives=_archives_at(archives, encryption),
+        archives=archives_at(archives, encryption),
         redact=redact,
         embedder=installed_encoder() if embedder == "installed" else embedder,
         summarizer=summarizer,

@@ -69,12 +69,23 @@ class ProviderSealer:
         return {**how, "master": wrapped.master, "key": wrapped.data.hex()}, sealed
 
     async def unseal(self, owner: str, how: Mapping[str, str], data: bytes, *, bound: bytes) -> bytes:
+        key = await self._unwrapped(how, bound)
+        return await asyncio.to_thread(_unseal, key, how, data, bound)
+
+    async def rewrap(self, how: Mapping[str, str], *, bound: bytes) -> dict[str, str] | None:
+        if how.get("master", self._provider.current) == self._provider.current:
+            return None
+        key = await self._unwrapped(how, bound)
+        with master_key_errors():
+            wrapped = await self._provider.wrap(key, bound_to=bound)
+        return {**how, "master": wrapped.master, "key": wrapped.data.hex()}
+
+    async def _unwrapped(self, how: Mapping[str, str], bound: bytes) -> bytes:
         from recollect.keys import WrappedKey
 
         wrapped = WrappedKey(master=how.get("master", ""), data=_hex(how, "key"))
         with master_key_errors():
-            key = await self._provider.unwrap(wrapped, bound_to=bound)
-        return await asyncio.to_thread(_unseal, key, how, data, bound)
+            return await self._provider.unwrap(wrapped, bound_to=bound)
 
 
 def _seal(key: bytes, data: bytes, bound: bytes) -> tuple[dict[str, str], bytes]:

@@ -64,6 +64,37 @@ def test_a_master_key_is_replaced(run: Run, key: str, monkeypatch: pytest.Monkey
     run("show", listed["id"], "--url", SEALED)
 
 
+def test_archives_open_with_the_new_master_key_alone(
+    run: Run, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("copy", DEMO, SEALED, "--encrypt")
+    (listed,) = json.loads(run("conversations", "--json", "--url", SEALED).stdout)
+    run("archive", listed["id"], "--url", SEALED, "--folder", "archives")
+    new = run("keys", "generate").stdout.strip()
+    monkeypatch.setenv("RECOLLECT_MASTER_KEY", f"{new} {key}")
+    monkeypatch.setenv("RECOLLECT_ARCHIVE_FOLDER", "archives")
+    assert "1 archive: the key is wrapped" in run("keys", "rotate", "--url", SEALED).stdout
+    monkeypatch.setenv("RECOLLECT_MASTER_KEY", new)
+    assert "archive" not in run("keys", "rotate", "--url", SEALED).stdout
+    run("restore", listed["id"], "--url", SEALED)
+
+
+def test_archives_that_need_another_master_key_are_counted(
+    run: Run, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("demo", "--url", SEALED)
+    (listed,) = json.loads(run("conversations", "--json", "--url", SEALED).stdout)
+    run("archive", listed["id"], "--url", SEALED, "--folder", "archives")
+    new, newest = (run("keys", "generate").stdout.strip() for _ in range(2))
+    monkeypatch.setenv("RECOLLECT_MASTER_KEY", f"{new} {key}")
+    assert "archive" not in run("keys", "rotate", "--url", SEALED).stdout  # it does not know of them
+    monkeypatch.setenv("RECOLLECT_MASTER_KEY", f"{newest} {new}")
+    told = run("keys", "rotate", "--url", SEALED, "--folder", "archives").stdout
+    assert "1 archive could not be opened" in told
+    done = json.loads(run("keys", "rotate", "--url", SEALED, "--folder", "archives", "--json").stdout)
+    assert (done["archives"], done["archives_left"]) == (0, 1)
+
+
 def test_without_a_master_key_nothing_is_rotated_or_encrypted(run: Run) -> None:
     run("demo")
     assert "RECOLLECT_MASTER_KEY" in run("keys", "rotate", code=2).stderr

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 import recollect
+from recollect.archives import ArchiveFolder
 from recollect.ids import new_id
 from recollect.keys import MasterKeys
 from recollect.layers.encrypted import EncryptedBackend, Encryption
 from recollect.manager import ConversationManager
-from tests.layers.worlds import MASTER
+from recollect.sealing import ProviderSealer
+from tests.layers.worlds import MASTER, OTHER_MASTER
 from tests.properties.worlds import STORES, url_for
 
 SECRET = "the alarm code is marzipan"
@@ -92,6 +94,27 @@ async def test_a_conversation_is_archived_and_comes_back_and_is_sealed_meanwhile
     await kept.erin.restore(conversation_id)
     assert await contents(kept.erin, conversation_id) == [SECRET, "noted"]
     await kept.erin.erase()
+
+
+async def test_an_archive_that_needs_another_master_key_keeps_nobody_from_the_rest(tmp_path: Path) -> None:
+    def memory_with(master: bytes) -> contextlib.AbstractAsyncContextManager[recollect.Memory]:
+        return recollect.open(
+            f"sqlite:///{tmp_path}/memory.db",
+            encryption=Encryption(master=MasterKeys(master, MASTER)),
+            archives=ArchiveFolder(tmp_path / "archives", sealer=ProviderSealer(MasterKeys(master))),
+            embedder=None,
+            sweep_every=None,
+        )
+
+    async with memory_with(MASTER) as memory:
+        kept = Kept(memory)
+        archived, _ = await kept.said()
+        await kept.erin.archive(archived)
+        await kept.said()
+    async with memory_with(OTHER_MASTER) as memory:
+        manifest = await memory.of(kept.owner).export(tmp_path / "mine")
+    assert manifest.unreadable == (archived,)
+    assert manifest.counts["messages"] == 2
 
 
 async def test_what_is_exported_is_in_plain_words(kept: Kept, tmp_path: Path) -> None:

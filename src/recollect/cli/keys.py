@@ -6,9 +6,11 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 from rich.markup import escape
 from rich.table import Table
 
+from recollect.cli.archive import FolderOption
 from recollect.cli.rendering import console, counted
 from recollect.cli.running import (
     JsonOption,
@@ -25,6 +27,8 @@ from recollect.errors import InvalidInput, shown
 from recollect.settings import Settings
 
 if TYPE_CHECKING:
+    from recollect.archives import ArchiveFolder
+    from recollect.layers.encrypted import Encryption
     from recollect.server.auth.keys import ApiKey
 
 keys = typer.Typer(
@@ -52,11 +56,13 @@ def rotate(
     deep: Annotated[
         bool, typer.Option("--deep", help="New data keys too: everything is encrypted anew, step by step.")
     ] = False,
+    folder: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Wrap all data keys with the first of the master keys; no message is rewritten, unless with --deep.
+    """Wrap all keys, of data and of archives, with the first of the master keys.
 
-    Put the new master key before the old one, rotate, then take the old one away.
+    No message is rewritten, unless with --deep. Put the new master key before the old one, rotate, then take
+    the old one away.
     """
     from recollect.layers.choices import encryption_in
     from recollect.layers.encrypted import encrypted
@@ -74,9 +80,14 @@ def rotate(
         backend = encrypted(backend_for(place), encryption)
         await backend.open()
         try:
-            return await rotate_keys(backend, owner=owner, deep=deep)
+            done = await rotate_keys(backend, owner=owner, deep=deep)
         finally:
             await backend.close()
+        archives = await _archives(settings, encryption, folder)
+        if archives is None:
+            return done
+        wrapped, left = await archives.rewrap(owner)
+        return replace(done, archives=wrapped, archives_left=left)
 
     done = run(work)
     if as_json:
@@ -84,16 +95,35 @@ def rotate(
         return
     out = console()
     out.print(f"{counted(done.owners, 'owner')}: {done.rewrapped:,} wrapped by the new master key")
+    if done.archives:
+        out.print(f"{counted(done.archives, 'archive')}: the key is wrapped by the new master key")
     if deep:
         sealed = f"{counted(done.messages, 'message')} and {counted(done.documents, 'document')}"
         out.print(f"{sealed} encrypted anew; {done.retired:,} old data keys are gone")
     if done.unreadable:
         out.print(f"[yellow]! {done.unreadable:,} could not be read and were left as they are[/]")
+    if done.archives_left:
+        out.print(
+            f"[yellow]! {counted(done.archives_left, 'archive')} could not be opened: "
+            "keep the old master key until none is left[/]"
+        )
     if done.waiting:
         out.print(
             f"[yellow]! {counted(done.waiting, 'old data key')} kept for other processes: "
             "run it again in some minutes[/]"
         )
+
+
+async def _archives(
+    settings: Settings, encryption: "Encryption", folder: str | None
+) -> "ArchiveFolder | None":
+    from recollect.archives import archive_folder
+    from recollect.memory import archives_at
+
+    kept = settings.retention
+    place = folder or kept.archive_folder
+    opened = await asyncio.to_thread(archive_folder, place, kept.archive_key_file) if place else None
+    return archives_at(opened, encryption)
 
 
 # Keys to a server

@@ -43,6 +43,10 @@ class Rotation(Struct, frozen=True, kw_only=True):
     """Owners whose old data key is gone."""
     waiting: int = 0
     """Owners whose old data key is kept for now: run it again later."""
+    archives: int = 0
+    """Archives whose key is wrapped by the new master key now; `ArchiveFolder.rewrap` does it."""
+    archives_left: int = 0
+    """Archives that still need another master key, or cannot be read."""
 
 
 Progress = Callable[[Rotation], None]

@@ -16,7 +16,14 @@ from msgspec import Struct
 
 from recollect.archives import Archive, OwnerArchives, pack, unpacked
 from recollect.contracts import Backend, ConversationStore
-from recollect.errors import InvalidSetting, StoreDamaged, StoreForeign, StoreUnavailable, shown
+from recollect.errors import (
+    InvalidSetting,
+    KeyUnavailable,
+    StoreDamaged,
+    StoreForeign,
+    StoreUnavailable,
+    shown,
+)
 from recollect.ids import new_id
 from recollect.moving import export_store, import_
 from recollect.portability.page import page
@@ -52,7 +59,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     files: tuple[File, ...]
     archives: tuple[Archive, ...] = ()
     unreadable: tuple[str, ...] = ()
-    """Conversations whose archives are damaged: the folder does not hold them."""
+    """Conversations whose archives are damaged, or need another key: the folder does not hold them."""
 
 
 # Out
@@ -123,7 +130,7 @@ async def _write_archives(
     for one in await archives.list():
         try:
             _, content = await archives.read(one.conversation_id)
-        except StoreDamaged as error:
+        except (KeyUnavailable, StoreDamaged, StoreForeign) as error:
             log.warning("an archive is not exported: %s", told(error))
             unreadable.append(one.conversation_id)
             continue
