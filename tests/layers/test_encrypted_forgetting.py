@@ -16,6 +16,7 @@ from recollect.keys import MasterKeys
 from recollect.layers.encrypted import EncryptedBackend, Encryption
 from recollect.manager import ConversationManager
 from recollect.sealing import ProviderSealer
+from recollect.stores.in_memory import InMemoryBackend
 from tests.layers.worlds import MASTER, OTHER_MASTER
 from tests.properties.worlds import STORES, url_for
 
@@ -125,6 +126,23 @@ async def test_what_is_exported_is_in_plain_words(kept: Kept, tmp_path: Path) ->
     assert b"recollect/sealed" not in text
     assert b'"keys"' not in text
     await kept.erin.erase()
+
+
+async def test_a_keyring_of_its_own_is_scrubbed_too(tmp_path: Path) -> None:
+    class Snapshotting(InMemoryBackend):
+        async def scrub(self, owner: str) -> tuple[str, ...]:
+            return (f"a snapshot with the keys of {owner}",)
+
+    async with recollect.open(
+        f"sqlite:///{tmp_path}/memory.db",
+        encryption=Encryption(master=MasterKeys(MASTER), keyring=Snapshotting()),
+        embedder=None,
+        sweep_every=None,
+    ) as memory:
+        kept = Kept(memory)
+        await kept.said()
+        receipt = await kept.erin.erase()
+    assert receipt.remains == (f"a snapshot with the keys of {kept.owner}",)
 
 
 async def test_an_erased_owner_leaves_no_key_and_starts_with_a_new_one(kept: Kept) -> None:

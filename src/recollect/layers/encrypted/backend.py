@@ -33,7 +33,7 @@ OPENED_KEPT = 256
 """Messages of each that are kept open, and twice as many before they are let go."""
 
 STORE_POWERS = (Watchable,)
-BACKEND_POWERS = (Migrated, Erasing, Holds)
+BACKEND_POWERS = (Migrated, Holds)
 
 
 class Encryption(Struct, frozen=True, kw_only=True):
@@ -91,6 +91,15 @@ class EncryptedBackend(Backend):
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         return await self._inner.purge_expired(now)
+
+    async def scrub(self, owner: str) -> tuple[str, ...]:
+        """Have the store scrub its files, and a keyring of its own too; returns what remains in either. See
+        `contracts.Erasing`."""
+        remains: tuple[str, ...] = ()
+        for place in (self._inner, self.encryption.keyring):
+            if isinstance(place, Erasing):
+                remains += await place.scrub(owner)
+        return remains
 
     def opened(self, place: Place) -> dict[int, Opened]:
         """Messages at the end of a log that were opened before, by sequence: windows read them each turn."""
