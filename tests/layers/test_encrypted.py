@@ -503,10 +503,45 @@ async def test_without_its_data_key_nothing_can_be_read_and_the_key_is_named(wor
     fresh = sealed_backend(world.backend.inner).of(world.owner)
     entries = await fresh.page(world.id, limit=9)
     assert all(key_id in str(entry.unreadable) for entry in entries)
-    await fresh.append(world.id, [Message(role="user", content="from now on")])
+    await fresh.create(started(new_id(), now=fresh.now()))  # which makes another key
     entries = await fresh.page(world.id, limit=9)
-    assert [entry.unreadable is None for entry in entries] == [False] * 4 + [True]
-    assert f"data key {key_id}, which is not at hand" in str(entries[0].unreadable)
+    assert all(f"data key {key_id}, which is not at hand" in str(entry.unreadable) for entry in entries)
+
+
+async def test_without_its_data_key_a_conversation_is_not_written_to(world: World) -> None:
+    """The keyring may be another one: with the right one it must be readable as a whole."""
+    elsewhere = sealed_backend(world.backend.inner, keyring=InMemoryBackend()).of(world.owner)
+    before = await world.bodies()
+    key_id = _key_in(before[1])
+    with pytest.raises(KeyUnavailable, match=key_id) as caught:
+        await elsewhere.append(world.id, [Message(role="user", content="from now on")])
+    assert caught.value.key_id == key_id
+    with pytest.raises(KeyUnavailable, match=key_id):
+        await elsewhere.replace(world.id, Message(role="user", content="other words", message_id="m4"))
+    with pytest.raises(KeyUnavailable, match=key_id):
+        await elsewhere.put_document("vectors/m", "1", b"numbers", conversation_id=world.id)
+    assert await world.bodies() == before
+    assert await elsewhere.document_kinds(conversation_id=world.id) == []
+
+
+async def test_without_its_data_key_a_record_is_refused_or_set_aside(world: World) -> None:
+    keyring = InMemoryBackend()
+    store = sealed_backend(world.backend.inner, records=True).of(world.owner)
+    lost = sealed_backend(world.backend.inner, records=True, keyring=keyring).of(world.owner)
+    sealed = started(new_id(), now=store.now(), tags=("kitchen",), subject="dinner")
+    await store.create(sealed)
+    await store.bind("tablet", sealed.id)
+    with pytest.raises(KeyUnavailable, match="data key"):
+        await lost.get(sealed.id)
+    with pytest.raises(KeyUnavailable, match="data key"):
+        await lost.session("tablet")
+    await store.inner.update(world.id, Changes(subject="in plain words"))
+    with pytest.raises(StoreDamaged, match="not encrypted"):
+        await lost.get(world.id)
+    bare = await store.create(started(new_id(), now=store.now()))
+    assert [record.id for record in (await lost.find(Query())).conversations] == [bare.id]
+    assert (await lost.find(Query(tags=("kitchen",)))).conversations == ()
+    assert [record.id for record in (await store.find(Query(tags=("kitchen",)))).conversations] == [sealed.id]
 
 
 async def test_dropping_an_owners_key_makes_backups_unreadable(tmp_path: Path, clock: FixedClock) -> None:

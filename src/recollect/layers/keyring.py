@@ -81,9 +81,12 @@ class Keyring:
         self._held: OrderedDict[str, Held] = OrderedDict()
         self._looking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def keys_of(self, owner: str) -> DataKeys | None:
-        """The owner's keys; None when nothing was ever sealed. Raises `KeyUnavailable`."""
-        held = self._fresh(owner) or await self._look_once(owner)
+    async def keys_of(self, owner: str, *, look: bool = False) -> DataKeys | None:
+        """The owner's keys; None when there are none. `look`: at the document, whatever is held.
+
+        Raises `KeyUnavailable`.
+        """
+        held = await self.look(owner) if look else self._fresh(owner) or await self._look_once(owner)
         return None if held is None else held.keys
 
     def holds(self, owner: str) -> bool:

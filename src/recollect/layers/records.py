@@ -11,8 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from recollect.conversations import Changes, Conversation, Query
-from recollect.errors import StoreDamaged
-from recollect.layers.sealing import DataKeys, Refused, open_tag, open_text, seal_tag, seal_text
+from recollect.errors import KeyUnavailable, StoreDamaged
+from recollect.layers.sealing import DataKeys, Refused, key_id_in, open_tag, open_text, seal_tag, seal_text
 
 TEXTS = ("subject", "client_name", "notes")
 
@@ -35,8 +35,11 @@ def seal_query(query: Query, keys: DataKeys, owner: str) -> Query:
     return replace(query, tags=tokens)
 
 
-def open_record(record: Conversation, keys: DataKeys, owner: str) -> Conversation:
-    """The record as it was given. Raises `StoreDamaged` where a field is not what was sealed for it."""
+def open_record(record: Conversation, keys: DataKeys | None, owner: str) -> Conversation:
+    """The record as it was given. Raises `StoreDamaged` where a field is not what was sealed for it, and
+    `KeyUnavailable` where something is sealed and the owner has no keys."""
+    if keys is None:
+        return _without_keys(record)
     try:
         texts = {
             field: open_text(sealed, keys, _bound_to(owner, record.id, field))
@@ -45,14 +48,35 @@ def open_record(record: Conversation, keys: DataKeys, owner: str) -> Conversatio
         }
         tags = tuple(open_tag(tag, keys, owner) for tag in record.tags)
     except Refused as error:
-        raise StoreDamaged(f"the record of conversation {record.id} cannot be read: {error}") from error
+        raise _damaged(record, error) from error
     return replace(record, **texts, tags=tags) if texts or tags else record
 
 
 def is_sealed_by(record: Conversation, key_id: str) -> bool:
     """Whether all that is sealed in a stored record is sealed with this key."""
-    texts = [text for field in TEXTS if (text := getattr(record, field)) is not None]
-    return all(text.startswith(f"{key_id}.") for text in (*texts, *record.tags))
+    return all(text.startswith(f"{key_id}.") for text in _sealed_in(record))
+
+
+def _sealed_in(record: Conversation) -> list[str]:
+    return [*(text for field in TEXTS if (text := getattr(record, field)) is not None), *record.tags]
+
+
+def _without_keys(record: Conversation) -> Conversation:
+    try:
+        key_ids = [key_id_in(text) for text in _sealed_in(record)]
+    except Refused as error:
+        raise _damaged(record, error) from error
+    if not key_ids:
+        return record
+    raise KeyUnavailable(
+        f"the record of conversation {record.id} is sealed with data key {key_ids[0]}, "
+        "and this owner has no data key here",
+        key_id=key_ids[0],
+    )
+
+
+def _damaged(record: Conversation, error: Refused) -> StoreDamaged:
+    return StoreDamaged(f"the record of conversation {record.id} cannot be read: {error}")
 
 
 def _sealed(given: dict[str, Any], keys: DataKeys, owner: str, conversation_id: str) -> dict[str, Any]:

@@ -373,6 +373,14 @@ def seal_text(text: str, key: DataKey, bound_to: bytes) -> str:
     return f"{key.id}.{_sealed(key, text.encode(), bound_to)}"
 
 
+def key_id_in(text: str) -> str:
+    """The id of the key that a field or a tag was sealed with. Raises `Refused`."""
+    key_id, dot, _ = text.partition(".")
+    if not dot or len(key_id) != _KEY_ID_LENGTH or not set(key_id) <= set("0123456789abcdef"):
+        raise Refused("it is not encrypted, as all in this store must be, and is refused")
+    return key_id
+
+
 def open_text(sealed: str, keys: DataKeys, bound_to: bytes) -> str:
     """The text that was sealed. Raises `Refused`."""
     key_id, dot, rest = sealed.partition(".")

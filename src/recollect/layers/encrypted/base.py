@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from recollect.contracts import ConversationStore, Sealable
-from recollect.errors import InvalidSetting
+from recollect.errors import InvalidSetting, KeyUnavailable
 from recollect.ids import parse_uuid
+from recollect.layers import sealing
 from recollect.layers.sealing import DataKeys, Place
 
 if TYPE_CHECKING:
@@ -65,7 +66,21 @@ class SealedPart(ConversationStore):
         elsewhere and begun anew, with another key than the one held here.
         """
         unknown = self._backend.known_end(place) is None
-        return await self._backend.keyring.ensured(self._owner, look=unknown)
+        keys = await self._backend.keyring.keys_of(self._owner, look=unknown)
+        if keys is None:
+            await self._check_not_sealed(place)
+            keys = await self._backend.keyring.ensured(self._owner)
+        return keys
+
+    async def _check_not_sealed(self, place: Place) -> None:
+        """Refuse to go on under a new key where another sealed: it is lost, or in another keyring."""
+        for entry in await self._inner.tail(place.conversation_id, limit=1):
+            if (key_id := sealing.key_id_of(entry.message)) is not None:
+                raise KeyUnavailable(
+                    f"conversation {place.conversation_id} is sealed with data key {key_id}, "
+                    "and this owner has no data key here",
+                    key_id=key_id,
+                )
 
     async def _keys(self, unknown: Iterable[str] = ()) -> DataKeys | None:
         """The keys at hand; looked for again when something is sealed with one that is not."""

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from recollect.contracts import LogEnd, Tally
 from recollect.conversations import Changes, Conversation, Page, Query
-from recollect.errors import StoreDamaged
+from recollect.errors import KeyUnavailable, StoreDamaged
 from recollect.layers import records
 from recollect.layers.encrypted.base import SealedPart
 from recollect.layers.sealing import DataKeys
@@ -46,9 +46,9 @@ class SealedConversations(SealedPart):
         if not self._seals_records:
             return await self._inner.find(query)
         keys = await self._keys()
-        if keys is None:
-            return await self._inner.find(replace(query, tags=()) if query.tags else query)
-        page = await self._inner.find(records.seal_query(query, keys, self._owner))
+        # Without keys no sealed tag is the one that is asked for.
+        asked = query if keys is None else records.seal_query(query, keys, self._owner)
+        page = await self._inner.find(asked)
         return replace(page, conversations=tuple(self._readable(page.conversations, keys)))
 
     async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
@@ -100,14 +100,15 @@ class SealedConversations(SealedPart):
         return None if record is None else await self._open_record(record)
 
     async def _open_record(self, record: Conversation) -> Conversation:
-        keys = await self._keys() if self._seals_records else None
-        return record if keys is None else records.open_record(record, keys, self._owner)
+        if not self._seals_records:
+            return record
+        return records.open_record(record, await self._keys(), self._owner)
 
-    def _readable(self, found: Iterable[Conversation], keys: DataKeys) -> list[Conversation]:
+    def _readable(self, found: Iterable[Conversation], keys: DataKeys | None) -> list[Conversation]:
         opened: list[Conversation] = []
         for record in found:
             try:
                 opened.append(records.open_record(record, keys, self._owner))
-            except StoreDamaged as error:
+            except (KeyUnavailable, StoreDamaged) as error:
                 log.warning("conversation %s cannot be opened: %s", record.id, told(error))
         return opened

@@ -49,8 +49,7 @@ class SealedLogs(SealedConversations):
         place = self._place(conversation_id)
         if not messages:
             done = await self._inner.append(conversation_id, (), expected_revision=expected_revision)
-            keys = await self._keys()
-            return done if keys is None else await self._opened_append(place, done, keys)
+            return await self._opened_append(place, done, await self._keys())
         turn = turn_of(messages)
         async with self._backend.turn(place):
             return await self._write(place, turn, expected_revision, afresh=False)
@@ -229,7 +228,7 @@ class SealedLogs(SealedConversations):
         last = max(moments, key=to_micros)
         self._backend.know_end(place, LogEnd(new[0].revision, new[-1].sequence + 1, last))
 
-    async def _opened_append(self, place: Place, done: Appended, keys: DataKeys) -> Appended:
+    async def _opened_append(self, place: Place, done: Appended, keys: DataKeys | None) -> Appended:
         known = tuple([(await self._open_entries(place, [entry]))[0] for entry in done.known])
 
         def record() -> Conversation:
@@ -237,7 +236,7 @@ class SealedLogs(SealedConversations):
             return records.open_record(found, keys, self._owner) if self._seals_records else found
 
         def new() -> tuple[Entry, ...]:
-            return tuple(opened_entries(done.new, keys, place, {}))
+            return () if keys is None else tuple(opened_entries(done.new, keys, place, {}))
 
         return Appended(conversation=record, new=new, known=known)
 

@@ -19,8 +19,7 @@ class EncryptedStore(SealedLogs, SealedDocuments):
 
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
         found = await self._inner.expired(by=by, limit=limit)
-        keys = await self._keys() if self._seals_records else None
-        return found if keys is None else self._readable(found, keys)
+        return self._readable(found, await self._keys()) if self._seals_records else found
 
     async def clear(self) -> Tally:
         """Remove all that this owner has, and the keys to what backups may still hold of it."""
