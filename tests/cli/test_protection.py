@@ -61,6 +61,9 @@ def test_a_master_key_is_replaced(run: Run, key: str, monkeypatch: pytest.Monkey
     done = json.loads(run("keys", "rotate", "--deep", "--json", "--url", SEALED).stdout)
     assert (done["rewrapped"], done["waiting"]) == (0, 1)
     assert done["messages"] > 0
+    told = run("keys", "rotate", "--deep", "--url", SEALED).stdout
+    assert "1 old data key kept for other processes" in told
+    assert "once nothing waits in a spool" in " ".join(told.split())
     run("show", listed["id"], "--url", SEALED)
 
 

@@ -110,7 +110,7 @@ def rotate(
     if done.waiting:
         out.print(
             f"[yellow]! {counted(done.waiting, 'old data key')} kept for other processes: "
-            "run it again in some minutes[/]"
+            "run it again in some minutes, once nothing waits in a spool[/]"
         )
 
 
