@@ -16,10 +16,10 @@ import io
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 from msgspec import Struct
@@ -40,6 +40,10 @@ from recollect.errors import (
 )
 from recollect.ids import new_id, parse_uuid
 from recollect.telemetry import told
+from recollect.threads import finished, to_the_end
+
+if TYPE_CHECKING:
+    from recollect.stores.locks import Lock
 
 log = logging.getLogger("recollect.archives")
 
@@ -48,6 +52,7 @@ SUFFIX = ".archive"
 LOG = "conversation.jsonl"
 LOCK_SECONDS = 60.0
 """How long to wait for somebody else who archives for the same owner."""
+LOCK_PAUSE = 0.01
 
 T = TypeVar("T")
 
@@ -113,11 +118,11 @@ class ArchiveFolder:
     ) -> Mapping[str, int]:
         """Remove the archives of an owner, or of one conversation, for good."""
         archives = self.of(owner)
+        if conversation_id is not None and until is None:
+            return {"archives": await archives.forget(conversation_id)}
         async with archives.locked():
             if until is not None:
                 return {"archives": await archives.delete_made(until, conversation_id)}
-            if conversation_id is not None:
-                return {"archives": await archives.delete(conversation_id)}
             return {"archives": await asyncio.to_thread(_remove_folder, archives.folder)}
 
     async def owners(self) -> "list_[str | None]":
@@ -239,6 +244,11 @@ class OwnerArchives:
         """Remove an archive, and what a killed process left of one; returns how many there were."""
         return await asyncio.to_thread(_delete, self.file(conversation_id))
 
+    async def forget(self, conversation_id: str) -> int:
+        """The same, after whoever is archiving or restoring it."""
+        async with self.locked():
+            return await self.delete(conversation_id)
+
     async def delete_made(self, until: datetime, conversation_id: str | None = None) -> int:
         """Remove archives of conversations, or of one, that were there at a moment; returns how many there
         were."""
@@ -261,12 +271,19 @@ class OwnerArchives:
 
     @contextlib.asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
-        """Nobody else on this machine archives, restores or erases for this owner meanwhile."""
-        release = await asyncio.to_thread(_acquire, self._lock_file)
+        """Nobody else on this machine archives, restores or removes archives of this owner meanwhile."""
+        from recollect.stores.locks import Lock
+
+        lock = Lock(self._lock_file)
+        deadline = time.monotonic() + LOCK_SECONDS
         try:
+            while not await to_the_end(_acquired, lock, self._lock_file.parent):
+                if time.monotonic() > deadline:
+                    raise StoreUnavailable("somebody else archives for this owner, for too long")
+                await asyncio.sleep(LOCK_PAUSE)
             yield
         finally:
-            await asyncio.to_thread(release)
+            await to_the_end(lock.release)
 
 
 def archive_folder(folder: str, key_file: str = "") -> ArchiveFolder:
@@ -312,15 +329,27 @@ async def archive(
             made, content = await _packed(store, record, archives, blobs)
         except ConversationNotFound:
             return await _archived_before(archives, conversation_id)
-        written = await archives.put(made, content)
-        try:
-            await store.delete(record.id, expected_revision=record.revision)
-        except RevisionConflict:
-            await archives.delete(record.id)
-            raise
-        if blobs is not None:
-            await blobs.delete(record.id)
-        return written
+        # Cut short between the two it would be in both places.
+        return await finished(_moved(store, archives, record, made, content, blobs))
+
+
+async def _moved(
+    store: ConversationStore,
+    archives: OwnerArchives,
+    record: Conversation,
+    made: Archive,
+    content: bytes,
+    blobs: BlobStore | None,
+) -> Archive:
+    written = await archives.put(made, content)
+    try:
+        await store.delete(record.id, expected_revision=record.revision)
+    except RevisionConflict:
+        await archives.delete(record.id)
+        raise
+    if blobs is not None:
+        await blobs.delete(record.id)
+    return written
 
 
 async def _archived_before(archives: OwnerArchives, conversation_id: str) -> Archive:
@@ -336,17 +365,37 @@ async def restore(
     """Move a conversation back into the store: record, entries, documents, pictures, and the sessions that
     nobody uses by now. One whose time ran out in the archive gets its lifetime anew.
     """
-    from recollect.moving import restore_one
-
     async with archives.locked():
         _, content = await archives.read(conversation_id)
-        lines, pictures = await asyncio.to_thread(unpacked, content)
-        if blobs is not None:
-            for sha256, data in pictures.items():
-                await blobs.put(conversation_id, sha256, data)
-        record = await restore_one(io.BytesIO(lines), store, revive=lambda one: _revived(one, store.now()))
-        await archives.delete(conversation_id)
-        return record
+        return await finished(_restored(store, archives, conversation_id, content, blobs))
+
+
+async def _restored(
+    store: ConversationStore,
+    archives: OwnerArchives,
+    conversation_id: str,
+    content: bytes,
+    blobs: BlobStore | None,
+) -> Conversation:
+    from recollect.moving import restore_one
+
+    lines, pictures = await asyncio.to_thread(unpacked, content)
+    if blobs is not None:
+        for sha256, data in pictures.items():
+            await blobs.put(conversation_id, sha256, data)
+    record = await restore_one(io.BytesIO(lines), store, revive=lambda one: _revived(one, store.now()))
+    await archives.delete(conversation_id)
+    return record
+
+
+async def forget_copy(store: ConversationStore, archives: OwnerArchives, conversation_id: str) -> None:
+    """Remove the archive of a conversation that lives in the store: what a crash, or a disk that failed,
+    left of it when it was moved. It has what was said before."""
+    if not await archives.count(conversation_id):
+        return
+    async with archives.locked():
+        if await store.get(conversation_id) is not None:
+            await archives.delete(conversation_id)
 
 
 def _revived(record: Conversation, now: datetime) -> Conversation:
@@ -578,22 +627,16 @@ def _delete_older(folder: Path, moment: datetime) -> int:
     return sum(_delete(file) for file in old)
 
 
-def _acquire(path: Path) -> Callable[[], None]:
-    from recollect.stores.locks import Held, Lock
+def _acquired(lock: "Lock", folder: Path) -> bool:
+    from recollect.stores.locks import Held
 
-    deadline = time.monotonic() + LOCK_SECONDS
     with _explained("the folder of archives cannot be used"):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = Lock(path)
-        while True:
-            try:
-                lock.acquire()
-            except Held:
-                if time.monotonic() > deadline:
-                    raise StoreUnavailable("somebody else archives for this owner, for too long") from None
-                time.sleep(0.01)
-            else:
-                return lock.release
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            lock.acquire()
+        except Held:
+            return False
+        return True
 
 
 @contextlib.contextmanager

@@ -238,6 +238,13 @@ class Keeping:
         """What is archived, the most recently active first: nothing of what was said."""
         return await self._archives().list()
 
+    async def _forget_copy(self, conversation_id: str) -> None:
+        """Nothing that a conversation said before is left in an archive beside it."""
+        if self.premises.archives is not None:
+            from recollect.archives import forget_copy
+
+            await forget_copy(self.store, self.premises.archives, conversation_id)
+
     def _archives(self) -> "OwnerArchives":
         if self.premises.archives is None:
             raise InvalidSetting(
@@ -300,6 +307,7 @@ class Keeping:
         await self.searcher.room.forgets(self.owner, replaced.conversation_id)
         self.searcher.noted(replaced.conversation_id)
         await self._forget_pictures(replaced.conversation_id, references_in(entry.message))
+        await self._forget_copy(replaced.conversation_id)
         await forget_said_in(self.store, replaced.conversation_id, message_id)
         self.known_notes.drop(self.owner)
         if scrub and isinstance(self.premises.backend, Erasing):

@@ -301,10 +301,12 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
     async def delete_conversation(
         self, conversation_id: str, *, expected_revision: int | None = None
     ) -> None:
-        """Remove the conversation with everything in it. What is not there is no error."""
+        """Remove the conversation with everything in it, and its archive. What is not there is no error."""
         await self.store.delete(conversation_id, expected_revision=expected_revision)
         self.searcher.forget(conversation_id)
         await self.pictures.forget(conversation_id)
+        if self.premises.archives is not None:
+            await self.premises.archives.forget(conversation_id)
         happenings.conversation_ended(conversation_id, "deleted")
 
     async def delete_session(self, session_id: str, *, tag: str) -> None:
@@ -414,6 +416,7 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         emptied = await self.store.rewrite(conversation_id, (), expected_revision=expected_revision)
         self.searcher.forget(conversation_id)
         await self.pictures.forget(conversation_id)
+        await self._forget_copy(conversation_id)
         happenings.conversation_changed("history_cleared", "a history was cleared", conversation_id)
         return emptied.conversation
 

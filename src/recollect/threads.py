@@ -1,7 +1,7 @@
-"""Work on threads that is finished once it was begun. Below: the standard library."""
+"""Work that is finished once it was begun, on threads and in steps. Below: the standard library."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, BinaryIO, ParamSpec, TypeVar
 
@@ -15,6 +15,11 @@ async def to_the_end(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
     For what must not go on behind the back of whoever tidies up: opening, closing, writing files.
     """
     return await _result(asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs)))
+
+
+async def finished(work: Coroutine[Any, Any, T]) -> T:
+    """The same for steps that belong together: whoever is cancelled meanwhile waits for the last of them."""
+    return await _result(asyncio.ensure_future(work))
 
 
 @asynccontextmanager
@@ -35,7 +40,7 @@ async def opened(opening: Callable[[], BinaryIO]) -> AsyncIterator[BinaryIO]:
 
 
 async def _result(running: "asyncio.Future[T]") -> T:
-    """What the thread gives. Whoever is cancelled meanwhile waits for its end all the same."""
+    """What the work gives. Whoever is cancelled meanwhile waits for its end all the same."""
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -48,6 +53,6 @@ async def _ended(running: "asyncio.Future[Any]") -> None:
         try:
             await asyncio.wait([running])
         except asyncio.CancelledError:
-            continue  # once more: the thread cannot be stopped, only waited for
+            continue  # once more: it is not to be stopped, only waited for
     if not running.cancelled():
         running.exception()  # seen, so that nobody complains that it was not

@@ -27,6 +27,7 @@ from recollect.errors import (
     RevisionConflict,
     StoreDamaged,
     StoreForeign,
+    StoreUnavailable,
 )
 from recollect.keys import MasterKeys
 from recollect.layers.resilient import ResilientBackend
@@ -165,6 +166,108 @@ async def test_a_turn_that_comes_meanwhile_is_not_lost(
     with pytest.raises(RevisionConflict):
         await erin.archive(conversation_id)
     assert (await erin.messages(conversation_id))[-1].content == "wait"
+    assert await erin.archives() == []
+
+
+async def test_a_deletion_that_comes_meanwhile_leaves_no_archive(
+    local: recollect.Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    erin = local.of("erin")
+    conversation_id = await live(erin)
+    put, forget = OwnerArchives.put, OwnerArchives.forget
+    gone_from_the_store = asyncio.Event()
+    deletions: list[asyncio.Task[None]] = []
+
+    async def put_when_it_is_deleted(self: OwnerArchives, *given: Any) -> Any:
+        deletions.append(asyncio.create_task(erin.delete_conversation(conversation_id)))
+        await gone_from_the_store.wait()
+        return await put(self, *given)
+
+    async def forget_and_tell(self: OwnerArchives, conversation_id: str) -> int:
+        gone_from_the_store.set()
+        return await forget(self, conversation_id)
+
+    monkeypatch.setattr(OwnerArchives, "put", put_when_it_is_deleted)
+    monkeypatch.setattr(OwnerArchives, "forget", forget_and_tell)
+    await erin.archive(conversation_id)
+    await asyncio.gather(*deletions)
+    assert await erin.archives() == []
+
+
+async def test_a_deletion_takes_the_archive_too(memory: recollect.Memory) -> None:
+    erin = memory.of("erin")
+    conversation_id, other = await live(erin), await live(erin, session="hall")
+    await erin.archive(conversation_id)
+    kept = await erin.archive(other)
+    await erin.delete_conversation(conversation_id)
+    assert await erin.archives() == [kept]
+
+
+@pytest.mark.parametrize("call", ["put", "delete"])
+async def test_who_is_cancelled_meanwhile_leaves_it_in_one_place(
+    local: recollect.Memory, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Archiving is held up in `put`, restoring in `delete`: what is begun comes to its end."""
+    erin = local.of("erin")
+    conversation_id = await live(erin)
+    if call == "delete":
+        await erin.archive(conversation_id)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    real = getattr(OwnerArchives, call)
+
+    async def slow(self: OwnerArchives, *given: Any) -> Any:
+        begun.set()
+        await go_on.wait()
+        return await real(self, *given)
+
+    monkeypatch.setattr(OwnerArchives, call, slow)
+    moving = asyncio.create_task(
+        erin.archive(conversation_id) if call == "put" else erin.restore(conversation_id)
+    )
+    await begun.wait()
+    moving.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await moving
+    assert (await erin.store.get(conversation_id) is None) == (call == "put")
+    assert len(await erin.archives()) == (call == "put")
+
+
+async def test_who_is_cancelled_while_somebody_else_archives_holds_nobody_up(local: recollect.Memory) -> None:
+    erin = local.of("erin")
+    conversation_id = await live(erin)
+    assert erin.premises.archives is not None
+    async with erin.premises.archives.locked():
+        waiting = asyncio.create_task(erin.archive(conversation_id))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    await asyncio.wait_for(erin.archive(conversation_id), 30)
+
+
+@pytest.mark.parametrize("call", ["redact", "clear_history"])
+async def test_what_a_failed_restoring_left_behind_goes_with_the_words(
+    memory: recollect.Memory, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    erin = memory.of("erin")
+    conversation_id = await live(erin)
+    await erin.add_message(conversation_id, "user", "no onions", message_id="m5")
+    await erin.archive(conversation_id)
+
+    async def full(self: OwnerArchives, conversation_id: str) -> int:
+        raise StoreUnavailable("the disk is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(OwnerArchives, "delete", full)
+        with pytest.raises(StoreUnavailable):
+            await erin.restore(conversation_id)
+    assert len(await erin.archives()) == 1
+    if call == "redact":
+        await erin.redact(conversation_id, "m5")
+    else:
+        await erin.clear_history(conversation_id)
     assert await erin.archives() == []
 
 
