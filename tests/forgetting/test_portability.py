@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import recollect
-from recollect.errors import InvalidSetting, StoreDamaged, StoreForeign, StoreUnavailable
+from recollect.errors import Conflict, InvalidSetting, StoreDamaged, StoreForeign, StoreUnavailable
 from recollect.lifetimes import RetentionRules
 from recollect.manager import ConversationManager
 from recollect.moving.documents import documents_of
@@ -61,6 +61,53 @@ async def test_an_import_gives_back_an_equal_owner(
     other = memory.of("somebody else")
     await other.import_(tmp_path / "export")
     assert (await whole(other))["documents"] == before["documents"]
+
+
+@pytest.mark.parametrize("now", ["archived", "live"])
+async def test_an_import_leaves_what_went_on_since_and_says_so(
+    memory: recollect.Memory, tmp_path: Path, now: str
+) -> None:
+    erin = memory.of("erin")
+    conversation_id = await live(erin)
+    await erin.archive(conversation_id)
+    await erin.export(tmp_path / "export")
+    await erin.restore(conversation_id)
+    await erin.add_message(conversation_id, "user", "and dessert?")
+    if now == "archived":
+        await erin.archive(conversation_id)
+    before = await whole(erin)
+    with pytest.raises(Conflict, match=f"1 of 1 archives were left out.*{conversation_id}"):
+        await erin.import_(tmp_path / "export")
+    assert await whole(erin) == before
+
+
+async def test_a_later_export_brings_an_archive_up_to_date(memory: recollect.Memory, tmp_path: Path) -> None:
+    erin, copy = memory.of("erin"), memory.of("copy")
+    conversation_id = await live(erin)
+    await erin.archive(conversation_id)
+    await erin.export(tmp_path / "earlier")
+    await erin.restore(conversation_id)
+    await erin.add_message(conversation_id, "user", "and dessert?")
+    await erin.archive(conversation_id)
+    await erin.export(tmp_path / "later")
+    for folder in ("earlier", "later"):
+        await copy.import_(tmp_path / folder)
+    assert (await whole(copy))["archives"] == (await whole(erin))["archives"]
+
+
+async def test_a_conversation_that_went_on_keeps_no_archive_from_coming(
+    memory: recollect.Memory, tmp_path: Path
+) -> None:
+    erin = memory.of("erin")
+    await furnish(erin)
+    before = await whole(erin)
+    await erin.export(tmp_path / "export")
+    went_on, archived = next(iter(before["conversations"])), before["archives"][0][0]
+    await erin.add_message(went_on, "user", "and dessert?")
+    await erin.delete_conversation(archived)
+    with pytest.raises(Conflict, match=went_on):
+        await erin.import_(tmp_path / "export")
+    assert (await whole(erin))["archives"] == before["archives"]
 
 
 @pytest.fixture

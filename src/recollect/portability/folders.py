@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import msgspec
 from msgspec import Struct
@@ -17,6 +17,7 @@ from msgspec import Struct
 from recollect.archives import Archive, OwnerArchives, pack, unpacked
 from recollect.contracts import Backend, ConversationStore
 from recollect.errors import (
+    Conflict,
     InvalidSetting,
     KeyUnavailable,
     StoreDamaged,
@@ -165,7 +166,11 @@ def _lines_of(*paths: Path) -> Iterator[bytes]:
 
 
 async def import_owner(premises: Premises, folder: Path) -> Manifest:
-    """Bring what a folder holds into the owner's store. A folder that was altered changes nothing."""
+    """Bring what a folder holds into the owner's store. A folder that was altered changes nothing.
+
+    What went on here is left as it is, conversations and archives alike; when all others are there, these
+    are told by `Conflict`.
+    """
     manifest = await to_the_end(checked_folder, folder)
     if manifest.archives and premises.archives is None:
         raise InvalidSetting(
@@ -173,10 +178,23 @@ async def import_owner(premises: Premises, folder: Path) -> Manifest:
             field="archives",
         )
     await _read_blobs(premises, manifest, folder)
-    async with opened(lambda: (folder / LINES).open("rb")) as file:
-        await import_(file, _as_backend(premises.store))
-    await _read_archives(premises.archives, manifest, folder)
+    conflicts = [
+        *await _read_lines(premises.store, folder),
+        *await _read_archives(premises, manifest, folder),
+    ]
+    if conflicts:
+        raise Conflict("; ".join(conflicts))
     return manifest
+
+
+async def _read_lines(store: ConversationStore, folder: Path) -> list[str]:
+    """Bring the conversations; what was left as it is, in words."""
+    async with opened(lambda: (folder / LINES).open("rb")) as file:
+        try:
+            await import_(file, _as_backend(store))
+        except Conflict as error:
+            return [str(error)]
+    return []
 
 
 async def _read_blobs(premises: Premises, manifest: Manifest, folder: Path) -> None:
@@ -192,14 +210,44 @@ async def _read_blobs(premises: Premises, manifest: Manifest, folder: Path) -> N
         await premises.blobs.put(match[2], match[3], data)
 
 
-async def _read_archives(archives: OwnerArchives | None, manifest: Manifest, folder: Path) -> None:
+async def _read_archives(premises: Premises, manifest: Manifest, folder: Path) -> list[str]:
+    """Bring the archives; what was left as it is, in words."""
+    left: list[str] = []
     for one in manifest.archives:
-        assert archives is not None
-        lines = await to_the_end((folder / "archives" / f"{one.conversation_id}.jsonl").read_bytes)
-        pictures = await to_the_end(_pictures_in, folder / "archives" / "blobs" / one.conversation_id)
-        content = await to_the_end(pack, lines, pictures)
-        async with archives.locked():
-            await archives.put(msgspec.structs.replace(one, owner=archives.key), content)
+        assert premises.archives is not None
+        async with premises.archives.locked():
+            known = await _standing(one, premises.store, premises.archives)
+            if known == "behind":
+                await _read_archive(premises.archives, one, folder)
+            elif known == "other":
+                left.append(one.conversation_id)
+    if not left:
+        return []
+    return [
+        f"{len(left)} of {len(manifest.archives)} archives were left out, because what is here of these "
+        f"conversations is something else than in the folder: {', '.join(left)}"
+    ]
+
+
+async def _standing(
+    one: Archive, store: ConversationStore, archives: OwnerArchives
+) -> Literal["behind", "same", "other"]:
+    """How what is here compares to an archive of the folder."""
+    live = await store.get(one.conversation_id)
+    try:
+        known = live or await archives.get(one.conversation_id)
+    except StoreForeign:
+        return "other"
+    if known is None or (live is None and known.revision < one.revision):
+        return "behind"
+    return "same" if known.revision == one.revision else "other"
+
+
+async def _read_archive(archives: OwnerArchives, one: Archive, folder: Path) -> None:
+    lines = await to_the_end((folder / "archives" / f"{one.conversation_id}.jsonl").read_bytes)
+    pictures = await to_the_end(_pictures_in, folder / "archives" / "blobs" / one.conversation_id)
+    content = await to_the_end(pack, lines, pictures)
+    await archives.put(msgspec.structs.replace(one, owner=archives.key), content)
 
 
 def _pictures_in(folder: Path) -> dict[str, bytes]:
