@@ -380,10 +380,10 @@ async def _restored(
     from recollect.moving import restore_one
 
     lines, pictures = await asyncio.to_thread(unpacked, content)
-    if blobs is not None:
+    record = await restore_one(io.BytesIO(lines), store, revive=lambda one: _revived(one, store.now()))
+    if blobs is not None:  # behind their conversation: a sweep removes pictures that have none
         for sha256, data in pictures.items():
             await blobs.put(conversation_id, sha256, data)
-    record = await restore_one(io.BytesIO(lines), store, revive=lambda one: _revived(one, store.now()))
     await archives.delete(conversation_id)
     return record
 

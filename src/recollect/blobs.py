@@ -196,10 +196,13 @@ async def purge_blobs_of(blobs: BlobStore, store: ConversationStore) -> int:
 
 
 async def _purge(blobs: BlobStore, held: list[str], store: ConversationStore | None) -> int:
-    gone = [each for each in held if store is None or await store.get(each) is None]
-    for conversation_id in gone:
-        await blobs.delete(conversation_id)
-    return len(gone)
+    gone = 0
+    for conversation_id in held:
+        # Asked for one by one: a conversation may come back while others are removed.
+        if store is None or await store.get(conversation_id) is None:
+            await blobs.delete(conversation_id)
+            gone += 1
+    return gone
 
 
 # Checks

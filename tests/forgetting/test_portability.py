@@ -205,6 +205,19 @@ async def test_a_manifest_that_leads_elsewhere_is_refused(exported: recollect.Me
         await exported.of("other").import_(tmp_path / "export")
 
 
+@pytest.mark.parametrize("place", ["blobs", "archives"])
+async def test_a_memory_without_a_place_for_something_takes_nothing(
+    exported: recollect.Memory, tmp_path: Path, place: str
+) -> None:
+    places: dict[str, Any] = {
+        name: tmp_path / f"other {name}" for name in ("blobs", "archives") if name != place
+    }
+    async with recollect.open("memory://", sweep_every=None, embedder=None, **places) as memory:
+        with pytest.raises(InvalidSetting, match=f"{place}='some/folder'"):
+            await memory.of("erin").import_(tmp_path / "export")
+        assert (await memory.of("erin").list()).conversations == ()
+
+
 async def test_a_folder_that_is_taken_or_none_is_refused(exported: recollect.Memory, tmp_path: Path) -> None:
     erin = exported.of("erin <b>")
     with pytest.raises(InvalidSetting, match="there already"):

@@ -6,10 +6,12 @@ import random
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import recollect
+from recollect.blobs import FolderBlobStore
 from recollect.contracts import ConversationStore
 from recollect.conversations import started
 from recollect.errors import ConversationNotFound, StoreUnavailable
@@ -20,6 +22,7 @@ from recollect.lifetimes import Archiving, Retention
 from recollect.messages import Message
 from recollect.retention import JITTER, pause, sweep_forever, sweep_once
 from recollect.testing import FixedClock
+from tests.forgetting.test_archives import everything, live
 from tests.servers.remote import open_at
 
 TTL = timedelta(hours=1)
@@ -184,3 +187,29 @@ async def test_the_sweep_archives_and_deletes_by_age(url: str, clock: FixedClock
         clock.advance(timedelta(days=30))
         await memory.sweep()
         assert [one.conversation_id for one in await erin.archives()] == [young.id]
+
+
+@pytest.mark.parametrize("way", ["import", "restore"])
+async def test_pictures_on_their_way_in_are_left_alone(
+    memory: recollect.Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    erin = memory.of("erin")
+    conversation_id = await live(erin)
+    before = await everything(erin, conversation_id)
+    if way == "import":
+        await erin.export(tmp_path / "export")
+        await erin.erase()
+    else:
+        await erin.archive(conversation_id)
+    put = FolderBlobStore.put
+
+    async def put_and_sweep(self: FolderBlobStore, *given: Any) -> None:
+        await put(self, *given)
+        await memory.purge_expired()
+
+    monkeypatch.setattr(FolderBlobStore, "put", put_and_sweep)
+    if way == "import":
+        await erin.import_(tmp_path / "export")
+    else:
+        await erin.restore(conversation_id)
+    assert await everything(erin, conversation_id) == before

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -172,19 +173,27 @@ async def import_owner(premises: Premises, folder: Path) -> Manifest:
     are told by `Conflict`.
     """
     manifest = await to_the_end(checked_folder, folder)
-    if manifest.archives and premises.archives is None:
-        raise InvalidSetting(
-            "the folder holds archives, which need a place: recollect.open(archives='some/folder')",
-            field="archives",
-        )
+    _check_places(premises, manifest)
+    conflicts = await _read_lines(premises.store, folder)
     await _read_blobs(premises, manifest, folder)
-    conflicts = [
-        *await _read_lines(premises.store, folder),
-        *await _read_archives(premises, manifest, folder),
-    ]
+    conflicts += await _read_archives(premises, manifest, folder)
     if conflicts:
         raise Conflict("; ".join(conflicts))
     return manifest
+
+
+def _check_places(premises: Premises, manifest: Manifest) -> None:
+    """Whether there is a place for all that the folder holds."""
+    places = {
+        "archives": ("archives", manifest.archives, premises.archives),
+        "blobs": ("pictures", _blobs_in(manifest), premises.blobs),
+    }
+    for field, (name, found, place) in places.items():
+        if found and place is None:
+            raise InvalidSetting(
+                f"the folder holds {name}, which need a place: recollect.open({field}='some/folder')",
+                field=field,
+            )
 
 
 async def _read_lines(store: ConversationStore, folder: Path) -> list[str]:
@@ -198,16 +207,19 @@ async def _read_lines(store: ConversationStore, folder: Path) -> list[str]:
 
 
 async def _read_blobs(premises: Premises, manifest: Manifest, folder: Path) -> None:
-    found = [match for file in manifest.files if (match := _BLOB.fullmatch(file.path)) and not match[1]]
-    if found and premises.blobs is None:
-        raise InvalidSetting(
-            "the folder holds pictures, which need a place: recollect.open(blobs='some/folder')",
-            field="blobs",
-        )
-    for match in found:
-        assert premises.blobs is not None
-        data = await to_the_end((folder / match[0]).read_bytes)
-        await premises.blobs.put(match[2], match[3], data)
+    """Bring the pictures of conversations that are here: a sweep takes others for what is left of one."""
+    for conversation_id, files in groupby(_blobs_in(manifest), key=lambda match: match[2]):
+        if await premises.store.get(conversation_id) is None:
+            continue  # it has expired
+        for match in files:
+            assert premises.blobs is not None
+            data = await to_the_end((folder / match[0]).read_bytes)
+            await premises.blobs.put(conversation_id, match[3], data)
+
+
+def _blobs_in(manifest: Manifest) -> list[re.Match[str]]:
+    """The pictures of conversations that are not archived."""
+    return [match for file in manifest.files if (match := _BLOB.fullmatch(file.path)) and not match[1]]
 
 
 async def _read_archives(premises: Premises, manifest: Manifest, folder: Path) -> list[str]:
