@@ -1,5 +1,7 @@
 """Everything that is held about an owner, in a folder, and back."""
 
+import hashlib
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -196,13 +198,89 @@ async def test_an_altered_folder_changes_nothing(
     assert await whole(other) == {"conversations": {}, "documents": [], "archives": []}
 
 
-async def test_a_manifest_that_leads_elsewhere_is_refused(exported: recollect.Memory, tmp_path: Path) -> None:
+def _leads_elsewhere(manifest: dict[str, Any], folder: Path) -> None:
+    manifest["files"].append({"path": "../../etc/passwd", "size": 1, "sha256": "0" * 64})
+
+
+def _names_no_conversations(manifest: dict[str, Any], folder: Path) -> None:
+    manifest["files"] = [one for one in manifest["files"] if one["path"] != "conversations.jsonl"]
+
+
+def _names_no_archive(manifest: dict[str, Any], folder: Path) -> None:
+    manifest["files"] = [one for one in manifest["files"] if not one["path"].endswith(".jsonl")]
+    manifest["files"] += [_file(folder, "conversations.jsonl")]
+
+
+def _has_an_archive_elsewhere(manifest: dict[str, Any], folder: Path) -> None:
+    (folder / ".." / "elsewhere.jsonl").write_bytes(b"x")
+    manifest["archives"][0]["conversation_id"] = "../../elsewhere"
+
+
+def _has_something_else_for_an_archive(manifest: dict[str, Any], folder: Path) -> None:
+    path = f"archives/{manifest['archives'][0]['conversation_id']}.jsonl"
+    (folder / path).write_bytes(b"something else")
+    manifest["files"] = [one for one in manifest["files"] if one["path"] != path] + [_file(folder, path)]
+
+
+def _has_all_conversations_for_an_archive(manifest: dict[str, Any], folder: Path) -> None:
+    path = f"archives/{manifest['archives'][0]['conversation_id']}.jsonl"
+    (folder / path).write_bytes((folder / "conversations.jsonl").read_bytes())
+    manifest["files"] = [one for one in manifest["files"] if one["path"] != path] + [_file(folder, path)]
+
+
+def _has_another_revision(manifest: dict[str, Any], folder: Path) -> None:
+    manifest["archives"][0]["revision"] += 1
+
+
+def _has_another_picture(manifest: dict[str, Any], folder: Path) -> None:
+    path = next(one["path"] for one in manifest["files"] if one["path"].startswith("blobs/"))
+    (folder / path).write_bytes(b"another")
+    manifest["files"] = [one for one in manifest["files"] if one["path"] != path] + [_file(folder, path)]
+
+
+def _file(folder: Path, path: str) -> dict[str, Any]:
+    content = (folder / path).read_bytes()
+    return {"path": path, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+@pytest.mark.parametrize(
+    ("alter", "told"),
+    [
+        (_leads_elsewhere, "no export has"),
+        (_names_no_conversations, "does not name"),
+        (_names_no_archive, "does not name"),
+        (_has_an_archive_elsewhere, "does not name"),
+        (_has_something_else_for_an_archive, "no archived conversation"),
+        (_has_all_conversations_for_an_archive, "no archived conversation"),
+        (_has_another_revision, "another conversation"),
+        (_has_another_picture, "altered"),
+    ],
+)
+async def test_a_folder_whose_manifest_was_altered_with_it_changes_nothing(
+    exported: recollect.Memory,
+    tmp_path: Path,
+    alter: Callable[[dict[str, Any], Path], None],
+    told: str,
+) -> None:
     path = tmp_path / "export" / "manifest.json"
     manifest = msgspec.json.decode(path.read_bytes())
-    manifest["files"].append({"path": "../../etc/passwd", "size": 1, "sha256": "0" * 64})
+    alter(manifest, tmp_path / "export")
     path.write_bytes(msgspec.json.encode(manifest))
-    with pytest.raises(StoreDamaged, match="no export has"):
-        await exported.of("other").import_(tmp_path / "export")
+    other = exported.of("other")
+    with pytest.raises(StoreDamaged, match=told):
+        await other.import_(tmp_path / "export")
+    assert await whole(other) == {"conversations": {}, "documents": [], "archives": []}
+
+
+async def test_a_file_that_the_manifest_does_not_name_is_not_imported(
+    exported: recollect.Memory, tmp_path: Path
+) -> None:
+    (pictures,) = (tmp_path / "export" / "archives" / "blobs").iterdir()
+    (pictures / "desktop.ini").write_bytes(b"x")
+    other = exported.of("other")
+    await other.import_(tmp_path / "export")
+    (archive,) = await other.archives()
+    await other.restore(archive.conversation_id)
 
 
 @pytest.mark.parametrize("place", ["blobs", "archives"])

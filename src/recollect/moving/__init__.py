@@ -12,7 +12,7 @@ importing    a file into a backend
 from recollect.moving.bringing import CopyReport
 from recollect.moving.copying import copy, count
 from recollect.moving.exporting import ExportReport, export, export_one, export_store
-from recollect.moving.importing import import_, restore_one
+from recollect.moving.importing import import_, restore_one, verify_one
 
 __all__ = [
     "CopyReport",
@@ -24,4 +24,5 @@ __all__ = [
     "export_store",
     "import_",
     "restore_one",
+    "verify_one",
 ]

@@ -56,17 +56,26 @@ async def restore_one(
 
     `revive` may change its record. A session that is in use by now is left to whom it leads to.
     """
-    await asyncio.to_thread(verify, file)
-    async for _, given in _parts(file, 0):
-        if isinstance(given, _Owned):
-            raise StoreDamaged("the export of one conversation holds documents of an owner")
-        given.record = revive(given.record)
-        given.sessions = [one for one in given.sessions if await target.session(one) is None]
-        tally = Tally(None)
-        tally.add(await bring(given, target))
-        tally.done()
-        return given.record
-    raise StoreDamaged("the export holds no conversation")
+    given = await asyncio.to_thread(_the_one, file)
+    given.record = revive(given.record)
+    given.sessions = [one for one in given.sessions if await target.session(one) is None]
+    tally = Tally(None)
+    tally.add(await bring(given, target))
+    tally.done()
+    return given.record
+
+
+def verify_one(file: BinaryIO) -> Conversation:
+    """Read the export of one conversation to its end; its record. Raises for one that is something else."""
+    return _the_one(file).record
+
+
+def _the_one(file: BinaryIO) -> "_Kept":
+    found = verify(file)
+    begun = _part_at(file, _after_line(file, 0))
+    if begun is None or isinstance(begun[1], _Owned) or found.conversations != 1:
+        raise StoreDamaged("the export of one conversation holds something else")
+    return begun[1]
 
 
 async def _bring_all(file: BinaryIO, start: int, target: Backend, tally: Tally) -> CopyReport:

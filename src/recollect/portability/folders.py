@@ -27,7 +27,7 @@ from recollect.errors import (
     shown,
 )
 from recollect.ids import new_id
-from recollect.moving import export_store, import_
+from recollect.moving import export_store, import_, verify_one
 from recollect.portability.page import page
 from recollect.premises import Premises
 from recollect.telemetry import told
@@ -39,7 +39,9 @@ VERSION = 1
 LINES = "conversations.jsonl"
 PAGE = "index.html"
 MANIFEST = "manifest.json"
-_BLOB = re.compile(r"(archives/)?blobs/([0-9a-f-]{36})/([0-9a-f]{64})", re.ASCII)
+_ID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_BLOB = re.compile(rf"(archives/)?blobs/({_ID})/([0-9a-f]{{64}})", re.ASCII)
+_ARCHIVE = re.compile(rf"archives/{_ID}\.jsonl", re.ASCII)
 
 
 class File(Struct, frozen=True, kw_only=True):
@@ -230,7 +232,7 @@ async def _read_archives(premises: Premises, manifest: Manifest, folder: Path) -
         async with premises.archives.locked():
             known = await _standing(one, premises.store, premises.archives)
             if known == "behind":
-                await _read_archive(premises.archives, one, folder)
+                await _read_archive(premises.archives, one, manifest, folder)
             elif known == "other":
                 left.append(one.conversation_id)
     if not left:
@@ -255,23 +257,47 @@ async def _standing(
     return "same" if known.revision == one.revision else "other"
 
 
-async def _read_archive(archives: OwnerArchives, one: Archive, folder: Path) -> None:
-    lines = await to_the_end((folder / "archives" / f"{one.conversation_id}.jsonl").read_bytes)
-    pictures = await to_the_end(_pictures_in, folder / "archives" / "blobs" / one.conversation_id)
+async def _read_archive(archives: OwnerArchives, one: Archive, manifest: Manifest, folder: Path) -> None:
+    lines = await to_the_end((folder / _archive_path(one)).read_bytes)
+    pictures = await to_the_end(_pictures_of, one, manifest, folder)
     content = await to_the_end(pack, lines, pictures)
     await archives.put(msgspec.structs.replace(one, owner=archives.key), content)
 
 
-def _pictures_in(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in folder.iterdir()} if folder.is_dir() else {}
+def _archive_path(archive: Archive) -> str:
+    return f"archives/{archive.conversation_id}.jsonl"
+
+
+def _pictures_of(archive: Archive, manifest: Manifest, folder: Path) -> dict[str, bytes]:
+    found = [match for file in manifest.files if (match := _BLOB.fullmatch(file.path)) and match[1]]
+    return {
+        match[3]: (folder / match[0]).read_bytes() for match in found if match[2] == archive.conversation_id
+    }
 
 
 def checked_folder(folder: Path) -> Manifest:
-    """The manifest, when every file is what it says. Blocks."""
+    """The manifest, when every file is what it says, and all is there that it speaks of. Blocks."""
     manifest = read_manifest(folder)
     for file in manifest.files:
         _check_file(folder, file)
+    named = {file.path for file in manifest.files}
+    for path in (LINES, *map(_archive_path, manifest.archives)):
+        if path not in named:
+            raise StoreDamaged(f"the manifest does not name a file that it needs: {shown(path)}")
+    for archive in manifest.archives:
+        _check_archive(folder, archive)
     return manifest
+
+
+def _check_archive(folder: Path, archive: Archive) -> None:
+    path = _archive_path(archive)
+    try:
+        with (folder / path).open("rb") as file:
+            record = verify_one(file)
+    except (StoreDamaged, StoreForeign) as error:
+        raise StoreDamaged(f"{path} is no archived conversation: {error}") from error
+    if (record.id, record.revision) != (archive.conversation_id, archive.revision):
+        raise StoreDamaged(f"{path} is another conversation than the manifest says")
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -294,15 +320,14 @@ def _check_file(folder: Path, file: File) -> None:
         digest = _digest(folder / file.path)
     except OSError as error:
         raise StoreDamaged(f"{file.path} cannot be read: {error.strerror or error}") from error
-    if digest != file.sha256:
-        raise StoreDamaged(f"{file.path} was altered: its SHA-256 is not that of the manifest")
+    blob = _BLOB.fullmatch(file.path)
+    if digest != file.sha256 or (blob and digest != blob[3]):
+        raise StoreDamaged(f"{file.path} was altered: its SHA-256 is another")
 
 
 def is_part_of_export(path: str) -> bool:
     """Whether an export can have a file of this name: a manifest must not lead elsewhere."""
-    return path in (LINES, PAGE) or bool(
-        _BLOB.fullmatch(path) or re.fullmatch(r"archives/[0-9a-f-]{36}\.jsonl", path, re.ASCII)
-    )
+    return path in (LINES, PAGE) or bool(_BLOB.fullmatch(path) or _ARCHIVE.fullmatch(path))
 
 
 class _OneStore:
