@@ -9,9 +9,9 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
-from recollect.contracts import Document, Entry, restorable, restorable_documents
+from recollect.contracts import JOURNAL, Document, Entry, restorable, restorable_documents
 from recollect.conversations import Conversation
-from recollect.errors import InvalidInput, StoreForeign, shown
+from recollect.errors import InvalidId, InvalidInput, StoreForeign, shown
 from recollect.ids import parse_name
 from recollect.messages import Message
 from recollect.wire import WIRE_VERSION, encode_message
@@ -180,13 +180,20 @@ def read_line(line: bytes, conversation: Conversation | None) -> ReadLine:
 
 def _checked_conversation(owner: str, record: Conversation, sessions: tuple[str, ...]) -> ConversationLine:
     try:
-        parse_name(owner, field="owner")
+        _parse_owner(owner)
         for session_id in sessions:
             parse_name(session_id, field="session_id")
         record, _ = restorable(record, ())
     except InvalidInput as error:
         raise Damaged(f"cannot be used: {error}") from error
     return ConversationLine(owner=owner, conversation=record, sessions=sessions)
+
+
+def _parse_owner(owner: str) -> str:
+    # What a memory has yet to erase, and whom its server lets in, is not for a file to say.
+    if owner == JOURNAL:
+        raise InvalidId(f"owner must not be {JOURNAL!r}: the name is taken", field="owner", value=owner)
+    return parse_name(owner, field="owner")
 
 
 def _checked_document(
@@ -204,11 +211,7 @@ def _checked_document(
     )
     try:
         restorable_documents([document])
-        return (
-            document
-            if owner is UNSET
-            else OwnedLine(owner=parse_name(owner, field="owner"), document=document)
-        )
+        return document if owner is UNSET else OwnedLine(owner=_parse_owner(owner), document=document)
     except InvalidInput as error:
         raise Damaged(f"cannot be used: {error}") from error
 
