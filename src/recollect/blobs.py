@@ -16,7 +16,7 @@ from typing import Protocol
 
 from recollect.contracts import Backend, ConversationStore
 from recollect.errors import InvalidInput, InvalidSetting, StoreDamaged, StoreUnavailable, shown
-from recollect.ids import new_id, parse_name, parse_uuid
+from recollect.ids import is_uuid, new_id, parse_name, parse_uuid
 
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII).fullmatch
 
@@ -158,7 +158,7 @@ class FolderBlobStore(BlobStore):
         await asyncio.to_thread(_remove_file, self._of(conversation_id) / _digest(sha256))
 
     async def conversations(self) -> list_[str]:
-        return await asyncio.to_thread(_names_in, self._folder)
+        return [name for name in await asyncio.to_thread(_names_in, self._folder) if is_uuid(name)]
 
     def _of(self, conversation_id: str) -> Path:
         return self._folder / parse_uuid(conversation_id, field="conversation_id")

@@ -49,6 +49,11 @@ def following_id(message_id: str, number: int) -> str:
     return name if len(name) <= LONGEST_NAME else f"{sha256(message_id.encode()).hexdigest()}/{number}"
 
 
+def is_uuid(name: str) -> bool:
+    """Whether a name is a UUID in its canonical form."""
+    return _CANONICAL(name) is not None
+
+
 def parse_uuid(value: object, *, field: str) -> str:
     """The canonical form of a UUID, or an error that names the field."""
     if isinstance(value, UUID):

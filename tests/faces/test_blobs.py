@@ -157,6 +157,16 @@ async def test_a_draft_that_a_crash_left_is_no_blob(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*")) == []
 
 
+async def test_a_file_of_another_program_is_no_conversation(tmp_path: Path) -> None:
+    erin, conversation_id = FolderBlobs(tmp_path).of("erin"), new_id()
+    await erin.put(conversation_id, digest(b"one"), b"one")
+    for folder in (tmp_path, tmp_path / owner_key("erin"), tmp_path / owner_key("erin") / conversation_id):
+        (folder / "desktop.ini").write_text("x")
+    assert await FolderBlobs(tmp_path).keys() == [owner_key("erin")]
+    assert await erin.conversations() == [conversation_id]
+    assert await erin.list(conversation_id) == [digest(b"one")]
+
+
 async def test_a_place_that_is_no_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("taken")
     erin = FolderBlobs(tmp_path / "file").of("erin")
