@@ -56,6 +56,18 @@ async def test_bad_lines_are_reported_with_their_numbers_and_the_others_imported
     assert "email" in done.bad[0].reason
 
 
+@pytest.mark.parametrize("mark", ["\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"])
+async def test_only_a_line_break_ends_a_line(contacts: Contacts, mark: str) -> None:
+    text = f'name,notes\nErin,likes{mark}tea\r\nBo,"much{mark}\rmore"\r,nobody\nAnn,'
+    done = await contacts.import_csv(text)
+    assert [(one.name, one.notes) for one in done.added] == [
+        ("Erin", f"likes{mark}tea"),
+        ("Bo", f"much{mark}\rmore"),
+        ("Ann", None),
+    ]
+    assert [(one.line, one.text) for one in done.bad] == [(5, ",nobody")]
+
+
 async def test_a_quote_that_never_ends_is_reported(contacts: Contacts) -> None:
     done = await contacts.import_csv('name\nAnn\n"Bo\nCy\n')
     assert [one.name for one in done.added] == ["Ann"]

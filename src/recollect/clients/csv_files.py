@@ -18,6 +18,9 @@ from recollect.ids import parse_uuid
 LARGEST_CELL = 1_000_000
 """Characters in one cell."""
 
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+"""Only these end a line: the other breaks that Unicode knows are part of a cell."""
+
 HEADERS: Mapping[str, str] = {
     **dict.fromkeys(("id", "client id", "client_id", "contact id"), "id"),
     **dict.fromkeys(
@@ -88,7 +91,7 @@ def read_rows(text: str) -> Iterator[Row | BadLine]:
     """What a CSV file says, line by line. Raises `InvalidInput` for a file that names nobody."""
     if not isinstance(text, str):
         raise InvalidInput(f"the CSV file must be text; got {shown(text)}", field="text", value=text)
-    lines = text.removeprefix("\ufeff").splitlines(keepends=True)
+    lines = _LINE.findall(text.removeprefix("\ufeff"))
     reader = csv.reader(lines, delimiter=_delimiter(lines[0] if lines else ""), strict=True)
     csv.field_size_limit(LARGEST_CELL)
     headers = next(_cells(reader), (1, [], None))[1]
