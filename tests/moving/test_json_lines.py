@@ -5,7 +5,7 @@ import json
 import os
 import threading
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.contracts import Backend
+from recollect.contracts import Backend, ConversationStore
 from recollect.conversations import Changes, started
 from recollect.errors import Conflict, InvalidInput, StoreDamaged, StoreForeign, StoreUnavailable
 from recollect.ids import new_id
@@ -40,6 +40,7 @@ from tests.properties.worlds import STORES, examples
 pytestmark = pytest.mark.slow
 
 Lines = list[bytes]
+Change = Callable[[ConversationStore, str], Awaitable[None]]
 
 
 @pytest.fixture
@@ -323,6 +324,75 @@ class TestStreams:
         assert path.stat().st_size > 24_000_000
         assert peak < 14_000_000
         assert await everything(target) == await everything(source)
+
+
+async def _redact(store: ConversationStore, conversation_id: str) -> None:
+    await store.replace(conversation_id, user("[redacted]", message_id="m2"))
+
+
+async def _clear(store: ConversationStore, conversation_id: str) -> None:
+    await store.rewrite(conversation_id, ())
+
+
+async def _delete(store: ConversationStore, conversation_id: str) -> None:
+    await store.delete(conversation_id)
+
+
+async def _say(store: ConversationStore, conversation_id: str) -> None:
+    await store.append(conversation_id, [user("late")])
+
+
+@pytest.mark.parametrize("kind", STORES)
+class TestWhileTheSourceIsWrittenTo:
+    @pytest.mark.parametrize("change", [_redact, _clear, _delete, _say])
+    @pytest.mark.parametrize("method", ["sessions", "document_kinds"])
+    async def test_what_changed_meanwhile_is_read_again(
+        self,
+        new_backend: NewBackend,
+        empty: Backend,
+        monkeypatch: pytest.MonkeyPatch,
+        kind: str,
+        method: str,
+        change: Change,
+    ) -> None:
+        source = await new_backend(kind)
+        await _in_three_messages(source.of("erin"))
+        _before(method, [change], source.of("erin"), monkeypatch)
+        await imported(await exported(source), empty)
+        assert await everything(empty) == await everything(source)
+
+    async def test_what_is_written_to_all_the_time_is_exported_as_it_was_a_moment_ago(
+        self, new_backend: NewBackend, empty: Backend, monkeypatch: pytest.MonkeyPatch, kind: str
+    ) -> None:
+        source = await new_backend(kind)
+        conversation_id = await _in_three_messages(source.of("erin"))
+        _before("sessions", [_say] * 100, source.of("erin"), monkeypatch)
+        await imported(await exported(source), empty)
+        record = await empty.of("erin").get(conversation_id)
+        assert record is not None
+        assert record.message_count == len(await empty.of("erin").page(conversation_id, limit=200)) == 5
+
+
+async def _in_three_messages(store: ConversationStore) -> str:
+    record = await store.create(started(new_id(), now=store.now()))
+    await store.append(record.id, [user(name, message_id=name) for name in ("m1", "m2", "m3")])
+    await store.put_document("note", "a", b"x", conversation_id=record.id)
+    return record.id
+
+
+def _before(
+    method: str, changes: list[Change], store: ConversationStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Have a change come before each of the first calls of this method about a conversation."""
+    real = getattr(type(store), method)
+
+    async def busy(self: ConversationStore, *given: str, **named: str | None) -> Any:
+        conversation_id = next(iter((*given, *named.values())))
+        if conversation_id is not None and changes:
+            await changes.pop()(store, conversation_id)
+        return await real(self, *given, **named)
+
+    monkeypatch.setattr(type(store), method, busy)
 
 
 def _piped(text: bytes) -> BinaryIO:

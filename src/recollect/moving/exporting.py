@@ -1,10 +1,13 @@
 """A whole backend into a file, a chunk at a time. Below: `json_lines`. The file is written off the loop."""
 
 import asyncio
+import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
+from functools import partial
 from hashlib import sha256
-from typing import BinaryIO, Protocol, runtime_checkable
+from itertools import count
+from typing import BinaryIO, Protocol, cast, runtime_checkable
 
 from msgspec import Struct
 
@@ -23,6 +26,12 @@ from recollect.moving.json_lines import (
     header_line,
     trailer_line,
 )
+from recollect.threads import opened
+
+MOST_IN_MEMORY = 1 << 20
+"""Bytes of one conversation; a longer one is collected in a temporary file."""
+ATTEMPTS = 3
+"""How often a conversation is read that changes meanwhile, and to which turns were only added."""
 
 
 class ExportReport(Struct, frozen=True, kw_only=True):
@@ -72,7 +81,7 @@ async def export_one(
     """The same for one conversation. Raises `ConversationNotFound` when it goes meanwhile."""
     writer = _Writer(file)
     await writer.put([header_line(system_clock())])
-    await _export(owner, store, record, writer)
+    await _collect(owner, store, record, writer)
     if await store.get(record.id) is None:
         raise ConversationNotFound(record.id)
     return await writer.finish(1)
@@ -107,22 +116,46 @@ async def _stores(
 
 
 async def _export(owner: str, store: ConversationStore, record: Conversation, writer: "_Writer") -> None:
-    """One conversation, as it was when its record was read. One that goes meanwhile ends where it went."""
+    """One conversation, as it was at one moment. One that goes meanwhile is left out.
+
+    It is collected first, and read again where it changed meanwhile: words may have been taken out of it.
+    One that is written to all the time is taken without the latest turns.
+    """
+    now: Conversation | None = record
+    for attempt in count(1):
+        if now is None:
+            return
+        then = now
+        async with opened(_spool) as file:
+            part = _Writer(file)
+            is_whole = await _collect(owner, store, then, part)
+            now = await store.get(record.id)
+            if now == then or (now is not None and is_whole and attempt >= ATTEMPTS):
+                await writer.take(part)
+                return
+
+
+def _spool() -> BinaryIO:
+    return cast(BinaryIO, tempfile.SpooledTemporaryFile(max_size=MOST_IN_MEMORY))
+
+
+async def _collect(owner: str, store: ConversationStore, record: Conversation, writer: "_Writer") -> bool:
+    """What there is of a conversation as its record knows it; whether that is all that the record counts."""
+    found = 0
     try:
         sessions = await store.sessions(record.id)
-    except ConversationNotFound:
-        return
-    await writer.put([conversation_line(owner, record, sessions)], conversations=1)
-    try:
+        await writer.put([conversation_line(owner, record, sessions)], conversations=1)
         async for entries in log_of(store, record.id):
             then = [entry for entry in entries if entry.revision <= record.revision]
             writer.unreadable += sum(entry.unreadable is not None for entry in then)
             await writer.put([entry_line(entry) for entry in then], entries=len(then))
+            found += len(then)
         async for documents in documents_of(store, record.id):
             lines = [document_line(document) for document in documents]
             await writer.put(lines, documents=len(lines))
     except ConversationNotFound:
-        return
+        return False
+    return found == record.message_count
 
 
 class _Writer:
@@ -145,6 +178,18 @@ class _Writer:
         self._counts.update(counts)
         self._hash.update(text)
         await asyncio.to_thread(self._write, text)
+
+    async def take(self, part: "_Writer") -> None:
+        """All that was put into another."""
+        self._counts.update(part._counts)
+        self.unreadable += part.unreadable
+        await asyncio.to_thread(self._copy, part._file)
+
+    def _copy(self, file: BinaryIO) -> None:
+        file.seek(0)
+        for text in iter(partial(file.read, MOST_IN_MEMORY), b""):
+            self._hash.update(text)
+            self._write(text)
 
     async def finish(self, owners: int) -> ExportReport:
         digest = self._hash.hexdigest()
