@@ -21,7 +21,7 @@ Below: contracts, receipts, blobs. Above: the manager and the memory.
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
 import msgspec
@@ -30,9 +30,10 @@ from msgspec.structs import replace
 
 from recollect.blobs import BlobStore, owner_key
 from recollect.contracts import JOURNAL, Backend, ConversationStore, Document, Erasing, Tally, note
-from recollect.conversations import Conversation, Query
+from recollect.conversations import Conversation
 from recollect.errors import RecollectError, StoreDamaged, StoreUnavailable
 from recollect.ids import parse_uuid
+from recollect.listing import all_records
 from recollect.notes import forget_said_in, said_in
 from recollect.premises import Premises
 from recollect.receipts import Receipt, counts_of, more_of, signed
@@ -230,7 +231,9 @@ async def _clear_older(store: ConversationStore, moment: datetime) -> tuple[Tall
     while expired := await store.expired(by=store.now(), limit=PAGE):
         gone += await _deleted(store, expired)
     gone += Tally(conversations=await store.purge_expired())  # those whose records cannot be opened
-    gone += await _deleted(store, [record async for record in _records(store) if record.created_at <= moment])
+    gone += await _deleted(
+        store, [record async for record in all_records(store) if record.created_at <= moment]
+    )
     for kind in await store.document_kinds():
         for document in await _all_documents(store, kind):
             if document.updated_at <= moment and await store.delete_document(kind, document.key):
@@ -245,7 +248,7 @@ async def _clear_older(store: ConversationStore, moment: datetime) -> tuple[Tall
 
 async def _readable(store: ConversationStore) -> Tally:
     """All that a store tells of: what cannot be opened is not listed, and still counted in its tally."""
-    found = sum([await store.tally(record.id) async for record in _records(store)], Tally())
+    found = sum([await store.tally(record.id) async for record in all_records(store)], Tally())
     for kind in await store.document_kinds():
         if documents := await _all_documents(store, kind):
             found += Tally(documents={kind: len(documents)})
@@ -259,17 +262,6 @@ def _unopened(left: Mapping[str, int]) -> tuple[str, ...]:
 
 async def _deleted(store: ConversationStore, records: Iterable[Conversation]) -> Tally:
     return sum([await store.delete(record.id) for record in records], Tally())
-
-
-async def _records(store: ConversationStore) -> AsyncIterator[Conversation]:
-    after: str | None = None
-    while True:
-        page = await store.find(Query(limit=PAGE, after=after))
-        for record in page.conversations:
-            yield record
-        after = page.next
-        if after is None:
-            return
 
 
 async def _inventory(premises: Premises, conversation_id: str | None) -> dict[str, int]:
