@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -34,6 +35,7 @@ from recollect.layers.resilient import ResilientBackend
 from recollect.lifetimes import Archiving
 from recollect.manager import ConversationManager
 from recollect.sealing import KeySealer, PassphraseSealer, ProviderSealer
+from recollect.stores.locks import Lock
 from recollect.testing import FixedClock
 from tests.raw import Bodies, edit_bodies, read_bodies
 from tests.servers.remote import open_at
@@ -233,17 +235,29 @@ async def test_who_is_cancelled_meanwhile_leaves_it_in_one_place(
     assert len(await erin.archives()) == (call == "put")
 
 
-async def test_who_is_cancelled_while_somebody_else_archives_holds_nobody_up(local: recollect.Memory) -> None:
+async def test_who_is_cancelled_while_taking_the_lock_does_not_keep_it(
+    local: recollect.Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     erin = local.of("erin")
     conversation_id = await live(erin)
-    assert erin.premises.archives is not None
-    async with erin.premises.archives.locked():
+    begun, go_on, taken = threading.Event(), threading.Event(), threading.Event()
+    acquire = Lock.acquire
+
+    def slow(self: Lock) -> None:
+        begun.set()
+        go_on.wait(30)
+        acquire(self)
+        taken.set()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Lock, "acquire", slow)
         waiting = asyncio.create_task(erin.archive(conversation_id))
-        for _ in range(3):
-            await asyncio.sleep(0)
+        assert await asyncio.to_thread(begun.wait, 30)
         waiting.cancel()
+        go_on.set()
         with pytest.raises(asyncio.CancelledError):
             await waiting
+        assert await asyncio.to_thread(taken.wait, 30)
     await asyncio.wait_for(erin.archive(conversation_id), 30)
 
 
