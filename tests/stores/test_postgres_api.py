@@ -12,7 +12,15 @@ from psycopg.types.json import Jsonb
 
 from recollect.clients.book import Contacts
 from recollect.contracts import ConversationStore
-from recollect.conversations import LONGEST_TTL, VALUE_SETS, Changes, Conversation, expiry, started
+from recollect.conversations import (
+    LONGEST_TTL,
+    MOST_UNREAD,
+    VALUE_SETS,
+    Changes,
+    Conversation,
+    expiry,
+    started,
+)
 from recollect.errors import InvalidInput
 from recollect.ids import new_id
 from recollect.messages import Message, Speech
@@ -543,7 +551,8 @@ async def test_a_count_larger_than_the_column_is_shown_as_the_largest(
     plain: Plain, store: ConversationStore
 ) -> None:
     record = await created(store)
-    await store.update(record.id, Changes(unread_count=2**40))
+    await store.update(record.id, Changes(unread_count=MOST_UNREAD))
+    await store.append(record.id, [Message(role="user", content="one more")])
     assert plain.one("SELECT unread_count FROM api.conversations") == {"unread_count": 2**31 - 1}
 
 
