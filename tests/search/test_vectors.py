@@ -145,15 +145,20 @@ async def test_a_message_that_is_redacted_meanwhile_has_no_vector_of_what_it_sai
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("s")
         await erin.add_message(conversation.id, "user", "We have a new dog", message_id="m1")
-        async with asyncio.timeout(120):
-            making = asyncio.create_task(settled(memory))
-            await encoder.begun.wait()
-            await erin.redact(conversation.id, "m1")
-            encoder.may_end.set()
-            await making
-            await settled(memory)
+        await redacted_meanwhile(memory, encoder, conversation.id)
         (block,) = await blocks_of(erin.store, conversation.id, encoder)
         assert block == encoded(await erin.store.page(conversation.id, limit=10), encoder, begun=block.begun)
+
+
+async def redacted_meanwhile(memory: recollect.Memory, encoder: HeldEncoder, conversation_id: str) -> None:
+    """Redact the first message while vectors are being made, and have them made to the end."""
+    async with asyncio.timeout(120):
+        making = asyncio.create_task(settled(memory))
+        await encoder.begun.wait()
+        await memory.of("erin").redact(conversation_id, "m1")
+        encoder.may_end.set()
+        await making
+        await settled(memory)
 
 
 class Redacting:
@@ -190,14 +195,8 @@ async def test_vectors_that_went_meanwhile_are_made_again_all_of_them() -> None:
         await erin.add_message(conversation.id, "user", "My car", message_id="m1")
         await said(erin, *(f"Plant number {number}" for number in range(BLOCK - 1)))
         await settled(memory)
-        async with asyncio.timeout(120):
-            await said(erin, "We have a new dog")
-            making = asyncio.create_task(settled(memory))
-            await encoder.begun.wait()
-            await erin.redact(conversation.id, "m1")
-            encoder.may_end.set()
-            await making
-            await settled(memory)
+        await said(erin, "We have a new dog")
+        await redacted_meanwhile(memory, encoder, conversation.id)
         blocks = await blocks_of(erin.store, conversation.id, encoder)
         assert [block.covered for block in blocks] == [BLOCK, 1]
         assert len({block.begun for block in blocks}) == 1

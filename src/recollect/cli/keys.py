@@ -29,6 +29,7 @@ from recollect.settings import Settings
 if TYPE_CHECKING:
     from recollect.archives import ArchiveFolder
     from recollect.layers.encrypted import Encryption
+    from recollect.layers.rekeying import Rotation
     from recollect.server.auth.keys import ApiKey
 
 keys = typer.Typer(
@@ -66,11 +67,10 @@ def rotate(
     """
     from recollect.layers.choices import encryption_in
     from recollect.layers.encrypted import encrypted
-    from recollect.layers.rekeying import Rotation
     from recollect.layers.rekeying import rotate as rotate_keys
     from recollect.stores.urls import backend_for
 
-    async def work() -> Rotation:
+    async def work() -> "Rotation":
         settings = Settings.load()
         require_master_key(settings)
         encryption = encryption_in(settings.protection)
@@ -92,7 +92,11 @@ def rotate(
     done = run(work)
     if as_json:
         print_json(done)
-        return
+    else:
+        _tell(done, deep=deep)
+
+
+def _tell(done: "Rotation", *, deep: bool) -> None:
     out = console()
     out.print(f"{counted(done.owners, 'owner')}: {done.rewrapped:,} wrapped by the new master key")
     if done.archives:

@@ -8,18 +8,19 @@ nothing is sealed with it any more, and when every process has had the time to h
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from recollect.contracts import ConversationStore, Document, Entry, Sealable
-from recollect.conversations import CLOCK_SKEW, Changes, Conversation, Query
+from recollect.contracts import Document, Entry, Sealable
+from recollect.conversations import Changes, Conversation
 from recollect.errors import Conflict, ConversationNotFound, StoreDamaged
 from recollect.layers import records, sealing
 from recollect.layers.encrypted import EncryptedBackend, EncryptedStore, resealed
 from recollect.layers.keyring import KIND
 from recollect.layers.sealing import DataKeys, Place, Refused
+from recollect.listing import all_records
 
 CHUNK = 200
 """Messages or documents that are sealed anew in one step."""
@@ -120,7 +121,7 @@ class _Resealing:
 
     async def all(self) -> None:
         await self._documents(None)
-        async for record in every_conversation(self._store):
+        async for record in all_records(self._store):
             try:
                 await self._conversation(record)
             except ConversationNotFound:
@@ -196,31 +197,3 @@ class _Resealing:
             self.documents += 1
         except Conflict:
             self.left += 1
-
-
-async def every_conversation(store: ConversationStore) -> AsyncIterator[Conversation]:
-    """All records, also those that are active meanwhile and so move to the front of the listing."""
-    seen = set[str]()
-    since: datetime | None = None
-    while True:
-        began = store.now()
-        unseen = 0
-        async for record in _listed(store, since):
-            if record.id not in seen:
-                seen.add(record.id)
-                unseen += 1
-                yield record
-        if not unseen:
-            return
-        since = began - CLOCK_SKEW
-
-
-async def _listed(store: ConversationStore, since: datetime | None) -> AsyncIterator[Conversation]:
-    after = None
-    while True:
-        page = await store.find(Query(limit=CHUNK, date_from=since, after=after))
-        for record in page.conversations:
-            yield record
-        after = page.next
-        if after is None:
-            return
