@@ -16,7 +16,7 @@ from msgspec import Struct
 from recollect.contexts import Context
 from recollect.contracts import Agent, Appended, Ask, OnText, Reply, Usage
 from recollect.dialects import ToolCall, meaning_of, read, tool_result
-from recollect.dialects.meaning import Text
+from recollect.dialects.meaning import Text, is_blank
 from recollect.dialects.reading import parts_of
 from recollect.dialects.renaming import with_distinct_calls
 from recollect.errors import InvalidInput, TooManySteps, shown
@@ -247,7 +247,7 @@ def as_question(said: object, *, field: str) -> Message:
 
 
 def _says_nothing(message: Message) -> bool:
-    return all(isinstance(part, Text) and not part.text.strip() for part in parts_of(message))
+    return all(isinstance(part, Text) and is_blank(part.text) for part in parts_of(message))
 
 
 def read_history(history: History) -> tuple[Message, ...]:

@@ -26,6 +26,7 @@ from recollect.dialects.intake import (
     unpacked,
 )
 from recollect.dialects.meaning import Meaning, Request, ToolCall, ToolResult
+from recollect.dialects.openai_responses import is_by_the_model
 from recollect.dialects.reading import meaning_of
 from recollect.dialects.renaming import with_distinct_calls
 from recollect.dialects.telling import as_told
@@ -41,6 +42,7 @@ __all__ = [
     "as_heard",
     "as_told",
     "blanked",
+    "is_by_the_model",
     "meaning_of",
     "only_results",
     "read",

@@ -11,7 +11,8 @@ Out:
 - The results of one message's calls are in the one next user message, before anything else in it.
 - Neighbours with one role are joined where conversion made them; Anthropic's own are left as given.
 - Text without a visible character is refused by the provider and so left out, and with it a message
-  that has nothing else (also at the end, where it would be taken, since another will follow).
+  that has nothing else (also at the end, where it would be taken, since another will follow). A tool
+  result stays, without its blank texts.
   Thinking with nothing after it is left out for the same reason.
 - The first message must be the user's. Where it is the assistant's (a greeting, or a history that
   was cut) a user message goes before it that says just that: `OPENING`.
@@ -34,7 +35,7 @@ from recollect.dialects.carrying import (
     words_in,
 )
 from recollect.dialects.checks import check_content, require_text, split_fields
-from recollect.dialects.meaning import Image, Part, Request, Text, ToolCall, ToolResult
+from recollect.dialects.meaning import Image, Part, Request, Text, ToolCall, ToolResult, is_blank
 from recollect.dialects.order import results_after_calls
 from recollect.dialects.reading import THINKING_BLOCKS, parts_of
 from recollect.messages import Message, Role
@@ -57,9 +58,9 @@ def read_one(document: dict[str, Any]) -> Message:
 
 def write(messages: Sequence[Message]) -> Request:
     """The `messages` and the `system` of a request."""
-    prompts, spoken = _prompts_apart(messages)
-    joined: list[Draft] = []
     fit = IdFitter(messages, NAME, longest=LONGEST_ID)
+    prompts, spoken = _prompts_apart(messages, fit)
+    joined: list[Draft] = []
     for message in results_after_calls(spoken):
         _add(joined, _draft(message, fit))
     documents = [document for draft in joined if (document := _tidied(draft)) is not None]
@@ -87,18 +88,22 @@ def _check_tool_block(block: dict[str, Any]) -> None:
 # The system prompt
 
 
-def _prompts_apart(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
+def _prompts_apart(messages: Sequence[Message], fit: IdFitter) -> tuple[list[Message], list[Message]]:
     prompts: list[Message] = []
     spoken: list[Message] = []
     for message in messages:
-        is_prompt = message.role == "system" and not _may_stay(message, spoken)
+        is_prompt = message.role == "system" and not _may_stay(message, spoken, fit)
         (prompts if is_prompt else spoken).append(message)
     return prompts, spoken
 
 
-def _may_stay(message: Message, spoken: Sequence[Message]) -> bool:
-    # Newer models take a system message directly behind a user's turn, and nowhere else.
-    return speaks(message, NAME) and bool(spoken) and spoken[-1].role in ("user", "tool")
+def _may_stay(message: Message, spoken: Sequence[Message], fit: IdFitter) -> bool:
+    # Newer models take a system message directly behind a user's turn, and nowhere else. Blank messages do
+    # not count: the request leaves them out.
+    if not speaks(message, NAME):
+        return False
+    before = next((each for each in reversed(spoken) if _tidied(_draft(each, fit)) is not None), None)
+    return before is not None and before.role in ("user", "tool")
 
 
 def _system(prompts: Sequence[Message]) -> str | list[dict[str, Any]] | None:
@@ -217,8 +222,8 @@ def _tidied(draft: Draft) -> dict[str, Any] | None:
     """The message without what the provider refuses; None when that was all of it."""
     document, content = draft.document, draft.document["content"]
     if not isinstance(content, list):
-        return document if str(content).strip() else None
-    kept = [block for block in content if not _is_blank(block)]
+        return None if is_blank(str(content)) else document
+    kept = [_tidied_block(block) for block in content if not _is_blank(block)]
     while kept and document["role"] == "assistant" and kept[-1].get("type") in THINKING_BLOCKS:
         kept.pop()
     if document["role"] == "user":
@@ -228,8 +233,17 @@ def _tidied(draft: Draft) -> dict[str, Any] | None:
     return document if kept == content else {**document, "content": kept}
 
 
+def _tidied_block(block: dict[str, Any]) -> dict[str, Any]:
+    """Remove blank text blocks from a tool result."""
+    content = block.get("content")
+    if block.get("type") != "tool_result" or not isinstance(content, list):
+        return block
+    kept = [inner for inner in content if not (isinstance(inner, dict) and _is_blank(inner))]
+    return block if len(kept) == len(content) else {**block, "content": kept}
+
+
 def _is_blank(block: dict[str, Any]) -> bool:
-    return block.get("type") == "text" and not str(block.get("text") or "").strip()
+    return block.get("type") == "text" and is_blank(str(block.get("text") or ""))
 
 
 def _blocks_of(content: Any) -> list[dict[str, Any]]:

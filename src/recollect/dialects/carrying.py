@@ -19,7 +19,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct
 
-from recollect.dialects.meaning import Image, Other, Part, Text, ToolCall, ToolResult
+from recollect.dialects.meaning import Image, Other, Part, Text, ToolCall, ToolResult, is_blank
 from recollect.dialects.reading import as_json, parts_in, parts_of
 from recollect.messages import Message
 
@@ -144,7 +144,7 @@ def carried(parts: Iterable[Part]) -> list[Text | Image]:
     for part in parts:
         if isinstance(part, Other):
             kept.append(Text(part.text))
-        elif isinstance(part, Image) or (isinstance(part, Text) and part.text.strip()):
+        elif isinstance(part, Image) or (isinstance(part, Text) and not is_blank(part.text)):
             kept.append(part)
     return kept
 
@@ -159,4 +159,4 @@ def results_in(parts: Sequence[Part]) -> list[ToolResult]:
 
 def words_in(parts: Sequence[Part]) -> list[str]:
     """The texts that say something; an answer's or a prompt's, where nothing but words has a place."""
-    return [part.text for part in parts if isinstance(part, Text) and part.text.strip()]
+    return [part.text for part in parts if isinstance(part, Text) and not is_blank(part.text)]

@@ -9,6 +9,11 @@ from typing import Any
 from msgspec import Struct
 
 
+def is_blank(text: str) -> bool:
+    """Return whether the text is empty or whitespace alone, which providers refuse."""
+    return not text.strip()
+
+
 class Text(Struct, frozen=True):
     """Words."""
 

@@ -9,6 +9,9 @@ Out, from other dialects:
 - A tool message takes text only. A result's picture is named there, and follows behind the results
   in a user message.
 - An assistant's message takes text only: thinking and a provider's own blocks stay behind.
+
+Out, from this dialect: parts with empty text are refused by the provider and so left out, and with them a
+message that has nothing else. A tool message stays, with empty text.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,6 +44,8 @@ ROLES: dict[str, Role] = {
     "tool": "tool",
     "function": "tool",
 }
+INSTEAD_OF_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
+"""Fields of an assistant's message that may stand without content."""
 LONGEST_ID = 40
 """Characters that the interface takes in a tool call id."""
 
@@ -58,7 +63,8 @@ def read_one(document: dict[str, Any]) -> Message:
 def write(messages: Sequence[Message]) -> Request:
     """The `messages` of a request."""
     fit = IdFitter(messages, NAME, longest=LONGEST_ID)
-    return Request(messages=thread(messages, NAME, lambda message: _converted(message, fit)))
+    documents = thread(messages, NAME, lambda message: _converted(message, fit))
+    return Request(messages=[tidied for document in documents if (tidied := _tidied(document)) is not None])
 
 
 def result(*, call_id: str, name: str, text: str, is_error: bool) -> Message:
@@ -80,6 +86,26 @@ def _check_calls(calls: Any) -> None:
         if not isinstance(call, dict):
             raise InvalidMessage(f"a tool call must be an object; got {shown(call)}", field="tool_calls")
         require_text(call, "id", what="a tool call")
+
+
+def _tidied(document: dict[str, Any]) -> dict[str, Any] | None:
+    """The message without what the provider refuses; None when that was all of it."""
+    content = document.get("content")
+    if isinstance(content, list):
+        kept = [part for part in content if not _is_empty(part)]
+        if kept:
+            return document if len(kept) == len(content) else {**document, "content": kept}
+    elif content is not None:
+        return document
+    if document["role"] in ("tool", "function"):
+        return {**document, "content": ""}
+    if document["role"] == "assistant" and any(document.get(field) for field in INSTEAD_OF_CONTENT):
+        return document if content is None else {**document, "content": None}
+    return None
+
+
+def _is_empty(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "text" and not part.get("text")
 
 
 def _converted(message: Message, fit: IdFitter) -> Iterator[Draft]:

@@ -12,6 +12,7 @@ Out, from other dialects:
 - A result may hold pictures. Thinking and a provider's own blocks stay behind.
 
 - A result has the type that its call asks for, a function's or a custom tool's.
+- A message without content is refused by the provider and so left out.
 
 A reasoning item belongs to the item after it and never moves away from it. One with nothing of the
 assistant's behind it (an answer that was cut off) is refused by the provider and so left out.
@@ -34,7 +35,7 @@ from recollect.dialects.carrying import (
     words_in,
 )
 from recollect.dialects.checks import check_content, require_text, split_fields
-from recollect.dialects.meaning import Image, Part, Request, Text, ToolCall, ToolResult
+from recollect.dialects.meaning import Image, Part, Request, Text, ToolCall, ToolResult, is_blank
 from recollect.dialects.reading import parts_of
 from recollect.errors import InvalidMessage
 from recollect.messages import Message, Role
@@ -78,7 +79,8 @@ def write(messages: Sequence[Message]) -> Request:
     items: list[dict[str, Any]] = []
     for message in messages:
         if speaks(message, NAME):
-            items.append(verbatim(message))
+            if message.content is not None and message.content != []:
+                items.append(verbatim(message))
         else:
             items.extend(_converted(message, fit))
     return Request(messages=_without_dangling_reasoning(_with_matching_outputs(items)))
@@ -89,6 +91,13 @@ def result(*, call_id: str, name: str, text: str, is_error: bool) -> Message:
     output = said_error(text, is_error=is_error)
     item = {"type": "function_call_output", "call_id": call_id, "output": output}
     return Message(role="tool", dialect=NAME, extra=item)
+
+
+def is_by_the_model(document: dict[str, Any]) -> bool:
+    """Return whether the model wrote this message or item of a request, in any dialect."""
+    if "role" in document:
+        return bool(document["role"] == "assistant")
+    return _item_role(document) == "assistant"
 
 
 def _item_role(item: dict[str, Any]) -> Role:
@@ -151,10 +160,10 @@ def _answer(parts: Sequence[Part], fit: IdFitter) -> Iterator[dict[str, Any]]:
         if isinstance(part, Text):
             words += part.text
         elif isinstance(part, ToolCall):
-            yield from _said("assistant", words.strip() and words)
+            yield from _said("assistant", "" if is_blank(words) else words)
             words = ""
             yield _call(part, fit)
-    yield from _said("assistant", words.strip() and words)
+    yield from _said("assistant", "" if is_blank(words) else words)
 
 
 def _call(call: ToolCall, fit: IdFitter) -> dict[str, Any]:
