@@ -27,6 +27,8 @@
     ├── StoreError                    the place where the data live
     │   ├── StoreUnavailable          busy, unreachable or full: trying again may help
     │   │   ├── Overloaded            too much is waiting already: come again later
+    │   │   ├── StoreBusy             another process holds the lock of the store for too long
+    │   │   ├── StoreReplaced         the store's file was removed or replaced while it was open
     │   │   └── SpoolFull             the store is away, and so is the room to keep what is said meanwhile
     │   ├── StoreDamaged              the file or server holds something that cannot be read
     │   ├── StoreForeign              the file or server belongs to another program, or a newer release
@@ -230,6 +232,14 @@ class StoreUnavailable(StoreError):
 
 class Overloaded(StoreUnavailable):
     """Too much is waiting already; trying again later may help."""
+
+
+class StoreBusy(StoreUnavailable):
+    """Another process holds the lock of the store; trying again later may help."""
+
+
+class StoreReplaced(StoreUnavailable):
+    """The store's file was removed or replaced while it was open; open the store again."""
 
 
 class SpoolFull(StoreUnavailable):

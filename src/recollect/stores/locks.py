@@ -69,10 +69,15 @@ class Lock:
             else:
                 os.close(descriptor)  # its holder let go and removed it in between: once more
 
+    def is_held(self) -> bool:
+        """Whether the lock file still has its name. Once it is removed, another process can take the lock."""
+        return self._descriptor is not None and _is_named(self._descriptor, self._path)
+
     def release(self) -> None:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
-            _remove(self._path)
+            if _is_named(descriptor, self._path):  # else it is the lock of another process
+                _remove(self._path)
             os.close(descriptor)
 
     def _take(self, descriptor: int) -> None:

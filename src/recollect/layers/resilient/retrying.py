@@ -10,7 +10,14 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from recollect.errors import Overloaded, RecollectError, SpoolFull, StoreUnavailable
+from recollect.errors import (
+    Overloaded,
+    RecollectError,
+    SpoolFull,
+    StoreBusy,
+    StoreReplaced,
+    StoreUnavailable,
+)
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
@@ -22,8 +29,9 @@ def is_transient(error: RecollectError) -> bool:
 
 
 def is_worth_repeating(error: RecollectError) -> bool:
-    """Whether to ask again at once. Who has too much to do is not helped by being asked again."""
-    return is_transient(error) and not isinstance(error, Overloaded)
+    """Whether to ask again at once. Asking again does not help an overloaded store, and the store has waited
+    for a lock already."""
+    return is_transient(error) and not isinstance(error, Overloaded | StoreBusy | StoreReplaced)
 
 
 class Effort(Struct, frozen=True, kw_only=True):

@@ -18,7 +18,14 @@ from typing import TypeVar
 
 from recollect.clock import Clock, parse_moment, system_clock
 from recollect.contracts import Backend
-from recollect.errors import RecollectError, StoreClosed, StoreDamaged, StoreForeign, StoreUnavailable
+from recollect.errors import (
+    RecollectError,
+    StoreClosed,
+    StoreDamaged,
+    StoreForeign,
+    StoreReplaced,
+    StoreUnavailable,
+)
 from recollect.ids import parse_name
 from recollect.stores.json_file.document import Shelves, read_document, write_document
 from recollect.stores.json_file.files import NotSynced, ReplacedFile
@@ -190,6 +197,7 @@ class JsonFileBackend(Backend):
     def _replace(self, draft: Shelves, *, forget: bool) -> None:
         assert self._file is not None
         with _explained(f"{self.path} cannot be written, and nothing was stored"):
+            self._check_files(self._file)
             try:
                 self._file.replace(write_document(draft), forget=forget)
             except NotSynced:
@@ -197,6 +205,24 @@ class JsonFileBackend(Backend):
                 with contextlib.suppress(OSError):
                     self._file.replace(write_document(self._published))
                 raise
+            self._check_lock()
+
+    def _check_files(self, file: ReplacedFile) -> None:
+        """Refuse to overwrite the document of an operator or of another process."""
+        self._check_lock()
+        if file.is_replaced():
+            raise StoreReplaced(
+                f"{self.path} was replaced or changed while it was open, and nothing was stored; "
+                "restart this process, or close the store and open it again"
+            )
+
+    def _check_lock(self) -> None:
+        """Refuse to go on without the lock: another process may write the same file."""
+        if self._lock is None or not self._lock.is_held():
+            raise StoreReplaced(
+                f"the lock of {self.path} was removed or replaced while it was open, and nothing was stored; "
+                "restart this process, or close the store and open it again"
+            )
 
 
 def _worked_through(jobs: Sequence[Job], published: Shelf) -> Shelf:

@@ -9,12 +9,26 @@ import contextlib
 import os
 import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 PRIVATE = 0o600
 """Conversations are nobody else's business."""
 
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
+
+
+class Version(NamedTuple):
+    """Which file has the name, and in which state: what a write by anybody else changes."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> "Version":
+        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 class NotSynced(OSError):
@@ -27,15 +41,26 @@ class ReplacedFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.backup = path.with_name(f"{path.name}.backup")
+        self._known: Version | None = None
         self._unfinished = path.with_name(f"{path.name}.unfinished")
         self._unfinished_backup = path.with_name(f"{path.name}.backup.unfinished")
 
     def read(self) -> bytes | None:
         """What the file holds; None when there is none."""
         try:
-            return self.path.read_bytes()
+            with self.path.open("rb") as file:
+                self._known = Version.of(os.fstat(file.fileno()))
+                return file.read()
         except FileNotFoundError:
             return None
+
+    def is_replaced(self) -> bool:
+        """Whether the name has another document than the one that was read or written last. A missing file
+        is none: the next write restores all of it."""
+        try:
+            return Version.of(self.path.stat()) != self._known
+        except FileNotFoundError:
+            return False
 
     def tidy(self) -> None:
         """Remove what a killed process left behind, and let nobody else read the rest."""
@@ -53,13 +78,14 @@ class ReplacedFile:
         `NotSynced`.
         """
         try:
-            _write(self._unfinished, document)
+            version = _write(self._unfinished, document)
             if forget:
                 _write(self._unfinished_backup, document)
                 os.replace(self._unfinished_backup, self.backup)
             else:
                 self._back_up()
             os.replace(self._unfinished, self.path)
+            self._known = version
         except OSError:
             self._drop_unfinished()
             raise
@@ -84,8 +110,8 @@ class ReplacedFile:
 # for the interpreter after each. So the usual path makes as few as it can.
 
 
-def _write(path: Path, content: bytes) -> None:
-    """A new file with this content, on the disk when this returns."""
+def _write(path: Path, content: bytes) -> Version:
+    """Write a new file with this content; it is on the disk when this returns."""
     try:
         descriptor = os.open(path, _NEW, PRIVATE)
     except FileExistsError:  # left over, and perhaps another name of the document: never to be written into
@@ -96,6 +122,7 @@ def _write(path: Path, content: bytes) -> None:
         while rest:
             rest = rest[os.write(descriptor, rest) :]
         os.fsync(descriptor)
+        return Version.of(os.fstat(descriptor))
     finally:
         os.close(descriptor)
 

@@ -7,14 +7,18 @@ together, `store` is one owner's view, `rows` turns rows into values. The SQL is
 from recollect.clock import Clock
 from recollect.errors import InvalidSetting
 from recollect.stores.sqlite.backend import SQLiteBackend
+from recollect.stores.sqlite.connections import check_lock_timeout
 from recollect.stores.urls import Address
 
 __all__ = ["SQLiteBackend", "backend"]
 
 
 def backend(address: Address, clock: Clock) -> SQLiteBackend:
-    """Open `sqlite:///path/to.db`, with `?synchronous=normal` to trade power-cut safety for speed, and
-    `?search=off` to write no index.
+    """Open `sqlite:///path/to.db`. Options:
+
+    - `?synchronous=normal` trades power-cut safety for speed.
+    - `?search=off` writes no index.
+    - `?lock_timeout=5` is how many seconds a call waits for the locks of other processes.
 
     `sqlite:///memory.db` is relative to the working folder, `sqlite:////var/memory.db` is absolute.
     """
@@ -25,12 +29,16 @@ def backend(address: Address, clock: Clock) -> SQLiteBackend:
         raise _refused(address, "it names no file; for nothing on disk use memory://")
     if "#" in address.url:
         raise _refused(address, "a # in a path is written %23")
-    options = address.take(synchronous=str.lower, search=_switch)
+    options = address.take(synchronous=str.lower, search=_switch, lock_timeout=_seconds)
     return SQLiteBackend(path, clock=clock, **options)  # type: ignore[arg-type]
 
 
 def _switch(text: str) -> bool:
     return {"on": True, "off": False}[text.lower()]
+
+
+def _seconds(text: str) -> float:
+    return check_lock_timeout(float(text))
 
 
 def _refused(address: Address, reason: str) -> InvalidSetting:

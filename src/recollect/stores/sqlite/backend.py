@@ -18,14 +18,19 @@ from recollect.errors import InvalidInput, RecollectError, StoreClosed
 from recollect.ids import parse_name
 from recollect.stores.sql_files import queries
 from recollect.stores.sqlite.connections import (
+    LOCK_TIMEOUT,
     PACKAGE,
     SYNCHRONOUS,
+    LockWait,
+    check_lock_timeout,
     connect,
+    create,
     prepare,
     schema_version,
     translated,
 )
 from recollect.stores.sqlite.glancing import Recent
+from recollect.stores.sqlite.identity import OpenFiles
 from recollect.stores.sqlite.indexing import (
     REINDEX_BATCH,
     Backlog,
@@ -64,9 +69,12 @@ class SQLiteBackend(Backend):
         clock: Clock = system_clock,
         synchronous: str = "full",
         search: bool = True,
+        lock_timeout: float = LOCK_TIMEOUT,
     ) -> None:
         if synchronous not in SYNCHRONOUS:
             raise InvalidInput.not_in("synchronous", synchronous, SYNCHRONOUS)
+        self.lock_timeout = check_lock_timeout(lock_timeout)
+        """Seconds that a call waits for the locks of other processes before it raises `StoreBusy`."""
         self.path = path
         self.clock = clock
         self._synchronous = synchronous
@@ -99,16 +107,34 @@ class SQLiteBackend(Backend):
                 self._open()
 
     def _open(self) -> None:
+        wait = LockWait(until=time.monotonic() + self.lock_timeout)
         with translated(self.path), ExitStack() as when_it_fails:
-            first = when_it_fails.enter_context(closing(prepare(self.path, synchronous=self._synchronous)))
+            create(self.path)
+            files = OpenFiles(self.path)
+            first = when_it_fails.enter_context(
+                closing(prepare(self.path, synchronous=self._synchronous, wait=wait))
+            )
             self.ends.prepare(first)
             others = [
-                when_it_fails.enter_context(closing(connect(self.path, synchronous=self._synchronous)))
+                when_it_fails.enter_context(
+                    closing(connect(self.path, synchronous=self._synchronous, wait=wait))
+                )
                 for _ in range(READERS)
             ]
+            files.include_log()
+            files.check()
             when_it_fails.pop_all()  # the lanes close them from here on
-        self._readers = ReadLane(self.path, others, name="reader")
-        self._writer = WriteLane(self.path, first, name="writer", ends=self.ends, at_rest=self.indexer)
+        timeout = self.lock_timeout
+        self._readers = ReadLane(self.path, others, name="reader", files=files, lock_timeout=timeout)
+        self._writer = WriteLane(
+            self.path,
+            first,
+            name="writer",
+            files=files,
+            ends=self.ends,
+            at_rest=self.indexer,
+            lock_timeout=timeout,
+        )
         # A process that was killed may have deleted something and not yet emptied the log of it.
         self._scrubber.scrub(seconds=0)
 

@@ -4,10 +4,12 @@ Errors of the engine are translated here, at the border, and nowhere else.
 """
 
 import contextlib
+import math
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import apsw
@@ -15,26 +17,63 @@ import apsw
 from recollect.contracts import SchemaVersion
 from recollect.errors import (
     InvalidMessage,
+    InvalidSetting,
     RecollectError,
+    StoreBusy,
     StoreDamaged,
     StoreError,
     StoreForeign,
     StoreUnavailable,
+    shown,
 )
 from recollect.stores.sql_files import migrations
 
 APPLICATION_ID = 0x52434C54  # "RCLT": marks the file as ours
 PACKAGE = "recollect.stores.sqlite"
-BUSY_SECONDS = 60.0
-"""How long to wait for another process's transaction. They take milliseconds; a minute is a hang."""
+LOCK_TIMEOUT = 5.0
+"""Seconds that one call waits for locks of other processes, all its attempts together. Transactions take
+milliseconds; a caller that waits for seconds is better off with an error."""
 
 SYNCHRONOUS = ("full", "normal")
 
 
-def connect(path: str, *, synchronous: str) -> apsw.Connection:
+def check_lock_timeout(seconds: float) -> float:
+    """The timeout, if it is a number of seconds that can be waited for."""
+    if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+        raise InvalidSetting(
+            f"lock_timeout must be a number of seconds, 0 or more; got {shown(seconds)}",
+            field="lock_timeout",
+            value=seconds,
+        )
+    return float(seconds)
+
+
+class LockWait:
+    """The busy handler of a connection: poll for a lock until a deadline.
+
+    Without `until` each statement may wait for `seconds`. A caller that runs several statements sets `until`
+    (`time.monotonic`), so that their waits do not add up.
+    """
+
+    def __init__(self, seconds: float = LOCK_TIMEOUT, *, until: float | None = None) -> None:
+        self._seconds = seconds
+        self._statement_until = 0.0
+        self.until = until
+
+    def __call__(self, attempt: int) -> bool:
+        if attempt == 0:
+            self._statement_until = time.monotonic() + self._seconds
+        if time.monotonic() >= (self._statement_until if self.until is None else self.until):
+            return False
+        # Short and uneven, so that many processes take turns instead of starving one.
+        time.sleep(random.uniform(0.0002, 0.002) * min(attempt + 1, 5))
+        return True
+
+
+def connect(path: str, *, synchronous: str, wait: LockWait | None = None) -> apsw.Connection:
     """A connection to a file that `prepare` has seen."""
     connection = apsw.Connection(path)
-    connection.set_busy_handler(patience())
+    connection.set_busy_handler(wait or LockWait())
     connection.execute(f"PRAGMA synchronous = {synchronous}")
     connection.execute("PRAGMA foreign_keys = ON")
     # Deleted text is overwritten, not only unlinked.
@@ -42,22 +81,30 @@ def connect(path: str, *, synchronous: str) -> apsw.Connection:
     return connection
 
 
-def prepare(path: str, *, synchronous: str) -> apsw.Connection:
-    """Open or create the file, refuse what is not ours, and bring the schema up to date."""
-    folder = Path(path).absolute().parent
-    if not folder.is_dir():
-        raise StoreUnavailable(f"cannot open {path}: there is no folder {folder}")
-    _create_private(path)
+def prepare(path: str, *, synchronous: str, wait: LockWait) -> apsw.Connection:
+    """Open the file, refuse what is not ours, and bring the schema up to date."""
     with translated(path):
-        connection = connect(path, synchronous=synchronous)
+        connection = connect(path, synchronous=synchronous, wait=wait)
         try:
             _check_ours(connection, path)
-            connection.execute("PRAGMA journal_mode = WAL")
+            _switch_to_wal(connection, wait)
             migrate(connection, path)
         except BaseException:
             connection.close()
             raise
     return connection
+
+
+def _switch_to_wal(connection: apsw.Connection, wait: LockWait) -> None:
+    """Set the journal mode. SQLite calls no busy handler for this statement, so retry it here."""
+    attempts, is_set = count(), False
+    while not is_set:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            is_set = True
+        except apsw.BusyError:
+            if not wait(next(attempts)):
+                raise
 
 
 def migrate(connection: apsw.Connection, path: str) -> None:
@@ -89,7 +136,7 @@ def schema_version(path: str) -> SchemaVersion:
         with translated(path):
             connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
             with contextlib.closing(connection):
-                connection.set_busy_handler(patience())
+                connection.set_busy_handler(LockWait())
                 _check_program(connection, path)
                 found = _version(connection)
     return SchemaVersion(found=found, needed=len(migrations(PACKAGE)))
@@ -117,25 +164,13 @@ def _version(connection: apsw.Connection) -> int:
     return int(connection.pragma("user_version"))
 
 
-def _create_private(path: str) -> None:
-    """Conversations are nobody else's business: the file is made readable by its owner only."""
+def create(path: str) -> None:
+    """Create the file if it is missing, readable by its owner only."""
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise StoreUnavailable(f"cannot open {path}: there is no folder {folder}")
     with translated(path), contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-
-
-def patience() -> Callable[[int], bool]:
-    """How a connection waits for another process: a busy handler."""
-    deadline = 0.0
-
-    def wait(attempt: int) -> bool:
-        nonlocal deadline
-        if attempt == 0:
-            deadline = time.monotonic() + BUSY_SECONDS
-        # Short and uneven, so that many processes take turns instead of starving one.
-        time.sleep(random.uniform(0.0002, 0.002) * min(attempt + 1, 5))
-        return time.monotonic() < deadline
-
-    return wait
+        os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 @contextlib.contextmanager
@@ -168,8 +203,8 @@ def _translation(error: apsw.Error | OSError, path: str) -> RecollectError:
             return StoreDamaged(f"{path} is not a SQLite database, or is damaged; it was left as it is")
         case apsw.CorruptError():
             return StoreDamaged(f"{path} is damaged: {error}")
-        case apsw.BusyError() | apsw.LockedError():
-            return StoreUnavailable(f"{path} is held by another process for too long")
+        case apsw.BusyError() | apsw.LockedError() | apsw.ProtocolError():
+            return StoreBusy(f"another process holds the lock of {path} for too long; nothing was stored")
         case (
             apsw.FullError()
             | apsw.IOError()

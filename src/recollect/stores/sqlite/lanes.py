@@ -18,10 +18,11 @@ from weakref import WeakKeyDictionary
 import apsw
 
 from recollect.contracts import Appended
-from recollect.errors import RecollectError, StoreClosed
+from recollect.errors import RecollectError, StoreBusy, StoreClosed
 from recollect.stores.doors import Door, Room
 from recollect.stores.letterboxes import Letterbox, letterbox_of
-from recollect.stores.sqlite.connections import ours, patience
+from recollect.stores.sqlite.connections import LOCK_TIMEOUT, LockWait, ours
+from recollect.stores.sqlite.identity import OpenFiles
 from recollect.stores.sqlite.logs import Ends, OthersWroteError, Turn
 
 log = logging.getLogger("recollect.stores.sqlite")
@@ -40,15 +41,21 @@ AT_REST_SECONDS = 0.05
 MOST_JOBS = 4096
 """Jobs that may be in a lane's queue; whoever comes after them waits for a place, and then is refused."""
 WAIT_SECONDS = 30.0
+LATE_WAIT_SECONDS = 0.25
+"""How long a job waits for a lock when its time was spent in the queue: enough for a usual transaction."""
 
 
 class Job:
     """Work for a lane, and the future that waits for it."""
 
-    __slots__ = ("box", "error", "future", "result", "turn", "work")
+    __slots__ = ("asked", "box", "error", "future", "result", "turn", "work")
 
-    def __init__(self, work: Work, future: asyncio.Future[Any], box: Letterbox, *, turn: Turn | None) -> None:
+    def __init__(
+        self, work: Work, future: asyncio.Future[Any], box: Letterbox, *, turn: Turn | None, asked: float
+    ) -> None:
         self.work = work
+        self.asked = asked
+        """When the caller asked (`time.monotonic`): its time for waiting begins there."""
         self.box = box
         self.turn = turn
         self.future = future
@@ -82,8 +89,18 @@ class Desk(NamedTuple):
 class Lane:
     """Threads that share a queue of jobs. `close` finishes what was accepted."""
 
-    def __init__(self, path: str, connections: Iterable[apsw.Connection], *, name: str) -> None:
+    def __init__(
+        self,
+        path: str,
+        connections: Iterable[apsw.Connection],
+        *,
+        name: str,
+        files: OpenFiles,
+        lock_timeout: float = LOCK_TIMEOUT,
+    ) -> None:
         self._path = path
+        self._files = files
+        self._lock_timeout = lock_timeout
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._places = Door(path, places=MOST_JOBS, waiting=MOST_JOBS * 8, deadline=WAIT_SECONDS)
         self._desks: WeakKeyDictionary[asyncio.AbstractEventLoop, Desk] = WeakKeyDictionary()
@@ -102,12 +119,13 @@ class Lane:
 
         Cancelled while still in the queue, the work is not done; cancelled later, it is done whole.
         """
+        asked = time.monotonic()
         loop = asyncio.get_running_loop()
         places, box = self._desks.get(loop) or self._new_desk(loop)
         if not places.take():
             await self._places.wait(places)
         try:
-            job = Job(work, loop.create_future(), box, turn=turn)
+            job = Job(work, loop.create_future(), box, turn=turn, asked=asked)
             self._accept(job)
             return cast(T, await job.future)
         finally:
@@ -145,15 +163,34 @@ class Lane:
     def _serve(self, connection: apsw.Connection) -> None:
         """What a thread does until the lane is closed."""
 
+    def _wait_until(self, oldest: Job, *, was_busy: bool) -> float:
+        """Until when a job waits for locks. Where the one before was refused, one that has no time left is
+        refused without waiting, so that the waits of a whole queue do not add up."""
+        late = 0.0 if was_busy else LATE_WAIT_SECONDS
+        return max(oldest.asked + self._lock_timeout, time.monotonic() + min(late, self._lock_timeout))
+
 
 class ReadLane(Lane):
     """Each job by itself."""
 
     def _serve(self, connection: apsw.Connection) -> None:
+        wait = LockWait()
+        connection.set_busy_handler(wait)
+        was_busy = False
         while (job := self._jobs.get()) is not None:
             if not job.future.cancelled():
-                job.attempt(connection, self._path)
+                wait.until = self._wait_until(job, was_busy=was_busy)
+                self._read(job, connection)
+                was_busy = isinstance(job.error, StoreBusy)
                 _settle([job])
+
+    def _read(self, job: Job, connection: apsw.Connection) -> None:
+        try:
+            self._files.check_again()
+        except (RecollectError, OSError) as error:
+            job.error = ours(error, self._path)
+        else:
+            job.attempt(connection, self._path)
 
 
 class AtRest(Protocol):
@@ -190,17 +227,20 @@ class WriteLane(Lane):
         connection: apsw.Connection,
         *,
         name: str,
+        files: OpenFiles,
         ends: Ends,
         at_rest: AtRest | None = None,
+        lock_timeout: float = LOCK_TIMEOUT,
     ) -> None:
         self._ends = ends
         self._at_rest = at_rest
         self._unfinished = False
         self._untold: list[Job] = []
         self._batch_seconds = 0.0
-        self._patience = patience()
+        self._lock_wait = LockWait()
+        self._was_busy = False
         connection.set_busy_handler(self._wait_for_others)
-        super().__init__(path, [connection], name=name)
+        super().__init__(path, [connection], name=name, files=files, lock_timeout=lock_timeout)
 
     def put(self, turn: Turn) -> Coroutine[Any, Any, Appended]:
         """Put a turn at the end of its log."""
@@ -211,14 +251,27 @@ class WriteLane(Lane):
             jobs = [one for one in (job, *self._waiting()) if not one.future.cancelled()]
             if not jobs:
                 continue
+            self._lock_wait.until = self._wait_until(jobs[0], was_busy=self._was_busy)
             try:
-                self._commit(jobs, connection)
+                self._commit_checked(jobs, connection)
             except Exception as error:  # noqa: BLE001  the transaction failed as a whole: none of it was stored
                 for one in jobs:
                     one.error = one.error or ours(error, self._path)
+            self._was_busy = isinstance(jobs[0].error, StoreBusy)
             self._untold += jobs
             self._catch_up(connection)
         self._tell()
+
+    def _commit_checked(self, jobs: list[Job], connection: apsw.Connection) -> None:
+        """Commit if the files still have their names. Check again afterwards: a batch that went into a file
+        without a name must not be acknowledged."""
+        self._files.check_name()
+        self._commit(jobs, connection)
+        try:
+            self._files.check()
+        except BaseException:
+            self._ends.forget()
+            raise
 
     def _next(self, connection: apsw.Connection) -> Job | None:
         if self._jobs.empty():
@@ -234,7 +287,9 @@ class WriteLane(Lane):
     def _rest(self, at_rest: AtRest, connection: apsw.Connection) -> bool:
         """Do a bit of what nobody waits for; whether that worked. If not, it is tried after the next job."""
         waiting = at_rest.waiting
+        self._lock_wait.until = time.monotonic() + min(LATE_WAIT_SECONDS, self._lock_timeout)
         try:
+            self._files.check_again()
             self._begin(connection)
             at_rest.do_some(connection)
             self._finish(connection)
@@ -349,7 +404,7 @@ class WriteLane(Lane):
 
     def _wait_for_others(self, attempt: int) -> bool:
         self._tell()
-        return self._patience(attempt)
+        return self._lock_wait(attempt)
 
     def _tell(self) -> None:
         """Let those go on whose work is committed."""

@@ -46,10 +46,15 @@ class Scrubber:
 
 
 def _emptied(path: str, seconds: float) -> bool:
-    with translated(path), contextlib.closing(apsw.Connection(path)) as connection:
+    with translated(path), contextlib.closing(_existing(path)) as connection:
         connection.set_busy_timeout(int(seconds * 1000))
         try:
             busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0]
         except apsw.BusyError:
             return False
         return not busy
+
+
+def _existing(path: str) -> apsw.Connection:
+    """A connection that does not create the file: one that was removed must not come back empty."""
+    return apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
