@@ -318,19 +318,21 @@ async def archive(
 ) -> Archive:
     """Move a conversation out of the store. Done twice, it is done once.
 
-    Raises `RevisionConflict` when somebody writes to it meanwhile, and `StoreDamaged` when not all of it
-    can be read, which an archive would lose: it then stays where it is.
+    Raises `RevisionConflict` when somebody writes to it meanwhile, `StoreDamaged` when not all of it can be
+    read, which an archive would lose, and `StoreUnavailable` when the store does not have every acknowledged
+    turn yet: it then stays where it is.
     """
+    whole = await store.authoritative()
     async with archives.locked():
-        record = await store.get(conversation_id)
+        record = await whole.get(conversation_id)
         if record is None:
             return await _archived_before(archives, conversation_id)
         try:
-            made, content = await _packed(store, record, archives, blobs)
+            made, content = await _packed(whole, record, archives, blobs)
         except ConversationNotFound:
             return await _archived_before(archives, conversation_id)
         # Cut short between the two it would be in both places.
-        return await finished(_moved(store, archives, record, made, content, blobs))
+        return await finished(_moved(whole, archives, record, made, content, blobs))
 
 
 async def _moved(
@@ -414,6 +416,8 @@ async def _packed(
             f"conversation {record.id} is not archived: {report.unreadable} of its {report.entries} messages "
             "cannot be read here, and an archive would lose them"
         )
+    if report.entries != record.message_count:
+        await _check_unchanged(store, record, report.entries)
     pictures = {} if blobs is None else await _pictures(blobs, record.id)
     content = await asyncio.to_thread(pack, lines.getvalue(), pictures)
     made = Archive(
@@ -427,6 +431,19 @@ async def _packed(
         blobs=len(pictures),
     )
     return made, content
+
+
+async def _check_unchanged(store: ConversationStore, record: Conversation, found: int) -> None:
+    """Refuse to archive a log that is not what its record counts: it changed meanwhile, or lacks messages."""
+    now = await store.get(record.id)
+    if now is None:
+        raise ConversationNotFound(record.id)
+    if now.revision != record.revision:
+        raise RevisionConflict(record.id, expected=record.revision, actual=now.revision)
+    raise StoreDamaged(
+        f"conversation {record.id} is not archived: its record counts {record.message_count} messages, "
+        f"and {found} were read"
+    )
 
 
 async def _pictures(blobs: BlobStore, conversation_id: str) -> dict[str, bytes]:

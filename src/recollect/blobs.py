@@ -181,7 +181,8 @@ def blobs_at(place: str | Path | BlobBackend) -> BlobBackend:
 async def purge_blobs(blobs: BlobBackend, backend: Backend) -> int:
     """Remove the blobs of conversations that are gone, whoever they belonged to; returns how many.
 
-    Blobs are listed before owners and conversations are: what comes while this runs is left alone.
+    Blobs are listed before owners and conversations are: what comes while this runs is left alone. Every
+    owner is known before the first blob is removed.
     """
     held = {key: await blobs.at(key).conversations() for key in await blobs.keys()}
     if not held:
@@ -197,9 +198,10 @@ async def purge_blobs_of(blobs: BlobStore, store: ConversationStore) -> int:
 
 async def _purge(blobs: BlobStore, held: list[str], store: ConversationStore | None) -> int:
     gone = 0
+    whole = None if store is None else await store.authoritative()
     for conversation_id in held:
         # Asked for one by one: a conversation may come back while others are removed.
-        if store is None or await store.get(conversation_id) is None:
+        if whole is None or await whole.get(conversation_id) is None:
             await blobs.delete(conversation_id)
             gone += 1
     return gone

@@ -321,6 +321,8 @@ class Page(Struct, frozen=True, kw_only=True):
 
     conversations: tuple[Conversation, ...]
     next: str | None = None
+    degraded: bool = False
+    """Whether the page comes from the last known state: it may lack conversations, and be out of date."""
 
 
 def cursor_of(record: Conversation) -> str:

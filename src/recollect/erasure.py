@@ -29,8 +29,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from recollect.blobs import BlobStore, owner_key
-from recollect.contracts import JOURNAL, Backend, ConversationStore, Document, Erasing, Tally, note
-from recollect.conversations import Conversation
+from recollect.contracts import JOURNAL, Backend, ConversationStore, Document, Entry, Erasing, Tally, note
+from recollect.conversations import Changes, Conversation
+from recollect.dialects import references_in
 from recollect.errors import RecollectError, StoreDamaged, StoreUnavailable
 from recollect.ids import parse_uuid
 from recollect.listing import all_records
@@ -46,6 +47,8 @@ PAGE = 100
 _ONCE = ("removed", "blobs")
 """Steps that are not taken again once they are done."""
 _BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
+_BLANK = Changes(client_id=None, client_name=None, subject=None, assigned_to=None, tags=(), notes=None)
+"""Empties everything in a record that says something."""
 
 Told = Callable[[str], None]
 """Hears of every step that is done."""
@@ -74,17 +77,20 @@ class Intent(Struct, frozen=True, kw_only=True):
 async def erase(
     premises: Premises, conversation_id: str | None = None, *, told: Told | None = None
 ) -> Receipt:
-    """Erase one conversation, or everything that the owner has. What is not there is no error."""
+    """Erase one conversation, or everything that the owner has. What is not there is no error.
+
+    Raises `StoreUnavailable` and changes nothing while the store does not have every acknowledged turn. Once
+    the erasure is noted it has begun: an error then says so, and the next sweep goes on with it.
+    """
     if conversation_id is not None:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
+    whole = await premises.authoritative()
+    found = await _inventory(whole, conversation_id)
     intent = Intent(
-        owner=premises.owner,
-        conversation_id=conversation_id,
-        started_at=premises.store.now(),
-        found=await _inventory(premises, conversation_id),
+        owner=whole.owner, conversation_id=conversation_id, started_at=whole.store.now(), found=found
     )
-    await _note_intent(premises, intent)
-    return await _Erasing(premises, intent, told=told).run()
+    await _note_intent(whole, intent)
+    return await _Erasing(whole, intent, told=told).run()
 
 
 async def resume(backend: Backend, premises_of: Callable[[str], Premises]) -> list[Receipt]:
@@ -94,7 +100,8 @@ async def resume(backend: Backend, premises_of: Callable[[str], Premises]) -> li
     """
     receipts: list[Receipt] = []
     after: str | None = None
-    while noted := await backend.of(JOURNAL).documents(KIND, after=after, limit=PAGE):
+    journal = await backend.of(JOURNAL).authoritative()
+    while noted := await journal.documents(KIND, after=after, limit=PAGE):
         for document in noted:
             receipt = await _resumed(document, premises_of)
             receipts += [] if receipt is None else [receipt]
@@ -105,7 +112,8 @@ async def resume(backend: Backend, premises_of: Callable[[str], Premises]) -> li
 async def _resumed(document: Document, premises_of: Callable[[str], Premises]) -> Receipt | None:
     try:
         intent = _intent(document)
-        receipt = await _Erasing(premises_of(intent.owner), intent, again=True).run()
+        whole = await premises_of(intent.owner).authoritative()
+        receipt = await _Erasing(whole, intent, again=True).run()
     except RecollectError as error:
         log.warning(
             "an erasure that was cut short did not come to its end, and is tried again: %s", told(error)
@@ -117,7 +125,8 @@ async def _resumed(document: Document, premises_of: Callable[[str], Premises]) -
 
 async def _note_intent(premises: Premises, intent: Intent) -> None:
     if premises.journal is not None:
-        await premises.journal.put_document(KIND, intent.key, msgspec.json.encode(intent))
+        journal = await premises.journal.authoritative()
+        await journal.put_document(KIND, intent.key, msgspec.json.encode(intent))
 
 
 def _intent(document: Document) -> Intent:
@@ -141,6 +150,14 @@ class _Erasing:
         self._remains: tuple[str, ...] = ()
 
     async def run(self) -> Receipt:
+        try:
+            return await self._run()
+        except StoreUnavailable as error:
+            raise StoreUnavailable(
+                f"the erasure has begun and is not complete; the next sweep goes on with it: {error}"
+            ) from error
+
+    async def _run(self) -> Receipt:
         self._told("noted")
         for name, step in (
             ("held", self._forget_held),
@@ -165,17 +182,19 @@ class _Erasing:
         for holder in self._premises.holders:
             self._erased.update(await holder.forgets(intent.owner, intent.conversation_id, until=until))
 
-    def _until(self) -> datetime | None:
+    def _until(self) -> datetime:
         """What holders have from after this moment, and nobody else has, stays."""
         if self._again and "held again" in self._intent.done:
             return _BEFORE_ALL  # they did their part: the copies of this process are left
-        # What a resumed erasure finds of the whole owner may have been made since it began.
-        return self._intent.started_at if self._again and self._intent.conversation_id is None else None
+        return self._intent.started_at
 
     async def _remove(self) -> None:
         store, intent = self._premises.store, self._intent
         if intent.conversation_id is not None:
-            gone = await store.delete(intent.conversation_id)
+            if self._again:
+                gone = await _delete_older(store, intent.conversation_id, intent.started_at)
+            else:
+                gone = await store.delete(intent.conversation_id)
             self._erased.update(notes=await forget_said_in(store, intent.conversation_id))
         elif self._again:
             gone, left = await _clear_older(store, intent.started_at)
@@ -189,10 +208,16 @@ class _Erasing:
         if blobs is None:
             return
         for conversation_id in await _with_blobs(blobs, self._intent.conversation_id):
+            held = await blobs.list(conversation_id)
             if self._again and await self._premises.store.get(conversation_id) is not None:
-                continue  # made since
-            self._erased.update(blobs=len(await blobs.list(conversation_id)))
-            await blobs.delete(conversation_id)
+                used = await _pictures_in(self._premises.store, conversation_id)  # of turns that came since
+                gone = [digest for digest in held if digest not in used]
+                for digest in gone:
+                    await blobs.remove(conversation_id, digest)
+                self._erased.update(blobs=len(gone))
+            else:
+                self._erased.update(blobs=len(held))
+                await blobs.delete(conversation_id)
 
     async def _scrub(self) -> None:
         if isinstance(self._premises.backend, Erasing):
@@ -203,7 +228,8 @@ class _Erasing:
 
     async def _forget_intent(self) -> None:
         if self._premises.journal is not None:
-            await self._premises.journal.delete_document(KIND, self._intent.key)
+            journal = await self._premises.journal.authoritative()
+            await journal.delete_document(KIND, self._intent.key)
 
     async def _note_progress(self, step: str) -> None:
         """What is done is in the journal before the next step, unless this was the last."""
@@ -231,9 +257,8 @@ async def _clear_older(store: ConversationStore, moment: datetime) -> tuple[Tall
     while expired := await store.expired(by=store.now(), limit=PAGE):
         gone += await _deleted(store, expired)
     gone += Tally(conversations=await store.purge_expired())  # those whose records cannot be opened
-    gone += await _deleted(
-        store, [record async for record in all_records(store) if record.created_at <= moment]
-    )
+    for record in [record async for record in all_records(store) if record.created_at <= moment]:
+        gone += await _delete_older(store, record.id, moment)
     for kind in await store.document_kinds():
         for document in await _all_documents(store, kind):
             if document.updated_at <= moment and await store.delete_document(kind, document.key):
@@ -244,6 +269,36 @@ async def _clear_older(store: ConversationStore, moment: datetime) -> tuple[Tall
         gone += await store.clear()  # what cannot be opened, and keys, which seal nothing any more
         left = since
     return gone, Counter(counts_of(left)) - Counter(counts_of(since))
+
+
+async def _delete_older(store: ConversationStore, conversation_id: str, moment: datetime) -> Tally:
+    """Delete a conversation; keep the turns that were stored after the erasure began."""
+    record = await store.get(conversation_id)
+    entries = [] if record is None else await _entries(store, conversation_id)
+    newer = [entry.message for entry in entries if entry.stored_at > moment]
+    if record is None or not newer:
+        return await store.delete(conversation_id)
+    before = await store.tally(conversation_id)
+    await store.rewrite(conversation_id, newer, expected_revision=record.revision)
+    await store.update(conversation_id, _BLANK)
+    after = await store.tally(conversation_id)
+    return Tally(
+        messages=before.messages - len(newer),
+        index_entries=max(0, before.index_entries - after.index_entries),
+        documents=dict(Counter(before.documents) - Counter(after.documents)),
+    )
+
+
+async def _entries(store: ConversationStore, conversation_id: str) -> list[Entry]:
+    found: list[Entry] = []
+    while page := await store.page(conversation_id, limit=PAGE, offset=len(found)):
+        found += page
+    return found
+
+
+async def _pictures_in(store: ConversationStore, conversation_id: str) -> set[str]:
+    entries = await _entries(store, conversation_id)
+    return {digest for entry in entries for digest in references_in(entry.message)}
 
 
 async def _readable(store: ConversationStore) -> Tally:
@@ -276,12 +331,9 @@ async def _inventory(premises: Premises, conversation_id: str | None) -> dict[st
 
 
 async def _stored(store: ConversationStore, conversation_id: str | None) -> dict[str, int]:
-    try:
-        counts = Counter(counts_of(await store.tally(conversation_id)))
-        if conversation_id is not None:
-            counts.update(notes=len(await said_in(store, conversation_id)))
-    except StoreUnavailable:  # what waits for the store can go at once all the same
-        return {}
+    counts = Counter(counts_of(await store.tally(conversation_id)))
+    if conversation_id is not None:
+        counts.update(notes=len(await said_in(store, conversation_id)))
     return dict(counts)
 
 

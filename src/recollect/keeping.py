@@ -39,7 +39,7 @@ from recollect.lifetimes import (
     lifetime_of,
     spoken_span,
 )
-from recollect.listing import all_records
+from recollect.listing import every_record
 from recollect.messages import Message
 from recollect.notes import KnownNotes, forget_said_in, purge_notes
 from recollect.pictures import Pictures
@@ -89,9 +89,10 @@ class Keeping:
 
     async def purge_expired(self) -> int:
         """Remove this owner's expired conversations, and notes; returns how many conversations."""
-        purged = await self.store.purge_expired()
-        await purge_notes(self.store)
-        await self.pictures.purge(self.store)
+        whole = await self.store.authoritative()
+        purged = await whole.purge_expired()
+        await purge_notes(whole)
+        await self.pictures.purge(whole)
         happenings.conversations_expired(purged)
         return purged
 
@@ -117,9 +118,10 @@ class Keeping:
 
     async def apply_retention(self) -> int:
         """Give every conversation the lifetime that the rules say; returns how many had another."""
+        records = await self._every_record()
         rules = await self.retention()
         changed = 0
-        for record in await self._every_record():
+        for record in records:
             changed += await self._apply(record, rules) is not record
         return changed
 
@@ -135,8 +137,9 @@ class Keeping:
         if within:
             check_span(within, field="within")
         by = self.store.now() + within
+        whole = await self.store.authoritative()
         rules = await self.retention()
-        return [self._expiring(record, rules) for record in await self.store.expired(by=by, limit=limit)]
+        return [self._expiring(record, rules) for record in await whole.expired(by=by, limit=limit)]
 
     def _expiring(self, record: Conversation, rules: RetentionRules) -> Expiring:
         assert record.expires_at is not None
@@ -212,7 +215,7 @@ class Keeping:
         await self._change_rules(lambda known: known.for_conversation(conversation_id, ttl))
 
     async def _every_record(self) -> list[Conversation]:
-        return [record async for record in all_records(self.store)]
+        return [record async for record in every_record(self.store)]
 
     # Archives
 
@@ -319,8 +322,9 @@ class Keeping:
         gone = set(digests)
         if self.premises.blobs is None or not gone:
             return
+        whole = await self.store.authoritative()
         offset = 0
-        while gone and (entries := await self.store.page(conversation_id, limit=PAGE, offset=offset)):
+        while gone and (entries := await whole.page(conversation_id, limit=PAGE, offset=offset)):
             gone -= {digest for entry in entries for digest in references_in(entry.message)}
             offset += len(entries)
         for digest in gone:

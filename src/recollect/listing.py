@@ -11,7 +11,8 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from recollect.contracts import ConversationStore
-from recollect.conversations import Conversation, Query
+from recollect.conversations import Conversation, Page, Query
+from recollect.errors import StoreUnavailable
 
 PAGE = 500
 
@@ -38,3 +39,16 @@ async def all_records(store: ConversationStore, query: Query | None = None) -> A
             return
         else:
             after, since, told_before = None, front, len(told)
+
+
+async def every_record(store: ConversationStore) -> AsyncIterator[Conversation]:
+    """Every record of the owner, from the authoritative view: for operations that need all of them."""
+    async for record in all_records(await store.authoritative()):
+        yield record
+
+
+def check_complete(page: Page) -> Page:
+    """Refuse a page that comes from the last known state."""
+    if page.degraded:
+        raise StoreUnavailable("the store is away, and the list of conversations that is known may lack some")
+    return page

@@ -28,6 +28,7 @@ from recollect.errors import (
 from recollect.ids import IdSource, new_id
 from recollect.keeping import Expiring
 from recollect.lifetimes import Archiving, Retention, RetentionRules, retention_of
+from recollect.listing import check_complete
 from recollect.manager import ConversationManager
 from recollect.notes import KnownNotes, purge_notes
 from recollect.pictures import Images, check_images
@@ -172,7 +173,7 @@ class Memory:
         purged = await self.backend.purge_expired()
         for owner in [owner async for owner in self.owners()]:
             with _passed_over("notes that have expired are not removed"):
-                await purge_notes(self.backend.of(owner))
+                await purge_notes(await self.backend.of(owner).authoritative())
         happenings.conversations_expired(purged)
         if self.blobs is not None:
             await purge_blobs(self.blobs, self.backend)
@@ -204,8 +205,9 @@ class Memory:
     async def _archive_old(self, manager: ConversationManager, after: timedelta) -> int:
         archived = 0
         cursor: str | None = None
+        whole = await manager.store.authoritative()
         while True:
-            page = await manager.store.find(Query(date_to=manager.store.now() - after, after=cursor))
+            page = check_complete(await whole.find(Query(date_to=whole.now() - after, after=cursor)))
             for record in page.conversations:
                 try:
                     await manager.archive(record.id)

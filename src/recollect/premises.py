@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from recollect.blobs import BlobStore
 from recollect.contracts import JOURNAL, Backend, ConversationStore, Holds
@@ -24,6 +25,10 @@ class Premises(Struct, frozen=True, kw_only=True):
     """What holds copies: caches, spools, archives."""
     rules: RetentionRules = RetentionRules()
     """How long conversations are kept where the owner has no rule: what the memory was opened with."""
+
+    async def authoritative(self) -> "Premises":
+        """The same with the authoritative store. Raises `StoreUnavailable`; see `ConversationStore`."""
+        return replace(self, store=await self.store.authoritative())
 
     @property
     def journal(self) -> ConversationStore | None:

@@ -27,6 +27,8 @@ The rules that types cannot say:
 - A document without a conversation is its owner's and stays until it is deleted. One with a
   conversation is derived from that conversation's log and goes with it: when it is deleted, purged
   or has expired, and when its history is rewritten. An append leaves it as it is.
+- Every operation that reads everything in order to move, copy, delete, count or verify reads from
+  `authoritative()`. A page of records that comes from a last known state has `degraded` set.
 - Errors are those of `recollect.errors`; a driver's own errors never come through.
 """
 

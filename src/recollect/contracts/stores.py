@@ -235,6 +235,16 @@ class ConversationStore(Protocol):
         """Whether an answer given now would come from the last known state; see `recollect.freshness`."""
         return False
 
+    async def authoritative(self) -> "ConversationStore":
+        """This store without any fallback, for an operation that needs everything the owner has.
+
+        Every operation that reads everything in order to move, copy, delete, count or verify uses it. A layer
+        with a last known state, a cache or a queue of accepted writes first waits, within its deadline, until
+        the store has every acknowledged write of this owner; else it raises `StoreUnavailable`. The returned
+        store answers from the store itself or raises, and accepts no write while the store is away.
+        """
+        return self
+
     # Whole histories, written once over the rest
 
     async def load(self, conversation_id: str) -> list[dict[str, Any]]:
@@ -303,7 +313,8 @@ class Backend(Protocol):
     def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
         """Everybody who has a conversation or a document here. For operators.
 
-        Whoever has nothing beside documents of these kinds is left out.
+        Whoever has nothing beside documents of these kinds is left out. The list is complete, or the iterator
+        raises: there is no list of the owners that happen to be known.
         """
         ...
 

@@ -35,7 +35,7 @@ from recollect.contracts import (
 from recollect.conversations import Changes, Conversation, Page, Query
 from recollect.errors import InvalidId, NotFound
 from recollect.ids import parse_name, parse_uuid
-from recollect.layers.powers import with_powers_of
+from recollect.layers.powers import around, with_powers_of
 from recollect.messages import Message, parse_text
 
 T = TypeVar("T")
@@ -176,6 +176,9 @@ class AuditedStore(ConversationStore):
     @property
     def degraded(self) -> bool:
         return self._inner.degraded
+
+    async def authoritative(self) -> "AuditedStore":
+        return around(self, await self._inner.authoritative())
 
     # Records
 

@@ -47,7 +47,7 @@ from recollect.errors import StoreError
 from recollect.freshness import note_degraded, noting_freshness
 from recollect.ids import parse_name, parse_uuid
 from recollect.layers.holding import OVERHEAD, own, size_of
-from recollect.layers.powers import with_powers_of
+from recollect.layers.powers import around, with_powers_of
 from recollect.messages import Message
 from recollect.telemetry import Telemetry, telemetry, told
 
@@ -367,6 +367,8 @@ class CachedStore(ConversationStore):
         self._owner = owner
         self._inner = inner
         self._watches = backend.cache.watch and isinstance(inner, Watchable)
+        self._remembers = True
+        """Whether reads may be answered from the cache."""
 
     def now(self) -> datetime:
         return self._inner.now()
@@ -375,9 +377,16 @@ class CachedStore(ConversationStore):
     def degraded(self) -> bool:
         return self._inner.degraded
 
+    async def authoritative(self) -> "CachedStore":
+        whole = around(self, await self._inner.authoritative())
+        whole._remembers = False
+        return whole
+
     # Reading
 
     async def get(self, conversation_id: str) -> Conversation | None:
+        if not self._remembers:
+            return await self._inner.get(conversation_id)
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
         if self._watches and self._backend.watching.covers(self._owner, self._inner):
             slot = self._shelves.slot(self._owner, conversation_id, now=self.now())
@@ -413,6 +422,8 @@ class CachedStore(ConversationStore):
         self, conversation_id: str, part: tuple[Any, ...], ask: Callable[[], Awaitable[list[Entry]]]
     ) -> list[Entry]:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        if not self._remembers:
+            return await ask()
         if not all(isinstance(value, int | str | tuple | None) for value in part):
             return await ask()  # the store says what is wrong with it
         # The record comes first: what is read after it is as new, or newer, and the next check sees that.

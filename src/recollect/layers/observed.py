@@ -25,13 +25,14 @@ from recollect.contracts import (
     Watchable,
 )
 from recollect.contracts.powers import Sealable
-from recollect.layers.powers import with_powers_of
+from recollect.layers.powers import around, with_powers_of
 from recollect.telemetry import Telemetry, telemetry, tracing
 from recollect.telemetry.calls import error_kind
 
 BACKEND_POWERS = (Migrated, Erasing, Holds, Reindexed)
 STORE_POWERS = (Searchable, Nearest, Sealable, Watchable, Glancing)
 WRITTEN_OVER_THE_REST = ("load", "save")
+NOT_TIMED = (*WRITTEN_OVER_THE_REST, "authoritative")
 
 
 class _Measures:
@@ -114,6 +115,9 @@ class ObservedStore(ConversationStore):
     def degraded(self) -> bool:
         return self._inner.degraded
 
+    async def authoritative(self) -> "ObservedStore":
+        return around(self, await self._inner.authoritative())
+
 
 @cache
 def _timing(powers: tuple[type, ...]) -> type[ObservedStore]:
@@ -122,7 +126,7 @@ def _timing(powers: tuple[type, ...]) -> type[ObservedStore]:
         name: _operation(name)
         for kind in (ConversationStore, *powers)
         for name, _ in inspect.getmembers(kind, inspect.iscoroutinefunction)
-        if name not in WRITTEN_OVER_THE_REST
+        if name not in NOT_TIMED
     }
     return type("ObservedStore", (ObservedStore,), operations)
 

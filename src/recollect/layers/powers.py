@@ -5,10 +5,18 @@ one depends on what is inside it, so its class is made to measure, once for each
 """
 
 from collections.abc import Callable, Iterable
+from copy import copy
 from functools import cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+def around(layer: T, inner: object) -> T:
+    """A copy of the layer around another view of what it wraps. What the layer remembers is shared."""
+    view = copy(layer)
+    object.__setattr__(view, "_inner", inner)
+    return view
 
 
 def with_powers_of(inner: object, layer: T, powers: Iterable[type]) -> T:

@@ -88,7 +88,8 @@ async def _deep(backend: EncryptedBackend, owner: str, done: Rotation, grace: ti
         return done
     if len(held.keys) == 1:  # another rotation was at work in this very moment
         return replace(done, waiting=done.waiting + 1)
-    work = _Resealing(backend, owner, held.keys)
+    outer = await backend.of(owner).authoritative()
+    work = _Resealing(outer, owner, held.keys, seals_records=backend.encryption.records)
     await work.all()
     done = replace(
         done,
@@ -109,12 +110,12 @@ async def _deep(backend: EncryptedBackend, owner: str, done: Rotation, grace: ti
 class _Resealing:
     """One pass over all that an owner has."""
 
-    def __init__(self, backend: EncryptedBackend, owner: str, keys: DataKeys) -> None:
+    def __init__(self, outer: EncryptedStore, owner: str, keys: DataKeys, *, seals_records: bool) -> None:
         self._owner = owner
         self._keys = keys
-        self._store = backend.inner.of(owner)
-        self._outer: EncryptedStore = backend.of(owner)
-        self._seals_records = backend.encryption.records
+        self._store = outer.inner
+        self._outer = outer
+        self._seals_records = seals_records
         self.messages = self.documents = self.records = self.unreadable = 0
         self.left = 0
         """What changed under our hands, and must be looked at again."""

@@ -8,6 +8,7 @@ from itertools import islice
 from recollect.contracts import JOURNAL, Backend, ConversationStore, Document, Entry
 from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound
+from recollect.listing import check_complete
 from recollect.moving.bringing import Brought, CopyReport, Given, Progress, Tally, bring, log_of
 from recollect.moving.documents import bring_owned, documents_of
 
@@ -27,7 +28,7 @@ async def copy(source: Backend, target: Backend, *, progress: Progress | None = 
     tally = Tally(progress)
     async for owner in _owners(source):
         tally.owner()
-        giver, taker = source.of(owner), target.of(owner)
+        giver, taker = await source.of(owner).authoritative(), await target.of(owner).authoritative()
         tally.add_documents(owner, await bring_owned(partial(documents_of, giver), taker))
         async for records in pages_of(giver):
             rest = iter(records)
@@ -41,7 +42,7 @@ async def count(source: Backend) -> int:
     """How many conversations there are to copy."""
     found = 0
     async for owner in _owners(source):
-        async for records in pages_of(source.of(owner)):
+        async for records in pages_of(await source.of(owner).authoritative()):
             found += len(records)
     return found
 
@@ -57,7 +58,7 @@ async def pages_of(store: ConversationStore) -> AsyncIterator[Sequence[Conversat
     """All of an owner's records, a page at a time."""
     after = None
     while True:
-        page = await store.find(Query(limit=PAGE, after=after))
+        page = check_complete(await store.find(Query(limit=PAGE, after=after)))
         if page.conversations:
             yield page.conversations
         after = page.next

@@ -64,25 +64,27 @@ async def export(source: Backend | Handle, file: BinaryIO, *, owner: str | None 
     await writer.put([header_line(system_clock())])
     owners = 0
     async for name, store in _stores(source, owner):
-        owners += await _export_store(name, store, writer)
+        owners += await _export_store(name, await store.authoritative(), writer)
     return await writer.finish(owners)
 
 
 async def export_store(owner: str, store: ConversationStore, file: BinaryIO) -> ExportReport:
     """The same for one owner's store, under this name."""
+    whole = await store.authoritative()
     writer = _Writer(file)
     await writer.put([header_line(system_clock())])
-    return await writer.finish(int(await _export_store(owner, store, writer)))
+    return await writer.finish(int(await _export_store(owner, whole, writer)))
 
 
 async def export_one(
     store: ConversationStore, record: Conversation, file: BinaryIO, *, owner: str
 ) -> ExportReport:
     """The same for one conversation. Raises `ConversationNotFound` when it goes meanwhile."""
+    whole = await store.authoritative()
     writer = _Writer(file)
     await writer.put([header_line(system_clock())])
-    await _collect(owner, store, record, writer)
-    if await store.get(record.id) is None:
+    await _collect(owner, whole, record, writer)
+    if await whole.get(record.id) is None:
         raise ConversationNotFound(record.id)
     return await writer.finish(1)
 

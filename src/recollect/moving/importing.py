@@ -57,6 +57,7 @@ async def restore_one(
     `revive` may change its record. A session that is in use by now is left to whom it leads to.
     """
     given = await asyncio.to_thread(_the_one, file)
+    target = await target.authoritative()
     given.record = revive(given.record)
     given.sessions = [one for one in given.sessions if await target.session(one) is None]
     tally = Tally(None)
@@ -79,15 +80,16 @@ def _the_one(file: BinaryIO) -> "_Kept":
 
 
 async def _bring_all(file: BinaryIO, start: int, target: Backend, tally: Tally) -> CopyReport:
-    owner = None
+    owner: str | None = None
     async for name, given in _parts(file, start):
         if name != owner:
             tally.owner()
+            store = await target.of(name).authoritative()
         owner = name
         if isinstance(given, _Owned):
-            tally.add_documents(name, await bring_owned(given.documents, target.of(name)))
+            tally.add_documents(name, await bring_owned(given.documents, store))
         else:
-            tally.add(await bring(given, target.of(name)))
+            tally.add(await bring(given, store))
     return tally.done()
 
 

@@ -71,6 +71,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
 
 async def export_owner(premises: Premises, folder: Path) -> Manifest:
     """Write everything that is held about the owner into a folder that is not there yet, or empty."""
+    premises = await premises.authoritative()
     draft = await to_the_end(begin_folder, folder)
     try:
         manifest = await _fill(premises, draft)
@@ -174,6 +175,7 @@ async def import_owner(premises: Premises, folder: Path) -> Manifest:
     What went on here is left as it is, conversations and archives alike; when all others are there, these
     are told by `Conflict`.
     """
+    premises = await premises.authoritative()
     manifest = await to_the_end(checked_folder, folder)
     _check_places(premises, manifest)
     conflicts = await _read_lines(premises.store, folder)

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Coroutine, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from recollect.contracts import ConversationStore, Sealable
 from recollect.errors import InvalidSetting, KeyUnavailable
 from recollect.ids import parse_uuid
 from recollect.layers import sealing
+from recollect.layers.powers import around
 from recollect.layers.sealing import DataKeys, Place
 
 if TYPE_CHECKING:
@@ -39,6 +40,12 @@ class SealedPart(ConversationStore):
     @property
     def degraded(self) -> bool:
         return self._inner.degraded
+
+    async def authoritative(self) -> Self:
+        whole = around(self, await self._inner.authoritative())
+        assert isinstance(whole._inner, Sealable)
+        whole._log = whole._inner
+        return whole
 
     @property
     def _keys_are_inside(self) -> bool:

@@ -32,6 +32,7 @@ from recollect.layers.resilient.lanes import Lane
 from recollect.layers.resilient.operations import Deed, Operation, TurnAdded, about, encode, is_about
 from recollect.layers.resilient.replaying import Replayer
 from recollect.layers.resilient.retrying import Effort, Sleep, is_transient, with_retries
+from recollect.layers.resilient.settling import settle
 from recollect.layers.resilient.spool import Ref, Spool
 from recollect.layers.resilient.store import LARGE, ResilientStore, store_around
 from recollect.telemetry import Telemetry, event, telemetry, told
@@ -68,6 +69,8 @@ class Resilience(Struct, frozen=True, kw_only=True):
     """For all attempts of a write, before it goes to the spool."""
     close_deadline: float = 5.0
     """For handing the spool to a store that is well, when closing. The rest stays for the next process."""
+    settle_deadline: float = 30.0
+    """For waiting until the store has every acknowledged write, before an operation that needs all data."""
 
 
 class Health(Struct, frozen=True, kw_only=True):
@@ -223,25 +226,23 @@ class ResilientBackend(Backend):
 
     async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
         self.check_open()
+        if not self.reachable:
+            raise self.away()
+        pending = await self.pending_owners()  # first: they may be stored while the store lists its own
         seen: set[str] = set()
-        if self.reachable:
+        try:
             async for owner in self.inner.owners(beside=beside):
                 seen.add(owner)
                 yield owner
-        else:
-            if self._fails_closed:
-                raise self._away()
-            self.note_degraded("")
-            seen |= self.known.owners()
-            for owner in sorted(seen):
-                yield owner
-        for owner in sorted(self.lanes.keys() - seen):
+        except StoreUnavailable as error:
+            if is_transient(error):
+                self._trip(error)
+            raise
+        for owner in sorted(pending - seen):
             yield owner
 
     async def purge_expired(self, now: datetime | None = None) -> int:
-        self.check_open()
-        if not self.reachable:
-            raise self._away()
+        await settle(self)  # a turn that is not stored yet may have given a conversation more time
         return await self._attempt(lambda: self.inner.purge_expired(now), Effort(attempts=1))
 
     # State
@@ -305,7 +306,8 @@ class ResilientBackend(Backend):
         if self._state == "new":
             raise StoreClosed(f"{self.name} is not open")
 
-    def _away(self) -> StoreUnavailable:
+    def away(self) -> StoreUnavailable:
+        """The error for what cannot be answered without the store."""
         away = StoreUnavailable(self.why)
         away.__cause__ = self._cause
         return away
@@ -341,13 +343,34 @@ class ResilientBackend(Backend):
                     raise
                 cause = error
         if self._fails_closed:
-            raise self._away()
+            raise self.away()
         lane = self.lanes.get(owner)
         view = self.known.view(owner) if lane is None else lane.view
         if not knows(view):
-            raise self._away() from cause or self._cause
+            raise self.away() from cause or self._cause
         self.note_degraded(owner)
         return recall(view)
+
+    async def read_whole(self, owner: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """The store's own answer, which includes every acknowledged write of the owner; else an error."""
+        self.check_open()
+        if not self.reachable:
+            raise self.away()
+        if owner in self.lanes:
+            await settle(self, owner)
+        return await self._attempt(ask, self._long_effort)
+
+    async def pending_owners(self) -> set[str]:
+        """Everybody with an acknowledged write that may not be in the store yet, on this machine."""
+        waiting = await asyncio.to_thread(looking.pending_owners, self.folder)
+        return {*self.lanes, *waiting}
+
+    async def hurry(self) -> None:
+        """Have the lanes drained now. Without a background task, this drains them."""
+        if self._keeper is None:
+            await self._replayer().run()
+        else:
+            self._wake.set()
 
     def effort_for(self, size: object) -> Effort:
         """How hard to try for so many entries or records."""
@@ -369,7 +392,7 @@ class ResilientBackend(Backend):
                 if self._fails_closed or not is_transient(error):
                     raise
         elif self._fails_closed:
-            raise self._away()
+            raise self.away()
         self.check_open()
         lane = self.lanes.get(owner) or self._new_lane(owner)
         return await self._accept_in(lane, accept)
@@ -383,7 +406,7 @@ class ResilientBackend(Backend):
                 async with asyncio.timeout(self.resilience.write_deadline):
                     await lane.drained.wait()
         if owner in self.lanes or not self.reachable:
-            raise self._away()
+            raise self.away()
         return await self._attempt(ask, self._write_effort if repeat else _once(self._write_effort))
 
     async def _attempt(self, ask: Callable[[], Awaitable[T]], effort: Effort) -> T:

@@ -37,6 +37,21 @@ def damaged(folder: Path) -> list[Path]:
         return _damaged(folder)
 
 
+def pending_owners(folder: Path) -> set[str]:
+    """Everybody with an operation in a spool of any process that is not marked as stored. Blocks."""
+    with translated(folder):
+        return {owner for path in sorted(folder.glob(f"*{SUFFIX}")) for owner in _owners_in(path)}
+
+
+def _owners_in(path: Path) -> set[str]:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:  # its process stored the last of it in this moment
+        return set()
+    waiting = pending(content, scan(content).frames)
+    return {told.owner for _, one in waiting if (told := about(content[one.payload])) is not None}
+
+
 def _damaged(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.damaged"))
 

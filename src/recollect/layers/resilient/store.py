@@ -9,6 +9,8 @@ from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from msgspec.structs import replace
+
 from recollect.contracts import (
     Appended,
     ConversationStore,
@@ -30,7 +32,7 @@ from recollect.contracts import (
 from recollect.conversations import Changes, Conversation, Page, Query, check_revision, stamp_for
 from recollect.errors import ConversationExists, ConversationNotFound, StoreUnavailable
 from recollect.ids import parse_name, parse_uuid
-from recollect.layers.powers import with_powers_of
+from recollect.layers.powers import around, with_powers_of
 from recollect.layers.resilient.known import Known, Subject, View
 from recollect.layers.resilient.lanes import Lane
 from recollect.layers.resilient.marks import appended, marked, unmarked
@@ -44,6 +46,8 @@ from recollect.layers.resilient.operations import (
     Updated,
     turn_added,
 )
+from recollect.layers.resilient.retrying import Effort
+from recollect.layers.resilient.settling import settle
 from recollect.messages import Message
 from recollect.stores.shelf import Packed, pack, sort_out
 
@@ -70,6 +74,8 @@ class ResilientStore(ConversationStore):
         self._backend = backend
         self._owner = owner
         self._inner = inner
+        self._is_authoritative = False
+        """Whether this is the view for operations that need everything: no fallback, and no spool."""
 
     def now(self) -> datetime:
         return self._inner.now()
@@ -77,7 +83,13 @@ class ResilientStore(ConversationStore):
     @property
     def degraded(self) -> bool:
         """Whether an answer given now would come from the last known state, or lack turns that wait."""
-        return self._backend.degraded(self._owner)
+        return not self._is_authoritative and self._backend.degraded(self._owner)
+
+    async def authoritative(self) -> "ResilientStore":
+        await settle(self._backend, self._owner)
+        whole = around(self, await self._inner.authoritative())
+        whole._is_authoritative = True
+        return whole
 
     # Records
 
@@ -134,7 +146,7 @@ class ResilientStore(ConversationStore):
     async def find(self, query: Query) -> Page:
         return await self._read(
             lambda: self._inner.find(query),
-            lambda view: view.shelf.find(query, now=self.now()),
+            lambda view: replace(view.shelf.find(query, now=self.now()), degraded=True),
             note=lambda page: self._known.records(self._owner, page.conversations),
             size=query.limit,
         )
@@ -143,7 +155,12 @@ class ResilientStore(ConversationStore):
         gone = await self._strict(
             lambda: self._inner.delete(conversation_id, expected_revision=expected_revision), repeat=True
         )
-        await self._backend.forget(self._owner, parse_uuid(conversation_id, field="conversation_id"))
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        if expected_revision is None:
+            await self._backend.forget(self._owner, conversation_id)
+        else:
+            # A turn that was accepted meanwhile is not part of what this caller has read and deletes.
+            self._known.drop(self._owner, conversation_id)
         return gone
 
     # Sessions
@@ -367,8 +384,7 @@ class ResilientStore(ConversationStore):
             else:
                 self._note_document(document)
 
-        return await self._backend.read(
-            self._owner,
+        return await self._answer(
             self._noted(ask, note, place),
             lambda view: view.shelf.documents[place],
             lambda view: place in view.shelf.documents,
@@ -449,13 +465,22 @@ class ResilientStore(ConversationStore):
                 return session_id in view.shelf.sessions
             return conversation_id is None or view.knows(parse_uuid(conversation_id, field="conversation_id"))
 
-        return await self._backend.read(
-            self._owner,
-            self._noted(ask, note, conversation_id),
-            recall,
-            knows,
-            effort=self._backend.effort_for(size),
+        return await self._answer(
+            self._noted(ask, note, conversation_id), recall, knows, effort=self._backend.effort_for(size)
         )
+
+    async def _answer(
+        self,
+        ask: Callable[[], Awaitable[T]],
+        recall: Callable[[View], T],
+        knows: Callable[[View], bool],
+        *,
+        effort: Effort | None = None,
+    ) -> T:
+        """The store's answer; else, unless this view is authoritative, what is known."""
+        if self._is_authoritative:
+            return await self._backend.read_whole(self._owner, ask)
+        return await self._backend.read(self._owner, ask, recall, knows, effort=effort)
 
     async def _write(
         self,
@@ -465,6 +490,8 @@ class ResilientStore(ConversationStore):
         note: Callable[[T], None],
         subject: Subject = None,
     ) -> T:
+        if self._is_authoritative:
+            return await self._strict(self._noted(ask, note, subject), repeat=True)
         return await self._backend.write(self._owner, self._noted(ask, note, subject), accept)
 
     def _noted(
@@ -488,14 +515,12 @@ class ResilientStore(ConversationStore):
 
     async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Read what only the store can know."""
-        return await self._backend.read(self._owner, ask, _unknown, lambda view: False)
+        return await self._answer(ask, _unknown, lambda view: False)
 
     async def _search(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask the store's index, which does not have what waits in the spool."""
         backend = self._backend
-        found: T = await backend.read(
-            self._owner, ask, _unknown, lambda view: False, effort=backend.search_effort
-        )
+        found: T = await self._answer(ask, _unknown, lambda view: False, effort=backend.search_effort)
         if self.degraded:
             backend.note_degraded(self._owner)
         return found
@@ -541,8 +566,7 @@ class _Sealed(ResilientStore):
             else:
                 self._known.end(self._owner, conversation_id, end)
 
-        return await self._backend.read(
-            self._owner,
+        return await self._answer(
             self._noted(lambda: self._inner.log_end(conversation_id), note, conversation_id),
             lambda view: view.shelf.log_end(conversation_id, now=self.now()),
             lambda view: parse_uuid(conversation_id, field="conversation_id") in view.ends,
