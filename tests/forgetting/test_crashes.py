@@ -98,6 +98,9 @@ class _FailingStore:
         self._backend = backend
         self._inner = inner
 
+    async def authoritative(self) -> "_FailingStore":
+        return _FailingStore(self._backend, await self._inner.authoritative())
+
     def __getattr__(self, name: str) -> Any:
         if name == self._backend.failing:
             self._backend._fail()

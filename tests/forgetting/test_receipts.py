@@ -294,6 +294,9 @@ class _ForgetfulStore:
         self._inner = inner
         self._owner = owner
 
+    async def authoritative(self) -> "_ForgetfulStore":
+        return _ForgetfulStore(self._backend, await self._inner.authoritative(), self._owner)
+
     def __getattr__(self, name: str) -> Any:
         self._backend.cleared |= name == "clear"
         if self._owner == JOURNAL and name == "put_document" and self._backend.cleared:

@@ -54,11 +54,13 @@ class Failing(Backend):
         return FailingStore(self, self.inner.of(owner))  # type: ignore[abstract]  # they are set below
 
     async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
+        await self.go("owners", _nothing)
         async for owner in self.inner.owners(beside=beside):
             yield owner
+            await self.go("owners", _nothing)
 
     async def purge_expired(self, now: datetime | None = None) -> int:
-        return await self.inner.purge_expired(now)
+        return int(await self.go("purge_expired", lambda: self.inner.purge_expired(now)))
 
     async def go(self, name: str, call: Callable[[], Any]) -> Any:
         self.calls.append(name)
@@ -71,6 +73,10 @@ class Failing(Backend):
         if fault == "after":
             raise StoreUnavailable(f"the answer of {name} was lost")
         return answer
+
+
+async def _nothing() -> None:
+    """Stand for one step of a listing."""
 
 
 class FailingStore(ConversationStore):

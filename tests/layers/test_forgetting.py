@@ -1,4 +1,4 @@
-"""Erasing while the store is away: what waits in the spool goes at once, the rest when the store is back."""
+"""Erasing during an outage or a replay: refused without any change, or complete."""
 
 import asyncio
 import errno
@@ -10,7 +10,7 @@ import pytest
 from recollect.contracts import JOURNAL, Holds
 from recollect.conversations import Changes, started
 from recollect.erasure import KIND
-from recollect.errors import StoreError
+from recollect.errors import StoreError, StoreUnavailable
 from recollect.ids import new_id
 from recollect.layers.resilient import resilient
 from recollect.layers.resilient.spool import files
@@ -25,7 +25,28 @@ def found_in(folder: Path, text: bytes) -> list[str]:
     return [path.name for path in folder.rglob("*") if path.is_file() and text in path.read_bytes()]
 
 
-async def test_an_erasure_in_an_outage_empties_the_spool_and_is_finished_afterwards(world: World) -> None:
+async def test_an_erasure_that_is_refused_in_an_outage_changes_nothing(world: World) -> None:
+    memory = Memory(world.layer, sweep_every=None, warm=False)
+    erin = memory.of("erin")
+    old = await erin.get_or_create_conversation("kitchen")
+    await erin.add_message(old.id, "user", "said before")
+    world.failing.down()
+    await erin.add_message(old.id, "user", "said in the outage")
+    for conversation_id in (old.id, None):
+        with pytest.raises(StoreUnavailable):
+            await erin.erase(conversation_id)
+    await erin.add_message(old.id, "user", "said after the refusal")
+    assert await world.back()
+    await memory.sweep()
+    assert [one.content for one in await erin.messages(old.id)] == [
+        "said before",
+        "said in the outage",
+        "said after the refusal",
+    ]
+    assert await world.memory.of(JOURNAL).documents(KIND) == []
+
+
+async def test_an_erasure_during_replay_waits_for_it_and_erases_everything(world: World) -> None:
     memory = Memory(world.layer, sweep_every=None, warm=False)
     erin, bob = memory.of("erin"), memory.of("bob")
     old = await erin.get_or_create_conversation("kitchen")
@@ -33,19 +54,37 @@ async def test_an_erasure_in_an_outage_empties_the_spool_and_is_finished_afterwa
     theirs = await bob.get_or_create_conversation("kitchen")
     world.failing.down()
     await erin.add_message(old.id, "user", "the secret")
-    await bob.add_message(theirs.id, "user", "somebody else's")
-    assert found_in(world.folder, b"the secret")
-    with pytest.raises(StoreError):
-        await erin.erase()
+    await bob.add_message(theirs.id, "user", "of another owner")
+    world.failing.up()
+    world.seconds.now += 60
+    assert await world.layer._probe()
+    receipt = await erin.erase()
+    assert {"conversations": 1, "messages": 2, "sessions": 1}.items() <= receipt.erased.items()
     assert found_in(world.folder, b"the secret") == []
-    assert found_in(world.folder, b"somebody else's") != []
-    assert await world.back()
-    (receipt,) = await memory.resume_erasures()
-    counted = {"conversations": 1, "messages": 1, "sessions": 1, "spool_entries": 1}
-    assert counted.items() <= receipt.erased.items()
     assert await world.memory.of("erin").get(old.id) is None
+    assert [one.content for one in await bob.messages(theirs.id)] == ["of another owner"]
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["owner", "conversation"])
+async def test_a_resumed_erasure_keeps_turns_that_were_acknowledged_since_it_began(
+    world: World, whole: bool
+) -> None:
+    memory = Memory(world.layer, sweep_every=None, warm=False)
+    erin = memory.of("erin")
+    old = await erin.get_or_create_conversation("kitchen")
+    await erin.add_message(old.id, "user", "the secret")
+    await erin.update_metadata(old.id, subject="secret subject")
+    world.failing.plan = lambda name: "before" if name in ("delete", "clear") else None
+    with pytest.raises(StoreUnavailable, match="has begun"):
+        await erin.erase(None if whole else old.id)
+    world.failing.down()
+    world.clock.advance(timedelta(seconds=1))
+    await erin.add_message(old.id, "user", "said since")
+    assert await world.back()
+    await memory.sweep()
+    assert [one.content for one in await erin.messages(old.id)] == ["said since"]
+    assert (await erin.get_conversation(old.id)).subject is None
     assert await world.memory.of(JOURNAL).documents(KIND) == []
-    assert [one.content for one in await bob.messages(theirs.id)] == ["somebody else's"]
 
 
 async def test_the_layer_says_what_it_forgot(world: World) -> None:
@@ -97,7 +136,7 @@ async def test_an_erasure_reaches_the_spool_of_a_process_that_has_gone(world: Wo
     await world.memory.open()
     world.failing.up()
     receipt = await memory.of("erin").erase()
-    assert receipt.erased["spool_entries"] == 2
+    assert {"conversations": 1, "messages": 1}.items() <= receipt.erased.items()
     assert found_in(world.folder, b"the secret") == []
     assert await world.back()
     assert await world.memory.of("erin").get(gone.id) is None
@@ -122,10 +161,10 @@ async def test_an_erasure_is_not_done_while_a_spool_that_was_left_cannot_be_read
 
     with monkeypatch.context() as patched:
         patched.setattr(files, "_read", fail)
-        with pytest.raises(StoreError):
+        with pytest.raises(StoreUnavailable, match="changed nothing"):
             await memory.of("erin").erase()
         assert await world.back()
-    assert (await memory.of("erin").erase()).erased["spool_entries"] == 1
+    assert (await memory.of("erin").erase()).erased["conversations"] == 1
 
 
 async def test_scrubbing_takes_what_is_stored_by_now_out_of_the_spool(world: World) -> None:

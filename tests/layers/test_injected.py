@@ -35,6 +35,11 @@ from tests.search.embedders import WordEncoder
 Call = Callable[[ConversationStore, Conversation], Awaitable[Any]]
 TURN = [Message(role="user", content="hello", message_id="m1")]
 
+
+async def _authoritative(store: ConversationStore, record: Conversation) -> None:
+    await (await store.authoritative()).get(record.id)
+
+
 CALLS: dict[str, Call] = {
     "create": lambda s, _: s.create(started(new_id(), now=s.now())),
     "get": lambda s, r: s.get(r.id),
@@ -65,6 +70,7 @@ CALLS: dict[str, Call] = {
     "expired": lambda s, _: s.expired(by=s.now()),
     "clear": lambda s, _: s.clear(),
     "tally": lambda s, _: s.tally(),
+    "authoritative": _authoritative,
 }  # fmt: skip
 
 

@@ -64,10 +64,11 @@ async def rotate(
     """Wrap one owner's data keys, or everybody's, by the current master key; `deep`: new data keys too."""
     done = Rotation()
     async for name in _owners(backend, owner):
+        whole = await backend.of(name).authoritative()
         rewrapped = await backend.keyring.rewrap(name)
         done = replace(done, owners=done.owners + 1, rewrapped=done.rewrapped + rewrapped)
         if deep:
-            done = await _deep(backend, name, done, grace)
+            done = await _deep(backend, name, whole, done, grace)
         if progress is not None:
             progress(done)
     return done
@@ -81,15 +82,16 @@ async def _owners(backend: EncryptedBackend, owner: str | None) -> AsyncIterator
         yield name
 
 
-async def _deep(backend: EncryptedBackend, owner: str, done: Rotation, grace: timedelta) -> Rotation:
+async def _deep(
+    backend: EncryptedBackend, owner: str, whole: EncryptedStore, done: Rotation, grace: timedelta
+) -> Rotation:
     await backend.keyring.add(owner)
     held = await backend.keyring.look(owner)
     if held is None:
         return done
     if len(held.keys) == 1:  # another rotation was at work in this very moment
         return replace(done, waiting=done.waiting + 1)
-    outer = await backend.of(owner).authoritative()
-    work = _Resealing(outer, owner, held.keys, seals_records=backend.encryption.records)
+    work = _Resealing(whole, owner, held.keys, seals_records=backend.encryption.records)
     await work.all()
     done = replace(
         done,
