@@ -31,8 +31,8 @@ from tests.layers.conftest import World
 from tests.layers.failing import Fault
 from tests.layers.worlds import MASTER
 
-MANY = 60
-BACKLOG = 40
+MANY = 30
+BACKLOG = 8
 
 
 def user(content: str) -> Message:
@@ -186,12 +186,37 @@ async def test_a_picture_sweep_that_loses_the_store_removes_nothing(world: World
     assert await purge_blobs(blobs, world.layer) == 0
 
 
+async def test_a_picture_sweep_removes_nothing_when_the_store_goes_away_while_pictures_are_listed(
+    world: World,
+) -> None:
+    class Listing(InMemoryBlobs):
+        async def keys(self) -> list[str]:
+            found = await super().keys()
+            world.failing.down()
+            with suppress(StoreUnavailable):
+                await world.layer.of("ann").tally()
+            assert not world.layer.reachable
+            return found
+
+    blobs = Listing()
+    data = b"a picture"
+    for owner in ("ann", "bob", "cid", "dan"):
+        store = Memory(world.memory, sweep_every=None, warm=False).of(owner).store
+        record = await store.create(started(new_id(), now=store.now()))
+        await blobs.of(owner).put(record.id, sha256(data).hexdigest(), data)
+    await world.layer.of("ann").find(Query())
+    with pytest.raises(StoreUnavailable):
+        await purge_blobs(blobs, world.layer)
+    assert len(await InMemoryBlobs.keys(blobs)) == 4
+
+
 async def test_owners_are_all_of_them_or_an_error(replaying: Replaying) -> None:
     memory = Memory(replaying.layer, sweep_every=None, warm=False)
     assert {owner async for owner in memory.owners()} == {"erin", "bob"}
     replaying.failing.down()
-    with pytest.raises(StoreUnavailable):
-        [owner async for owner in memory.owners()]
+    for _ in range(2):  # once when the store fails, once when the breaker is open
+        with pytest.raises(StoreUnavailable):
+            [owner async for owner in memory.owners()]
 
 
 async def test_a_purge_waits_for_turns_that_keep_a_conversation_alive(world: World) -> None:
