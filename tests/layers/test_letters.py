@@ -1,6 +1,8 @@
 """Dead letters: one file that all processes of a store share."""
 
+import errno
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -8,8 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from recollect.errors import ConversationNotFound, StoreUnavailable
+from recollect.errors import ConversationNotFound, SpoolFull, StoreUnavailable
 from recollect.layers.resilient import letters
 from recollect.layers.resilient.operations import Operation, Unbound, encode
 from recollect.stores import locks
@@ -55,3 +59,150 @@ def test_whoever_holds_the_letters_for_too_long_is_not_waited_for(
         keep(tmp_path, "erin")
     keep(tmp_path, "erin")
     assert [path.name for path in tmp_path.iterdir()] == [letters.NAME]
+
+
+# Torn letters
+
+ERROR = ConversationNotFound("x")
+SECRET = "the combination is 4711"
+
+
+def operation(owner: str, words: str = SECRET) -> bytes:
+    return encode(Operation(owner=owner, at=NOW, deed=Unbound(session_id=words)))
+
+
+def raw(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file())
+
+
+def torn_then_whole(folder: Path, *, cut: int, torn: str, whole: str) -> None:
+    """A letter of which a kill has left the first bytes, then a whole one."""
+    path = folder / letters.NAME
+    letters.keep(folder, operation("zoe", "first"), ERROR, now=NOW)
+    size = path.stat().st_size
+    letters.keep(folder, operation(torn), ERROR, now=NOW)
+    os.truncate(path, size + cut)
+    letters.keep(folder, operation(whole, "last"), ERROR, now=NOW)
+
+
+def letter_size(folder: Path, owner: str) -> int:
+    letters.keep(folder / "measured", operation(owner), ERROR, now=NOW)
+    return (folder / "measured" / letters.NAME).stat().st_size
+
+
+@pytest.mark.parametrize("owner", ["erin", 'quo"ted \\ "owner":"bob"'])
+def test_a_letter_torn_at_any_byte_leaves_its_neighbours_whole_and_is_erased(
+    tmp_path: Path, owner: str
+) -> None:
+    for cut in range(letter_size(tmp_path, owner)):
+        folder = tmp_path / str(cut)
+        torn_then_whole(folder, cut=cut, torn=owner, whole="bob")
+        assert letters.count(folder) - (1 - letters.count_torn(folder) if cut else 0) == 2, cut
+        letters.forget(folder, owner, None)
+        assert SECRET.encode() not in raw(folder), cut
+        assert b"first" in raw(folder) and b"last" in raw(folder)  # noqa: PT018
+        assert letters.count(folder) == 2, cut
+        assert letters.forget(folder, "bob", None) == 1
+        assert letters.forget(folder, "zoe", None) == 1
+        assert raw(folder) == b"", cut
+
+
+def test_a_torn_letter_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    torn_then_whole(tmp_path, cut=letter_size(tmp_path, "erin") - 3, torn="erin", whole="bob")
+    assert letters.forget(tmp_path, "bob", None) == 1
+    assert SECRET.encode() in raw(tmp_path)
+    assert letters.count_torn(tmp_path) == 1
+
+
+def test_letters_that_an_earlier_release_merged_are_told_apart(tmp_path: Path) -> None:
+    """It wrote the next letter right behind a torn one, in one line."""
+    for cut in range(1, letter_size(tmp_path, "erin") - 1):
+        folder = tmp_path / str(cut)
+        torn_then_whole(folder, cut=cut, torn="erin", whole="bob")
+        path = folder / letters.NAME
+        first, torn, last = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(first + torn.rstrip(b"\n") + last)
+        assert letters.count(folder) == 2, cut
+        assert letters.forget(folder, "bob", None) >= 1, cut
+        assert b"last" not in raw(folder), cut
+        letters.forget(folder, "erin", None)
+        assert SECRET.encode() not in raw(folder), cut
+        assert letters.count(folder) == 1, cut
+
+
+@pytest.mark.parametrize("cuts", [True, False], ids=["truncates", "cannot truncate"])
+def test_a_disk_that_is_full_at_any_byte_loses_and_hides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cuts: bool
+) -> None:
+    write: Callable[[int, bytes], int] = os.write
+
+    def no(*_: int) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    for room in range(letter_size(tmp_path, "erin") - 1):
+        folder = tmp_path / f"{cuts} {room}"
+        keep(folder, "bob")
+        left = [room]
+
+        def short(descriptor: int, content: bytes, left: list[int] = left) -> int:
+            if bytes(content).strip().isdigit():
+                return write(descriptor, content)  # the lock notes its process
+            if not left[0]:
+                raise OSError(errno.ENOSPC, "no space left")
+            written = write(descriptor, content[: left[0]])
+            left[0] -= written
+            return written
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", short)
+            if not cuts:
+                patched.setattr(os, "ftruncate", no)
+            with pytest.raises(SpoolFull):
+                letters.keep(folder, operation("erin"), ERROR, now=NOW)
+        assert letters.count_torn(folder) == (0 if cuts else bool(room)), room
+        letters.keep(folder, operation("erin"), ERROR, now=NOW)
+        assert letters.count(folder) == 2, room
+        letters.forget(folder, "erin", None)
+        assert SECRET.encode() not in raw(folder), room
+        assert letters.count(folder) == 1, room
+
+
+def test_a_rewrite_that_was_killed_leaves_no_copy_behind(tmp_path: Path) -> None:
+    keep(tmp_path, "erin")
+    (tmp_path / f"{letters.NAME}.unfinished").write_bytes((tmp_path / letters.NAME).read_bytes())
+    (tmp_path / letters.NAME).unlink()
+    assert letters.forget(tmp_path, "erin", None) == 0
+    assert raw(tmp_path) == b""
+
+
+def test_a_rewrite_for_which_there_is_no_room_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(tmp_path, "erin")
+    keep(tmp_path, "bob")
+    before = raw(tmp_path)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(SpoolFull):
+            letters.forget(tmp_path, "erin", None)
+    assert raw(tmp_path) == before
+
+
+@given(history=st.lists(st.tuples(st.sampled_from(["erin", "bob"]), st.floats(0, 1)), max_size=8))
+def test_random_histories_of_torn_letters_are_erased(history: list[tuple[str, float]]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for place, (owner, share) in enumerate(history):
+            path = folder / letters.NAME
+            before = path.stat().st_size if path.exists() else 0
+            letters.keep(folder, operation(owner, f"{owner} says {place}"), ERROR, now=NOW)
+            after = path.stat().st_size
+            os.truncate(path, before + round((after - before) * share))
+        whole = sum(share == 1 for owner, share in history if owner == "bob")
+        letters.forget(folder, "erin", None)
+        assert b"erin says" not in raw(folder)
+        assert letters.count(folder) >= whole

@@ -128,6 +128,7 @@ CHAPTERS: dict[str, tuple[Family, ...]] = {
         _counter("recollect_spool_accepted_total", "Operations accepted into the spool", "store"),
         _counter("recollect_spool_replayed_total", "Spooled operations that the store has now", "store"),
         _counter("recollect_dead_letters_total", "Spooled operations that the store refused", "store"),
+        _counter("recollect_spool_damaged_total", "Damaged parts of the spool that were set aside", "store"),
         _gauge("recollect_spool_operations", "Operations in the spool", "store"),
         _gauge("recollect_spool_bytes", "Bytes that the spool takes", "store"),
         _gauge("recollect_spool_limit_bytes", "Bytes that the spool may take", "store"),

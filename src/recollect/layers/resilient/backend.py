@@ -146,6 +146,7 @@ class ResilientBackend(Backend):
         self.accepted = metrics.counter("recollect_spool_accepted_total", store=store)
         self.replayed = metrics.counter("recollect_spool_replayed_total", store=store)
         self.set_aside = metrics.counter("recollect_dead_letters_total", store=store)
+        self.damaged = metrics.counter("recollect_spool_damaged_total", store=store)
         states = ("closed", "half_open", "open")
         gauges: dict[str, Callable[[], float]] = {
             "breaker_state": lambda: states.index(self.breaker.state),
@@ -522,6 +523,7 @@ class ResilientBackend(Backend):
             ask=self._attempt_replay,
             store=self.inner.of,
             set_aside=self._set_aside,
+            damaged=self.damaged.add,
             stored=self._stored,
             reachable=lambda: self.reachable,
         )
@@ -639,8 +641,7 @@ class ResilientBackend(Backend):
         if self._spool is not None and self._spool.size:
             await self._spool.forget(lambda payload: False)  # finished operations go with any rewriting
         remains = await self._inner.scrub(owner) if isinstance(self._inner, Erasing) else ()
-        damaged = await asyncio.to_thread(looking.damaged, self.folder)
-        return (*remains, *(f"{path} is part of a spool and cannot be read: remove it" for path in damaged))
+        return (*remains, *(await asyncio.to_thread(looking.unknown_owners, self.folder)))
 
     async def _forget_spooled(
         self, lane: Lane | None, owner: str, conversation_id: str | None, until: datetime | None

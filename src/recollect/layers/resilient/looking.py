@@ -10,31 +10,35 @@ from msgspec import Struct
 
 from recollect.layers.resilient import letters
 from recollect.layers.resilient.operations import about
-from recollect.layers.resilient.spool.files import SUFFIX, translated
-from recollect.layers.resilient.spool.frames import pending, scan
+from recollect.layers.resilient.spool.files import DAMAGED, SUFFIX, translated
+from recollect.layers.resilient.spool.frames import scan
 
 
 class SpoolState(Struct, frozen=True, kw_only=True):
-    """What lies in a spool's folder."""
+    """The content of a spool's folder."""
 
     operations: int = 0
     bytes: int = 0
     oldest: datetime | None = None
     damaged: int = 0
-    """Files with parts that could not be read."""
+    """Files with parts that cannot be read, torn dead letters included."""
     dead_letters: int = 0
 
 
 def look(folder: Path) -> SpoolState:
-    """What waits in this folder. Blocks."""
+    """Return what waits in this folder. Blocks."""
     with translated(folder):
         return _look(folder)
 
 
-def damaged(folder: Path) -> list[Path]:
-    """Files with parts of a spool that could not be read. Blocks."""
+def unknown_owners(folder: Path) -> list[str]:
+    """Return a sentence for each file with content whose owner cannot be told. Blocks."""
     with translated(folder):
-        return _damaged(folder)
+        found = [f"{path} is part of a spool and cannot be read: remove it" for path in _damaged(folder)]
+        if unowned := letters.count_unowned(folder):
+            path = folder / letters.NAME
+            found.append(f"{path} holds {unowned} dead letters whose owner is not known: remove them")
+        return found
 
 
 def pending_owners(folder: Path) -> set[str]:
@@ -53,21 +57,25 @@ def _owners_in(path: Path) -> set[str]:
 
 
 def _damaged(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.damaged"))
+    return sorted(folder.glob(f"*{DAMAGED}"))
 
 
 def _look(folder: Path) -> SpoolState:
-    operations, size, moments = 0, 0, list[datetime]()
+    operations, size, unreadable, moments = 0, 0, 0, list[datetime]()
     for path in sorted(folder.glob(f"*{SUFFIX}")):
+        if not path.is_file():
+            continue
         content = path.read_bytes()
-        waiting = pending(content, scan(content).frames)
-        operations += len(waiting)
+        found = scan(content)
+        operations += len(found.pending)
         size += len(content)
-        moments += [told.at for _, one in waiting[:1] if (told := about(content[one.payload])) is not None]
+        unreadable += bool(found.damaged)
+        first = found.pending[:1]
+        moments += [told.at for one in first if (told := about(content[one.payload])) is not None]
     return SpoolState(
         operations=operations,
         bytes=size,
         oldest=min(moments, default=None),
-        damaged=len(_damaged(folder)),
+        damaged=len(_damaged(folder)) + unreadable + bool(letters.count_torn(folder)),
         dead_letters=letters.count(folder),
     )

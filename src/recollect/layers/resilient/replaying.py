@@ -25,7 +25,6 @@ AT_ONCE = 4
 those who speak now."""
 
 Waiting = tuple[Ref, Operation]
-Unreadable = tuple[Ref, bytes, StoreDamaged]
 
 
 class Replayer:
@@ -40,6 +39,7 @@ class Replayer:
         ask: Callable[[Callable[[], Awaitable[Answer]]], Awaitable[Answer]],
         store: Callable[[str], ConversationStore],
         set_aside: Callable[[bytes, RecollectError], Awaitable[None]],
+        damaged: Callable[[int], None],
         stored: Callable[[Operation, Answer], None],
         reachable: Callable[[], bool],
     ) -> None:
@@ -49,6 +49,7 @@ class Replayer:
         self._ask = ask
         self._store = store
         self._set_aside = set_aside
+        self._damaged = damaged
         self._stored = stored
         self._reachable = reachable
         self._places = asyncio.Semaphore(AT_ONCE)
@@ -57,29 +58,40 @@ class Replayer:
 
     async def adopt(self) -> int:
         """Put what other processes have left into the lanes, in the order in which it was accepted. What
-        cannot be read is set aside. Raises, in the end, what kept it from something."""
-        adopted, unreadable = await self._spool.adopt(self._take_in)
-        for ref, payload, error in unreadable:
-            await self._set_aside(payload, error)
-            await self._spool.mark_done([ref])
+        cannot be decoded is set aside; where that fails, the next call tries again. Raises, in the end, what
+        kept it from something."""
+        adopted = await self._spool.adopt(self._take_in)
+        while self._spool.undecoded:
+            await self._set_undecoded_aside()
         if adopted.failed is not None:
             raise adopted.failed
         return len(adopted.operations)
 
-    def _take_in(self, adopted: Adopted) -> tuple[Adopted, list[Unreadable]]:
+    async def _set_undecoded_aside(self) -> None:
+        ref, payload, error = first = self._spool.undecoded.pop(0)
+        if not ref.waits:
+            return  # it was erased meanwhile
+        try:
+            await self._set_aside(payload, error)
+        except BaseException:
+            self._spool.undecoded.insert(0, first)
+            raise
+        await self._spool.mark_done([ref])
+
+    def _take_in(self, adopted: Adopted) -> Adopted:
+        self._damaged(adopted.damaged)
         by_owner: dict[str, list[Waiting]] = {}
-        unreadable: list[Unreadable] = []
         for ref, payload in adopted.operations:
             try:
                 operation = decode(payload)
             except StoreDamaged as error:
-                unreadable.append((ref, payload, error))
+                self._spool.undecoded.append((ref, payload, error))
                 continue
             ref.at = operation.at
             by_owner.setdefault(operation.owner, []).append((ref, operation))
         for owner, waiting in by_owner.items():
             self._add(owner, sorted(waiting, key=_acceptance))
-        return adopted, unreadable
+        return adopted
 
     def _add(self, owner: str, waiting: Sequence[Waiting]) -> None:
         lane = self._lanes.get(owner)
@@ -90,9 +102,15 @@ class Replayer:
             with suppress(RecollectError):  # what does not fit is for the store to refuse
                 apply(operation, lane.view)
 
-    async def _read(self, refs: Sequence[Ref]) -> list[Waiting]:
+    async def _read(self, lane: Lane, refs: Sequence[Ref]) -> list[Waiting]:
+        """Read the operations. Those whose frames are damaged by now are set aside, and the others go on."""
         payloads = await self._spool.read(refs)
-        return [(ref, decode(payload)) for ref, payload in zip(refs, payloads, strict=True)]
+        read = list(zip(refs, payloads, strict=True))
+        lost = [ref for ref, payload in read if payload is None]
+        if lost:
+            self._damaged(await self._spool.set_aside_damaged(lost))
+            lane.stored(lost)
+        return [(ref, decode(payload)) for ref, payload in read if payload is not None]
 
     # Handing over
 
@@ -121,7 +139,7 @@ class Replayer:
             if not refs:
                 await lane.moved()
                 continue
-            await self._hand_over(lane, _leading_run(await self._read(refs)))
+            await self._hand_over(lane, _leading_run(await self._read(lane, refs)))
 
     async def _hand_over(self, lane: Lane, run: Sequence[Waiting]) -> None:
         by_conversation: dict[str | None, list[Waiting]] = {}

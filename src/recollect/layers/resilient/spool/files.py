@@ -9,6 +9,7 @@ blocks and belongs to one thread, the one of `writer`. Below: the operating syst
 
 import contextlib
 import errno
+import glob
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,12 +21,11 @@ from recollect.errors import RecollectError, SpoolFull, StoreDamaged, StoreUnava
 from recollect.ids import new_id
 from recollect.layers.resilient.spool.frames import (
     DONE,
-    HEADER_BYTES,
     OPERATION,
+    Frame,
     frame,
     numbers,
     payload_of,
-    pending,
     scan,
 )
 from recollect.stores.locks import Held, Lock
@@ -33,7 +33,7 @@ from recollect.telemetry import event
 
 log = logging.getLogger("recollect.spool")
 
-SUFFIX = ".spool"
+SUFFIX, DAMAGED = ".spool", ".damaged"
 LARGEST_FILE = 8 * 1024 * 1024
 """Bytes after which a new file is begun. A file is removed when all that it holds is in the store."""
 PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
@@ -50,34 +50,36 @@ class Segment:
         self.path = path
         self.descriptor: int | None = None
         self.size = 0
-        self.operations = 0
+        self.next_number = 0
         self.waiting: dict[int, Ref] = {}
         self.sealed = False
         """Nothing is added to it any more but marks."""
 
 
 class Ref:
-    """Where an accepted operation lies, and, once the layer has said so, when it was accepted."""
+    """Where the frame of an accepted operation lies, and, once the layer has set it, when it was accepted."""
 
-    __slots__ = ("at", "length", "number", "offset", "segment")
+    __slots__ = ("at", "framed", "number", "offset", "segment")
 
-    def __init__(self, segment: Segment, number: int, offset: int, length: int) -> None:
+    def __init__(self, segment: Segment, number: int, offset: int, framed: int) -> None:
         self.segment = segment
         self.number = number
         self.offset = offset
-        self.length = length
+        self.framed = framed
         self.at: datetime | None = None
 
     @property
-    def framed(self) -> int:
-        """How many bytes it takes in the file."""
-        return HEADER_BYTES + self.length
+    def waits(self) -> bool:
+        """Whether the spool still holds the operation as one that is to be stored."""
+        return self.segment.waiting.get(self.number) is self
 
 
 class Adopted(NamedTuple):
-    """What was taken over: where each operation lies, and its payload. And why something could not be."""
+    """What was taken over: where each operation lies, and its payload; how many damaged parts were set aside;
+    and why something could not be taken over."""
 
     operations: list[tuple[Ref, bytes]]
+    damaged: int
     failed: RecollectError | None
 
 
@@ -92,6 +94,7 @@ class SpoolFiles:
         self._lock: Lock | None = None
         self._adopted: dict[str, Lock] = {}
         self._begun = 0
+        self._damaged = 0
 
     @property
     def size(self) -> int:
@@ -102,11 +105,11 @@ class SpoolFiles:
 
     def append(self, payloads: Sequence[bytes]) -> list[Ref]:
         """Keep the operations, durably. All of them, or none and an error."""
-        framed = [frame(OPERATION, payload) for payload in payloads]
-        self._check_room(sum(map(len, framed)))
         with translated(self.folder):
+            self._check_room(sum(len(frame(OPERATION, 0, payload)) for payload in payloads))
             segment = self._current()
-            before = segment.size
+            before, first = segment.size, segment.next_number
+            framed = [frame(OPERATION, first + place, payload) for place, payload in enumerate(payloads)]
             try:
                 _write(segment, b"".join(framed))
                 _sync(_opened(segment))
@@ -134,7 +137,7 @@ class SpoolFiles:
         segment = Segment(self.folder / f"{self._id}-{self._begun:08d}{SUFFIX}")
         segment.descriptor = os.open(segment.path, _NEW, PRIVATE_FILE)
         self.segments.append(segment)
-        _sync_folder(self.folder)
+        sync_folder(self.folder)
         return segment
 
     def _claim(self) -> None:
@@ -151,14 +154,15 @@ class SpoolFiles:
         with contextlib.suppress(OSError):
             os.ftruncate(_opened(segment), size)
         segment.size = size
-        if not segment.operations:
+        if not segment.next_number:
             self._remove(segment)
 
     def mark_done(self, refs: Iterable[Ref]) -> None:
         """Note that these are in the store. Not synced: what is replayed twice is stored once."""
         by_segment: dict[int, list[Ref]] = {}
         for ref in refs:
-            by_segment.setdefault(id(ref.segment), []).append(ref)
+            if ref.waits:
+                by_segment.setdefault(id(ref.segment), []).append(ref)
         with translated(self.folder):
             for done in by_segment.values():
                 self._mark(done[0].segment, done)
@@ -167,7 +171,7 @@ class SpoolFiles:
         for ref in refs:
             segment.waiting.pop(ref.number, None)
         if segment.waiting:
-            _write_mark(segment, frame(DONE, numbers(ref.number for ref in refs)))
+            _write_mark(segment, frame(DONE, 0, numbers(ref.number for ref in refs)))
         else:
             self._remove(segment)
 
@@ -182,16 +186,23 @@ class SpoolFiles:
 
     # Reading
 
-    def read(self, refs: Sequence[Ref]) -> list[bytes]:
-        """The operations' payloads, proven once more."""
+    def read(self, refs: Sequence[Ref]) -> list[bytes | None]:
+        """Return the operations' payloads; None for one that is damaged by now, or that was set aside."""
         with translated(self.folder):
-            return [self._read(ref) for ref in refs]
+            return [self._read(ref) if ref.waits else None for ref in refs]
 
-    def _read(self, ref: Ref) -> bytes:
-        payload = payload_of(_read(_opened(ref.segment), ref.offset, ref.framed))
-        if payload is None:
-            raise StoreDamaged(f"{ref.segment.path} is damaged at {ref.offset}")
-        return payload
+    def _read(self, ref: Ref) -> bytes | None:
+        return payload_of(_read(_opened(ref.segment), ref.offset, ref.framed))
+
+    def set_aside_damaged(self, refs: Iterable[Ref]) -> int:
+        """Keep the frames that cannot be read in a file of their own, and go on without them; return how many
+        were set aside now."""
+        with translated(self.folder):
+            lost = [ref for ref in refs if ref.waits and self._read(ref) is None]
+            for ref in lost:
+                _set_aside(ref.segment.path, _read(_opened(ref.segment), ref.offset, ref.framed))
+        self.mark_done(lost)
+        return len(lost)
 
     # Adopting
 
@@ -210,10 +221,14 @@ class SpoolFiles:
                 self._let_go(name)
                 failed = _ours(error, self.folder)
                 failed.__cause__ = error
-        return Adopted(operations, failed)
+        damaged, self._damaged = self._damaged, 0
+        return Adopted(operations, damaged, failed)
 
     def _load_set(self, name: str) -> list[tuple[Ref, bytes]]:
-        found = [one for path in sorted(self.folder.glob(f"{name}-*{SUFFIX}")) for one in self._load(path)]
+        paths = [
+            path for path in sorted(self.folder.glob(f"{glob.escape(name)}-*{SUFFIX}")) if path.is_file()
+        ]
+        found = [one for path in paths if _set_of(path) == name for one in self._load(path)]
         for segment in self._segments_of(name):
             if not segment.waiting:
                 self._remove(segment)
@@ -233,8 +248,8 @@ class SpoolFiles:
     def _others(self) -> list[str]:
         if not self.folder.is_dir():
             return []
-        names = {_set_of(path) for path in self.folder.glob(f"*{SUFFIX}")}
-        return sorted(names - {self._id} - self._adopted.keys())
+        names = {_set_of(path) for path in self.folder.glob(f"*-*{SUFFIX}") if path.is_file()}
+        return sorted(names - {"", self._id} - self._adopted.keys())
 
     def _take_over(self, name: str) -> bool:
         lock = Lock(self.folder / f"{name}.lock")
@@ -243,7 +258,7 @@ class SpoolFiles:
         except Held:
             return False
         self._adopted[name] = lock
-        for left_over in self.folder.glob(f"{name}-*.unfinished"):
+        for left_over in self.folder.glob(f"{glob.escape(name)}-*.unfinished"):
             left_over.unlink()
         return True
 
@@ -256,33 +271,14 @@ class SpoolFiles:
         self.segments.insert(0, segment)
         content = _read(segment.descriptor, 0, os.fstat(segment.descriptor).st_size)
         found = scan(content)
-        for start, end in found.damaged:
-            self._set_aside(path, content[start:end])
+        self._damaged += sum(_set_aside(path, content[start:end]) for start, end in found.damaged)
         if found.end < len(content):
-            event(
-                log,
-                logging.WARNING,
-                "spool_torn_tail",
-                "a torn tail was cut off",
-                bytes=len(content) - found.end,
-            )
-            os.ftruncate(segment.descriptor, found.end)
+            _cut_off(segment.descriptor, found.end, len(content))
         segment.size, segment.sealed = found.end, True
-        segment.operations = sum(one.kind == OPERATION for one in found.frames)
-        waiting = pending(content, found.frames)
-        segment.waiting = {number: Ref(segment, number, one.start, one.length) for number, one in waiting}
-        return [(segment.waiting[number], content[one.payload]) for number, one in waiting]
-
-    def _set_aside(self, path: Path, content: bytes) -> None:
-        """Keep what cannot be read, for somebody to look at."""
-        aside = path.with_suffix(".damaged")
-        event(log, logging.ERROR, "spool_damaged", f"part of the spool cannot be read; it is kept in {aside}")
-        descriptor = os.open(aside, os.O_CREAT | os.O_APPEND | os.O_WRONLY, PRIVATE_FILE)
-        try:
-            os.write(descriptor, content)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        waiting = [(_ref(segment, one), content[one.payload]) for one in found.pending]
+        segment.waiting = {ref.number: ref for ref, _ in waiting}
+        segment.next_number = max((one.number + 1 for one in found.operations), default=0)
+        return waiting
 
     # Forgetting
 
@@ -292,30 +288,47 @@ class SpoolFiles:
             return [ref for segment in list(self.segments) for ref in self._forget_in(segment, is_meant)]
 
     def _forget_in(self, segment: Segment, is_meant: Callable[[bytes], bool]) -> list[Ref]:
-        """Write the file anew with what still waits and is not meant, and put it in the old one's place."""
+        """Replace the file with one that holds only what waits and is not meant. Frames that cannot be read
+        are set aside: their owner is not known."""
+        self.set_aside_damaged(list(segment.waiting.values()))
+        if segment not in self.segments:
+            return []  # nothing else was in it
         waiting = [(ref, self._read(ref)) for ref in segment.waiting.values()]
-        gone = [ref for ref, payload in waiting if is_meant(payload)]
-        kept = [(ref, payload) for ref, payload in waiting if not is_meant(payload)]
-        if not kept:
+        kept: list[tuple[Ref, bytes]] = []
+        gone: list[Ref] = []
+        for ref, payload in waiting:
+            if payload is None:
+                raise StoreDamaged(f"{segment.path} changes while it is read")
+            if is_meant(payload):
+                gone.append(ref)
+            else:
+                kept.append((ref, payload))
+        if kept:
+            self._replace(segment, kept)
+        else:
+            segment.waiting.clear()
             self._remove(segment)
-            return gone
+        return gone
+
+    def _replace(self, segment: Segment, kept: Sequence[tuple[Ref, bytes]]) -> None:
+        framed = [frame(OPERATION, ref.number, payload) for ref, payload in kept]
         fresh = segment.path.with_suffix(".unfinished")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(fresh)
         descriptor = os.open(fresh, _NEW, PRIVATE_FILE)
         try:
-            content = b"".join(frame(OPERATION, payload) for _, payload in kept)
-            write_all(descriptor, content)
+            write_all(descriptor, b"".join(framed))
             os.fsync(descriptor)
             os.replace(fresh, segment.path)
-            _sync_folder(self.folder)
+            sync_folder(self.folder)
         except OSError:
             os.close(descriptor)
+            with contextlib.suppress(OSError):
+                os.unlink(fresh)
             raise
         _shut(segment)
-        segment.descriptor, segment.size, segment.operations = descriptor, len(content), len(kept)
-        _move_to(segment, [ref for ref, _ in kept])
-        return gone
+        segment.descriptor, segment.size = descriptor, sum(map(len, framed))
+        segment.waiting = dict(_moved([ref for ref, _ in kept], framed))
 
     def close(self) -> None:
         """Let go of the files. What they hold is for the next process."""
@@ -331,21 +344,46 @@ class SpoolFiles:
 def _placed(segment: Segment, offset: int, framed: Sequence[bytes]) -> list[Ref]:
     refs = []
     for one in framed:
-        ref = Ref(segment, segment.operations, offset, len(one) - HEADER_BYTES)
+        ref = Ref(segment, segment.next_number, offset, len(one))
         segment.waiting[ref.number] = ref
-        segment.operations += 1
+        segment.next_number += 1
         offset += len(one)
         refs.append(ref)
     return refs
 
 
-def _move_to(segment: Segment, refs: Sequence[Ref]) -> None:
-    segment.waiting.clear()
+def _moved(refs: Sequence[Ref], framed: Sequence[bytes]) -> Iterator[tuple[int, Ref]]:
+    """The operations at their new places, by number. A number never changes: a mark refers to it."""
     offset = 0
-    for number, ref in enumerate(refs):
-        ref.number, ref.offset = number, offset
-        segment.waiting[number] = ref
-        offset += ref.framed
+    for ref, one in zip(refs, framed, strict=True):
+        ref.offset, ref.framed = offset, len(one)
+        offset += len(one)
+        yield ref.number, ref
+
+
+def _ref(segment: Segment, one: Frame) -> Ref:
+    return Ref(segment, one.number, one.start, one.end - one.start)
+
+
+def _cut_off(descriptor: int, end: int, size: int) -> None:
+    event(log, logging.WARNING, "spool_torn_tail", "a torn tail was cut off", bytes=size - end)
+    os.ftruncate(descriptor, end)
+
+
+def _set_aside(path: Path, content: bytes) -> bool:
+    """Keep a part that cannot be read in a file beside the spool; return whether it was not there yet."""
+    aside = path.with_suffix(DAMAGED)
+    if aside.exists() and content in aside.read_bytes():
+        return False
+    event(log, logging.ERROR, "spool_damaged", f"part of the spool cannot be read; it is kept in {aside}")
+    descriptor = os.open(aside, os.O_CREAT | os.O_APPEND | os.O_WRONLY, PRIVATE_FILE)
+    try:
+        write_all(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    sync_folder(path.parent)
+    return True
 
 
 def _opened(segment: Segment) -> int:
@@ -392,7 +430,7 @@ def _set_of(path: Path) -> str:
     return path.name.rpartition("-")[0]
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make a new name durable. Windows has no such call and needs none."""
     if os.name == "nt":
         return

@@ -103,6 +103,8 @@ class Spool:
         self._thread: threading.Thread | None = None
         self._closed = False
         self._process = os.getpid()
+        self.undecoded: list[tuple[Ref, bytes, RecollectError]] = []
+        """Adopted operations that this release cannot decode and that are not set aside yet."""
 
     @property
     def size(self) -> int:
@@ -138,8 +140,13 @@ class Spool:
                 f"within {self._deadline:g} s"
             ) from None
 
-    async def read(self, refs: Sequence[Ref]) -> list[bytes]:
+    async def read(self, refs: Sequence[Ref]) -> list[bytes | None]:
+        """Return the operations' payloads; None for one that is damaged by now, or that was set aside."""
         return await self._call(partial(self._files.read, refs))
+
+    async def set_aside_damaged(self, refs: Sequence[Ref]) -> int:
+        """Keep the frames that cannot be read in a file of their own; return how many these are."""
+        return await self._call(partial(self._files.set_aside_damaged, refs))
 
     async def mark_done(self, refs: Sequence[Ref]) -> None:
         await self._call(partial(self._files.mark_done, refs))
