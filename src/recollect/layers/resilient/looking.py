@@ -52,8 +52,8 @@ def _owners_in(path: Path) -> set[str]:
         content = path.read_bytes()
     except FileNotFoundError:  # its process stored the last of it in this moment
         return set()
-    waiting = pending(content, scan(content).frames)
-    return {told.owner for _, one in waiting if (told := about(content[one.payload])) is not None}
+    waiting = scan(content).pending
+    return {told.owner for one in waiting if (told := about(content[one.payload])) is not None}
 
 
 def _damaged(folder: Path) -> list[Path]:
