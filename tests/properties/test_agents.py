@@ -10,7 +10,7 @@ from recollect.dialects import meaning_of
 from recollect.errors import AgentUnavailable
 from recollect.manager import ConversationManager
 from tests.agents.doubles import Scripted
-from tests.properties.worlds import World, examples
+from tests.properties.worlds import World, examples, spoken
 
 AGENTS = ("home", "music", "bills")
 words = st.text("abc ", min_size=1, max_size=8).filter(str.strip)
@@ -76,16 +76,33 @@ def test_an_agent_with_its_own_view_gets_its_words_and_the_users(world: World, p
 # Feature: conversation-context, Property 32: Agent tracking in messages
 @examples
 @given(played=turns)
-def test_turns_are_stored_with_who_answered_and_failed_ones_not_at_all(
-    world: World, played: list[Any]
-) -> None:
+def test_answers_carry_the_agents_name_and_questions_carry_none(world: World, played: list[Any]) -> None:
     async def play(erin: ConversationManager) -> None:
         answered = await House(erin, "full").play(played)
-        expected: list[tuple[str, str, str]] = []
+        expected: list[tuple[str, str, str | None]] = []
         for name, asked, answer in answered:
-            expected += [("user", f"{name}: {asked}", name), ("assistant", answer, name)]
+            expected += [("user", f"{name}: {asked}", None), ("assistant", answer, name)]
         stored = [(message.role, message.content, message.agent_name) for message in await log_of(erin)]
         assert stored == expected
+
+    world.play(play)
+
+
+# Feature: conversation-context, Property 3: Equal treatment of messages
+@examples
+@given(said=spoken, view=st.sampled_from(["own", "narrated", "full"]))
+def test_an_agent_sees_spoken_and_typed_messages_alike(world: World, said: list[Any], view: str) -> None:
+    async def play(erin: ConversationManager) -> None:
+        conversation = await erin.get_or_create_conversation("s")
+        for role, content, content_type in said:
+            agent = "home" if role == "assistant" else None
+            await erin.add_message(
+                conversation.id, role, content, content_type=content_type, agent_name=agent
+            )
+        house = House(erin, view)
+        await house.play([("home", "what?", "yes")])
+        seen = [(m.role, meaning_of(m).text) for m in house.agents["home"].asked[-1].messages]
+        assert seen == [(role, content) for role, content, _ in said] + [("user", "home: what?")]
 
     world.play(play)
 

@@ -5,7 +5,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recollect.agents import AgenticLoop, Specialist, SupervisorAgent
+from recollect.contracts import Audio, Transcript
 from recollect.manager import ConversationManager
+from recollect.voice import VoiceAssistant
+from tests.agents.doubles import Scripted
 from tests.properties.worlds import World, contents, examples, say, spoken
 
 
@@ -60,30 +64,65 @@ def test_the_content_type_makes_no_difference_to_a_context(world: World, said: l
     assert len(first) == len(said)
 
 
+class Hears:
+    """A transcriber that understands what the test wants it to."""
+
+    name = "test"
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    async def transcribe(self, audio: Audio, *, language: str | None = None) -> Transcript:
+        return Transcript(text=self._text)
+
+    async def close(self) -> None:
+        """Nothing was opened."""
+
+
+def supervisor_of(erin: ConversationManager, answer: str) -> SupervisorAgent:
+    return SupervisorAgent(erin, [Specialist(loop=AgenticLoop(Scripted(answer)))])
+
+
+SOUND = Audio(data=b"\x00\x40\x00\xc0" * 4000)
+words = contents.filter(str.strip)
+
+
+async def heard_of(erin: ConversationManager, session: str) -> list[tuple[str, Any, str]]:
+    record = await erin.session(session)
+    assert record is not None
+    return [(m.role, m.content, m.content_type) for m in await erin.messages(record.id)]
+
+
 # Feature: conversation-context, Property 22: Voice transcription storage
 @examples
-@given(transcript=contents)
-def test_voice_is_stored_as_its_transcript_marked_audio(world: World, transcript: str) -> None:
+@given(transcript=words, answer=words)
+def test_a_spoken_question_is_stored_once_as_its_transcript_marked_audio(
+    world: World, transcript: str, answer: str
+) -> None:
     async def play(erin: ConversationManager) -> None:
-        conversation = await erin.get_or_create_conversation("s", channel="voice")
-        await erin.add_message(conversation.id, "user", transcript, content_type="audio")
-        (message,) = await erin.messages(conversation.id)
-        assert (message.content, message.content_type) == (transcript, "audio")
+        voice = VoiceAssistant(supervisor_of(erin, answer), Hears(transcript))
+        await voice.handle_voice_input(SOUND, "s")
+        assert await heard_of(erin, "s") == [
+            ("user", transcript.strip(), "audio"),
+            ("assistant", answer, "text"),
+        ]
 
     world.play(play)
 
 
 # Feature: conversation-context, Property 23: Text message storage
 @examples
-@given(text=contents, explicit=st.booleans())
-def test_text_is_stored_marked_text(world: World, text: str, explicit: bool) -> None:
+@given(text=words, answer=words, is_direct=st.booleans())
+def test_a_typed_question_is_stored_once_marked_text(
+    world: World, text: str, answer: str, is_direct: bool
+) -> None:
     async def play(erin: ConversationManager) -> None:
-        conversation = await erin.get_or_create_conversation("s", channel="text")
-        if explicit:
-            await erin.add_message(conversation.id, "user", text, content_type="text")
-        else:
+        if is_direct:
+            conversation = await erin.get_or_create_conversation("s", channel="text")
             await erin.add_message(conversation.id, "user", text)
-        (message,) = await erin.messages(conversation.id)
-        assert (message.content, message.content_type) == (text, "text")
+            await erin.add_message(conversation.id, "assistant", answer)
+        else:
+            await supervisor_of(erin, answer).process_query(text, "s")
+        assert await heard_of(erin, "s") == [("user", text, "text"), ("assistant", answer, "text")]
 
     world.play(play)

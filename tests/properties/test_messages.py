@@ -89,10 +89,21 @@ def test_messages_read_in_order_of_time_whatever_order_they_came_in(world: World
     assert read == sorted(((stamp, number) for number, (stamp, _) in enumerate(stamps)))
 
 
+long_texts = st.builds(
+    lambda unit, times, end: unit * times + end,
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20),
+    st.integers(200, 5000),
+    st.text(max_size=10),
+)
+"""Up to 100,000 characters, any of Unicode, NUL and line separators among them."""
+
+
 # Feature: conversation-context, Property 10: Content preservation
 @examples
 @given(
-    role=roles, content=json_contents, extra=st.dictionaries(st.text(max_size=6), json_contents, max_size=3)
+    role=roles,
+    content=json_contents | long_texts,
+    extra=st.dictionaries(st.text(max_size=6), json_contents, max_size=3),
 )
 def test_content_comes_back_exactly(world: World, role: Any, content: Any, extra: dict[str, Any]) -> None:
     from recollect.messages import Message

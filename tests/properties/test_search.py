@@ -1,6 +1,7 @@
 """Searching conversations: what is found, what a result holds, in which order, and what filters do."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given, settings
@@ -93,18 +94,63 @@ def test_a_result_has_metadata_and_marked_excerpts(world: World, plan: Plan, wor
     world.play(play)
 
 
-# Feature: conversation-context, Property 29: Search result ranking
+# Feature: conversation-context, Property 28: JSONB content search
 @examples
-@given(planned=st.lists(plans, max_size=5), asked=st.lists(words, min_size=1, max_size=3, unique=True))
-def test_results_come_by_relevance_then_the_latest_first(
-    world: World, planned: list[Plan], asked: list[str]
+@given(
+    planned=st.lists(st.lists(st.tuples(roles, sentences), max_size=4), min_size=1, max_size=5),
+    word=words,
+    in_blocks=st.booleans(),
+)
+def test_a_word_in_any_message_finds_the_conversation(
+    world: World, planned: list[list[tuple[Any, str]]], word: str, in_blocks: bool
 ) -> None:
     async def play(erin: ConversationManager) -> None:
-        records = [await made(erin, plan, number) for number, plan in enumerate(planned)]
-        active = {record.id: record.last_activity for record in records}
+        expected = set()
+        for number, said in enumerate(planned):
+            conversation = await erin.get_or_create_conversation(f"s{number}")
+            for role, text in said:
+                content = [{"type": "text", "text": text}] if in_blocks else text
+                await erin.add_message(conversation.id, role, content)
+            if any(word in text.split() for _, text in said):
+                expected.add(conversation.id)
+        found = await erin.search_conversations(word)
+        assert {each.id for each in found} == expected
+        assert all(word in excerpt.text for each in found for excerpt in each.excerpts)
+
+    world.play(play)
+
+
+FILLER = ("stone", "paper", "scissors", "window")
+
+
+# Feature: conversation-context, Property 29: Search result ranking
+@examples
+@given(
+    asked=st.lists(words, min_size=2, max_size=4, unique=True),
+    shares=st.lists(st.integers(0, 4), min_size=2, max_size=6),
+    days=st.permutations(range(6)),
+)
+def test_more_of_the_question_ranks_higher_and_the_latest_comes_first_among_equals(
+    world: World, asked: list[str], shares: list[int], days: list[int]
+) -> None:
+    """Conversation n holds the first `shares[n]` words of the question, in as many words as all others."""
+
+    async def play(erin: ConversationManager) -> None:
+        expected = []
+        for number, (share, day) in enumerate(zip(shares, days, strict=False)):
+            held = asked[:share]
+            text = " ".join([*held, *FILLER[len(held) :]])
+            record = await made(
+                erin, Plan(client_name=None, subject=None, said=[("user", text)], day=day), number
+            )
+            if held:
+                expected.append((-len(held), -day, record.id))
         found = await erin.search_conversations(" ".join(asked))
-        order = [(-round(each.score, 9), -active[each.id].timestamp()) for each in found]
-        assert order == sorted(order)
+        assert [each.id for each in found] == [each for _, _, each in sorted(expected)]
+        scores = [each.score for each in found]
+        held_by = [-held for held, _, _ in sorted(expected)]
+        for (score, held), (below, fewer) in pairwise(zip(scores, held_by, strict=True)):
+            assert score > below if held > fewer else round(score, 9) == round(below, 9)
         assert [each.id for each in await erin.search_conversations()] == [
             record.id for record in (await erin.list()).conversations
         ]
@@ -112,36 +158,68 @@ def test_results_come_by_relevance_then_the_latest_first(
     world.play(play)
 
 
+class Filters(Struct, frozen=True, kw_only=True):
+    """What a search may be restricted to, and the rule, independent of the product's own."""
+
+    client_id: str | None = None
+    status: str | None = None
+    tags: tuple[str, ...] = ()
+    from_day: int | None = None
+    to_day: int | None = None
+
+    def admits(self, plan: Plan) -> bool:
+        """A plan without messages is active when it is made, long after the days of the plans."""
+        day = plan.day if plan.said else LATER
+        return (
+            self.client_id in (None, plan.client_id)
+            and self.status in (None, plan.status)
+            and (not self.tags or any(tag in plan.tags for tag in self.tags))
+            and (self.from_day is None or day >= self.from_day)
+            and (self.to_day is None or day <= self.to_day)
+        )
+
+    def arguments(self) -> dict[str, Any]:
+        given_filters = {
+            "client_id": self.client_id,
+            "status": self.status,
+            "tags": self.tags or None,
+            "date_from": None if self.from_day is None else DAY + timedelta(days=self.from_day),
+            "date_to": None if self.to_day is None else DAY + timedelta(days=self.to_day, hours=1),
+        }
+        return {name: value for name, value in given_filters.items() if value is not None}
+
+
+LATER = 10_000
+filters = st.builds(
+    Filters,
+    client_id=st.none() | st.sampled_from([f"00000000-0000-4000-8000-00000000000{n}" for n in range(3)]),
+    status=st.none() | value_of("status"),
+    tags=st.lists(st.sampled_from(["a", "b", "c"]), max_size=2, unique=True).map(tuple),
+    from_day=st.none() | st.integers(0, 9),
+    to_day=st.none() | st.integers(0, 9),
+)
+
+
 # Feature: conversation-context, Property 30: Search filtering
 @examples
-@given(planned=st.lists(plans, min_size=1, max_size=5), data=st.data())
-def test_every_filter_applies(world: World, planned: list[Plan], data: st.DataObject) -> None:
-    chosen = data.draw(st.sampled_from(planned))
-    filters = data.draw(
-        st.fixed_dictionaries(
-            {},
-            optional={
-                "client_id": st.just(chosen.client_id),
-                "status": st.just(chosen.status),
-                "tags": st.just(chosen.tags),
-                "date_from": st.integers(0, 9).map(lambda day: DAY + timedelta(days=day)),
-                "date_to": st.integers(0, 9).map(lambda day: DAY + timedelta(days=day, hours=1)),
-            },
-        )
-    )
-    query = data.draw(st.none() | words)
-
+@given(planned=st.lists(plans, min_size=1, max_size=5), wanted=filters, query=st.none() | words)
+def test_every_filter_applies(world: World, planned: list[Plan], wanted: Filters, query: str | None) -> None:
     async def play(erin: ConversationManager) -> None:
         records = [await made(erin, plan, number) for number, plan in enumerate(planned)]
-        listed = {record.id for record in (await erin.list(**filters)).conversations}
-        holding = {
+        expected = {
             record.id
             for record, plan in zip(records, planned, strict=True)
-            if query is None or plan.holds(query)
+            if wanted.admits(plan) and (query is None or plan.holds(query))
         }
-        found = [each.id for each in await erin.search_conversations(query, **filters)]
-        assert set(found) == listed & holding
-        assert len(await erin.search_conversations(query, **filters, limit=1)) == min(1, len(found))
+        found = [each.id for each in await erin.search_conversations(query, **wanted.arguments())]
+        assert set(found) == expected
+        assert len(found) == len(expected)
+        listed = (await erin.list(**wanted.arguments())).conversations
+        assert {each.id for each in listed} == {
+            record.id for record, plan in zip(records, planned, strict=True) if wanted.admits(plan)
+        }
+        limited = await erin.search_conversations(query, **wanted.arguments(), limit=1)
+        assert len(limited) == min(1, len(found))
 
     world.play(play)
 

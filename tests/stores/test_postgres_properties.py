@@ -13,9 +13,12 @@ from psycopg.types.json import Jsonb
 
 from recollect.conversations import started
 from recollect.ids import new_id
+from recollect.manager import ConversationManager
 from recollect.messages import Message
 from recollect.stores.postgres import PostgresBackend
 from recollect.testing.machine import messages
+from recollect.voice import VoiceAssistant
+from tests.properties.test_channels import SOUND, Hears, supervisor_of
 
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=30)
 ANSWER = "ok"
@@ -76,6 +79,39 @@ def comparable(value: Any) -> Any:
             return value
 
 
+async def by_turn(erin: ConversationManager, conversation_id: str, text: str) -> None:
+    async with erin.turn(conversation_id) as turn:
+        turn.user(text)
+        turn.assistant(ANSWER)
+
+
+async def by_message(erin: ConversationManager, conversation_id: str, text: str) -> None:
+    await erin.add_message(conversation_id, "user", text)
+
+
+async def by_agent(erin: ConversationManager, conversation_id: str, text: str) -> None:
+    await supervisor_of(erin, ANSWER).process_query(text, "s", conversation_id)
+
+
+async def by_voice(erin: ConversationManager, conversation_id: str, text: str) -> None:
+    await VoiceAssistant(supervisor_of(erin, ANSWER), Hears(text)).handle_voice_input(SOUND, "s")
+
+
+async def by_history(erin: ConversationManager, conversation_id: str, text: str) -> None:
+    history = await erin.store.load(conversation_id)
+    await erin.store.save(conversation_id, [*history, {"role": "user", "content": text}])
+
+
+WAYS = {
+    "turn": by_turn,
+    "message": by_message,
+    "agent": by_agent,
+    "voice": by_voice,
+    "history": by_history,
+}
+PATHS = (*WAYS, "sql")
+
+
 def with_moment(document: dict[str, Any]) -> dict[str, Any]:
     return document | {"timestamp": datetime.fromisoformat(document["timestamp"])}
 
@@ -123,6 +159,33 @@ def test_an_array_that_plain_sql_writes_reads_back_as_messages(
     read = bench.read(conversation_id)
     assert [message.with_(timestamp=None) for message in read] == [
         Message.from_dict(document) for document in documents
+    ]
+
+
+# Feature: conversation-context, Property 7: JSONB array storage
+@PROPERTY
+@given(said=st.lists(st.tuples(st.sampled_from(PATHS), words.filter(str.strip)), min_size=1, max_size=6))
+def test_messages_of_every_path_appear_in_the_array(bench: Bench, said: list[tuple[str, str]]) -> None:
+    """Plain SQL sees what every call stores, and what SQL itself appends."""
+    bench.begin()
+    erin = ConversationManager(bench.store)
+    conversation = bench.runner.run(erin.get_or_create_conversation("s"))
+    for path, text in said:
+        if path == "sql":
+            message = {"role": "user", "content": text}
+            bench.plain.execute(
+                "UPDATE api.conversations SET messages = messages || %s WHERE id = %s",
+                (Jsonb([message]), conversation.id),
+            )
+        else:
+            bench.runner.run(WAYS[path](erin, conversation.id, text))
+    ((shown,),) = bench.plain.execute(
+        "SELECT messages FROM api.conversations WHERE id = %s", (conversation.id,)
+    ).fetchall()
+    asked = [document["content"] for document in shown if document["role"] == "user"]
+    assert asked == [text.strip() if path == "voice" else text for path, text in said]
+    assert [document["content_type"] for document in shown if document["role"] == "user"] == [
+        "audio" if path == "voice" else "text" for path, _ in said
     ]
 
 

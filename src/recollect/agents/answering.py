@@ -55,7 +55,7 @@ async def answer_turn(
     asked again, also of another process, it is stored once, and another answer to it raises
     `MessageConflict`. Raises `AgentError`, `ConversationNotFound`, `StoreError`.
     """
-    question = specialist.loop.question(user_text).with_(agent_name=specialist.name)
+    question = specialist.loop.question(user_text)
     policy = await _policy(manager, specialist)
 
     async def window(turn: Sequence[Message]) -> Sequence[Message]:

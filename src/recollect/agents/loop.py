@@ -184,10 +184,13 @@ class AgenticLoop:
         return tool_result(self.agent.dialect, call_id=call.id, name=call.name, text=CUT_OFF, is_error=True)
 
     def _labelled(self, messages: Iterable[Message]) -> list[Message]:
-        """With the name of the agent, and an id each: a turn that is stored twice is stored once."""
-        name = self.agent.name
+        """Give each message an id, so that a turn stored twice is stored once. Only what the agent generated
+        carries its name: tool results do not."""
         return [
-            message.with_(agent_name=name, message_id=message.message_id or self._ids())
+            message.with_(
+                agent_name=self.agent.name if message.role == "assistant" else None,
+                message_id=message.message_id or self._ids(),
+            )
             for message in messages
         ]
 
