@@ -37,11 +37,11 @@ async def test_history_may_be_a_context_or_dicts_of_a_provider() -> None:
     assert agent.asked[1].messages[0].dialect == "anthropic"
 
 
-async def test_every_message_of_a_turn_has_an_id_and_the_agents_name() -> None:
+async def test_every_message_of_a_turn_has_an_id_and_answers_name_the_agent() -> None:
     agent = Scripted(calling(("c1", "lights", {"room": "hall"})), "On.", name="home")
     answer = await AgenticLoop(agent).run("Lights?", (), registry())
     assert len({message.message_id for message in answer.messages}) == 4
-    assert [message.agent_name for message in answer.messages] == [None, "home", "home", "home"]
+    assert [message.agent_name for message in answer.messages] == [None, "home", None, "home"]
 
 
 @pytest.mark.parametrize("call_id", ["c1", ""])

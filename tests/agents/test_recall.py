@@ -234,4 +234,4 @@ async def test_a_turn_of_the_recall_agent_is_a_turn_like_any_other(erin: Convers
     record = await erin.get_or_create_conversation("s")
     answer = await answer_turn(erin, record.id, Assistants().specialist(erin), TILES)
     assert answer.steps == 1
-    assert [message.agent_name for message in await erin.messages(record.id)] == ["recall", "recall"]
+    assert [message.agent_name for message in await erin.messages(record.id)] == [None, "recall"]

@@ -81,9 +81,9 @@ def words(content: Any) -> str:
 async def check(manager: ConversationManager, conversation_id: str) -> None:
     stored = await manager.messages(conversation_id)
     assert [(m.role, words(m.content), m.content_type, m.agent_name) for m in stored] == [
-        ("user", ASKED, "audio", "supervisor_agent"),
+        ("user", ASKED, "audio", None),
         ("assistant", IN_PROGRESS, "text", "supervisor_agent"),
-        ("user", THEN, "text", "supervisor_agent"),
+        ("user", THEN, "text", None),
         ("assistant", SOON, "text", "supervisor_agent"),
     ]
     assert stored[0].speech is not None

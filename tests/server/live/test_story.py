@@ -78,7 +78,7 @@ async def test_voice_then_a_restart_then_text_with_a_client_linked_and_somebody_
             ("user", "text", WHEN),
             ("assistant", "text", BY_FRIDAY),
         ]
-        assert {m.agent_name for m in stored} == {"supervisor_agent"}
+        assert [m.agent_name for m in stored] == [None, "supervisor_agent"] * 2
 
 
 async def linked_to(server: Serving, key: str, conversation_id: str, contact: Contact) -> None:
