@@ -149,8 +149,8 @@ def test_more_of_the_question_ranks_higher_and_the_latest_comes_first_among_equa
         assert [each.id for each in found] == [each for _, _, each in sorted(expected)]
         scores = [each.score for each in found]
         held_by = [-held for held, _, _ in sorted(expected)]
-        for (score, held), (below, fewer) in pairwise(zip(scores, held_by, strict=True)):
-            assert score > below if held > fewer else round(score, 9) == round(below, 9)
+        for (above, more), (below, fewer) in pairwise(zip(scores, held_by, strict=True)):
+            assert above > below if more > fewer else round(above, 9) == round(below, 9)
         assert [each.id for each in await erin.search_conversations()] == [
             record.id for record in (await erin.list()).conversations
         ]
