@@ -29,7 +29,8 @@
     │   │   ├── Overloaded            too much is waiting already: come again later
     │   │   ├── StoreBusy             another process holds the lock of the store for too long
     │   │   ├── StoreReplaced         the store's file was removed or replaced while it was open
-    │   │   └── SpoolFull             the store is away, and so is the room to keep what is said meanwhile
+    │   │   ├── SpoolFull             the store is away, and so is the room to keep what is said meanwhile
+    │   │   └── AccessUnverified      the store is away, and with it the keys that access is verified by
     │   ├── StoreDamaged              the file or server holds something that cannot be read
     │   ├── StoreForeign              the file or server belongs to another program, or a newer release
     │   ├── KeyUnavailable            a key is not at hand, or is not the one that data were sealed with
@@ -244,6 +245,10 @@ class StoreReplaced(StoreUnavailable):
 
 class SpoolFull(StoreUnavailable):
     """The store is away, and there is no room left to keep what is said meanwhile."""
+
+
+class AccessUnverified(StoreUnavailable):
+    """The store is away: access cannot be verified until it is back."""
 
 
 class StoreDamaged(StoreError):

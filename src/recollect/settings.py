@@ -186,6 +186,10 @@ class ServerConfig(_Group, frozen=True, kw_only=True):
     """The port; 0 takes any that is free."""
     server_workers: int = 1
     """Processes that share the port."""
+    require_keys: bool = False
+    """Whether the server refuses to start, and to answer, without keys or tokens, also on this machine."""
+    key_grace_seconds: int = 0
+    """Seconds, beyond five, that a verified key goes on working while the store is away."""
     owner: str = "default"
     """Whose data it is where there are no keys and the request does not say."""
     max_body_kb: int = 4096
@@ -358,6 +362,8 @@ ENVIRONMENT = {
     "server_host": "RECOLLECT_HOST",
     "server_port": "RECOLLECT_PORT",
     "server_workers": "RECOLLECT_WORKERS",
+    "require_keys": "RECOLLECT_REQUIRE_KEYS",
+    "key_grace_seconds": "RECOLLECT_KEY_GRACE_SECONDS",
     "owner": "RECOLLECT_OWNER",
     "max_body_kb": "RECOLLECT_MAX_BODY_KB",
     "drain_seconds": "RECOLLECT_DRAIN_SECONDS",

@@ -22,6 +22,7 @@ from recollect.server.auth.keys import ApiKeys
 from recollect.server.auth.tokens import TokenRules, Tokens
 from recollect.server.calls import Assistant, Service
 from recollect.server.endpoints import Endpoint, route_handler
+from recollect.server.guarding import local_only
 from recollect.server.hosts import closing, hosts_for
 from recollect.server.limits import Limits, Openings
 from recollect.server.live.handler import live_handler
@@ -123,6 +124,7 @@ def create_app(
             *route_handlers,
         ],
         middleware=list(middleware),
+        guards=[local_only(service)] if service.gate.may_be_open else [],
         lifespan=[_sharing(numbers), open_while_serving(live), closing(hosts), *lifespan],
         exception_handlers={
             HTTPException: problems.from_framework,
@@ -166,7 +168,8 @@ def gate_for(memory: Memory, settings: ServerConfig, *, open_without_keys: bool)
     return Gate(
         ApiKeys(memory.backend),
         tokens_for(settings),
-        open_for=settings.owner if open_without_keys else None,
+        open_for=settings.owner if open_without_keys and not settings.require_keys else None,
+        grace=float(settings.key_grace_seconds),
     )
 
 

@@ -4,27 +4,39 @@ A `Service` is what all requests of a process share. Below: auth, limits, the ma
 """
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 from litestar import Request
+from litestar.connection import ASGIConnection
 from msgspec import Struct
 
 from recollect.agents.supervisor import SupervisorAgent
 from recollect.contracts import Transcriber
-from recollect.errors import AgentUnavailable, InvalidInput, TranscriberUnavailable, shown
+from recollect.errors import (
+    AccessError,
+    AgentUnavailable,
+    InvalidInput,
+    RecollectError,
+    TranscriberUnavailable,
+    shown,
+)
 from recollect.manager import ConversationManager
 from recollect.memory import Memory
 from recollect.protocol import OWNER_HEADER, from_json
 from recollect.server.auth.callers import Caller
 from recollect.server.auth.gate import Gate, Headers, wanted_owner
 from recollect.server.limits import Limits, Openings
+from recollect.telemetry import told
 from recollect.voice import VoiceAssistant
 
 if TYPE_CHECKING:
     from recollect.settings import Settings
+
+log = logging.getLogger("recollect.server")
 
 Assistant: TypeAlias = Callable[[ConversationManager], SupervisorAgent]
 """Who answers for an owner, given their handle."""
@@ -87,11 +99,18 @@ class Service:
         least = self.settings.voice.least_confidence_percent / 100
         return VoiceAssistant(self.assistant(manager), self._transcriber, least_confidence=least)
 
-    async def note_denied(self, action: str, *, actor: str, source: str, owner: str = "") -> None:
-        """Note in the audit trail, where there is one, that somebody was turned away."""
-        if self._is_audited:
-            acting = self.memory.acting_as(actor, source=source)
+    async def note_refusal(self, action: str, error: AccessError, *, source: str, owner: str = "") -> None:
+        """Write a refusal to the audit trail, where there is one. HTTP routes and WebSockets both call this.
+
+        A trail that fails is logged: it must not turn a refusal into a server error.
+        """
+        if not self._is_audited:
+            return
+        acting = self.memory.acting_as(type(error).__name__, source=source)
+        try:
             await acting.backend.denied(action, owner)  # type: ignore[attr-defined]
+        except RecollectError as failed:
+            log.warning("a refusal could not be noted: %s", told(failed))
 
 
 class Call(Generic[B, Q]):
@@ -160,9 +179,9 @@ def owner_of(caller: Caller, headers: Headers) -> str:
     return caller.owner_for(wanted_owner(headers, _OWNER))
 
 
-def source_of(request: "Request[Any, Any, Any]") -> str:
-    """Where the request comes from, for the audit trail."""
-    client = request.scope.get("client")
+def source_of(connection: "ASGIConnection[Any, Any, Any, Any]") -> str:
+    """Where a request or a WebSocket comes from, for the audit trail."""
+    client = connection.scope.get("client")
     return "" if client is None else str(client[0])
 
 

@@ -206,7 +206,8 @@ def _answering(endpoint: Endpoint, service: Service) -> Callable[..., Awaitable[
             call = await read(service, request, headers, caller, manager)
             return await endpoint.handler(call)
         except AccessError as error:
-            await _note(service, request, endpoint, error)
+            action = f"{endpoint.method} {endpoint.path}"
+            await service.note_refusal(action, error, source=source_of(request))
             return as_problem(error)
         except RevisionConflict as error:
             return as_problem(error, status=412 if b"if-match" in headers else 409)
@@ -214,18 +215,6 @@ def _answering(endpoint: Endpoint, service: Service) -> Callable[..., Awaitable[
             return _told(error, endpoint)
 
     return answer
-
-
-async def _note(
-    service: Service, request: "Request[Any, Any, Any]", endpoint: Endpoint, error: AccessError
-) -> None:
-    """Who was turned away goes to the audit trail; a trail that fails must not make an error of a refusal."""
-    try:
-        await service.note_denied(
-            f"{endpoint.method} {endpoint.path}", actor=type(error).__name__, source=source_of(request)
-        )
-    except RecollectError as failed:
-        log.warning("a refusal could not be noted: %s", told(failed))
 
 
 def _told(error: RecollectError, endpoint: Endpoint) -> Answer:

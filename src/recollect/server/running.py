@@ -79,12 +79,19 @@ async def check_guarded(memory: recollect.Memory, settings: ServerConfig, host: 
     """Refuse to listen beyond this machine while anybody would be let in; whether no key is needed."""
     if tokens_for(settings) is not None or await ApiKeys(memory.backend).any():
         return False
-    if is_loopback(host):
+    if is_loopback(host) and not settings.require_keys:
         return True
+    advice = (
+        "make one with `recollect keys create --owner NAME`, or name the issuer of your tokens "
+        "(RECOLLECT_JWT_ISSUER, RECOLLECT_JWT_AUDIENCE, RECOLLECT_JWT_JWKS)"
+    )
+    if settings.require_keys:
+        raise InvalidSetting(
+            f"RECOLLECT_REQUIRE_KEYS is set, and there is no key: {advice}", field="require_keys", value=True
+        )
     raise InvalidSetting(
-        f"the server would listen on {host}, beyond this machine, and there is no key: make one with "
-        "`recollect keys create --owner NAME`, or name the issuer of your tokens (RECOLLECT_JWT_ISSUER, "
-        "RECOLLECT_JWT_AUDIENCE, RECOLLECT_JWT_JWKS); or listen on 127.0.0.1",
+        f"the server would listen on {host}, beyond this machine, and there is no key: {advice}; "
+        "or listen on 127.0.0.1",
         field="server_host",
         value=host,
     )

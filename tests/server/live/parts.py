@@ -11,7 +11,7 @@ import recollect
 from recollect.agents import AgenticLoop, Specialist, SupervisorAgent
 from recollect.contracts import Ask, OnText, Reply
 from recollect.dialects import meaning_of
-from recollect.errors import NotAuthenticated, TranscriberUnavailable
+from recollect.errors import AccessError, NotAuthenticated, TranscriberUnavailable
 from recollect.manager import ConversationManager
 from recollect.messages import Message
 from recollect.protocol.live import Outgoing, write_frame
@@ -89,12 +89,16 @@ class Staff:
         self.memory = memory
         self.agent = agent
         self.understood = transcribe
+        self.refusals: list[tuple[str, str]] = []
 
     def manager(self, caller: Caller, owner: str) -> ConversationManager:
         return self.memory.of(owner)
 
     def assistant(self, manager: ConversationManager) -> SupervisorAgent:
         return assistant_of(self.agent)(manager)
+
+    async def note_refusal(self, action: str, error: AccessError, *, source: str) -> None:
+        self.refusals.append((action, type(error).__name__))
 
     def transcribe(self, manager: ConversationManager) -> Transcribe:
         if self.understood is None:

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 
+from recollect.errors import StoreUnavailable
 from recollect.messages import Message, Speech
 from recollect.protocol.live import CloseCode
 from recollect.server.auth.callers import Caller
@@ -674,6 +675,19 @@ async def test_a_key_that_ends_ends_its_connections() -> None:
         await client.hello(session_id="kitchen")
         del room.gate.callers["erin"]
         assert await asyncio.wait_for(the_end(client), PATIENCE) == CloseCode.NOT_AUTHENTICATED
+
+
+async def test_a_key_that_cannot_be_verified_ends_its_connections() -> None:
+    """A key that was revoked elsewhere must not go on talking for as long as an outage lasts."""
+    async with a_room(recheck_seconds=0.01) as room:
+        client = room.client()
+        await client.hello(session_id="kitchen")
+
+        async def away(headers: Mapping[bytes, bytes]) -> Caller:
+            raise StoreUnavailable
+
+        room.gate.admit = away  # type: ignore[method-assign]
+        assert await asyncio.wait_for(the_end(client), PATIENCE) == CloseCode.TRY_LATER
 
 
 async def test_a_key_that_cannot_be_looked_at_keeps_no_other_from_being() -> None:

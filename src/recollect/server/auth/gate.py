@@ -1,8 +1,10 @@
 """The gate: from the headers of a request to a caller, or no further. Below: keys, tokens.
 
 Whatever is wrong with what was shown (nothing, unknown, expired, revoked, another issuer's) gives one and the
-same answer. Who was let in is remembered for a few seconds, so that a request costs a look into a dict; a
-key that was revoked is refused everywhere after `REMEMBERED` seconds at the latest.
+same answer. A verified key is cached for `REMEMBERED` seconds, so that a request costs a look into a dict.
+After that time the store is asked again. While the store is away, the request fails with `AccessUnverified`:
+a key that was revoked elsewhere must not go on working for as long as an outage lasts. `grace` trades this
+for availability. Tokens are verified without the store.
 """
 
 import time
@@ -10,15 +12,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from hashlib import sha256
-from ipaddress import ip_address
-from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
 
 from recollect.clock import Clock, system_clock
-from recollect.errors import InvalidInput, NotAllowed, NotAuthenticated
+from recollect.errors import AccessUnverified, InvalidInput, NotAuthenticated, StoreUnavailable
 from recollect.server.auth.callers import Caller
 from recollect.server.auth.keys import ApiKeys
+from recollect.server.auth.local import check_headers
 from recollect.server.auth.tokens import Tokens
 
 REMEMBERED = 5.0
@@ -41,7 +43,8 @@ class Gate:
     """Lets requests in.
 
     `open_for`: the owner for whom a server without any key is open; None where it never is. Once there is
-    a key, or tokens are taken, nobody gets in without.
+    a key, or tokens are taken, nobody gets in without. `grace`: seconds beyond `REMEMBERED` for which the
+    last answer of the store counts while the store is away.
     """
 
     def __init__(
@@ -50,16 +53,19 @@ class Gate:
         tokens: Tokens | None = None,
         *,
         open_for: str | None = None,
+        grace: float = 0.0,
         clock: Clock = system_clock,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.keys = keys
         self.tokens = tokens
         self._open_for = None if tokens is not None else open_for
+        self._grace = grace
         self._clock = clock
         self._monotonic = monotonic
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
-        self._open_since = -REMEMBERED
+        self._open_since: float | None = None
+        """When the store last said that there is no key."""
 
     async def admit(self, headers: Headers) -> Caller:
         """Who asks. Raises `NotAuthenticated`."""
@@ -78,9 +84,15 @@ class Gate:
         return known.caller
 
     async def _look_up(self, fingerprint: bytes, credential: bytes) -> _Known:
-        self._known.pop(fingerprint, None)
+        before = self._known.pop(fingerprint, None)
         at = self._monotonic()
-        caller, until = await self._verified(credential.decode("latin-1").strip())
+        try:
+            caller, until = await self._verified(credential.decode("latin-1").strip())
+        except StoreUnavailable as error:
+            if before is None or at - before.looked_up >= REMEMBERED + self._grace:
+                raise AccessUnverified from error
+            self._known.setdefault(fingerprint, before)
+            return before
         known = self._known[fingerprint] = _Known(caller, at, until)
         if len(self._known) > MOST_REMEMBERED:
             self._known.popitem(last=False)
@@ -95,39 +107,34 @@ class Gate:
         return key.caller, key.expires_at
 
     async def _without_key(self, headers: Headers) -> Caller:
-        if self._open_for is None or not await self._is_open():
+        if self._open_for is None or not await self.is_open():
             raise NotAuthenticated
-        check_local(headers)
+        check_headers(headers)
         return Caller(name="local", owners=None, reach="admin", owner=self._open_for)
 
-    async def _is_open(self) -> bool:
+    @property
+    def may_be_open(self) -> bool:
+        """Whether callers without a key may get in. False is final."""
+        return self._open_for is not None
+
+    async def is_open(self) -> bool:
         """Whether there is no key. Looked up now and then: the first key that is made closes the door."""
-        if self._monotonic() - self._open_since < REMEMBERED:
+        if self._open_for is None:
+            return False
+        at = self._monotonic()
+        if self._open_since is not None and at - self._open_since < REMEMBERED:
             return True
-        if await self.keys.any():
+        try:
+            has_keys = await self.keys.any()
+        except StoreUnavailable as error:
+            if self._open_since is None or at - self._open_since >= REMEMBERED + self._grace:
+                raise AccessUnverified from error
+            return True
+        if has_keys:
             self._open_for = None
             return False
-        self._open_since = self._monotonic()
+        self._open_since = at
         return True
-
-
-def check_local(headers: Headers) -> None:
-    """Refuse what a web page of somebody else's makes a browser send to an open server on this machine.
-
-    A name that was made to point here shows in `Host`; a foreign page shows in `Origin`.
-    """
-    host = headers.get(b"host", b"localhost").decode("latin-1")
-    origin = headers.get(b"origin")
-    if not _is_local(f"//{host}") or (origin is not None and not _is_local(origin.decode("latin-1"))):
-        raise NotAllowed("without keys, the server answers programs on this machine only")
-
-
-def _is_local(url: str) -> bool:
-    try:
-        name = urlsplit(url).hostname or ""
-        return name == "localhost" or ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def wanted_owner(headers: Headers, header: bytes) -> str | None:

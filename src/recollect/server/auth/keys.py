@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from recollect.contracts import JOURNAL, Backend, ConversationStore
+from recollect.contracts import JOURNAL, Backend, ConversationStore, Document
 from recollect.conversations import check_span
 from recollect.errors import DocumentConflict, InvalidInput, NotFound, StoreDamaged, shown
 from recollect.ids import parse_name
@@ -25,6 +25,8 @@ from recollect.server.auth.callers import EVERYBODY, Caller, Reach, parse_reach
 KIND = "api-key"
 PREFIX = "rk"
 PAGE = 100
+SIBLINGS = 16
+"""Keys that differ in the last hexadecimal digit of their id only."""
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
@@ -131,10 +133,19 @@ class ApiKeys:
         key_id, _, secret = rest.partition("_")
         if prefix != PREFIX or not (key_id.isascii() and key_id.isalnum()) or len(key_id) != 12:
             return None
-        document = await self._store.get_document(KIND, key_id)
+        document = await self._stored(key_id)
         key = None if document is None else _decoded(document.data)
         kept = _UNKNOWN if key is None else key.digest
         return key if hmac.compare_digest(kept, _digest(key_id, secret)) else None
+
+    async def _stored(self, key_id: str) -> Document | None:
+        """Read a key from the store itself. Raises `StoreUnavailable` while the store is away.
+
+        `get_document` may answer from the last known state, in which a revoked key still holds. A listing
+        never does. It begins right before the key: a prefix sorts before all texts that begin with it.
+        """
+        listed = await self._store.documents(KIND, after=key_id[:-1], limit=SIBLINGS)
+        return next((document for document in listed if document.key == key_id), None)
 
     def now(self) -> datetime:
         return self._store.now()

@@ -61,6 +61,7 @@ class Connection:
         headers: Mapping[bytes, bytes],
         *,
         owner: str | None = None,
+        source: str = "",
         now: Seconds = time.monotonic,
     ) -> None:
         self.caller: Caller | None = None
@@ -70,6 +71,7 @@ class Connection:
         self._limits = room.limits
         self._headers = dict(headers)
         self._owner = owner
+        self._source = source
         self._now = now
         self._opened = self._last_heard = now()
         self._asked_at: float | None = None
@@ -123,7 +125,7 @@ class Connection:
                 return self._heard_audio(data)
             frame = self._read(data)
             frame_id = getattr(frame, "id", None)
-            await self._act(frame)
+            await self._act_or_note(frame)
         except TooManyRequests as error:
             self._refuse(error, frame_id)
         except RecollectError as error:
@@ -137,6 +139,17 @@ class Connection:
                 value=len(text),
             )
         return live.read_frame(text)
+
+    async def _act_or_note(self, frame: live.Incoming) -> None:
+        """Act on a frame. A refusal goes to the audit trail, as it does for a request."""
+        try:
+            await self._act(frame)
+        except AccessError as error:
+            await self._note_refusal(str(frame.__struct_config__.tag), error)
+            raise
+
+    async def _note_refusal(self, what: str, error: AccessError) -> None:
+        await self._room.staff.note_refusal(f"WS {what}", error, source=self._source)
 
     async def _act(self, frame: live.Incoming) -> None:
         if isinstance(frame, live.Hello):
@@ -467,8 +480,12 @@ class Connection:
     async def recheck(self) -> None:
         """See whether the key still holds. Raises `AccessError`."""
         if self.caller is not None and self._guest is not None:
-            caller = await self._room.gate.admit(self._headers)
-            caller.owner_for(self._guest.owner)
+            try:
+                caller = await self._room.gate.admit(self._headers)
+                caller.owner_for(self._guest.owner)
+            except AccessError as error:
+                await self._note_refusal("recheck", error)
+                raise
 
     def leave(self) -> None:
         """The connection is over. What was asked is answered and stored all the same."""

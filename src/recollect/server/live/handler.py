@@ -26,6 +26,7 @@ from recollect.protocol.live import (
     write_frame,
 )
 from recollect.server.auth.gate import wanted_owner
+from recollect.server.calls import source_of
 from recollect.server.live.connection import Connection
 from recollect.server.live.room import LiveRoom
 from recollect.server.live.telling import Ended
@@ -58,7 +59,12 @@ async def serve(room: LiveRoom, socket: Socket) -> None:
         await socket.close(CloseCode.TRY_LATER if room.is_full else CloseCode.RESTARTING)
         return
     try:
-        connection = Connection(room, _with_bearer(headers, offered), owner=_owner(headers, offered))
+        connection = Connection(
+            room,
+            _with_bearer(headers, offered),
+            owner=_owner(headers, offered),
+            source=source_of(socket),
+        )
     except RecollectError:
         await socket.close(CloseCode.NOT_ALLOWED)
         return

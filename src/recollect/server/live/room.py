@@ -62,6 +62,10 @@ class Staff(Protocol):
         """Raises `TranscriberUnavailable` where nobody listens."""
         ...
 
+    async def note_refusal(self, action: str, error: AccessError, *, source: str) -> None:
+        """Write a refusal to the audit trail, where there is one."""
+        ...
+
 
 class LiveRoom:
     """Everybody who is connected here."""
@@ -197,7 +201,7 @@ class LiveRoom:
 
 
 async def _rechecked(peers: Iterable[Peer]) -> None:
-    """Look at keys again. A store that is away is no reason to send anybody off."""
+    """Look at keys again. A connection whose key cannot be verified ends, and may come back later."""
     for peer in peers:
         try:
             await peer.recheck()
@@ -205,5 +209,6 @@ async def _rechecked(peers: Iterable[Peer]) -> None:
             peer.end(CloseCode.NOT_AUTHENTICATED, "the key has ended")
         except RecollectError as error:
             log.warning("a key cannot be looked at again: %s", told(error))
+            peer.end(CloseCode.TRY_LATER, "the key cannot be verified now")
         except Exception:  # the edge: what one key meets with must not leave all others unwatched
             log.exception("a key could not be looked at again")

@@ -7,6 +7,7 @@ from functools import partial
 from litestar import Litestar
 
 from recollect.contracts import PCM, AudioFormat
+from recollect.errors import AccessError
 from recollect.manager import ConversationManager
 from recollect.messages import Message
 from recollect.protocol.live import AudioStart
@@ -29,6 +30,9 @@ class ServerStaff:
 
     def assistant(self, manager: ConversationManager) -> Assistant:
         return self._service.assistant(manager)
+
+    async def note_refusal(self, action: str, error: AccessError, *, source: str) -> None:
+        await self._service.note_refusal(action, error, source=source)
 
     def transcribe(self, manager: ConversationManager) -> Transcribe:
         return partial(_understood, self._service.voice(manager))

@@ -15,7 +15,7 @@ from recollect.protocol import HEARTBEAT, to_json
 from recollect.protocol.bodies import Uuid
 from recollect.server.answers import Streamed
 from recollect.server.auth.gate import REMEMBERED
-from recollect.server.calls import Call, NoBody
+from recollect.server.calls import Call, NoBody, source_of
 from recollect.server.endpoints import Media, Reply, Routes
 from recollect.telemetry import told
 
@@ -73,14 +73,16 @@ async def _over(call: Call[NoBody, Watched]) -> None:
 
 
 async def _may_listen(call: Call[NoBody, Watched]) -> bool:
-    """Whether the key still holds. A store that is away is no reason to send anybody off."""
+    """Whether the key still holds. A key that cannot be verified does not."""
     try:
         caller = await call.service.gate.admit(call.headers)
         caller.owner_for(call.manager.owner)
-    except AccessError:
+    except AccessError as error:
+        await call.service.note_refusal("GET /changes", error, source=source_of(call.request))
         return False
     except RecollectError as error:
         log.warning("a key cannot be looked at again: %s", told(error))
+        return False
     return True
 
 

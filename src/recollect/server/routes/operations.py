@@ -10,9 +10,10 @@ from litestar import Request, get
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
-from recollect.errors import NotAllowed, RecollectError
+from recollect.errors import AccessError, NotAllowed, RecollectError
 from recollect.server.answers import Answer, as_json, as_problem
-from recollect.server.calls import Service
+from recollect.server.calls import Service, source_of
+from recollect.server.guarding import ANSWERS_EVERYBODY
 from recollect.server.readiness import readiness
 from recollect.telemetry.exposition import exposition, form_for
 from recollect.telemetry.sharing import SharedNumbers
@@ -21,11 +22,11 @@ from recollect.telemetry.sharing import SharedNumbers
 def operations(service: Service, numbers: SharedNumbers) -> list[HTTPRouteHandler]:
     """The routes without a prefix."""
 
-    @get("/health", include_in_schema=False)
+    @get("/health", include_in_schema=False, opt=ANSWERS_EVERYBODY)
     async def health() -> ASGIApp:
         return as_json({"status": "ok"})
 
-    @get("/ready", include_in_schema=False)
+    @get("/ready", include_in_schema=False, opt=ANSWERS_EVERYBODY)
     async def ready() -> ASGIApp:
         found = await readiness(service.memory, draining=service.draining.is_set())
         return as_json(found, status=200 if found.status == "ready" else 503)
@@ -35,6 +36,9 @@ def operations(service: Service, numbers: SharedNumbers) -> list[HTTPRouteHandle
         headers = dict(request.scope["headers"])
         try:
             await _check_sees_all(service, headers)
+        except AccessError as error:
+            await service.note_refusal("GET /metrics", error, source=source_of(request))
+            return as_problem(error)
         except RecollectError as error:
             return as_problem(error)
         return await _numbers(numbers, headers.get(b"accept", b"").decode("latin-1"))
