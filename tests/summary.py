@@ -16,6 +16,8 @@ STORES = {
 """A store's name in a parameter, and in the name of its test module; and a server, which has a store."""
 SPEECH = "tests/voice/test_embedded.py"
 """What needs espeak-ng to speak and PocketSphinx to understand it."""
+PROXY = "tests/docs/test_recipe.py"
+"""What needs nginx."""
 OUTCOMES = ("passed", "failed", "error", "skipped")
 
 _MODULE = re.compile(r"(?:[^:]*/)?stores/test_(\w+)\.py")
@@ -61,6 +63,9 @@ def lines(stats: Mapping[str, Sequence[Any]]) -> Iterator[str]:
     speechless = [report for report in stats.get("error", ()) if report.nodeid.startswith(SPEECH)]
     if speechless:
         yield f"speech: {len(speechless)} tests could not be set up: {_reason(speechless[0])}"
+    unproxied = [report for report in stats.get("skipped", ()) if report.nodeid.startswith(PROXY)]
+    if unproxied:
+        yield f"nginx: {len(unproxied)} tests could not run: nginx is not installed"
 
 
 def _reason(report: Any) -> str:

@@ -37,11 +37,8 @@ def connect(server: Running, **options: Any) -> Connecting:
 def denied(folder: Path) -> list[dict[str, Any]]:
     """Refusals of the server. What the store does not have is noted as denied too, under other actions."""
     found = [json.loads(line) for line in (folder / "audit.jsonl").read_text().splitlines()]
-    return [
-        each
-        for each in found
-        if each.get("outcome") == "denied" and each["action"].startswith(("WS ", "GET "))
-    ]
+    refused = [each for each in found if each.get("outcome") == "denied"]
+    return [each for each in refused if each["action"].startswith(("WS ", "GET "))]
 
 
 async def test_a_wrong_key_leaves_the_same_entry_either_way(tmp_path: Path) -> None:
