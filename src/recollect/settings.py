@@ -194,6 +194,10 @@ class ServerConfig(_Group, frozen=True, kw_only=True):
     """Whose data it is where there are no keys and the request does not say."""
     max_body_kb: int = 4096
     """Kilobytes that a request may have; folders and recordings have limits of their own."""
+    request_seconds: int = 10
+    """Seconds that a connection may take to send the head of a request."""
+    waiting_connections: int = 1000
+    """Connections to a process that have sent no request yet, and at most a tenth of its file handles."""
     drain_seconds: int = 10
     """Seconds that running requests get to finish when the server stops."""
     jwt_issuer: str = ""
@@ -366,6 +370,8 @@ ENVIRONMENT = {
     "key_grace_seconds": "RECOLLECT_KEY_GRACE_SECONDS",
     "owner": "RECOLLECT_OWNER",
     "max_body_kb": "RECOLLECT_MAX_BODY_KB",
+    "request_seconds": "RECOLLECT_REQUEST_SECONDS",
+    "waiting_connections": "RECOLLECT_WAITING_CONNECTIONS",
     "drain_seconds": "RECOLLECT_DRAIN_SECONDS",
     "jwt_issuer": "RECOLLECT_JWT_ISSUER",
     "jwt_audience": "RECOLLECT_JWT_AUDIENCE",

@@ -18,6 +18,7 @@ from recollect.server.app import create_app
 from recollect.server.auth.callers import Reach
 from recollect.server.auth.keys import ApiKeys
 from recollect.server.calls import Service
+from recollect.server.connections import ConnectionLimits, Connections
 from recollect.server.running import Server, configured
 from recollect.settings import ServerConfig, Settings
 
@@ -27,11 +28,14 @@ UNLIMITED = ServerConfig(rate_read=0, rate_write=0, rate_search=0, rate_ask=0)
 class Running:
     """A server that runs, and a client of it."""
 
-    def __init__(self, app: Any, memory: recollect.Memory, url: str, client: httpx.AsyncClient) -> None:
+    def __init__(
+        self, app: Any, memory: recollect.Memory, url: str, client: httpx.AsyncClient, held: Connections
+    ) -> None:
         self.app = app
         self.memory = memory
         self.url = url
         self.client = client
+        self.held = held
         self.keys = ApiKeys(memory.backend)
 
     @property
@@ -60,6 +64,7 @@ async def serving(
     settings: ServerConfig = UNLIMITED,
     open_without_keys: bool = True,
     app_options: dict[str, Any] | None = None,
+    limits: ConnectionLimits | None = None,
     **options: Any,
 ) -> AsyncIterator[Running]:
     """A server over the memory at this URL; it ends with the block."""
@@ -72,7 +77,7 @@ async def serving(
             **(app_options or {}),
         )
         started = asyncio.Event()
-        server = _Quiet(app, configured(app, settings), listening=started.set)
+        server: Any = _Quiet(app, configured(app, settings, limits), listening=started.set)
         server.config.host, server.config.port = "127.0.0.1", 0
         task = asyncio.create_task(server.serve())
         try:
@@ -80,7 +85,7 @@ async def serving(
             port = server.servers[0].sockets[0].getsockname()[1]
             address = f"http://127.0.0.1:{port}"
             async with httpx.AsyncClient(base_url=address, timeout=120) as client:
-                yield Running(app, memory, address, client)
+                yield Running(app, memory, address, client, server.config.connections)
         finally:
             server.stop()
             await task

@@ -21,6 +21,7 @@ from recollect.server.auth.gate import Gate
 from recollect.server.auth.keys import ApiKeys
 from recollect.server.auth.tokens import TokenRules, Tokens
 from recollect.server.calls import Assistant, Service
+from recollect.server.connections import connection_limits_for, file_handles
 from recollect.server.endpoints import Endpoint, route_handler
 from recollect.server.guarding import local_only
 from recollect.server.hosts import closing, hosts_for
@@ -193,7 +194,8 @@ def live_limits_for(settings: ServerConfig) -> LiveLimits:
         frame_bytes=settings.live_frame_kb * 1024,
         frames_per_second=float(settings.live_rate),
         burst=settings.live_rate * 4,
-        connections=settings.live_connections,
+        connections=max(1, min(settings.live_connections, 3 * file_handles() // 10)),
+        unknown_connections=connection_limits_for(settings).waiting,
         connections_per_key=settings.live_connections_per_key,
         heartbeat_seconds=float(settings.live_heartbeat),
         drain_seconds=float(settings.drain_seconds),

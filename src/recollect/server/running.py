@@ -27,6 +27,7 @@ from recollect.errors import InvalidSetting, StoreUnavailable
 from recollect.layers.choosing import layers_in, resilience_in
 from recollect.server.app import create_app, tokens_for
 from recollect.server.auth.keys import ApiKeys
+from recollect.server.connections import BoundedConfig, ConnectionLimits, connection_limits_for
 from recollect.settings import ServerConfig, Settings, TelemetryConfig
 from recollect.stores.urls import parse_url
 from recollect.telemetry.logs import logging_to
@@ -216,14 +217,16 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def configured(app: "Litestar", settings: ServerConfig) -> uvicorn.Config:
-    return uvicorn.Config(
+def configured(
+    app: "Litestar", settings: ServerConfig, limits: ConnectionLimits | None = None
+) -> BoundedConfig:
+    return BoundedConfig(
         app,
+        limits=limits or connection_limits_for(settings),
         lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,
-        ws="websockets-sansio",
         ws_max_size=LARGEST_FRAME,
         ws_per_message_deflate=False,
         timeout_graceful_shutdown=settings.drain_seconds,

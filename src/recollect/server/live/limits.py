@@ -27,6 +27,8 @@ class LiveLimits(Struct, frozen=True, kw_only=True):
     """Frames beyond the rate that are answered with an error; then the connection ends."""
     connections: int = 10_000
     """Open at once in one process."""
+    unknown_connections: int = 1000
+    """Open at once in one process before their hello; one more ends the oldest."""
     connections_per_key: int = 200
     """Open at once in one process with one key: a household, or a back end with some workers."""
     turns_waiting: int = 8

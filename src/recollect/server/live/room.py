@@ -88,6 +88,8 @@ class LiveRoom:
         self.feeds = Feeds(self.limits)
         self.turns = Turns(self.feeds)
         self._peers: set[Peer] = set()
+        self._strangers: dict[Peer, None] = {}
+        """Connections that were not let in yet, the oldest first, and some that were let in since."""
         self._left = asyncio.Event()
         self._openings = openings or Openings(self.limits.connections_per_key)
         self._present: dict[tuple[str, str], set[Peer]] = {}
@@ -109,11 +111,22 @@ class LiveRoom:
 
     def enter(self, peer: Peer) -> None:
         self._peers.add(peer)
+        self._strangers[peer] = None
+        if len(self._strangers) > self.limits.unknown_connections:
+            self._end_oldest_stranger()
         if not self._keepers:
             self._keepers = [
                 asyncio.create_task(self._keep(), name="recollect-live-keeper"),
                 asyncio.create_task(self._recheck(), name="recollect-live-keys"),
             ]
+
+    def _end_oldest_stranger(self) -> None:
+        """Make room for another connection: without a key nobody keeps many open."""
+        self._strangers = {peer: None for peer in self._strangers if peer.caller is None}
+        if len(self._strangers) > self.limits.unknown_connections:
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            oldest.end(CloseCode.TRY_LATER, "too many connections have said no hello")
 
     @property
     def is_full(self) -> bool:
@@ -128,6 +141,7 @@ class LiveRoom:
         if peer not in self._peers:
             return
         self._peers.discard(peer)
+        self._strangers.pop(peer, None)
         if peer.caller is not None:
             self._openings.end(peer.caller.name)
         if not self._peers:
