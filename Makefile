@@ -16,7 +16,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 # Tests start many processes: none of them compiles again what another has compiled.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup run test test-fast explore check chaos fuzz fuzz-live soak bench eval lock clean
+.PHONY: help setup run test test-fast explore check chaos residue fuzz fuzz-live soak bench eval lock clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -52,6 +52,10 @@ check: setup ## Style, types, layers
 chaos: setup ## Kill processes, servers and connections, and check that nothing is lost (a quarter of an hour)
 	$(BIN)/python -m tests.chaos.kills --kills $(KILLS)
 	$(BIN)/python -m tests.chaos.outages --outages $(OUTAGES)
+
+HISTORIES ?= 2000
+residue: setup ## Play HISTORIES random histories, and search the raw files for every removed word (half an hour)
+	$(BIN)/python -m tests.forgetting.random_histories --histories $(HISTORIES)
 
 FRAMES ?= 10000
 fuzz-live: setup ## Send FRAMES broken and whole frames to the WebSocket, and check that the server stands

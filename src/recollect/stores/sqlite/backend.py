@@ -2,9 +2,7 @@
 
 import asyncio
 import logging
-import math
 import threading
-import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import ExitStack, closing
 from datetime import datetime
@@ -31,12 +29,12 @@ from recollect.stores.sqlite.connections import (
 )
 from recollect.stores.sqlite.glancing import Recent
 from recollect.stores.sqlite.identity import OpenFiles
+from recollect.stores.sqlite.index_rewrite import IndexRewrite, residue_count
 from recollect.stores.sqlite.indexing import (
     REINDEX_BATCH,
     Backlog,
     Cursor,
     Indexer,
-    Squeeze,
     backlog,
     index_backlog,
     index_waiting,
@@ -44,7 +42,7 @@ from recollect.stores.sqlite.indexing import (
 from recollect.stores.sqlite.lanes import Lane, ReadLane, WriteLane
 from recollect.stores.sqlite.logs import Ends
 from recollect.stores.sqlite.rows import names_text
-from recollect.stores.sqlite.scrubbing import AT_ONCE_SECONDS, PATIENT_SECONDS, Scrubber
+from recollect.stores.sqlite.scrubbing import AT_ONCE_BYTES, AT_ONCE_SECONDS, PATIENT_SECONDS, Scrubber
 from recollect.stores.sqlite.store import SearchableSQLiteStore, SQLiteStore
 from recollect.telemetry import told
 from recollect.threads import to_the_end
@@ -55,6 +53,8 @@ READERS = 4
 """Reading threads. Reads are short; more threads than this only wait for each other's interpreter."""
 PURGE_BATCH = 100
 OWNERS_BATCH = 500
+STEPS_AT_ONCE = 64
+"""Steps of rewriting the full-text index that a plain deletion waits for: 16 MB of index."""
 
 
 class SQLiteBackend(Backend):
@@ -136,7 +136,7 @@ class SQLiteBackend(Backend):
             lock_timeout=timeout,
         )
         # A process that was killed may have deleted something and not yet emptied the log of it.
-        self._scrubber.scrub(seconds=0)
+        self._scrubber.scrub(seconds=0, most_bytes=0)
 
     async def _complete_index(self) -> None:
         """Index what was written without an index, by an earlier process or by others."""
@@ -203,8 +203,10 @@ class SQLiteBackend(Backend):
         total = 0
         while removed := await self.writer.run(lambda db: _delete(db, sql, *values, PURGE_BATCH)):
             total += removed
-        if total or not self._scrubber.is_clean:
-            await self.forgotten()
+        if total or not self._scrubber.is_clean or await self.readers.run(residue_count):
+            self.recent = Recent()
+            await self._rewrite_index()
+            await asyncio.to_thread(self._scrubber.scrub, seconds=AT_ONCE_SECONDS)
         return total
 
     async def reindex(self, progress: Progress | None = None) -> int:
@@ -232,25 +234,31 @@ class SQLiteBackend(Backend):
         while await self.writer.run(partial(index_waiting, most=REINDEX_BATCH)) == REINDEX_BATCH:
             pass
 
-    async def _squeeze(self, *, seconds: float | None) -> None:
-        """Have what was deleted leave the index's pages. What the time is too short for is done later."""
-        squeeze = Squeeze()
-        end = math.inf if seconds is None else time.monotonic() + seconds
-        while await self.writer.run(squeeze.step) and time.monotonic() < end:
-            pass
+    async def _rewrite_index(self, *, most_steps: int | None = None) -> bool:
+        """Have deleted terms leave the full-text index; returns whether all of them have."""
+        rewrite = IndexRewrite()
+        while rewrite.advance(await self.writer.run(rewrite.step)):
+            if rewrite.steps == most_steps:
+                break
+        return rewrite.is_done
 
     async def forgotten(self) -> None:
-        """After a deletion: it leaves the log beside the file as well, unless a reader holds that."""
+        """Have deleted text leave the index and the log beside the file, as far as that takes little time.
+
+        The next deletion, the sweep or an erasure does the rest.
+        """
         self.recent = Recent()
-        await self._squeeze(seconds=AT_ONCE_SECONDS)
-        await asyncio.to_thread(self._scrubber.scrub, seconds=AT_ONCE_SECONDS)
+        await self._rewrite_index(most_steps=STEPS_AT_ONCE)
+        await asyncio.to_thread(self._scrubber.scrub, seconds=AT_ONCE_SECONDS, most_bytes=AT_ONCE_BYTES)
 
     async def scrub(self, owner: str) -> tuple[str, ...]:
-        """Write the index anew and empty the log beside the file; see `scrubbing`."""
-        await self._squeeze(seconds=None)
-        if await to_the_end(self._scrubber.scrub, seconds=self.patience):
-            return ()
-        return (f"{self.path}-wal is held by a reader; it is emptied at the next sweep or deletion",)
+        """Rewrite the index and empty the log beside the file; see `index_rewrite` and `scrubbing`."""
+        remains: tuple[str, ...] = ()
+        if not await self._rewrite_index():
+            remains += (f"{self.path}: the full-text index keeps deleted terms until the next sweep",)
+        if not await to_the_end(self._scrubber.scrub, seconds=self.patience):
+            remains += (f"{self.path}-wal is held by a reader; it is emptied at the next sweep or deletion",)
+        return remains
 
 
 def _close_all(lanes: list[Lane]) -> None:

@@ -36,8 +36,6 @@ MOST_WAITING = 32_000
 second."""
 TAKEN_WHEN_LATE = 256
 """Messages that go into the index together when too many wait: five milliseconds, for which turns wait."""
-MERGED_PAGES = 64
-"""Pages of the index that one step writes anew: some milliseconds."""
 REINDEX_BATCH = 200
 """Messages that are analysed in one go, so that turns get in between."""
 
@@ -118,31 +116,6 @@ def _tagged(tag: int, terms: str) -> str:
     """The terms with the owner before each, as the full-text table and its trigger have them."""
     owner = f"{tag:015x}"
     return owner + terms.replace(" ", f" {owner}")
-
-
-class Squeeze:
-    """Writes the full-text index anew in bounded steps, so that what was deleted leaves the file.
-
-    A deletion only marks: to take each term out of its place at once would cost twenty times as much.
-    """
-
-    def __init__(self) -> None:
-        self._deleted = 0
-
-    def step(self, db: apsw.Connection) -> bool:
-        """One step, on the writing thread; whether there is more to do."""
-        pages = MERGED_PAGES
-        if not self._deleted:
-            self._deleted = count_of(db, "index_residue")
-            if not self._deleted:
-                return False
-            pages = -MERGED_PAGES
-        before = db.total_changes()
-        db.execute(SQL["write_index_anew"], (pages,))
-        if db.total_changes() - before >= 2:
-            return True
-        db.execute(SQL["settle_index_residue"], (self._deleted,))
-        return False
 
 
 def count_of(db: apsw.Connection, query: str) -> int:

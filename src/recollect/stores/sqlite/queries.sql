@@ -385,17 +385,34 @@ CROSS JOIN indexed AS i ON i.message = wanted.value
 CROSS JOIN conversations AS c ON c.pk = i.conversation;
 
 -- name: index_residue
--- How many messages' terms are still in the file though they are in no answer.
+-- How many messages' terms are still in the file though they are in no answer, in the lower 32 bits.
 SELECT messages FROM index_residue;
 
--- name: write_index_anew
--- A bounded step of merging everything into one piece, without what was deleted. It begins with a negative
--- number, goes on with positive ones, and is done when it has nothing to change.
+-- name: prepare_merging
+-- Let a merge that was begun with few segments go on, however few they are.
+INSERT INTO message_terms (message_terms, rank) VALUES ('usermerge', 2);
+
+-- name: has_padding
+-- Whether the padding is in the index.
+SELECT rowid FROM message_terms WHERE message_terms MATCH ?;
+
+-- name: merge_index
+-- Merge segments, so many pages of them. A negative number begins with all of them; it is done when a step with
+-- a positive number has nothing to change.
 INSERT INTO message_terms (message_terms, rank) VALUES ('merge', ?);
 
+-- name: index_structure
+-- The segments of the full-text index and their levels.
+SELECT block FROM message_terms_data WHERE id = 10;
+
+-- name: touch_index_residue
+-- Change nothing, and commit all the same.
+UPDATE index_residue SET messages = messages;
+
 -- name: settle_index_residue
--- What was deleted so far has left the file.
-UPDATE index_residue SET messages = max(0, messages - ?);
+-- The index was rewritten: nothing deleted is in it, unless something was deleted since. The upper half of the
+-- number counts rewrites, so that no value comes twice.
+UPDATE index_residue SET messages = ((messages >> 32) + 1) << 32 WHERE messages = ?;
 
 -- name: weights
 -- Bytes of every table and index, the parts of the full-text index each by itself.

@@ -1,17 +1,25 @@
-"""Deleted text leaves the files too: pages are overwritten, and the log beside the file is emptied.
+"""Remove deleted text from the database file and from the log beside it.
 
-`secure_delete` (see `connections`) overwrites what is deleted in its page. The page as it was stays in the
-write-ahead log until that is written into the file and cut to nothing, which is done here. A reader of
-an old state, in this process or another, keeps the log for as long as it reads; so this waits, within
-bounds, and says when it could not be done. Below: `connections`. Above: `backend`.
+`secure_delete` (see `connections`) overwrites a deleted cell in its page. The page as it was stays in the
+write-ahead log until a checkpoint copies the log into the file and truncates it: `Scrubber` does that. Copies
+that SQLite made of the cell stay in unused bytes of other pages, which `unused_space` zeroes. A reader of an
+old state, in this process or another, keeps the log for as long as it reads; so the scrubber waits, within
+bounds, and reports when it could not be done.
 """
 
 import contextlib
+import os
 import threading
+import time
+from itertools import count
 
 import apsw
 
-from recollect.stores.sqlite.connections import translated
+from recollect.stores.sql_files import queries
+from recollect.stores.sqlite.connections import PACKAGE, translated
+from recollect.stores.sqlite.unused_space import PageFile
+
+SQL = queries(PACKAGE)
 
 AT_ONCE_SECONDS = 0.2
 """How long a plain deletion waits for readers. What it cannot do, the next one, the sweep or closing does."""
@@ -19,8 +27,14 @@ PATIENT_SECONDS = 10.0
 """How long an erasure waits."""
 
 
+AT_ONCE_BYTES = 64 << 20
+"""How large a file may be for a plain deletion to search it for unused bytes. The sweep searches any file."""
+LEAST_ATTEMPTS = 10
+"""How often the log is emptied again, at least, because another connection wrote right after it was."""
+
+
 class Scrubber:
-    """Empties the log of one file. Callers who come at the same time share one go."""
+    """Cleans one file. Callers who come at the same time share one run."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -29,10 +43,13 @@ class Scrubber:
         self._asked = 0
         self._answered = 0
         self.is_clean = True
-        """Whether the last go emptied the log."""
+        """Whether the last run emptied the log and searched the file."""
 
-    def scrub(self, *, seconds: float) -> bool:
-        """Empty the log; False when a reader holds it. Blocks: call it off the event loop."""
+    def scrub(self, *, seconds: float, most_bytes: int | None = None) -> bool:
+        """Empty the log and clear the file; False when a reader prevents it. Blocks: call it off the loop.
+
+        A file that is larger than `most_bytes` is not searched for unused bytes: `is_clean` says so.
+        """
         with self._counting:
             self._asked += 1
             mine = self._asked
@@ -40,19 +57,69 @@ class Scrubber:
             if self._answered < mine or not self.is_clean:
                 with self._counting:
                     upto = self._asked
-                self.is_clean = _emptied(self._path, seconds)
+                self.is_clean = _cleaned(self._path, seconds, most_bytes)
                 self._answered = upto
             return self.is_clean
 
 
-def _emptied(path: str, seconds: float) -> bool:
+def _cleaned(path: str, seconds: float, most_bytes: int | None) -> bool:
     with translated(path), contextlib.closing(_existing(path)) as connection:
         connection.set_busy_timeout(int(seconds * 1000))
         try:
-            busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0]
+            if not _emptied(connection):
+                return False
+            with contextlib.closing(PageFile(path)) as file:
+                if most_bytes is not None and file.size > most_bytes:
+                    return False
+                dirty = file.dirty_pages()
+                return not dirty or _cleared(connection, file, dirty, seconds)
         except apsw.BusyError:
             return False
-        return not busy
+
+
+def _cleared(connection: apsw.Connection, file: PageFile, dirty: list[int], seconds: float) -> bool:
+    """Clear the pages in a moment in which all of the log is in the file; False when none came."""
+    deadline = time.monotonic() + seconds
+    for attempt in count(1):
+        if not _emptied(connection):
+            return False
+        if _cleared_under_lock(connection, file, dirty):
+            _emptied(connection)
+            return True
+        if attempt >= LEAST_ATTEMPTS and time.monotonic() > deadline:
+            break
+    return False
+
+
+def _cleared_under_lock(connection: apsw.Connection, file: PageFile, dirty: list[int]) -> bool:
+    """Clear the pages, unless another connection wrote since the log was emptied."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _size_of(f"{connection.filename}-wal"):
+            return False
+        for number in dirty:
+            file.clear(number)
+        file.sync()
+        # Any commit makes every other connection drop the pages that it has in memory: written again, they
+        # would bring the old bytes back.
+        connection.execute(SQL["touch_index_residue"])
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    return True
+
+
+def _emptied(connection: apsw.Connection) -> bool:
+    busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0]
+    return not busy
+
+
+def _size_of(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _existing(path: str) -> apsw.Connection:
