@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import ExitStack, closing
 from datetime import datetime
