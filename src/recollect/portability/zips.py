@@ -1,17 +1,18 @@
 """An owner's folder as one file, for the way between a server and its client. Blocks. Below: folders.
 
 Nothing in a zip leads outside its folder, and nothing is believed of it: names that no export has are
-refused, no file may be longer than the manifest says, and every digest is checked before the folder stands
-in its place.
+refused, no file may be longer than the manifest says, all of them together are bounded (`bounds`), and every
+digest is checked before the folder stands in its place.
 """
 
 import shutil
 import zipfile
 import zlib
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from recollect.errors import RecollectError, StoreDamaged, StoreForeign, StoreUnavailable, shown
+from recollect.portability.bounds import BoundedReads, Budget, Packing
 from recollect.portability.folders import (
     MANIFEST,
     Manifest,
@@ -44,18 +45,23 @@ def pack_folder(folder: Path, file: BinaryIO) -> Manifest:
     manifest = checked_folder(folder)
     try:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+            packing = Packing()
             for name in (MANIFEST, *(one.path for one in manifest.files)):
-                packed.write(folder / name, name)
+                packed.write(folder / name, name, packing.compression_for(folder / name))
+                packing.packed(packed.getinfo(name))
     except OSError as error:
         raise StoreUnavailable(f"{folder} cannot be packed: {error.strerror or error}") from error
     return manifest
 
 
-def unpack_folder(file: BinaryIO, folder: Path) -> Manifest:
-    """Make the folder that was packed: all of it, or nothing."""
+def unpack_folder(file: BinaryIO, folder: Path, *, largest: int | None = None) -> Manifest:
+    """Make the folder that was packed: all of it, or nothing. `largest`: bytes that it may have.
+
+    Raises `TooLarge`, `StoreForeign`, `StoreDamaged`.
+    """
     draft = begin_folder(folder)
     try:
-        _extract(file, draft)
+        _extract(file, draft, largest)
         manifest = checked_folder(draft)
         finish_folder(draft, folder)
     except BaseException:
@@ -64,16 +70,17 @@ def unpack_folder(file: BinaryIO, folder: Path) -> Manifest:
     return manifest
 
 
-def _extract(file: BinaryIO, draft: Path) -> None:
+def _extract(file: BinaryIO, draft: Path, largest: int | None) -> None:
     try:
-        with zipfile.ZipFile(file) as packed:
+        with zipfile.ZipFile(cast(BinaryIO, BoundedReads(file))) as packed:
             _check_entries(packed)
-            _extract_one(packed, MANIFEST, draft, longest=LONGEST_MANIFEST)
+            budget = Budget(packed.infolist(), directory=packed.start_dir, largest=largest)
+            _extract_one(packed, MANIFEST, draft, budget, longest=LONGEST_MANIFEST)
             sizes = {one.path: one.size for one in read_manifest(draft).files}
             for name in packed.namelist():
                 if name != MANIFEST:
                     _check_name(name, sizes)
-                    _extract_one(packed, name, draft, longest=sizes[name])
+                    _extract_one(packed, name, draft, budget, longest=sizes[name])
     except RecollectError:
         raise
     except OSError as error:
@@ -98,11 +105,12 @@ def _check_name(name: str, sizes: dict[str, int]) -> None:
         raise StoreDamaged(f"the file holds something that no export has: {shown(name)}")
 
 
-def _extract_one(packed: zipfile.ZipFile, name: str, draft: Path, *, longest: int) -> None:
+def _extract_one(packed: zipfile.ZipFile, name: str, draft: Path, budget: Budget, *, longest: int) -> None:
     with packed.open(name) as source, create_file(draft / name) as target:
         left = longest
         while block := source.read(_BLOCK):
             left -= len(block)
             if left < 0:
                 raise StoreDamaged(f"{shown(name)} is longer than the manifest says")
+            budget.take(len(block))
             target.write(block)

@@ -36,6 +36,7 @@ routes = Routes("keeping")
 
 ZIP = "application/zip"
 LARGEST_FOLDER = 1024 * 1024 * 1024
+LARGEST_UNPACKED = 8 * LARGEST_FOLDER
 _BLOCK = 256 * 1024
 
 
@@ -192,4 +193,4 @@ def _unpack(raw: bytes, place: Path) -> None:
     packed = place / "packed.zip"
     packed.write_bytes(raw)
     with packed.open("rb") as file:
-        unpack_folder(file, place / "folder")
+        unpack_folder(file, place / "folder", largest=LARGEST_UNPACKED)
