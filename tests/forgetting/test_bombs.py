@@ -1,4 +1,4 @@
-"""A packed export that unpacks to more than it should is refused before it fills the disk, and leaves nothing."""
+"""A packed export that unpacks to more than it should is refused early, and leaves nothing behind."""
 
 import io
 import random
@@ -15,7 +15,7 @@ import pytest
 
 from recollect.errors import RecollectError, StoreDamaged, StoreForeign, TooLarge
 from recollect.portability import bounds, zips
-from recollect.portability.folders import LINES, MANIFEST, PAGE, File, Manifest
+from recollect.portability.folders import LINES, MANIFEST, PAGE, File, Manifest, create_file
 from recollect.portability.zips import pack_folder, unpack_folder
 from tests.server.running import serving
 
@@ -54,7 +54,7 @@ class Written:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bytes = 0
-        create = zips.create_file
+        create = create_file
 
         def counting(path: Path) -> Any:
             file = create(path)
