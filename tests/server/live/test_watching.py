@@ -4,7 +4,6 @@ import random
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from recollect.messages import Message
 from recollect.server.live import feeds, watches
 from tests.properties.worlds import STORES, url_for
+from tests.server.live.interleaving import Reader
 from tests.server.live.parts import Client, Room, a_room, words
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -243,24 +243,8 @@ async def test_whatever_happens_a_watcher_ends_up_with_what_is_stored(room: Room
     chance = random.Random(seed)
     client = room.client()
     ready = await client.hello(session_id="kitchen")
-    conversation_id, place = ready["conversation"]["id"], ready["place"]
-    erin = room.erin
-    held: dict[int, str] = {}
-    delivered: list[int] = []
-    first = 0
-    """Whoever starts over is shown the latest messages, not all."""
-
-    def take(frame: dict[str, Any]) -> None:
-        nonlocal place, first
-        if frame["type"] == "reset":
-            held.clear()
-            delivered.clear()
-            first = min(entry["sequence"] for entry in frame["entries"])
-        if frame["type"] in ("messages", "answer.done", "reset"):
-            delivered.extend(entry["sequence"] for entry in frame["entries"])
-        held.update({e["sequence"]: str(e["message"]["content"]) for e in frame.get("entries", ())})
-        place = frame.get("place", place)
-
+    reader = Reader(ready)
+    conversation_id, erin = reader.conversation_id, room.erin
     for step in range(25):
         match chance.randrange(6):
             case 0 | 1:
@@ -277,21 +261,14 @@ async def test_whatever_happens_a_watcher_ends_up_with_what_is_stored(room: Room
             case 4:
                 client.leave()
                 client = room.client()
-                take(await client.hello(session_id="kitchen", place=place))
+                reader.take(await client.hello(session_id="kitchen", place=reader.place))
             case 5:
                 await erin.mark_read(conversation_id)
         for _ in range(chance.randrange(3)):
             if (frame := await client.soon(0)) is not None:
-                take(frame)
+                reader.take(frame)
     await client.send("text", id="last", text="the last question", answer=False)
-    while "the last question" not in held.values():
-        take(await client.next())
+    while "the last question" not in reader.held.values():
+        reader.take(await client.next())
     await room.live.feeds.look(room.owner, conversation_id)
-
-    async def stored() -> dict[int, str]:
-        entries = await erin.store.page(conversation_id, limit=1000)
-        return {e.sequence: str(e.message.content) for e in entries if e.sequence >= first}
-
-    while held != await stored():
-        take(await client.next())
-    assert delivered == sorted(set(delivered))
+    await reader.converges(client, room)

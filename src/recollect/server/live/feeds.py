@@ -39,6 +39,8 @@ AROUND = 256
 FIRST_LOOK = 16
 FURTHEST_LOOK = 512
 """Entries at the end of a log that are looked through for what has changed."""
+READ_AGAIN = 3
+"""How often a record and its log are read again because a write came between the two reads."""
 LOOKS_PER_SECOND = 400
 """Looks at the store for all feeds together, where it cannot tell of changes."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
@@ -75,6 +77,8 @@ class Snapshot(NamedTuple):
     entries: list[Entry]
     whole: bool
     """Whether the entries are the whole log."""
+    outdated: bool
+    """Whether a write came between the reads: the log has entries that the record does not know of."""
 
     def shown(self, history: int) -> list[msgspec.Raw]:
         """The last entries, as they are sent."""
@@ -88,7 +92,10 @@ async def snapshot(store: ConversationStore, conversation_id: str, *, limit: int
         raise ConversationNotFound(conversation_id)
     found = await store.tail(conversation_id, limit=limit) if limit and record.message_count else []
     known = [entry for entry in found if entry.revision <= record.revision]
-    return Snapshot(record, known, whole=len(found) < limit or len(found) >= record.message_count)
+    # A turn that another task stores between the two reads pushes older entries out of the tail. Only entries
+    # that the record knows of count: enough of them, and none is missing.
+    whole = len(found) < limit or len(known) >= record.message_count
+    return Snapshot(record, known, whole=whole, outdated=len(known) < len(found))
 
 
 async def since(
@@ -100,9 +107,13 @@ async def since(
     limit: int = FIRST_LOOK,
 ) -> tuple[Snapshot, Difference]:
     """What happened since a place. Looks so far back at first, then as far as it has to, within a bound."""
+    attempts = READ_AGAIN
     while True:
         seen = await snapshot(store, conversation_id, limit=limit)
         told = difference(place, seen.record, seen.entries, whole=seen.whole, before=before)
+        if told.doubt == "start over" and seen.outdated and attempts:
+            attempts -= 1
+            continue
         if told.doubt != "look further back":
             return seen, told
         missing = seen.record.message_count - place.messages
@@ -182,8 +193,16 @@ class Feed:
                 seen, told = await since(self.store, self.conversation_id, self.place, before=self.record)
             except ConversationNotFound:
                 self.gone = True
+            except BaseException:
+                self.seen_at = -math.inf  # it has moved, and polling must not wait to find out where
+                raise
             else:
                 self._move(seen, told)
+        self._wake()
+
+    def vanish(self) -> None:
+        """Tell all watchers that the conversation is gone."""
+        self.gone = True
         self._wake()
 
     async def shown(self, *, limit: int) -> Snapshot:
@@ -196,7 +215,7 @@ class Feed:
             try:
                 seen, told = await found
             except ConversationNotFound:
-                self.gone = True
+                self.vanish()
                 raise
             self._move(seen, told)
             self.seen_at = time.monotonic()
@@ -253,13 +272,6 @@ class Feed:
         if not now.keys().isdisjoint(piece.sequence for piece in self._kept):
             self._kept = deque(now.get(piece.sequence, piece) for piece in self._kept)
             self._kept_bytes = sum(piece.size for piece in self._kept)
-
-    def latest(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
-        """The pieces as they are now."""
-        if not self.changes:
-            return pieces
-        now = {piece.sequence: piece for _, piece in self.changes}
-        return [now.get(piece.sequence, piece) for piece in pieces]
 
     def _drop(self) -> None:
         self._kept.clear()
@@ -359,6 +371,8 @@ class Feeds:
                         await self.look(owner, change.conversation_id)
             except RecollectError as error:
                 log.warning("a watch broke and is taken up again in %.1f s: %s", pause, told(error))
+            except Exception:  # the supervisor: without this task the owner's feeds would be polled rarely
+                log.exception("a watch failed and is taken up again in %.1f s", pause)
             self._told.discard(owner)
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
@@ -384,9 +398,12 @@ _AT_ONCE = 16
 
 
 async def _look(feeds: Sequence[Feed]) -> None:
-    """Look at several. One that cannot be read now is looked at again later."""
+    """Look at several. One that cannot be read now is looked at again later.
+
+    An error of one feed ends neither the polling of the others nor the turn that was just stored.
+    """
     for outcome in await asyncio.gather(*(feed.look() for feed in feeds), return_exceptions=True):
         if isinstance(outcome, RecollectError):
             log.warning("a watched conversation cannot be looked at: %s", outcome)
         elif isinstance(outcome, BaseException):
-            raise outcome
+            log.error("a watched conversation cannot be looked at", exc_info=outcome)

@@ -159,7 +159,7 @@ class Telling:
         if outcome is None:
             return None
         watch = self.watches.get(turn.conversation_id)
-        if outcome.error is None and watch is not None and (earlier := await _before(outcome, watch)):
+        if outcome.error is None and watch is not None and (earlier := await watch.before(outcome.pieces)):
             return earlier
         turn.leave(self.wake)
         del self.listening[turn.key]
@@ -190,13 +190,6 @@ class Telling:
         )
 
 
-async def _before(outcome: Outcome, watch: Watch) -> Outgoing | None:
-    """What others said before this turn and was not told yet: order is kept."""
-    told = watch.place.sequence
-    first = min((piece.sequence for piece in outcome.pieces if piece.sequence > told), default=0)
-    return await watch.messages(before=first) if first > told + 1 else None
-
-
 def _failed(turn: Turn, error: RecollectError) -> Outgoing:
     return AnswerFailed(id=turn.id, problem=problem_of(error), apology=apology_for(error))
 
@@ -208,7 +201,7 @@ def _done(turn: Turn, outcome: Outcome, watch: Watch | None) -> Outgoing:
         text=outcome.text,
         spoken=outcome.spoken,
         message_ids=list(outcome.message_ids),
-        entries=[] if watch is None else watch.claim(outcome.pieces),
+        entries=[] if watch is None else [piece.body for piece in watch.claim(outcome.pieces)],
         place=None if watch is None else watch.place,
         interrupted=outcome.interrupted,
         repeated=outcome.repeated,
@@ -227,8 +220,12 @@ def _stored(turn: Turn, outcome: Outcome, watch: Watch | None) -> Outgoing:
 
 
 def _entries(turn: Turn, outcome: Outcome, watch: Watch) -> list[Raw]:
-    """What was stored, where whoever listens does not have it."""
-    if not turn.is_given:
-        return watch.claim(outcome.pieces)
-    watch.pass_by(outcome.pieces)
-    return []
+    """Claim the stored entries, and return those that the client does not have.
+
+    A client that sent the whole turn has its entries, except where they were changed since.
+    """
+    claimed = watch.claim(outcome.pieces)
+    if turn.is_given:
+        sent = {(piece.sequence, piece.revision) for piece in outcome.pieces}
+        claimed = [piece for piece in claimed if (piece.sequence, piece.revision) not in sent]
+    return [piece.body for piece in claimed]

@@ -4,6 +4,7 @@ A watch is asked for its next frame when the connection has room to send one, an
 slow reader has not taken stays in the feed, or in the store. Its place moves with what it hands out.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Self
@@ -19,6 +20,7 @@ from recollect.server.live.feeds import FIRST_LOOK, FURTHEST_LOOK, Feed, Piece, 
 from recollect.server.live.places import place_of
 
 Held = Callable[[Piece], bool]
+"""Whether an entry, and with it all that follow, must not be sent yet."""
 
 PAGE = 50
 """Entries in one frame at most."""
@@ -34,7 +36,6 @@ class Watch:
         self.place = place
         self.is_over = False
         self._history = history
-        self._held: Held = lambda _: False
         self._catching_up: _CatchingUp | None = None
         self._missed_changes: list[Raw] = []
         self._starts_over = feed.starts_over
@@ -83,34 +84,56 @@ class Watch:
 
         `held` knows messages that will be told in another frame: those of a turn whose end is near.
         """
-        self._held = held
         if self.is_over or self.is_level:
             return None
         if self.feed.gone:
             return self._gone()
         if self.feed.starts_over != self._starts_over:
             return await self._reset()
-        return await self._next_change() or await self.messages() or await self._next_record()
+        return await self._next_change() or await self.messages(held) or await self._next_record()
 
-    async def messages(self, *, before: int | None = None) -> Outgoing | None:
-        """The next new messages; with `before`, only those with smaller sequences."""
+    async def messages(self, held: Held) -> Outgoing | None:
+        """The next new messages, up to the first that is held."""
         if self.place.sequence >= self.feed.place.sequence:
             return None
         kept = self.feed.kept_since(self.place.sequence)
         if kept is None:
-            return self._lagging() or await self._from_store(before)
-        return self._told(kept, before)
+            return self._lagging() or await self._from_store(held)
+        return self._told(kept, held)
 
-    def claim(self, pieces: Sequence[Piece]) -> list[Raw]:
-        """Hand out these entries, which stand next, in another frame; not those that were told already."""
-        return [piece.body for piece in self.pass_by(pieces)]
+    async def before(self, pieces: Sequence[Piece]) -> Outgoing | None:
+        """Get the messages to send before these entries can be claimed; None when there are none.
 
-    def pass_by(self, pieces: Sequence[Piece]) -> list[Piece]:
-        """Stand behind these entries, which stand next, and need not be told; those that were not yet."""
-        new = [piece for piece in self.feed.latest(pieces) if piece.sequence > self.place.sequence]
-        if new:
-            self._stands_behind(new)
-        return new
+        Where the feed keeps the entries no more, they come as messages themselves.
+        """
+        due = self._undelivered(pieces)
+        if not due or self._next_in_line(due) is not None:
+            return None
+        first, last = due[0].sequence, due[-1].sequence
+        return await self.messages(lambda piece: piece.sequence >= first) or await self.messages(
+            lambda piece: piece.sequence > last
+        )
+
+    def claim(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """Take those of these entries that were not sent yet, in order to send them in another frame.
+
+        The feed has the entries as they are now, the caller as they were stored: they may have been redacted
+        since. Takes nothing where other entries come first, or where the feed does not have these: they come
+        as messages then.
+        """
+        claimed = self._next_in_line(self._undelivered(pieces)) or []
+        if claimed:
+            self._stands_behind(claimed)
+        return claimed
+
+    def _undelivered(self, pieces: Sequence[Piece]) -> list[Piece]:
+        return [piece for piece in pieces if piece.sequence > self.place.sequence]
+
+    def _next_in_line(self, pieces: Sequence[Piece]) -> list[Piece] | None:
+        """Return the feed's version of these entries; None unless they are exactly the next ones."""
+        kept = (self.feed.kept_since(self.place.sequence) or [])[: len(pieces)]
+        wanted = [piece.sequence for piece in pieces]
+        return kept if [piece.sequence for piece in kept] == wanted else None
 
     # What there is
 
@@ -146,9 +169,8 @@ class Watch:
         self._recorded = feed.recorded
         return Updated(conversation=conversation_document(feed.record), place=self.place)
 
-    def _told(self, pieces: Sequence[Piece], before: int | None) -> Outgoing | None:
-        wanted = takewhile(lambda piece: not self._held(piece), pieces)
-        page = list(_page(piece for piece in wanted if before is None or piece.sequence < before))
+    def _told(self, pieces: Sequence[Piece], held: Held) -> Outgoing | None:
+        page = list(_page(takewhile(lambda piece: not held(piece), pieces)))
         if not page:
             return None
         self._stands_behind(page)
@@ -184,32 +206,32 @@ class Watch:
         behind = max(0, self.feed.place.messages - self.place.messages)
         return Lagging(conversation_id=self.conversation_id, behind=behind)
 
-    async def _from_store(self, before: int | None) -> Outgoing | None:
+    async def _from_store(self, held: Held) -> Outgoing | None:
         store = self.feed.store
+        # The feed may move during the reads below. An entry that is new to it then, and was changed between
+        # the read and its move, is read here as it was before, and the feed never reports the change.
+        known = self.feed.place.sequence
         if self.feed.place.messages - self.place.messages > FURTHEST_LOOK:
             # In an orderly log what comes next stands where the count says.
             entries = await store.page(self.conversation_id, limit=PAGE, offset=self.place.messages)
-            return self._told_in_order(entries, before) or await self._reset()
+            in_order = self._is_in_order(entries) and self._told(_pieces(entries, up_to=known), held)
+            return in_order or await self._reset()
         try:
             _, told = await since(store, self.conversation_id, self.place)
         except ConversationNotFound:
-            self.feed.gone = True
+            self.feed.vanish()
             return self._gone()
         if told.doubt == "start over":
             return await self._reset()
-        return self._told(self._known(told.new), before)
+        return self._told(_pieces(told.new, up_to=known), held)
 
-    def _known(self, entries: Sequence[Entry]) -> list[Piece]:
-        """Those that the feed knows: of changes in others it would not tell, because they are new to it."""
-        return _pieces([entry for entry in entries if entry.sequence <= self.feed.place.sequence])
-
-    def _told_in_order(self, entries: Sequence[Entry], before: int | None) -> Outgoing | None:
+    def _is_in_order(self, entries: Sequence[Entry]) -> bool:
         after = self.place.sequence
         for entry in entries:
             if entry.sequence <= after or entry.revision < self.place.revision:
-                return None
+                return False
             after = entry.sequence
-        return self._told(self._known(entries), before)
+        return True
 
     async def _reset(self) -> Outgoing:
         feed = self.feed
@@ -247,8 +269,8 @@ class _CatchingUp:
         return self._revision is not None and revision - self._revision > len(self._seen - {self._revision})
 
 
-def _pieces(entries: Sequence[Entry]) -> list[Piece]:
-    return [Piece(entry) for entry in entries]
+def _pieces(entries: Sequence[Entry], *, up_to: float = math.inf) -> list[Piece]:
+    return [Piece(entry) for entry in entries if entry.sequence <= up_to]
 
 
 def _page(pieces: Iterable[Piece]) -> Iterator[Piece]:
