@@ -25,6 +25,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from recollect.arguments import validated
 from recollect.blobs import BlobStore, owner_key
 from recollect.contracts import ConversationStore
 from recollect.conversations import Conversation, expiry, is_expired
@@ -101,6 +102,7 @@ class Archive(Struct, frozen=True, kw_only=True):
     """Of these bytes."""
 
 
+@validated
 class ArchiveFolder:
     """Archives of all owners in a folder that belongs to one memory, readable by this user alone."""
 

@@ -14,6 +14,7 @@ import re
 from pathlib import Path
 from typing import Protocol
 
+from recollect.arguments import validated
 from recollect.contracts import Backend, ConversationStore
 from recollect.errors import InvalidInput, InvalidSetting, StoreDamaged, StoreUnavailable, shown
 from recollect.ids import is_uuid, new_id, parse_name, parse_uuid
@@ -119,6 +120,7 @@ class InMemoryBlobStore(BlobStore):
         return sorted(self._shelf)
 
 
+@validated
 class FolderBlobs(BlobBackend):
     """Blobs as files: `folder/owner's key/conversation/sha256`, readable by this user alone."""
 

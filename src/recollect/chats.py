@@ -8,6 +8,7 @@ import logging
 from datetime import timedelta
 from typing import Any
 
+from recollect.arguments import validated
 from recollect.contracts import Appended
 from recollect.conversations import Channel
 from recollect.dialects import DIALECTS, write
@@ -31,6 +32,7 @@ LABEL = "chat:"
 """Conversations of this face have a tag with their key behind this."""
 
 
+@validated
 class ChatHistory:
     """Histories by key, for one owner's chat channel.
 
@@ -60,7 +62,7 @@ class ChatHistory:
 
         A system prompt is no part of it: it goes with each request.
         """
-        record = await self._manager.session(key)
+        record = await self._manager.session(parse_name(key, field="key"))
         if record is None:
             return []
         context = await self._manager.load_context(record.id, policy=self._policy)

@@ -108,6 +108,8 @@ class Keeping:
         """
         if not isinstance(rules, RetentionRules):
             raise InvalidInput(f"rules must be RetentionRules; got {shown(rules)}", field="rules")
+        if isinstance(inherit, str) or not isinstance(inherit, Collection):
+            raise InvalidInput(f"inherit must be a list of ids; got {shown(inherit)}", field="inherit")
         inheriting = {parse_uuid(one, field="inherit") for one in inherit}
         await self._change_rules(
             lambda known: replace(

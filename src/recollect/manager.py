@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
+from recollect.arguments import validated
 from recollect.beside import Beside
 from recollect.blobs import BlobStore
 from recollect.clock import parse_moment
@@ -87,6 +88,7 @@ NOBODYS = "00000000-0000-0000-0000-000000000000"
 """The id of a conversation that is not there yet."""
 
 
+@validated
 @watched
 class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watching):
     """One owner's conversations: start, append, read, change, forget.
@@ -311,10 +313,11 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
 
     async def delete_session(self, session_id: str, *, tag: str) -> None:
         """Remove the session's conversation, and with it the earlier ones that have this tag."""
+        tagged = Query(tags=(tag,))
         bound = await self.store.session(session_id)
         if bound is not None:
             await self.delete_conversation(bound.id)
-        while records := (await self.store.find(Query(tags=(tag,)))).conversations:
+        while records := (await self.store.find(tagged)).conversations:
             for record in records:
                 await self.delete_conversation(record.id)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
+from recollect.arguments import is_path, validated
 from recollect.blobs import BlobBackend, blobs_at, purge_blobs
 from recollect.clock import Clock, system_clock
 from recollect.contracts import JOURNAL, Backend, Embedder, Holds, Summarizer, TokenCounter
@@ -24,6 +25,7 @@ from recollect.errors import (
     RecollectError,
     RevisionConflict,
     StoreDamaged,
+    shown,
 )
 from recollect.ids import IdSource, new_id
 from recollect.keeping import Expiring
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("recollect.memory")
 
 
+@validated
 class Memory:
     """A store, open, with everybody's conversations in it. `of` gives the handle of one owner.
 
@@ -326,13 +329,19 @@ def archives_at(
         return None
     from recollect.archives import ArchiveFolder
 
-    folder = ArchiveFolder(archives) if isinstance(archives, str | Path) else archives
+    folder = archives if isinstance(archives, ArchiveFolder) else ArchiveFolder(_path(archives, "archives"))
     if encryption is None or folder.sealer is not None:
         return folder
     from recollect.layers.choices import encryption_of
     from recollect.sealing import ProviderSealer
 
     return ArchiveFolder(folder.folder, sealer=ProviderSealer(encryption_of(encryption).master))
+
+
+def _path(given: str | Path, field: str) -> Path:
+    if not is_path(given):
+        raise InvalidSetting(f"{field} must be a path; got {shown(given)}", field=field, value=given)
+    return Path(given)
 
 
 def _check_blobs(images: Images, *, encrypted: bool) -> None:
@@ -366,6 +375,7 @@ def _check_left_to_server(**given: bool) -> None:
             raise InvalidSetting(f"{name} is the server's to decide: set it there", field=name)
 
 
+@validated
 def open(  # noqa: A001  recollect.open() is the name people will look for
     url: str = "memory://",
     *,

@@ -14,6 +14,7 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
+from recollect.arguments import CheckedFields, validated
 from recollect.clock import to_micros
 from recollect.contexts import Context, Report
 from recollect.conversations import VALUE_SETS, Channel, Conversation, Query, check_span
@@ -47,7 +48,7 @@ MOST_SWEPT = 10_000
 PAGE = 100
 
 
-class SessionPolicy(Struct, frozen=True, kw_only=True):
+class SessionPolicy(CheckedFields, frozen=True, kw_only=True):
     """Which conversation a new session goes on with. Asked for by its id, it is always that one."""
 
     resume: tuple[Way, ...] = ("session", "device")
@@ -61,6 +62,7 @@ class SessionPolicy(Struct, frozen=True, kw_only=True):
     """When a session that nobody ended counts as ended: its process is gone, its connection was cut."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.resume, tuple) or len(set(self.resume)) < len(self.resume):
             raise InvalidSetting(
                 f"resume must be a tuple of ways, each once; got {shown(self.resume)}", field="resume"
@@ -98,6 +100,7 @@ class Swept(Struct, frozen=True, kw_only=True):
     """Conversations of theirs in which nothing was ever said, removed."""
 
 
+@validated
 class SessionManager:
     """One owner's sessions."""
 

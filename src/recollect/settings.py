@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from recollect.arguments import CheckedFields
 from recollect.conversations import LONGEST_TTL
 from recollect.errors import InvalidSetting, MissingExtra, shown
 from recollect.lifetimes import Archiving, Retention, RetentionRules, days
@@ -30,8 +31,15 @@ class Setting(Struct, frozen=True, kw_only=True):
     source: str
 
 
-class _Group(Struct, frozen=True, kw_only=True):
+class _Group(CheckedFields, frozen=True, kw_only=True):
     """What all groups can do: be read from the environment or a mapping, and say where values came from."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, value in asdict(self).items():
+            if isinstance(value, int) and value < 0:
+                words = f"{name} must be a whole number, zero or more; got {value}"
+                raise InvalidSetting(words, field=name, value=value)
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from msgspec.structs import replace
 
+from recollect.arguments import validated
 from recollect.contexts import Context
 from recollect.contracts import Appended
 from recollect.dialects import write
@@ -41,6 +42,7 @@ LOOK_BACK = 64
 _PAGE = 200
 
 
+@validated
 class ConversationMemoryManager:
     """Conversations behind a sliding window of tokens. Every method is awaited, `get_stats` too.
 
@@ -136,7 +138,7 @@ class ConversationMemoryManager:
 
     async def _window(self, conversation_id: str, tag_filter: Iterable[str] | None) -> Context | None:
         tags = () if tag_filter is None else parse_tags(tag_filter, field="tag_filter")
-        record = await self._manager.session(conversation_id)
+        record = await self._manager.session(parse_name(conversation_id, field="conversation_id"))
         if record is None:
             return None
         policy = replace(self._policy, tools_tokens=await self._tools_tokens(), tags=tags)

@@ -8,6 +8,7 @@ import re
 from datetime import tzinfo
 from typing import Any
 
+from recollect.arguments import validated
 from recollect.errors import StoreUnavailable
 from recollect.manager import ConversationManager
 from recollect.notes import Note, Source
@@ -65,6 +66,7 @@ _FORGET_PARAMETERS: dict[str, Any] = {
 }
 
 
+@validated
 def owner_tools(
     manager: ConversationManager, *, max_tokens: int | None = None, timezone: tzinfo | None = None
 ) -> ToolRegistry:
@@ -73,6 +75,7 @@ def owner_tools(
     return ToolRegistry([history, *note_tools(manager, timezone=timezone)])
 
 
+@validated
 def note_tools(manager: ConversationManager, *, timezone: tzinfo | None = None) -> list[Tool]:
     """`remember`, `recall` and `forget`. Days are those of `timezone`, or of this machine."""
     zone = local_zone(timezone)

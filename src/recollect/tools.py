@@ -15,6 +15,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from recollect.arguments import CheckedFields, validated
 from recollect.conversations import VALUE_SETS
 from recollect.dialects import ToolCall, tool_result
 from recollect.errors import InvalidInput, RecollectError, shown
@@ -35,7 +36,7 @@ Run = Callable[..., Awaitable[str]]
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-class Tool(Struct, frozen=True, kw_only=True):
+class Tool(CheckedFields, frozen=True, kw_only=True):
     """A tool: what it is called, what it is for, what it takes, and what it does."""
 
     name: str
@@ -58,6 +59,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     is_error: bool = False
 
 
+@validated
 class ToolRegistry:
     """Tools by their names."""
 
@@ -313,6 +315,7 @@ _HISTORY_PARAMETERS: dict[str, Any] = {
 }
 
 
+@validated
 def history_tool(
     manager: ConversationManager, *, max_tokens: int | None = None, timezone: tzinfo | None = None
 ) -> Tool:
@@ -337,6 +340,7 @@ def history_tool(
     )
 
 
+@validated
 def history_tools(manager: ConversationManager, *, timezone: tzinfo | None = None) -> ToolRegistry:
     """A registry with `search_history` in it, bound to the manager's owner."""
     return ToolRegistry([history_tool(manager, timezone=timezone)])

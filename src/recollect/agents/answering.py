@@ -5,11 +5,12 @@ A `Specialist` is an agent in its place: what it is for, what it may call, and h
 
 from collections.abc import Sequence
 
-from msgspec import Struct, field
+from msgspec import field
 from msgspec.structs import replace
 
 from recollect.agents.loop import AgenticLoop, Answer
 from recollect.agents.views import View, check_view, narrated
+from recollect.arguments import CheckedFields, validated
 from recollect.contracts import OnText
 from recollect.errors import NothingToSend
 from recollect.ids import following_id
@@ -21,7 +22,7 @@ from recollect.tools import ToolRegistry
 from recollect.windows import WindowPolicy
 
 
-class Specialist(Struct, frozen=True, kw_only=True):
+class Specialist(CheckedFields, frozen=True, kw_only=True):
     """An agent in its place."""
 
     loop: AgenticLoop
@@ -34,6 +35,7 @@ class Specialist(Struct, frozen=True, kw_only=True):
     """The limits of what it sees. None: the manager's, twenty messages."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_view(self.view)
 
     @property
@@ -41,6 +43,7 @@ class Specialist(Struct, frozen=True, kw_only=True):
         return self.loop.agent.name
 
 
+@validated
 async def answer_turn(
     manager: ConversationManager,
     conversation_id: str,

@@ -5,6 +5,7 @@ from typing import Any
 
 from recollect.agents.clients import Lazy, described_or_known, require, translated
 from recollect.agents.replies import BROKE_OFF, list_in, refused, usage_of, whole_reply
+from recollect.arguments import validated
 from recollect.contracts import Ask, OnText, Reply, Stop
 from recollect.dialects import write
 from recollect.errors import AgentUnavailable
@@ -23,6 +24,7 @@ _STOPS: dict[str, Stop] = {
 _INPUT_TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
+@validated
 class AnthropicAgent:
     """A Claude model as an agent. Without `client`, one is made when it is first needed.
 

@@ -14,6 +14,7 @@ from recollect.agents.openai_responses import OpenAIResponsesAgent
 from recollect.agents.recall import RecallAgent
 from recollect.agents.strands import StrandsAgent
 from recollect.agents.supervisor import Sessions, SupervisorAgent
+from recollect.arguments import validated
 from recollect.clock import Clock
 from recollect.contracts import Agent
 from recollect.conversations import Channel
@@ -30,6 +31,7 @@ INSTRUCTIONS = (
 )
 
 
+@validated
 class Assistants:
     """The assistants of all owners, with one connection to the provider. Close it when you are done."""
 
@@ -71,6 +73,7 @@ class Assistants:
             await self._agent.close()
 
 
+@validated
 def assistant_for(
     manager: ConversationManager,
     config: AgentConfig | None = None,
@@ -82,6 +85,7 @@ def assistant_for(
     return Assistants(config).of(manager, sessions=sessions, channel=channel)
 
 
+@validated
 def agent_for(config: AgentConfig) -> Agent | None:
     """The agent that the settings name; None where no model is wanted. Raises `MissingExtra`."""
     if config.provider == "recall":

@@ -19,6 +19,7 @@ from recollect.agents.answering import Specialist, answer_turn
 from recollect.agents.apologies import apology_for
 from recollect.agents.beginnings import answering, remove
 from recollect.agents.loop import AgenticLoop, Tools, as_registry
+from recollect.arguments import CheckedFields, validated
 from recollect.conversations import Conversation
 from recollect.errors import (
     InvalidInput,
@@ -44,7 +45,7 @@ DEFAULT_TURNS = 20
 """Turns that are sent along: enough for what is said to an assistant at home in one go."""
 
 
-class InputContext(Struct, frozen=True, kw_only=True):
+class InputContext(CheckedFields, frozen=True, kw_only=True):
     """Who is behind an input, as far as Home Assistant knows."""
 
     user_id: str | None = None
@@ -52,7 +53,7 @@ class InputContext(Struct, frozen=True, kw_only=True):
     parent_id: str | None = None
 
 
-class ConversationInput(Struct, frozen=True, kw_only=True):
+class ConversationInput(CheckedFields, frozen=True, kw_only=True):
     """What was said to the entity. The fields of Home Assistant's value of this name."""
 
     text: str
@@ -134,6 +135,7 @@ def user_or_device(said: Said) -> str:
     return f"device:{said.device_id}" if said.device_id else "default"
 
 
+@validated
 class ConversationEntity:
     """An assistant that remembers the last turns of each conversation.
 

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from msgspec import Struct
 
+from recollect.arguments import validated
 from recollect.contexts import Context
 from recollect.contracts import Agent, Appended, Ask, OnText, Reply, Usage
 from recollect.dialects import ToolCall, meaning_of, read, tool_result
@@ -56,6 +57,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     """What storing the turn did, where it was stored."""
 
 
+@validated
 class AgenticLoop:
     """Runs an agent with its tools.
 

@@ -6,6 +6,7 @@ from typing import Any
 from recollect.agents.clients import translated
 from recollect.agents.openai_clients import openai_client, secrets_of
 from recollect.agents.replies import BROKE_OFF, list_in, refused, usage_of, whole_reply
+from recollect.arguments import validated
 from recollect.contracts import Ask, OnText, Reply, Stop
 from recollect.dialects import write
 from recollect.errors import AgentUnavailable
@@ -13,6 +14,7 @@ from recollect.errors import AgentUnavailable
 _STOPS: dict[str, Stop] = {"stop": "end", "tool_calls": "tools", "function_call": "tools", "length": "length"}
 
 
+@validated
 class OpenAIChatAgent:
     """A model behind Chat Completions as an agent. Without `client`, one is made when first needed.
 

@@ -11,6 +11,7 @@ from typing import Any
 from recollect.agents.clients import error_for_status, translated, without_secrets
 from recollect.agents.openai_clients import openai_client, secrets_of
 from recollect.agents.replies import BROKE_OFF, list_in, refused, usage_of, whole_reply
+from recollect.arguments import validated
 from recollect.contracts import Ask, OnText, Reply, Stop
 from recollect.dialects import write
 from recollect.errors import AgentError, AgentUnavailable
@@ -18,6 +19,7 @@ from recollect.errors import AgentError, AgentUnavailable
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
+@validated
 class OpenAIResponsesAgent:
     """A model behind the Responses interface as an agent. Parameters as for `OpenAIChatAgent`.
 

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from recollect.agents.wishes import Wish, asks_for_words, is_question, wish_in
+from recollect.arguments import validated
 from recollect.clock import Clock
 from recollect.contracts import Ask, OnText, Reply
 from recollect.dialects import ToolCall, ToolResult, meaning_of
@@ -62,6 +63,7 @@ _PLAIN_REPLIES = {
 }
 
 
+@validated
 class RecallAgent:
     """Answers one owner from what they said.
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
+from recollect.arguments import validated
 from recollect.contracts import Agent, Ask, Reply
 from recollect.dialects import meaning_of
 from recollect.errors import InvalidInput, shown
@@ -26,6 +27,7 @@ class Router(Protocol):
         ...
 
 
+@validated
 class RuleRouter:
     """The first rule that fits says who answers: a pattern to find in the query, whatever its case."""
 
@@ -36,6 +38,7 @@ class RuleRouter:
         return next((name for pattern, name in self._rules if pattern.search(query)), None)
 
 
+@validated
 class ModelRouter:
     """A model chooses by what the agents are for. One that fails or names nobody leaves it to the default."""
 

@@ -23,6 +23,7 @@ from recollect.agents.clients import (
     without_secrets,
 )
 from recollect.agents.replies import BROKE_OFF, readable, refused, whole_reply
+from recollect.arguments import validated
 from recollect.contracts import Ask, OnText, Reply, Stop, Usage
 from recollect.dialects import write
 from recollect.errors import AgentError, AgentUnavailable
@@ -43,6 +44,7 @@ _THROTTLED = ("ModelThrottledException", "ThrottlingException", "ServiceQuotaExc
 _INPUT_TOKENS = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
 
 
+@validated
 class StrandsAgent:
     """A Strands model as an agent: `BedrockModel(...)`, or whichever provider Strands has.
 

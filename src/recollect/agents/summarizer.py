@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from recollect.arguments import validated
 from recollect.contracts import Agent, Ask
 from recollect.dialects import meaning_of
 from recollect.errors import AgentUnavailable
@@ -18,6 +19,7 @@ LONGEST_MESSAGE = 4_000
 WORDS_A_TOKEN = 0.6
 
 
+@validated
 class AgentSummarizer:
     """Summaries by an agent: `recollect.open(url, summarizer=AgentSummarizer(agent))`. Close it yourself."""
 

@@ -10,10 +10,12 @@ from recollect.agents.apologies import apology_for
 from recollect.agents.beginnings import TakeBack, answering, remove
 from recollect.agents.loop import Answer, as_question
 from recollect.agents.routing import Router
+from recollect.arguments import validated
 from recollect.contracts import OnText
 from recollect.conversations import Channel
 from recollect.dialects import meaning_of
 from recollect.errors import InvalidInput, RecollectError, shown
+from recollect.ids import parse_uuid
 from recollect.manager import ConversationManager
 from recollect.messages import ContentType, Message
 from recollect.telemetry import told
@@ -38,6 +40,7 @@ class Apology(NamedTuple):
     error: Exception
 
 
+@validated
 class SupervisorAgent:
     """One voice for several agents.
 
@@ -119,7 +122,8 @@ class SupervisorAgent:
         """
         question = _question(query, "text")
         if conversation_id is not None:
-            return await self._answer(question, conversation_id, on_text, take_back=take_back)
+            asked = parse_uuid(conversation_id, field="conversation_id")
+            return await self._answer(question, asked, on_text, take_back=take_back)
         if self._sessions is not None:
             return await self._answer_with(self._sessions, question, session_id, on_text)
         return await self._answer_in_session(question, session_id, on_text)

@@ -24,6 +24,7 @@ from typing import Literal, TypeAlias, get_args
 
 from msgspec.structs import replace
 
+from recollect.arguments import validated
 from recollect.audit.events import HEAD_BYTES, Chain, Event, Head, read_line
 from recollect.audit.locking import locked
 from recollect.clock import Clock, system_clock
@@ -41,6 +42,7 @@ _Waiting: TypeAlias = tuple[Event, "Future[None]"]
 log = logging.getLogger("recollect.audit")
 
 
+@validated
 class AuditTrail:
     """A trail at a path. `key` signs it; `hide_owners` keeps a keyed digest in place of owners' names."""
 

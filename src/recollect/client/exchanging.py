@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from recollect.arguments import CheckedFields
 from recollect.client.answers import error_of
 from recollect.client.calls import Answer, Call
 from recollect.errors import InvalidSetting, NotFound, StoreError, StoreUnavailable, shown
@@ -26,7 +27,7 @@ REFUSED = frozenset((429,))
 """Those of them that say that nothing was done."""
 
 
-class Patience(Struct, frozen=True, kw_only=True):
+class Patience(CheckedFields, frozen=True, kw_only=True):
     """How long and how often a server is asked.
 
     Three more attempts within some seconds bridge a restart and a lost connection. Whoever waits longer
@@ -45,6 +46,7 @@ class Patience(Struct, frozen=True, kw_only=True):
     """No pause is longer, and a server that asks for a longer one is not waited for."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for field in ("timeout", "connect_timeout", "first_pause", "longest_pause"):
             value = getattr(self, field)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 86_400:

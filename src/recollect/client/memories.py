@@ -6,6 +6,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from recollect.arguments import validated
 from recollect.client.addresses import Server, server_at
 from recollect.client.answers import reader
 from recollect.client.calls import Call, path_of
@@ -66,6 +67,7 @@ class _Opened:
         return f"{type(self).__name__}({self.server.base!r})"
 
 
+@validated
 class RemoteMemory(_Opened, Memory):
     """A memory behind a server: what `recollect.open("https://…")` gives.
 
@@ -144,6 +146,7 @@ class RemoteMemory(_Opened, Memory):
         return self.start().__await__()
 
 
+@validated
 class Client(_Opened):
     """A memory behind a server, for code that does not await; may be used by several threads.
 

@@ -8,6 +8,7 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from recollect.arguments import as_checked, check_of
 from recollect.client.calls import Call, Talk
 
 C = TypeVar("C")
@@ -21,7 +22,11 @@ def awaited(
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
     """A method that awaits what the described call gives."""
 
+    check = check_of(describe)
+
     async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if check is not None:
+            check((self, *args), kwargs)
         given: T = await self.sender.carry_out(describe(self.calls, *args, **kwargs))
         return given
 
@@ -33,7 +38,11 @@ def waited(
 ) -> Callable[Concatenate[Any, P], T]:
     """A method that waits for what the described call gives."""
 
+    check = check_of(describe)
+
     def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if check is not None:
+            check((self, *args), kwargs)
         given: T = self.sender.carry_out(describe(self.calls, *args, **kwargs))
         return given
 
@@ -43,4 +52,4 @@ def waited(
 def _presented(method: F, describe: Callable[..., Any], like: Callable[..., Any]) -> F:
     functools.update_wrapper(method, describe)
     method.__doc__ = like.__doc__
-    return method
+    return as_checked(method)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from recollect.arguments import validated
 from recollect.clients.book import Contacts
 from recollect.clients.matches import ClientMatch
 from recollect.clients.room import ClientRoom
@@ -50,6 +51,7 @@ class Associating(Protocol):
     async def unlink_conversation(self, conversation_id: str) -> Conversation: ...
 
 
+@validated
 class Association:
     """One owner's clients and conversations."""
 
@@ -93,6 +95,7 @@ class Association:
 
     async def unlink_conversation(self, conversation_id: str) -> Conversation:
         """Take the link away; what is said later does not bring it back, a link by hand does."""
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
         await keep_unlinked(self._store, conversation_id)
         return await self._store.update(conversation_id, Changes(client_id=None, client_name=None))
 

@@ -98,7 +98,7 @@ def read_rows(text: str) -> Iterator[Row | BadLine]:
     columns = [HEADERS.get(_folded(header), header.strip()) for header in headers]
     if not {"name", "given", "family", "company"} & set(columns):
         raise InvalidInput(
-            f"the CSV file needs a header `name`, or `first name` and `last name`; got {shown(headers)}",
+            f"the CSV text needs a header `name`, or `first name` and `last name`; got {shown(headers)}",
             field="headers",
             value=headers,
         )

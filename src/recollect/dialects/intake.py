@@ -60,7 +60,10 @@ class Given(Struct, frozen=True, kw_only=True):
 def unpacked(given: Any) -> list[Given | Message]:
     """Every message in what was handed in: one message, a list of them, or a whole response."""
     if isinstance(given, (list, tuple)):
-        return [each for item in given for each in unpacked(item)]
+        try:
+            return [each for item in given for each in unpacked(item)]
+        except RecursionError:
+            raise InvalidMessage("the messages are nested too deep to be read") from None
     if isinstance(given, Message):
         return [given]
     return list(_unpacked_one(given))

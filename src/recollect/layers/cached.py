@@ -22,8 +22,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hash
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar, cast
 
-from msgspec import Struct
-
+from recollect.arguments import CheckedFields
 from recollect.contracts import (
     Appended,
     Backend,
@@ -62,7 +61,7 @@ LARGEST_KEPT = 1000
 """Entries in a tail or page from which on it is not kept."""
 
 
-class Cache(Struct, frozen=True, kw_only=True):
+class Cache(CheckedFields, frozen=True, kw_only=True):
     """How the layer behaves."""
 
     ttl: timedelta = timedelta(seconds=300)
@@ -72,6 +71,7 @@ class Cache(Struct, frozen=True, kw_only=True):
     """Trust the store to tell of changes, where it can. Off, every read is checked against the record."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_span(self.ttl, field="ttl")
         check_count(self.max_bytes, field="max_bytes", least=1)
 

@@ -3,6 +3,7 @@
 import os
 from typing import TYPE_CHECKING, TypeAlias, Union
 
+from recollect.arguments import is_path
 from recollect.audit import AuditTrail
 from recollect.clock import Clock, system_clock
 from recollect.errors import InvalidSetting, shown
@@ -27,7 +28,7 @@ def encryption_of(choice: EncryptionChoice) -> "Encryption":
     if isinstance(choice, Encryption):
         return choice
     if isinstance(choice, str):
-        return Encryption(master=master_keys_from(choice))
+        return Encryption(master=_master_keys(choice))
     if not all(hasattr(choice, name) for name in ("wrap", "unwrap", "current")):
         raise InvalidSetting(
             f"encryption must be an Encryption, a KeyProvider or a key source; got {shown(type(choice))}",
@@ -36,8 +37,20 @@ def encryption_of(choice: EncryptionChoice) -> "Encryption":
     return Encryption(master=choice)
 
 
+def _master_keys(source: str) -> KeyProvider:
+    try:
+        return master_keys_from(source)
+    except InvalidSetting as error:
+        words = f"encryption must say where a master key is: {error}"
+        raise InvalidSetting(words, field="encryption") from error
+
+
 def trail_of(choice: AuditChoice, *, clock: Clock = system_clock) -> AuditTrail:
     """The audit trail that a caller chose."""
+    if not isinstance(choice, AuditTrail) and not is_path(choice):
+        raise InvalidSetting(
+            f"audit must be an AuditTrail or the path of one; got {shown(choice)}", field="audit"
+        )
     return choice if isinstance(choice, AuditTrail) else AuditTrail(choice, clock=clock)
 
 

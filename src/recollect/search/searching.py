@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 
 from msgspec import Struct
@@ -279,7 +279,7 @@ class Searcher:
 
     async def _latest(self, record: Conversation, admission: Admission, results: int) -> list[Entry]:
         filters = admission.filters
-        before = None if filters.date_to is None else Position(to_micros(filters.date_to) + 1, 0)
+        before = None if filters.date_to is None else _behind(filters.date_to)
         found: list[Entry] = []
         try:
             while len(found) < results:
@@ -464,3 +464,9 @@ def _fitted(passage: Passage, tokens: int, count: Count, terms: Sequence[str]) -
         for size in (BESIDE * 2, BESIDE, BESIDE // 2)
     ]
     return next((one for one in (passage, alone, *shorter) if count(one.render()) <= tokens), None)
+
+
+def _behind(moment: datetime) -> Position | None:
+    """Return the first position after this moment; None after the last moment that there is."""
+    micros = to_micros(moment)
+    return None if micros >= to_micros(datetime.max.replace(tzinfo=UTC)) else Position(micros + 1, 0)

@@ -4,7 +4,8 @@
     class ConversationManager(Keeping, Finding): ...
 
 Every public method that waits is watched, those of its parts included, under its own name. So a method that
-is added is watched without a word, and no call is measured in two places.
+is added is watched without a word, and no call is measured in two places. Its arguments are checked first, by
+`recollect.arguments`.
 """
 
 import inspect
@@ -14,6 +15,7 @@ from functools import wraps
 from time import perf_counter
 from typing import Any, TypeVar
 
+from recollect.arguments import as_checked, check_of
 from recollect.errors import InvalidInput, NotFound, RecollectError
 from recollect.telemetry import tracing
 from recollect.telemetry.events import event, told
@@ -48,11 +50,14 @@ def _with_watched_methods(kind: C, prefix: str) -> C:
 
 def _watched(name: str, method: Method) -> Method:
     observe = telemetry.histogram("recollect_call_seconds", call=name).observe
+    check = check_of(method)
 
     @wraps(method)
     async def call(*given: Any, **named: Any) -> Any:
         began = perf_counter()
         try:
+            if check is not None:
+                check(given, named)
             if tracing.tracer is not None:
                 with tracing.span(name):
                     return await method(*given, **named)
@@ -63,7 +68,7 @@ def _watched(name: str, method: Method) -> Method:
         finally:
             observe(perf_counter() - began)
 
-    return call
+    return as_checked(call)
 
 
 def _failed(call: str, error: BaseException) -> None:

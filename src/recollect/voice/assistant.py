@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from recollect.agents import Answer, Apology, SupervisorAgent
 from recollect.agents.supervisor import end_quietly
+from recollect.arguments import validated
 from recollect.contracts import Audio, AudioFormat, Listening, OnText, Transcriber, Transcript
 from recollect.dialects import meaning_of
 from recollect.errors import InvalidSetting, NotUnderstood, shown
@@ -57,6 +58,7 @@ class VoiceReply(Struct, frozen=True, kw_only=True):
         return self.text
 
 
+@validated
 class VoiceAssistant:
     """Answers what is said by voice.
 

@@ -1,5 +1,6 @@
 """Who understands what is said by voice, by the settings. Below: the transcribers. Above: surfaces."""
 
+from recollect.arguments import validated
 from recollect.contracts import Transcriber
 from recollect.errors import InvalidSetting
 from recollect.settings import VoiceConfig
@@ -8,6 +9,7 @@ from recollect.voice.openai import OPENAI, OpenAITranscriber
 from recollect.voice.wyoming import WyomingTranscriber
 
 
+@validated
 def transcriber_for(config: VoiceConfig) -> Transcriber | None:
     """The transcriber that the settings name; None where it is off. One serves all owners."""
     match config.transcriber:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
+from recollect.arguments import validated
 from recollect.contracts import PCM, Audio, Segment, Transcript
 from recollect.errors import InvalidAudio, InvalidSetting, MissingExtra, TranscriberError, shown
 from recollect.voice.sound import resampled
@@ -34,6 +35,7 @@ taken: what nobody listed is not bent into something that is."""
 _PHRASES = "phrases"
 
 
+@validated
 class EmbeddedTranscriber:
     """`phrases`: sentences that are often said here; heard like one of them, it is that one."""
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from recollect.arguments import validated
 from recollect.contracts import PCM, Audio, Segment, Transcript
 from recollect.errors import (
     InvalidAudio,
@@ -38,6 +39,7 @@ _NAMES = {
 _MAYBE_LATER = frozenset((408, 409, 425, 429))
 
 
+@validated
 class OpenAITranscriber:
     """`model` as the server names it. `client` is an `httpx.AsyncClient` of your own, which stays open."""
 

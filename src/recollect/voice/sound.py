@@ -10,8 +10,7 @@ from array import array
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
+from recollect.arguments import CheckedFields
 from recollect.contracts import PCM, Audio, AudioFormat
 from recollect.errors import InvalidAudio, MissingExtra, NotUnderstood, shown
 
@@ -26,7 +25,7 @@ LOUDNESS_OF_SILENCE = 0.003
 _WAV_PCM, _WAV_FLOAT, _WAV_EXTENSIBLE = 1, 3, 0xFFFE
 
 
-class SoundLimits(Struct, frozen=True, kw_only=True):
+class SoundLimits(CheckedFields, frozen=True, kw_only=True):
     """How much sound is taken at once."""
 
     longest: float = 60.0
@@ -65,7 +64,8 @@ def read_sound(given: object, audio_format: AudioFormat | None = None) -> Audio:
     media_type = _media_type(data)
     if media_type is None:
         raise InvalidAudio(
-            f"audio is no recording that is known; it begins with {shown(data[:8])}. Samples need a format",
+            f"audio is no recording that is known; it begins with {shown(data[:8])}. "
+            "Samples need an audio_format",
             field="audio",
         )
     return Audio(data=data, media_type=media_type)

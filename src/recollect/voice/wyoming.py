@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from recollect.arguments import validated
 from recollect.contracts import PCM, Audio, AudioFormat, Transcript
 from recollect.errors import InvalidAudio, InvalidSetting, TranscriberError, TranscriberUnavailable, shown
 
@@ -35,6 +36,7 @@ class Event(Struct, frozen=True, kw_only=True):
     payload: bytes = b""
 
 
+@validated
 class WyomingTranscriber:
     """`url` is where the service listens, as `tcp://192.168.1.5:10300`. `timeout` counts from the last
     sample to the words, and for everything else that is waited for."""

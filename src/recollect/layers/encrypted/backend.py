@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Collection
 from datetime import datetime
 from weakref import WeakValueDictionary
 
-from msgspec import Struct
-
+from recollect.arguments import CheckedFields
 from recollect.contracts import (
     Backend,
     Erasing,
@@ -36,7 +35,7 @@ STORE_POWERS = (Watchable,)
 BACKEND_POWERS = (Migrated, Holds)
 
 
-class Encryption(Struct, frozen=True, kw_only=True):
+class Encryption(CheckedFields, frozen=True, kw_only=True):
     """How a memory is encrypted."""
 
     master: KeyProvider

@@ -17,10 +17,11 @@ from typing import Any, Literal, TypeVar, cast
 
 from msgspec import Struct
 
+from recollect.arguments import CheckedFields
 from recollect.contracts import Appended, Backend, Document, Erasing, Holds, Migrated, Reindexed
-from recollect.conversations import Conversation
+from recollect.conversations import Conversation, check_count
 from recollect.deadlines import ended, within
-from recollect.errors import RecollectError, StoreClosed, StoreError, StoreUnavailable
+from recollect.errors import InvalidSetting, RecollectError, StoreClosed, StoreError, StoreUnavailable, shown
 from recollect.freshness import note_degraded
 from recollect.ids import parse_name
 from recollect.layers.powers import with_powers_of
@@ -52,7 +53,7 @@ ADOPT_EVERY = 30.0
 _PROBE_OWNER, _PROBE_ID = "recollect probe", "00000000-0000-7000-8000-000000000000"
 
 
-class Resilience(Struct, frozen=True, kw_only=True):
+class Resilience(CheckedFields, frozen=True, kw_only=True):
     """How the layer behaves. Times are seconds."""
 
     policy: Policy = "fallback"
@@ -71,6 +72,15 @@ class Resilience(Struct, frozen=True, kw_only=True):
     """For handing the spool to a store that is well, when closing. The rest stays for the next process."""
     settle_deadline: float = 30.0
     """For waiting until the store has every acknowledged write, before an operation that needs all data."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(self.spool_limit, field="spool_limit", least=0)
+        check_count(self.attempts, field="attempts", least=1)
+        for field in ("read_deadline", "search_deadline", "write_deadline", "close_deadline"):
+            if not getattr(self, field) > 0:
+                seconds = shown(getattr(self, field))
+                raise InvalidSetting(f"{field} must be seconds, more than 0; got {seconds}", field=field)
 
 
 class Health(Struct, frozen=True, kw_only=True):

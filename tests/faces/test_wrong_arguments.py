@@ -1,0 +1,200 @@
+"""A wrong argument raises an error of ours that names it, and stores nothing.
+
+Every public method and constructor is called with every wrong value, one argument at a time. A value that
+happens to be valid may succeed. On memory and SQLite; with `--explore` on every store and through a server.
+"""
+
+import importlib
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recollect
+from recollect.archives import ArchiveFolder
+from recollect.audit import AuditTrail
+from recollect.blobs import FolderBlobs
+from recollect.client import Patience
+from recollect.errors import InvalidInput, InvalidSetting
+from recollect.layers.cached import Cache
+from recollect.layers.encrypted import Encryption
+from recollect.layers.resilient import Resilience
+from recollect.manager import ConversationManager
+from recollect.messages import Message
+from recollect.notes import Source
+from recollect.sessions import SessionManager, SessionPolicy
+from recollect.settings import AgentConfig, VoiceConfig
+from recollect.toolbox import note_tools, owner_tools
+from recollect.tools import Tool, ToolRegistry, history_tool, history_tools
+from recollect.windows import WindowPolicy
+from tests.faces.wrong_values import (
+    NAMES,
+    arguments_for,
+    complaint,
+    outcome,
+    parameters_of,
+    public_methods,
+    wrong_values,
+)
+from tests.faces.wrong_world import RECEIVERS, World
+from tests.properties.worlds import PLACES, empty_url
+from tests.servers.remote import open_at
+
+NOT_CALLED = {
+    ("loop", "run_in"): "part of the loop: `run` calls it",
+    ("voice", "interrupted"): "needs an answer that was spoken",
+}
+
+RESULTS = {
+    "Answer",
+    "Apology",
+    "Context",
+    "ConversationResult",
+    "IntentResponse",
+    "Page",
+    "Report",
+    "Turn",
+    "VoiceReply",
+}
+"""Values that calls return, which nobody makes."""
+
+OPTIONS = (
+    *(ArchiveFolder, AuditTrail, Cache, Encryption, FolderBlobs, Patience, Resilience),
+    *(SessionManager, SessionPolicy, Source, Tool, ToolRegistry, WindowPolicy),
+    *(history_tool, history_tools, note_tools, owner_tools),
+)
+
+
+@pytest.fixture(params=PLACES)
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
+    if request.param not in ("memory", "sqlite") and not request.config.getoption("--explore"):
+        pytest.skip("played with --explore")
+    url = empty_url(request.param, tmp_path, request)
+    options: dict[str, Any] = {"archives": tmp_path / "archives", "embedder": None, "summarizer": "extract"}
+    async with open_at(url, sweep_every=None, **options) as memory:
+        world = World(memory, tmp_path)
+        await world.fill()
+        yield world
+
+
+async def complaints_of(world: World, call: Callable[..., Any], label: str) -> list[str]:
+    """Call with each wrong value for each parameter; list what went wrong."""
+    found: list[str] = []
+    for parameter in parameters_of(call):
+        await world.fill()
+        before = await world.stored()
+        for name in NAMES:
+            value = wrong_values()[name]
+            error = await outcome(call, {**arguments_for(call, world.valid), parameter.name: value})
+            wrong = complaint(parameter, name, error)
+            after = await world.stored()
+            if error is not None and after != before:
+                wrong = f"{wrong or error}; and it changed the store"
+            if wrong is not None:
+                found.append(f"{label}({parameter.name}={name}): {wrong}")
+            if after != before:
+                await world.fill()
+                before = await world.stored()
+    return found
+
+
+@pytest.mark.parametrize("name", RECEIVERS)
+@pytest.mark.filterwarnings("ignore:coroutine 'a_coroutine' was never awaited:RuntimeWarning")
+async def test_methods_refuse_wrong_arguments(world: World, name: str) -> None:
+    found: list[str] = []
+    for method in public_methods(RECEIVERS[name]):
+        if (name, method) not in NOT_CALLED:
+            found += await complaints_of(world, getattr(world.receiver(name), method), f"{name}.{method}")
+    assert found == []
+
+
+def constructors() -> Iterator[tuple[str, Callable[..., Any]]]:
+    for module in ("recollect", "recollect.agents", "recollect.voice", "recollect.settings"):
+        public = importlib.import_module(module)
+        names = getattr(public, "__all__", None) or [name for name in vars(public) if name.endswith("Config")]
+        for name in names:
+            made = getattr(public, name)
+            if name not in RESULTS and (inspect.isfunction(made) or is_made_by_callers(made)):
+                yield name, made
+    yield from ((made.__name__, made) for made in OPTIONS)
+
+
+def is_made_by_callers(made: Any) -> bool:
+    if not inspect.isclass(made) or issubclass(made, Exception):
+        return False
+    return not getattr(made, "_is_protocol", False)
+
+
+CONSTRUCTORS = dict(constructors())
+VALID_FOR: dict[str, dict[str, Any]] = {
+    "WyomingTranscriber": {"url": "tcp://localhost:10300"},
+    "agent_for": {"config": AgentConfig()},
+    "transcriber_for": {"config": VoiceConfig()},
+}
+
+
+@pytest.fixture
+async def workshop(tmp_path: Path) -> AsyncIterator[World]:
+    async with recollect.open(sweep_every=None, embedder=None, archives=tmp_path / "archives") as memory:
+        world = World(memory, tmp_path)
+        await world.fill()
+        yield world
+
+
+@pytest.mark.parametrize("name", CONSTRUCTORS)
+@pytest.mark.filterwarnings("ignore:coroutine 'a_coroutine' was never awaited:RuntimeWarning")
+async def test_constructors_refuse_wrong_arguments(workshop: World, name: str) -> None:
+    workshop.more = VALID_FOR.get(name, {})
+    assert await complaints_of(workshop, CONSTRUCTORS[name], name) == []
+
+
+# By example
+
+
+@pytest.fixture
+async def erin() -> AsyncIterator[ConversationManager]:
+    async with recollect.open(sweep_every=None, embedder=None) as memory:
+        yield memory.of("erin")
+
+
+async def test_pending_messages_that_are_none_are_refused(erin: ConversationManager) -> None:
+    conversation = await erin.get_or_create_conversation("s")
+    pending: Any = [{"role": "user", "content": "x"}]
+    with pytest.raises(InvalidInput, match="pending must be a list of a Message"):
+        await erin.load_context(conversation.id, pending=pending)
+
+
+async def test_a_time_zone_is_a_tzinfo(erin: ConversationManager) -> None:
+    zone: Any = "Europe/Berlin"
+    with pytest.raises(InvalidInput, match="timezone must be a tzinfo or None; got 'Europe/Berlin'"):
+        await erin.search_history("tea", timezone=zone)
+
+
+async def test_no_messages_make_no_conversation(erin: ConversationManager) -> None:
+    messages: Any = None
+    with pytest.raises(InvalidInput, match="messages must be a list"):
+        await erin.append_to_session("s", messages)
+    assert await erin.session("s") is None
+
+
+async def test_a_wrong_message_among_others_stores_none(erin: ConversationManager) -> None:
+    messages: Any = [Message(role="user", content="x"), {"role": "user", "content": "y"}]
+    with pytest.raises(InvalidInput, match="messages"):
+        await erin.append_to_session("s", messages)
+    assert await erin.session("s") is None
+
+
+def test_an_encryption_needs_a_key_provider() -> None:
+    text: Any = "dGV4dA=="
+    with pytest.raises(InvalidSetting, match="master must be a KeyProvider"):
+        Encryption(master=text)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"attempts": 0}, {"read_deadline": -1.0}, {"policy": "retry"}, {"folder": "text"}], ids=str
+)
+def test_resilience_is_checked_when_it_is_made(fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match=next(iter(fields))):
+        Resilience(**fields)
