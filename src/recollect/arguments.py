@@ -29,6 +29,7 @@ Check = Callable[[Sequence[Any], Mapping[str, Any]], None]
 
 _MARK = "__arguments_checked__"
 _ANYTHING = (Any, object, inspect.Parameter.empty)
+_LISTS = frozenset((list, tuple))
 
 
 class Kind(NamedTuple):
@@ -54,41 +55,47 @@ class CheckedFields(Struct, frozen=True, kw_only=True):
         for field in _fields_of(type(self)):
             value = getattr(self, field.name)
             if type(value) not in field.kind.exactly and value is not UNSET:
-                _check_value(field, value, error=InvalidSetting)
+                _check_value(field, value, InvalidSetting)
 
 
 def validated(target: T) -> T:
-    """The class with its constructor and public methods checked, or the function checked."""
+    """The class with its constructor and public methods checked, or the function checked.
+
+    A wrong argument of a constructor, or of a function that makes something, is a wrong setting.
+    """
     if not isinstance(target, type):
-        return _wrapped(target)  # type: ignore[arg-type,return-value]
+        return _wrapped(target, error=InvalidSetting)  # type: ignore[arg-type,return-value]
     for name, member in inspect.getmembers_static(target):
-        if name.startswith("_") and name != "__init__":
-            continue
         if isinstance(member, types.FunctionType) and not hasattr(member, _MARK):
-            setattr(target, name, _wrapped(member))
+            if name == "__init__":
+                setattr(target, name, _wrapped(member, error=InvalidSetting))
+            elif not name.startswith("_"):
+                setattr(target, name, _wrapped(member))
     return target
 
 
-def check_of(function: Callable[..., Any]) -> Check | None:
+def check_of(function: Callable[..., Any], *, error: type[InvalidInput] = InvalidInput) -> Check | None:
     """The check of a function's arguments as they were given; None where there is nothing to check.
 
-    The first of the positional arguments is the instance, which is not checked.
+    It is on the path of every turn: an argument of the very type that is asked for costs one comparison.
     """
     parameters = list(inspect.signature(function).parameters.values())
-    known = [_Parameter(each.name, _kind_of_parameter(each, function)) for each in parameters]
-    if all(each.kind is _ANY for each in known):
+    named = {
+        each.name: _Parameter(each.name, kind)
+        for each in parameters
+        if (kind := _kind_of_parameter(each, function)) is not _ANY
+    }
+    if not named:
         return None
-    positional = tuple(one for one, each in zip(known, parameters, strict=True) if each.kind in _POSITIONAL)
-    named = {one.name: one for one in known}
+    positional = tuple(named.get(each.name) for each in parameters if each.kind in _POSITIONAL)
 
     def check(given: Sequence[Any], by_name: Mapping[str, Any]) -> None:
-        for parameter, value in zip(positional, given, strict=False):
-            if type(value) not in parameter.kind.exactly:
-                _check_value(parameter, value)
-        for name, value in by_name.items():
-            one = named.get(name)
+        for one, value in zip(positional, given, strict=False):
             if one is not None and type(value) not in one.kind.exactly:
-                _check_value(one, value)
+                _check_value(one, value, error)
+        for name in by_name:
+            if name in named and type(by_name[name]) not in named[name].kind.exactly:
+                _check_value(named[name], by_name[name], error)
 
     return check
 
@@ -102,8 +109,8 @@ def as_checked(function: F) -> F:
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    check = check_of(function)
+def _wrapped(function: Callable[..., Any], *, error: type[InvalidInput] = InvalidInput) -> Callable[..., Any]:
+    check = check_of(function, error=error)
     if check is None:
         return function
     wrap = _awaiting if inspect.iscoroutinefunction(function) else _calling
@@ -128,7 +135,7 @@ def _calling(function: Callable[..., Any], check: Check) -> Callable[..., Any]:
     return call
 
 
-def _check_value(parameter: _Parameter, value: Any, *, error: type[InvalidInput] = InvalidInput) -> None:
+def _check_value(parameter: _Parameter, value: Any, error: type[InvalidInput]) -> None:
     kind = parameter.kind
     if kind.test(value):
         return
@@ -238,14 +245,18 @@ def _container(origin: Any, inner: tuple[Any, ...], scope: Mapping[str, Any]) ->
 
 def _list_of(item: Kind) -> Kind:
     # Text is read once, so that a generator of it will do; other items are gone through several times.
-    needed = Iterable if item.words == "text" else Collection
+    needed = Iterable if item is _SIMPLE[str] else Collection
 
     def test(value: Any) -> bool:
-        if not isinstance(value, needed) or isinstance(value, str | bytes | bytearray | Mapping):
-            return False
-        if not isinstance(value, Collection):
-            return True
-        return all(type(each) in item.exactly or item.test(each) for each in value)
+        if type(value) not in _LISTS:
+            if not isinstance(value, needed) or isinstance(value, str | bytes | bytearray | Mapping):
+                return False
+            if not isinstance(value, Collection):
+                return True
+        for each in value:  # noqa: SIM110  a generator costs more calls than a turn has to spare
+            if type(each) not in item.exactly and not item.test(each):
+                return False
+        return True
 
     return Kind(frozenset(), test, f"a list of {item.words}" if item is not _ANY else "a list")
 
