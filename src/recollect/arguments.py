@@ -66,7 +66,7 @@ def validated(target: T) -> T:
     if not isinstance(target, type):
         return _wrapped(target, error=InvalidSetting)  # type: ignore[arg-type,return-value]
     for name, member in inspect.getmembers_static(target):
-        if isinstance(member, types.FunctionType) and not hasattr(member, _MARK):
+        if isinstance(member, types.FunctionType) and not is_checked(member):
             if name == "__init__":
                 setattr(target, name, _wrapped(member, error=InvalidSetting))
             elif not name.startswith("_"):
@@ -104,6 +104,11 @@ def as_checked(function: F) -> F:
     """Mark a function that checks its arguments already."""
     setattr(function, _MARK, True)
     return function
+
+
+def is_checked(function: Callable[..., Any]) -> bool:
+    """Return whether the function checks its arguments."""
+    return hasattr(function, _MARK)
 
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 import recollect
 from recollect.archives import ArchiveFolder
+from recollect.arguments import check_of, is_checked
 from recollect.audit import AuditTrail
 from recollect.blobs import FolderBlobs
-from recollect.client import Patience
+from recollect.client import Client, Patience, RemoteManager, RemoteMemory, SyncManager
+from recollect.client.contacts import RemoteAssociation, RemoteContacts, SyncAssociation, SyncContacts
 from recollect.errors import InvalidInput, InvalidSetting
 from recollect.layers.cached import Cache
 from recollect.layers.encrypted import Encryption
@@ -148,6 +151,28 @@ async def workshop(tmp_path: Path) -> AsyncIterator[World]:
 async def test_constructors_refuse_wrong_arguments(workshop: World, name: str) -> None:
     workshop.more = VALID_FOR.get(name, {})
     assert await complaints_of(workshop, CONSTRUCTORS[name], name) == []
+
+
+def unchecked(kind: type) -> list[str]:
+    """The public methods whose arguments could be checked and are not."""
+    return [
+        name
+        for name in public_methods(kind)
+        if check_of(getattr(kind, name)) is not None and not is_checked(getattr(kind, name))
+    ]
+
+
+FACES = (
+    *(kind for name, kind in RECEIVERS.items() if name != "turn"),  # a message checks itself
+    *(kind for kind in CONSTRUCTORS.values() if isinstance(kind, type) and not issubclass(kind, Struct)),
+    *(Client, RemoteAssociation, RemoteContacts, RemoteManager, RemoteMemory),
+    *(SyncAssociation, SyncContacts, SyncManager),
+)
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
+def test_every_public_method_checks_its_arguments(face: type) -> None:
+    assert unchecked(face) == []
 
 
 # By example

@@ -16,6 +16,7 @@ from copy import copy
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, Self
 
+from recollect.arguments import validated
 from recollect.client.contacts import RemoteAssociation, RemoteContacts, SyncAssociation, SyncContacts
 from recollect.client.describing import OwnerCalls
 from recollect.client.methods import awaited, waited
@@ -30,6 +31,7 @@ from recollect.premises import Premises
 from recollect.settings import ConversationConfig
 
 
+@validated
 class RemoteManager(ConversationManager):
     """One owner's conversations behind a server; made by `memory.of(owner)`."""
 
@@ -163,6 +165,7 @@ class RemoteManager(ConversationManager):
     redact = awaited(OwnerCalls.redact, ConversationManager.redact)
 
 
+@validated
 class SyncManager:
     """One owner's conversations behind a server, for code that does not await; made by `client.of(owner)`."""
 
