@@ -66,11 +66,12 @@ def validated(target: T) -> T:
     if not isinstance(target, type):
         return _wrapped(target, error=InvalidSetting)  # type: ignore[arg-type,return-value]
     for name, member in inspect.getmembers_static(target):
-        if isinstance(member, types.FunctionType) and not is_checked(member):
-            if name == "__init__":
-                setattr(target, name, _wrapped(member, error=InvalidSetting))
-            elif not name.startswith("_"):
-                setattr(target, name, _wrapped(member))
+        if name == "__init__" or not name.startswith("_"):
+            error = InvalidSetting if name == "__init__" else InvalidInput
+            if isinstance(member, types.FunctionType) and not is_checked(member):
+                setattr(target, name, _wrapped(member, error=error))
+            elif isinstance(member, classmethod) and not is_checked(member.__func__):
+                setattr(target, name, classmethod(_wrapped(member.__func__, error=error)))
     return target
 
 
@@ -157,7 +158,7 @@ def _check_value(parameter: _Parameter, value: Any, error: type[InvalidInput]) -
 def _kind_of_parameter(parameter: inspect.Parameter, function: Callable[..., Any]) -> Kind:
     if parameter.kind in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL):
         return _ANY
-    if parameter.name == "self" or _has_own_error(parameter.name):
+    if parameter.name in ("self", "cls") or _has_own_error(parameter.name):
         return _ANY
     return _kind_of(parameter.annotation, vars(sys.modules[function.__module__]))
 

@@ -20,9 +20,10 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import force_setattr, replace
 
+from recollect.arguments import validated
 from recollect.conversations import DEFAULT_TTL, VALUE_SETS, Conversation, check_span
 from recollect.errors import InvalidInput, InvalidSetting, StoreDamaged, shown
-from recollect.ids import parse_uuid
+from recollect.ids import parse_name, parse_uuid
 from recollect.messages import parse_tags
 
 Lifetime: TypeAlias = timedelta | None
@@ -32,6 +33,7 @@ DOCUMENT_KIND = "retention"
 DOCUMENT_KEY = "rules"
 
 
+@validated
 class RetentionRules(Struct, frozen=True, kw_only=True):
     """Lifetimes by owner, channel, tag and conversation. What has no rule falls to the next step."""
 
@@ -58,7 +60,9 @@ class RetentionRules(Struct, frozen=True, kw_only=True):
 
     def for_conversation(self, conversation_id: str, ttl: Lifetime) -> "RetentionRules":
         """These rules with one for a conversation."""
-        return replace(self, conversations={**self.conversations, conversation_id: ttl})
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        lifetime = check_span(ttl, field="ttl")
+        return replace(self, conversations={**self.conversations, conversation_id: lifetime})
 
     def without(self, conversation_ids: Iterable[str]) -> "RetentionRules":
         """These rules without those for some conversations."""
@@ -194,6 +198,7 @@ def _check_lifetimes(lifetimes: Mapping[str, Lifetime], field: str) -> None:
 # For a whole memory
 
 
+@validated
 class Retention(Struct, frozen=True, kw_only=True):
     """How long a memory keeps things, where owners have no rules of their own, and when it archives them."""
 
@@ -207,6 +212,7 @@ class Retention(Struct, frozen=True, kw_only=True):
 
     def of(self, owner: str) -> RetentionRules:
         """The rules for one owner."""
+        parse_name(owner, field="owner")
         return replace(self.rules, owner=self.owners[owner]) if owner in self.owners else self.rules
 
 

@@ -147,7 +147,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def says_the_same_as(self, other: Self) -> bool:
         """Whether both carry the same words, whatever their times and labels: what an id stands for."""
-        return self.role == other.role and words_of(self) == words_of(other)
+        return isinstance(other, Message) and self.role == other.role and words_of(self) == words_of(other)
 
     def with_(self, **changes: Any) -> Self:
         """This message with other values in some fields. What was counted holds for the same words only."""

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from recollect.arguments import CheckedFields
+from recollect.arguments import CheckedFields, validated
 from recollect.conversations import LONGEST_TTL
 from recollect.errors import InvalidSetting, MissingExtra, shown
 from recollect.lifetimes import Archiving, Retention, RetentionRules, days
@@ -31,6 +31,7 @@ class Setting(Struct, frozen=True, kw_only=True):
     source: str
 
 
+@validated
 class _Group(CheckedFields, frozen=True, kw_only=True):
     """What all groups can do: be read from the environment or a mapping, and say where values came from."""
 
@@ -414,6 +415,7 @@ ENVIRONMENT = {
 """Setting → the environment variable that sets it."""
 
 
+@validated
 class Settings(Struct, frozen=True, kw_only=True):
     """All groups, for a surface to pass down."""
 

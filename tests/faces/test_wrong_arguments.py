@@ -24,11 +24,12 @@ from recollect.errors import InvalidInput, InvalidSetting
 from recollect.layers.cached import Cache
 from recollect.layers.encrypted import Encryption
 from recollect.layers.resilient import Resilience
+from recollect.lifetimes import Retention, RetentionRules
 from recollect.manager import ConversationManager
 from recollect.messages import Message
 from recollect.notes import Source
 from recollect.sessions import SessionManager, SessionPolicy
-from recollect.settings import AgentConfig, VoiceConfig
+from recollect.settings import AgentConfig, ConversationConfig, Settings, VoiceConfig
 from recollect.toolbox import note_tools, owner_tools
 from recollect.tools import Tool, ToolRegistry, history_tool, history_tools
 from recollect.windows import WindowPolicy
@@ -151,6 +152,32 @@ async def workshop(tmp_path: Path) -> AsyncIterator[World]:
 async def test_constructors_refuse_wrong_arguments(workshop: World, name: str) -> None:
     workshop.more = VALID_FOR.get(name, {})
     assert await complaints_of(workshop, CONSTRUCTORS[name], name) == []
+
+
+SAID = Message(role="user", content="x", message_id="m")
+VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "ConversationConfig": (ConversationConfig, {}),
+    "Message": (Message, {"document": {"role": "user", "content": "x"}, "other": SAID}),
+    "a message": (SAID, {"document": {"role": "user", "content": "x"}, "other": SAID}),
+    "Retention": (Retention(), {}),
+    "RetentionRules": (RetentionRules(), {"ttl": None, "conversation_ids": []}),
+    "Settings": (Settings, {}),
+}
+"""Values with public methods, and what is valid for these."""
+FOR_STORES = "at"
+"""Stamps a message in a store, where nothing is checked again."""
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.filterwarnings("ignore:coroutine 'a_coroutine' was never awaited:RuntimeWarning")
+async def test_methods_of_values_refuse_wrong_arguments(workshop: World, name: str) -> None:
+    value, workshop.more = VALUES[name]
+    found: list[str] = []
+    for method in public_methods(value if isinstance(value, type) else type(value)):
+        is_bound = not isinstance(value, type) or inspect.ismethod(getattr(value, method))
+        if is_bound and method != FOR_STORES:
+            found += await complaints_of(workshop, getattr(value, method), f"{name}.{method}")
+    assert found == []
 
 
 def unchecked(kind: type) -> list[str]:
