@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import math
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -19,46 +19,59 @@ async def a_coroutine() -> None:
     """Await nothing."""
 
 
-def wrong_values() -> dict[str, Any]:
-    """Values that fit few parameters; those that can be used once are made anew for each call."""
-    return {
-        "None": None,
-        "True": True,
-        "zero": 0,
-        "negative": -1,
-        "huge number": 2**70,
-        "fraction": 1.5,
-        "nan": math.nan,
-        "infinity": math.inf,
-        "empty text": "",
-        "blank text": " ",
-        "NUL": "\x00",
-        "lone surrogate": "\ud800",
-        "huge text": "x" * 70_000,
-        "unknown word": "no such word",
-        "unknown UUID": "00000000-0000-7000-8000-00000000dead",
-        "bytes": b"bytes",
-        "no bytes": b"",
-        "object": object(),
-        "empty list": [],
-        "list of None": [None],
-        "list of dicts": [{"a": 1}],
-        "list of texts": ["a", "b"],
-        "dict": {},
-        "dict of numbers": {1: 2},
-        "set": {1, "a"},
-        "class": dict,
-        "function": len,
-        "coroutine": a_coroutine(),
-        "naive datetime": datetime(2026, 3, 1),
-        "first moment": datetime.min.replace(tzinfo=UTC),
-        "last moment": datetime.max.replace(tzinfo=UTC),
-        "date": date(2026, 3, 1),
-        "negative time": timedelta(days=-1),
-        "longest time": timedelta.max,
-        "generator": (number for number in range(2)),
-        "nested": _nested(2000),
-    }
+WRONG: dict[str, Any] = {
+    "None": None,
+    "True": True,
+    "zero": 0,
+    "negative": -1,
+    "huge number": 2**70,
+    "fraction": 1.5,
+    "nan": math.nan,
+    "infinity": math.inf,
+    "empty text": "",
+    "blank text": " ",
+    "NUL": "\x00",
+    "lone surrogate": "\ud800",
+    "huge text": "x" * 70_000,
+    "unknown word": "no such word",
+    "unknown UUID": "00000000-0000-7000-8000-00000000dead",
+    "bytes": b"bytes",
+    "no bytes": b"",
+    "object": object(),
+    "empty list": [],
+    "list of None": [None],
+    "list of dicts": [{"a": 1}],
+    "list of texts": ["a", "b"],
+    "dict": {},
+    "dict of numbers": {1: 2},
+    "set": {1, "a"},
+    "class": dict,
+    "function": len,
+    "naive datetime": datetime(2026, 3, 1),
+    "first moment": datetime.min.replace(tzinfo=UTC),
+    "last moment": datetime.max.replace(tzinfo=UTC),
+    "date": date(2026, 3, 1),
+    "negative time": timedelta(days=-1),
+    "longest time": timedelta.max,
+}
+"""Values that fit few parameters."""
+ONCE: dict[str, Callable[[], Any]] = {
+    "coroutine": a_coroutine,
+    "generator": lambda: (number for number in range(2)),
+    "nested": lambda: _nested(2000),
+}
+"""Values that are made anew for each call."""
+NAMES = (*WRONG, *ONCE)
+
+
+@contextmanager
+def wrong_value(name: str) -> Iterator[Any]:
+    value = ONCE[name]() if name in ONCE else WRONG[name]
+    try:
+        yield value
+    finally:
+        if inspect.iscoroutine(value):
+            value.close()
 
 
 def _nested(depth: int) -> list[Any]:
@@ -66,15 +79,6 @@ def _nested(depth: int) -> list[Any]:
     for _ in range(depth):
         inner = [inner]
     return inner
-
-
-def names_of_values() -> tuple[str, ...]:
-    values = wrong_values()
-    values["coroutine"].close()
-    return tuple(values)
-
-
-NAMES = names_of_values()
 
 
 def parameters_of(call: Callable[..., Any]) -> list[inspect.Parameter]:

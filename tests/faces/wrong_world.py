@@ -57,6 +57,8 @@ class World:
         self.loop = AgenticLoop(agent)
         self.specialist = Specialist(loop=self.loop)
         self.supervisor = SupervisorAgent(self.erin, [self.specialist])
+        self.of_bob = ""
+        """The id of a conversation of another owner."""
         self._agent = agent
         self._folder = folder
 
@@ -64,6 +66,7 @@ class World:
         """Put back what successful calls have removed."""
         for owner in OWNERS:
             await _fill(self.memory.of(owner))
+        self.of_bob = (await self.memory.of("bob").get_or_create_conversation("s")).id
         conversation = await self.erin.get_or_create_conversation("s")
         (contact, *_) = (await self.erin.clients.list()).contacts
         (note, *_) = await self.erin.notes()
