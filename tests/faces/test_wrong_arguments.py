@@ -20,6 +20,7 @@ from recollect.audit import AuditTrail
 from recollect.blobs import FolderBlobs
 from recollect.client import Client, Patience, RemoteManager, RemoteMemory, SyncManager
 from recollect.client.contacts import RemoteAssociation, RemoteContacts, SyncAssociation, SyncContacts
+from recollect.contracts import Audio, AudioFormat
 from recollect.errors import InvalidInput, InvalidSetting
 from recollect.layers.cached import Cache
 from recollect.layers.encrypted import Encryption
@@ -32,6 +33,7 @@ from recollect.sessions import SessionManager, SessionPolicy
 from recollect.settings import AgentConfig, ConversationConfig, Settings, VoiceConfig
 from recollect.toolbox import note_tools, owner_tools
 from recollect.tools import Tool, ToolRegistry, history_tool, history_tools
+from recollect.voice import SoundLimits
 from recollect.windows import WindowPolicy
 from tests.faces.wrong_values import (
     NAMES,
@@ -65,7 +67,7 @@ RESULTS = {
 """Values that calls return, which nobody makes."""
 
 OPTIONS = (
-    *(ArchiveFolder, AuditTrail, Cache, Encryption, FolderBlobs, Patience, Resilience),
+    *(ArchiveFolder, Audio, AudioFormat, AuditTrail, Cache, Encryption, FolderBlobs, Patience, Resilience),
     *(SessionManager, SessionPolicy, Source, Tool, ToolRegistry, WindowPolicy),
     *(history_tool, history_tools, note_tools, owner_tools),
 )
@@ -139,6 +141,7 @@ def is_made_by_callers(made: Any) -> bool:
 
 CONSTRUCTORS = dict(constructors())
 VALID_FOR: dict[str, dict[str, Any]] = {
+    "Audio": {"data": b"\0\0"},
     "WyomingTranscriber": {"url": "tcp://localhost:10300"},
     "agent_for": {"config": AgentConfig()},
     "transcriber_for": {"config": VoiceConfig()},
@@ -167,6 +170,7 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "Retention": (Retention(), {}),
     "RetentionRules": (RetentionRules(), {"ttl": None, "conversation_ids": []}),
     "Settings": (Settings, {}),
+    "SoundLimits": (SoundLimits(), {"audio": Audio(data=b"\0\0")}),
 }
 """Values with public methods, and what is valid for these."""
 FOR_STORES = "at"

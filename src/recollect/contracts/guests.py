@@ -5,6 +5,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from recollect.arguments import CheckedFields
 from recollect.errors import InvalidAudio, shown
 from recollect.messages import Message
 
@@ -153,7 +154,7 @@ class AudioFormat(Struct, frozen=True, kw_only=True):
         return self.width * self.channels
 
 
-class Audio(Struct, frozen=True, kw_only=True):
+class Audio(CheckedFields, frozen=True, kw_only=True):
     """Sound: bare samples, or a file of another media type, which not every transcriber can read."""
 
     data: bytes

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import TYPE_CHECKING
 
-from recollect.arguments import CheckedFields
+from recollect.arguments import CheckedFields, validated
 from recollect.contracts import PCM, Audio, AudioFormat
 from recollect.errors import InvalidAudio, MissingExtra, NotUnderstood, shown
 
@@ -25,6 +25,7 @@ LOUDNESS_OF_SILENCE = 0.003
 _WAV_PCM, _WAV_FLOAT, _WAV_EXTENSIBLE = 1, 3, 0xFFFE
 
 
+@validated
 class SoundLimits(CheckedFields, frozen=True, kw_only=True):
     """How much sound is taken at once."""
 
