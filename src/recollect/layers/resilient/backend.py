@@ -77,8 +77,8 @@ class Resilience(CheckedFields, frozen=True, kw_only=True):
         super().__post_init__()
         check_count(self.spool_limit, field="spool_limit", least=0)
         check_count(self.attempts, field="attempts", least=1)
-        for field in ("read_deadline", "search_deadline", "write_deadline", "close_deadline"):
-            if not getattr(self, field) > 0:
+        for field in self.__struct_fields__:
+            if field.endswith("_deadline") and not getattr(self, field) > 0:
                 seconds = shown(getattr(self, field))
                 raise InvalidSetting(f"{field} must be seconds, more than 0; got {seconds}", field=field)
 
