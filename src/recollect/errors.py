@@ -17,6 +17,7 @@
     ├── Conflict                      somebody else was first; nothing was stored
     │   ├── RevisionConflict          the conversation moved on past `expected_revision`
     │   ├── MessageConflict           the id is taken by a message with other content
+    │   ├── TurnPartlyStored          some messages of the turn are stored already
     │   ├── DocumentConflict          the document is not at `expected_version`
     │   ├── ConversationExists        the conversation id is taken
     │   └── KeyReused                 the idempotency key was used for something else
@@ -176,6 +177,16 @@ class MessageConflict(Conflict):
         )
         self.conversation_id = conversation_id
         self.message_id = message_id
+
+
+class TurnPartlyStored(Conflict):
+    """Some messages of the turn are stored already, and the store was asked for all or nothing."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(
+            f"conversation {conversation_id} holds some messages of the turn already, and nothing was stored"
+        )
+        self.conversation_id = conversation_id
 
 
 class DocumentConflict(Conflict):

@@ -19,9 +19,8 @@ METHODS = (
     "create", "get", "update", "find", "delete", "resume", "session", "bind", "unbind", "sessions",
     "append", "rewrite", "tail", "page", "restore", "purge_expired",
     "entry", "replace", "expired", "clear", "tally",
-    "log_end", "reseal",
     "put_document", "get_document", "documents", "document_kinds", "delete_document", "restore_documents",
-    "log_end", "reseal",
+    "log_end", "reseal", "exchange_head",
 )  # fmt: skip
 
 

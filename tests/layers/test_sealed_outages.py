@@ -62,7 +62,7 @@ async def test_sealed_turns_are_accepted_and_open_in_their_places_later(world: W
     await outer.close()
 
 
-async def test_a_place_that_somebody_else_took_is_set_aside_and_nothing_is_unreadable(world: World) -> None:
+async def test_a_spooled_turn_goes_behind_what_somebody_else_wrote_meanwhile(world: World) -> None:
     layer, outer = sealed_over(world)
     _, elsewhere = sealed_over(world)
     await outer.open()
@@ -76,10 +76,10 @@ async def test_a_place_that_somebody_else_took_is_set_aside_and_nothing_is_unrea
     await elsewhere.of("erin").append(record.id, [user("from elsewhere")])
     world.seconds.now += 60
     assert await layer.recover()
-    assert await said(store, record.id) == ["before", "from elsewhere"]
-    assert layer.set_aside.value == 1
+    assert await said(store, record.id) == ["before", "from elsewhere", "during"]
+    assert layer.set_aside.value == 0
     await store.append(record.id, [user("after")])
-    assert await said(store, record.id) == ["before", "from elsewhere", "after"]
+    assert await said(store, record.id) == ["before", "from elsewhere", "during", "after"]
     await outer.close()
 
 

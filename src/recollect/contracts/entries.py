@@ -5,12 +5,19 @@ from datetime import datetime
 from typing import NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from recollect.clock import from_micros, parse_moment, to_micros
 from recollect.conversations import MOST_UNREAD, Conversation, check_count
-from recollect.errors import InvalidInput, MessageConflict, StoreDamaged, shown
-from recollect.messages import SEALED, Message
+from recollect.errors import (
+    InvalidInput,
+    MessageConflict,
+    RevisionConflict,
+    StoreDamaged,
+    TurnPartlyStored,
+    shown,
+)
+from recollect.messages import SEALED, Message, unchecked_copy
 
 
 class Position(NamedTuple):
@@ -157,6 +164,62 @@ def replaced_id(message: Message) -> str:
     if message.message_id is None:
         raise InvalidInput("a message that replaces another names it by message_id", field="message_id")
     return message.message_id
+
+
+HEAD_MARK = "|"
+"""Separates a sealed message from the head of the log that it carries."""
+
+
+def with_head(message: Message, head: str, *, seen: str | None = None) -> Message:
+    """Let a sealed message carry the head of its log into the store; see `Sealable`.
+
+    `seen` is the head that a turn goes on from, empty for none: the store refuses the turn at any other.
+    """
+    carrying = unchecked_copy(message)
+    carried = head if seen is None else f"{head}{HEAD_MARK}{seen}"
+    force_setattr(carrying, "content", f"{message.content}{HEAD_MARK}{carried}")
+    return carrying
+
+
+def seen_head(carried: str | None) -> tuple[str | None, str | None]:
+    """Split what a turn carries into its head and the head that it goes on from."""
+    if carried is None:
+        return None, None
+    head, mark, seen = carried.partition(HEAD_MARK)
+    return head, seen if mark else None
+
+
+def check_head(conversation_id: str, revision: int, head: str | None, seen: str | None) -> None:
+    """Refuse a turn that goes on from another head than the log has."""
+    if seen is not None and seen != (head or ""):
+        raise RevisionConflict(conversation_id, expected=revision, actual=revision)
+
+
+def without_head(messages: Sequence[Message]) -> tuple[Sequence[Message], str | None]:
+    """Split off the head that the last message carries; None when it carries none."""
+    if not messages:
+        return messages, None
+    last = messages[-1]
+    if last.dialect != SEALED or type(last.content) is not str or HEAD_MARK not in last.content:
+        return messages, None
+    content, _, head = last.content.partition(HEAD_MARK)
+    stored = unchecked_copy(last)
+    force_setattr(stored, "content", content)
+    return [*messages[:-1], stored], head
+
+
+def entries_without_head(entries: Sequence[Entry]) -> tuple[Sequence[Entry], str | None]:
+    """Split off the head that the message of the last entry carries; None when it carries none."""
+    (*_, last), head = without_head([entry.message for entry in entries[-1:]]) if entries else ((None,), None)
+    if head is None or last is None:
+        return entries, None
+    return [*entries[:-1], replace(entries[-1], message=last)], head
+
+
+def check_not_in_part(conversation_id: str, head: str | None, *, new: int, known: int) -> None:
+    """Refuse a turn that carries a head when only part of it is new."""
+    if head is not None and new and known:
+        raise TurnPartlyStored(conversation_id)
 
 
 def restorable(conversation: Conversation, entries: Sequence[Entry]) -> tuple[Conversation, dict[int, Entry]]:

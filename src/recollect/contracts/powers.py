@@ -46,6 +46,8 @@ class Glance(Struct, frozen=True, eq=False, kw_only=True):
     """The last ones, in reading order. They are the first ones too where the log is short."""
     documents: Sequence[Document]
     """Of the owner, of one kind."""
+    head: str | None = None
+    """The sealed head of the log; see `Sealable`."""
     _made: dict[Hashable, Any] = {}
 
     def made(self, by: Hashable) -> Any:
@@ -92,11 +94,22 @@ class LogEnd(NamedTuple):
     revision: int
     next_sequence: int
     last_message_at: datetime | None
+    head: str | None = None
+    """What the layer above committed itself to when it wrote last; see `Sealable`."""
 
 
 @runtime_checkable
 class Sealable(Protocol):
-    """A store that a layer which seals messages can stand on: it must know places before they are taken."""
+    """A store that a layer which seals messages can stand on.
+
+    The layer must know the place of a message before the store assigns it, and it commits itself to the whole
+    log with every write: the last sealed message of `append`, `rewrite`, `replace` or `restore` carries the
+    head of the log (see `contracts.entries.with_head`). The store splits the head off, keeps it with the
+    record in the same transaction, and never reads it. A turn that carries a head and is stored in part
+    already is refused with `TurnPartlyStored`, since the head commits to all of it. A turn that goes on from
+    another head than the log has is refused with `RevisionConflict`. A `rewrite` without messages removes the
+    head.
+    """
 
     async def log_end(self, conversation_id: str) -> LogEnd | None:
         """Where the log ends; None when there is no such conversation."""
@@ -108,6 +121,19 @@ class Sealable(Protocol):
         Nothing else moves: no revision, no counter. An entry that is no longer there at this position and
         revision is passed over.
         """
+        ...
+
+    async def exchange_head(self, conversation_id: str, old: str | None, new: str) -> bool:
+        """Put another head in the place of this one; False when it is no longer there. Nothing else moves."""
+        ...
+
+
+@runtime_checkable
+class Spooling(Protocol):
+    """A backend that accepts turns while its store is away, and replays them later."""
+
+    def replay_turns_through(self, around: Callable[[str, ConversationStore], ConversationStore]) -> None:
+        """Replay an owner's turns through what `around` makes of the owner's store inside."""
         ...
 
 

@@ -2,7 +2,8 @@
 
 Texts look different each time. A tag looks the same each time for one owner, so that conversations can
 be listed by it: whoever reads the store sees which of an owner's conversations share a tag, not which
-tag it is. Below: `sealing`. Above: `encrypted`.
+tag it is. The last stored tag is no tag: it proves that the others belong to this record, all of them and in
+this order.
 """
 
 from typing import Any
@@ -12,7 +13,17 @@ from msgspec.structs import replace
 
 from recollect.conversations import Changes, Conversation, Query
 from recollect.errors import KeyUnavailable, StoreDamaged
-from recollect.layers.sealing import DataKeys, Refused, key_id_in, open_tag, open_text, seal_tag, seal_text
+from recollect.layers.sealing import (
+    DataKeys,
+    Place,
+    Refused,
+    key_id_in,
+    open_tags,
+    open_text,
+    seal_tag,
+    seal_tags,
+    seal_text,
+)
 
 TEXTS = ("subject", "client_name", "notes")
 
@@ -42,14 +53,14 @@ def open_record(record: Conversation, keys: DataKeys | None, owner: str) -> Conv
         return _without_keys(record)
     try:
         texts = {
-            field: open_text(sealed, keys, _bound_to(owner, record.id, field))
+            field: _text(open_text(sealed, keys, _bound_to(owner, record.id, field)))
             for field in TEXTS
             if (sealed := getattr(record, field)) is not None
         }
-        tags = tuple(open_tag(tag, keys, owner) for tag in record.tags)
+        tags = open_tags(record.tags, keys, Place(owner, record.id))
     except Refused as error:
         raise _damaged(record, error) from error
-    return replace(record, **texts, tags=tags) if texts or tags else record
+    return replace(record, **texts, tags=tags)
 
 
 def is_sealed_by(record: Conversation, key_id: str) -> bool:
@@ -82,13 +93,20 @@ def _damaged(record: Conversation, error: Refused) -> StoreDamaged:
 def _sealed(given: dict[str, Any], keys: DataKeys, owner: str, conversation_id: str) -> dict[str, Any]:
     key = keys.current
     sealed: dict[str, Any] = {
-        field: seal_text(given[field], key, _bound_to(owner, conversation_id, field))
+        field: seal_text(given[field].encode(), key, _bound_to(owner, conversation_id, field))
         for field in TEXTS
         if given.get(field) is not None
     }
-    if given.get("tags"):
-        sealed["tags"] = tuple(seal_tag(tag, key, owner) for tag in given["tags"])
+    if "tags" in given:
+        sealed["tags"] = seal_tags(given["tags"] or (), key, Place(owner, conversation_id))
     return sealed
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise Refused("it is no text, and is refused") from error
 
 
 def _bound_to(owner: str, conversation_id: str, field: str) -> bytes:

@@ -18,6 +18,7 @@ from recollect.conversations import Changes, Conversation
 from recollect.errors import Conflict, ConversationNotFound, StoreDamaged
 from recollect.layers import records, sealing
 from recollect.layers.encrypted import EncryptedBackend, EncryptedStore, resealed
+from recollect.layers.heads import key_id_of_head, open_head, seal_head
 from recollect.layers.keyring import KIND
 from recollect.layers.sealing import DataKeys, Place, Refused
 from recollect.listing import all_records
@@ -139,6 +140,22 @@ class _Resealing:
             await self._entries(record.id, entries)
             before = entries[0].position
             await asyncio.sleep(0)
+        await self._head(record.id)
+
+    async def _head(self, conversation_id: str) -> None:
+        """Seal the head of the log with the current key."""
+        assert isinstance(self._store, Sealable)
+        end = await self._store.log_end(conversation_id)
+        if end is None or end.head is None or key_id_of_head(end.head) == self._keys.current.id:
+            return
+        place = Place(self._owner, conversation_id)
+        try:
+            head = open_head(end.head, self._keys, place)
+        except Refused:
+            self.unreadable += 1
+            return
+        again = seal_head(head, self._keys.current, place)
+        self.left += not await self._store.exchange_head(conversation_id, end.head, again)
 
     async def _entries(self, conversation_id: str, entries: Sequence[Entry]) -> None:
         current = self._keys.current.id

@@ -5,11 +5,10 @@ A message keeps its role, time and id in the open: stores order, count and find 
 
     content   <fingerprint>.<key id>.<base64 of nonce, ciphertext and tag>
 
-The ciphertext is bound to its place by what it authenticates (whose, which conversation, role, id, and
-its exact time), and by the number inside it: the sequence that was next when it was sealed, and its own
-number in its turn. What is stored under an earlier sequence, or twice, or out of order among messages of
-the same moment, is not where it was put. The fingerprint is a keyed digest of the words together with
-conversation and id: by it a store tells a repeated write from another one without reading either.
+The ciphertext is bound to its place by what it authenticates: whose, which conversation, role, id, exact
+time, sequence number, and the revision that wrote it. Which places the log has is in its head; see `heads`.
+The fingerprint is a keyed digest of the words together with conversation and id: by it a store tells a
+repeated write from another one without reading either.
 
 Below: keys, wire. Above: `encrypted`.
 """
@@ -22,7 +21,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from operator import methodcaller
-from struct import Struct as Packing
 from typing import Any, NamedTuple
 
 import msgspec
@@ -45,7 +43,6 @@ except ImportError:
 
 _encode = msgspec.json.Encoder().encode
 _base64 = msgspec.json.Decoder(bytes).decode
-_number = Packing(">QI")
 _FINGERPRINT_BYTES = 16
 _MAGIC = b"RS1"
 _KEY_ID_LENGTH = 8
@@ -112,34 +109,6 @@ class DataKeys:
             ) from None
 
 
-class Number(NamedTuple):
-    """The sequence that was next when a message was sealed, and its own number in its turn."""
-
-    next_sequence: int
-    in_turn: int
-
-    def may_follow(self, other: "Number") -> bool:
-        """Whether a message of this number may stand behind one of the same moment with the other."""
-        if self.in_turn < _AWAY and other.in_turn < _AWAY:
-            return self > other
-        # Of what was sealed while the store was away only the order within a turn is known.
-        return self.in_turn >> _INDEX_BITS != other.in_turn >> _INDEX_BITS or self.in_turn > other.in_turn
-
-
-_AWAY = 1 << 31
-_INDEX_BITS = 11
-
-
-def numbers_for(next_sequence: int, count: int, *, away: bool) -> list[Number]:
-    """The numbers of a turn. What is sealed while the store is away will come behind what others store
-    meanwhile: its turn is told by a mark instead."""
-    if not away:
-        return [Number(next_sequence, number) for number in range(count)]
-    turn = _AWAY | secrets.randbits(31 - _INDEX_BITS) << _INDEX_BITS
-    last = (1 << _INDEX_BITS) - 1
-    return [Number(next_sequence, turn | min(number, last)) for number in range(count)]
-
-
 # Messages
 
 
@@ -178,6 +147,14 @@ def body_of(message: Message) -> bytes:
         return body[body.index(b",") + 1 :]  # the role comes first, and content or extra always after it
 
 
+class Slot(NamedTuple):
+    """The place of a message: its sequence number, the revision that wrote it, and which life of the log."""
+
+    sequence: int
+    revision: int
+    life: str
+
+
 def seal(
     message: Message,
     body: bytes,
@@ -186,17 +163,23 @@ def seal(
     timestamp: datetime,
     fingerprint: str,
     place: "Place",
-    number: "Number",
+    slot: Slot | None,
 ) -> Message:
-    """The message as it is stored, at this time."""
-    bound_to = place.of(message.role, to_micros(timestamp), message.message_id)
-    sealed = _sealed(key, _number.pack(*number) + body, bound_to)
+    """The message as it is stored, at this time. Without a slot, the message is sealed for the spool."""
+    bound_to = place.of(message.role, to_micros(timestamp), message.message_id, slot)
+    sealed = _sealed(key, body, bound_to)
     stored: Message = _copied(_BLANK[message.role])  # in the open is what is set here, and nothing else
-    force_setattr(stored, "content", f"{fingerprint}.{key.id}.{sealed}")
+    mark = SPOOLED if slot is None else f"{slot.life}{LIFE_MARK}"
+    force_setattr(stored, "content", f"{fingerprint}.{key.id}.{mark}{sealed}")
     force_setattr(stored, "timestamp", timestamp)
     force_setattr(stored, "message_id", message.message_id)
     return stored
 
+
+LIFE_MARK = ":"
+"""Stands between the life of the log and the ciphertext."""
+SPOOLED = "~"
+"""Stands before the ciphertext of a message that has no place in a log yet."""
 
 _BLANK = {role: Message(role=role, content="", dialect=SEALED) for role in ROLES}
 _copied = methodcaller("__copy__")
@@ -219,10 +202,10 @@ class Place(NamedTuple):
     owner: str
     conversation_id: str
 
-    def of(self, role: str, at: int, message_id: str | None) -> bytes:
+    def of(self, role: str, at: int, message_id: str | None, slot: Slot | None) -> bytes:
         """What a message is bound to. One without an id may get a mark on its way into the store."""
         given = None if message_id is not None and message_id.startswith(MARK) else message_id
-        return _encode(("message", self.owner, self.conversation_id, role, at, given))
+        return _encode(("message", self.owner, self.conversation_id, role, at, given, slot))
 
     def named(self, message_id: str) -> bytes:
         return _encode(("words", self.owner, self.conversation_id, message_id))
@@ -248,32 +231,23 @@ def key_id_of(message: Message) -> str | None:
 
 
 class Opened(Struct, frozen=True, gc=False):
-    """A message that was sealed, what it was opened from, and what of its place was sealed with it."""
+    """A message that was sealed, what it was opened from, and the revision that wrote it."""
 
     sealed: str
     message: Message
-    at: int
-    """Microseconds since 1970."""
-    next_sequence: int
-    in_turn: int
+    revision: int
 
-    def is_of(self, stored: Message) -> bool:
+    def is_of(self, stored: Message, revision: int) -> bool:
         """Whether it was opened from just this: the same ciphertext in the same place opens alike."""
         message = self.message
         return (
             self.sealed == stored.content
+            and self.revision == revision
             and message.timestamp == stored.timestamp
             and message.message_id == stored.message_id
             and message.role == stored.role
             and stored.dialect == SEALED
         )
-
-    def may_follow(self, other: "Opened") -> bool:
-        """Whether it may stand behind the other in a log."""
-        if self.at != other.at:
-            return True
-        mine, before = Number(self.next_sequence, self.in_turn), Number(other.next_sequence, other.in_turn)
-        return mine.may_follow(before)
 
 
 def is_fixed(message: Message) -> bool:
@@ -281,17 +255,35 @@ def is_fixed(message: Message) -> bool:
     return type(message.content) is str and not message.extra
 
 
-def unseal(stored: Message, keys: DataKeys, place: Place) -> Opened:
-    """The message that was sealed, and where. Raises `Refused`. In few steps: a window opens some forty."""
+def unseal(
+    stored: Message, sequence: int, revision: int, keys: DataKeys, place: Place, *, spooled: bool = False
+) -> Message:
+    """The message that was sealed for this place, or for the spool. Raises `Refused`.
+
+    In few steps: a window opens some forty.
+    """
     sealed, timestamp = stored.content, stored.timestamp
     if stored.dialect != SEALED or type(sealed) is not str or timestamp is None:
         raise Refused("it is not encrypted, as all in this store must be, and is refused")
     _, _, rest = sealed.partition(".")
     key_id, _, text = rest.partition(".")
-    at = to_micros(timestamp)
-    plain = _unsealed(keys.get(key_id), text, place.of(stored.role, at, stored.message_id))
-    next_sequence, in_turn = _number.unpack_from(plain)
-    return Opened(sealed, _message(stored, plain[_number.size :]), at, next_sequence, in_turn)
+    life, mark, ciphertext = text.partition(LIFE_MARK)
+    slot = Slot(sequence, revision, life) if mark else None
+    if slot is None:
+        if not spooled:
+            raise Refused("it was sealed for the spool, not for a place in this log, and is refused")
+        ciphertext = text.removeprefix(SPOOLED)
+    bound_to = place.of(stored.role, to_micros(timestamp), stored.message_id, slot)
+    return _message(stored, _unsealed(keys.get(key_id), ciphertext, bound_to))
+
+
+def life_of(stored: Message) -> str:
+    """The life of the log that a stored message was sealed for; empty when it was sealed for none."""
+    content = stored.content
+    if stored.dialect != SEALED or type(content) is not str:
+        return ""
+    life, mark, _ = content.rpartition(".")[2].partition(LIFE_MARK)
+    return life if mark else ""
 
 
 def warm() -> None:
@@ -300,11 +292,11 @@ def warm() -> None:
     keys, place = DataKeys([key]), Place("nobody", "00000000-0000-0000-0000-000000000000")
     message = Message(role="user", content="hello", message_id="1", tokens={"words": 1})
     now = datetime.now(UTC)
-    for number in (Number(1, number) for number in range(_OFTEN)):
+    for slot in (Slot(number, 1, "life") for number in range(_OFTEN)):
         mark = fingerprint_of(message, key, place)
         body = body_of(message)
-        sealed = seal(message, body, key, timestamp=now, fingerprint=mark, place=place, number=number)
-        unseal(sealed, keys, place)
+        sealed = seal(message, body, key, timestamp=now, fingerprint=mark, place=place, slot=slot)
+        unseal(sealed, slot.sequence, slot.revision, keys, place)
 
 
 _OFTEN = 10
@@ -368,9 +360,9 @@ def open_bytes(data: bytes, keys: DataKeys, bound_to: bytes) -> bytes:
     return _opened(key, data[len(_MAGIC) + _KEY_ID_LENGTH :], bound_to)
 
 
-def seal_text(text: str, key: DataKey, bound_to: bytes) -> str:
-    """A field of a record as it is stored."""
-    return f"{key.id}.{_sealed(key, text.encode(), bound_to)}"
+def seal_text(plain: bytes, key: DataKey, bound_to: bytes) -> str:
+    """A field of a record, or the head of a log, as it is stored."""
+    return f"{key.id}.{_sealed(key, plain, bound_to)}"
 
 
 def key_id_in(text: str) -> str:
@@ -381,12 +373,39 @@ def key_id_in(text: str) -> str:
     return key_id
 
 
-def open_text(sealed: str, keys: DataKeys, bound_to: bytes) -> str:
-    """The text that was sealed. Raises `Refused`."""
+def open_text(sealed: str, keys: DataKeys, bound_to: bytes) -> bytes:
+    """What was sealed. Raises `Refused`."""
     key_id, dot, rest = sealed.partition(".")
     if not dot:
         raise Refused("it is not encrypted, as all in this store must be, and is refused")
-    return _unsealed(keys.get(key_id), rest, bound_to).decode()
+    return _unsealed(keys.get(key_id), rest, bound_to)
+
+
+TAGS_MARK = "="
+"""Stands before what proves the tags of a record, among them."""
+
+
+def seal_tags(tags: Sequence[str], key: DataKey, place: Place) -> tuple[str, ...]:
+    """The tags of a record as they are stored, and what proves that these and no others are its tags."""
+    sealed = [seal_tag(tag, key, place.owner) for tag in tags]
+    return (*sealed, f"{key.id}.{TAGS_MARK}{_proof(sealed, key, place)}") if sealed else ()
+
+
+def open_tags(stored: Sequence[str], keys: DataKeys, place: Place) -> tuple[str, ...]:
+    """The tags that were sealed for this record. Raises `Refused`."""
+    if not stored:
+        return ()
+    *sealed, proof = stored
+    key = keys.get(key_id_in(proof))
+    expected = f"{key.id}.{TAGS_MARK}{_proof(sealed, key, place)}"
+    if not hmac.compare_digest(proof.encode(), expected.encode()):
+        raise Refused(f"its tags were altered or belong to another record (data key {key.id})")
+    return tuple(open_tag(tag, keys, place.owner) for tag in sealed)
+
+
+def _proof(sealed: Sequence[str], key: DataKey, place: Place) -> str:
+    data = _encode(("tags", place.owner, place.conversation_id, sealed))
+    return _text(blake2b(data, key=key.fingerprints, digest_size=_FINGERPRINT_BYTES).digest()).rstrip("=")
 
 
 def seal_tag(tag: str, key: DataKey, owner: str) -> str:

@@ -17,7 +17,9 @@ from recollect.contracts import (
     Place,
     Position,
     Tally,
+    entries_without_head,
     restorable,
+    without_head,
 )
 from recollect.conversations import Changes, Conversation, Page, Query, check_count
 from recollect.errors import StoreClosed
@@ -119,17 +121,19 @@ class InMemoryStore(DocumentChecks):
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
+        messages, head = without_head(messages)
         turn = pack(messages)
         return self._shelf().append(
-            conversation_id, turn, now=self.now(), expected_revision=expected_revision
+            conversation_id, turn, now=self.now(), expected_revision=expected_revision, head=head
         )
 
     async def rewrite(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
+        messages, head = without_head(messages)
         turn = pack(messages)
         return self._shelf().rewrite(
-            conversation_id, turn, now=self.now(), expected_revision=expected_revision
+            conversation_id, turn, now=self.now(), expected_revision=expected_revision, head=head
         )
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
@@ -154,9 +158,13 @@ class InMemoryStore(DocumentChecks):
     async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
         return self._shelf().reseal(conversation_id, entries, now=self.now())
 
+    async def exchange_head(self, conversation_id: str, old: str | None, new: str) -> bool:
+        return self._shelf().exchange_head(conversation_id, old, new, now=self.now())
+
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+        entries, head = entries_without_head(entries)
         record, given = restorable(conversation, entries)
-        self._own_shelf().restore(record, slots_of(given.values()), now=self.now())
+        self._own_shelf().restore(record, slots_of(given.values()), now=self.now(), head=head)
 
     async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document:
         return self._own_shelf().put_document(place, data, now=self.now(), expected_version=expected)

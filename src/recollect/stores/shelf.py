@@ -24,12 +24,16 @@ from recollect.contracts import (
     Place,
     Position,
     Tally,
+    check_head,
+    check_not_in_part,
     check_position,
     check_says_the_same,
     keeps_words,
     replaced_id,
     replacing,
+    seen_head,
     set_aside,
+    without_head,
 )
 from recollect.conversations import (
     Changes,
@@ -89,6 +93,8 @@ class Log(Struct, kw_only=True):
     by_id: dict[str, Slot] = {}
     next_sequence: int = 1
     documents: dict[Place, Document] = {}
+    head: str | None = None
+    """The sealed head of the log; see `contracts.Sealable`."""
 
     def copy(self) -> "Log":
         return Log(
@@ -97,6 +103,7 @@ class Log(Struct, kw_only=True):
             by_id=self.by_id.copy(),
             next_sequence=self.next_sequence,
             documents=self.documents.copy(),
+            head=self.head,
         )
 
 
@@ -216,13 +223,18 @@ class Shelf(Struct, kw_only=True):
         *,
         now: datetime,
         expected_revision: int | None = None,
+        head: str | None = None,
     ) -> Appended:
+        head, seen = seen_head(head)
         log = self._log(conversation_id, now)
         new, known = sort_out(log, turn, now=now)
+        check_not_in_part(log.record.id, head, new=len(new), known=len(known))
         if new or not turn:
             check_revision(log.record.id, log.record.revision, expected_revision)
         if new:
+            check_head(log.record.id, log.record.revision, log.head, seen)
             self._put(log, new, now)
+            log.head = head or log.head
         return _appended(log, new, known)
 
     def rewrite(
@@ -232,11 +244,13 @@ class Shelf(Struct, kw_only=True):
         *,
         now: datetime,
         expected_revision: int | None = None,
+        head: str | None = None,
     ) -> Appended:
         log = self._log(conversation_id, now)
         check_revision(log.record.id, log.record.revision, expected_revision)
-        fresh = Log(record=emptied(log.record), next_sequence=log.next_sequence)
+        fresh = Log(record=emptied(log.record), next_sequence=log.next_sequence, head=head)
         new, known = sort_out(fresh, turn, now=now)
+        check_not_in_part(log.record.id, head, new=len(new), known=len(known))
         self._put(fresh, new, now)
         self.logs[log.record.id] = fresh
         self.forgotten += bool(log.slots or log.documents)
@@ -266,6 +280,7 @@ class Shelf(Struct, kw_only=True):
         self, conversation_id: str, message: Message, *, now: datetime, expected_revision: int | None = None
     ) -> Entry:
         message_id = replaced_id(message)
+        (message,), head = without_head([message])
         log = self._log(conversation_id, now)
         held = log.by_id.get(message_id)
         if held is None:
@@ -276,6 +291,7 @@ class Shelf(Struct, kw_only=True):
         slot = Slot(held.position, log.record.revision + 1, held.stored_at, body)
         log.slots[bisect_left(log.slots, held.position, key=_position)] = slot
         log.by_id[message_id] = slot
+        log.head = head or log.head
         log.record = touched(log.record, now=now)
         if not keeps_words(before, message):
             log.documents.clear()
@@ -288,7 +304,7 @@ class Shelf(Struct, kw_only=True):
         log = self._alive(parse_uuid(conversation_id, field="conversation_id"), now)
         if log is None:
             return None
-        return LogEnd(log.record.revision, log.next_sequence, log.record.last_message_at)
+        return LogEnd(log.record.revision, log.next_sequence, log.record.last_message_at, log.head)
 
     def reseal(self, conversation_id: str, entries: Sequence[Entry], *, now: datetime) -> int:
         log = self._log(conversation_id, now)
@@ -302,9 +318,18 @@ class Shelf(Struct, kw_only=True):
         self.forgotten += bool(exchanged)
         return exchanged
 
+    def exchange_head(self, conversation_id: str, old: str | None, new: str, *, now: datetime) -> bool:
+        log = self._log(conversation_id, now)
+        if log.head != old:
+            return False
+        log.head = new
+        return True
+
     # Moving
 
-    def restore(self, record: Conversation, slots: Sequence[Placing], *, now: datetime) -> None:
+    def restore(
+        self, record: Conversation, slots: Sequence[Placing], *, now: datetime, head: str | None = None
+    ) -> None:
         log = self.logs.get(record.id)
         if log is not None and is_expired(log.record, now=now) and not is_expired(record, now=now):
             log = None
@@ -313,6 +338,7 @@ class Shelf(Struct, kw_only=True):
             self._remove(record.id)
             log = self.logs[record.id] = Log(record=record)
         log.record = record
+        log.head = head or log.head
         self._place(log, new)
 
     # Documents

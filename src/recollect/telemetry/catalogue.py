@@ -118,6 +118,7 @@ CHAPTERS: dict[str, tuple[Family, ...]] = {
             "operation",
             "error",
         ),
+        _counter("recollect_log_violations_total", "Entries of sealed logs that are not as written"),
         _counter("recollect_cache_hits_total", "Reads served from the cache", "store"),
         _counter("recollect_cache_misses_total", "Reads that were loaded", "store"),
         _gauge("recollect_cache_bytes", "Bytes in the cache", "store"),

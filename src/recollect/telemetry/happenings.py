@@ -86,6 +86,19 @@ def conversation_changed(name: str, sentence: str, conversation_id: str = "", **
     event(log, logging.INFO, name, sentence, **_id(conversation_id), **counts)
 
 
+def log_violated(conversation_id: str, count: int) -> None:
+    """Entries of a sealed log are not as they were written, or cannot be opened."""
+    telemetry.counter("recollect_log_violations_total").add(count)
+    event(
+        log,
+        logging.WARNING,
+        "log_violated",
+        "a sealed log is not as it was written: entries were altered, added, removed, moved or put back",
+        count=count,
+        **_id(conversation_id),
+    )
+
+
 def client_associated(conversation_id: str) -> None:
     _associations.add()
     event(

@@ -4,6 +4,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection
 from datetime import datetime
+from functools import partial
 from weakref import WeakValueDictionary
 
 from recollect.arguments import CheckedFields
@@ -14,12 +15,15 @@ from recollect.contracts import (
     Holds,
     LogEnd,
     Migrated,
+    Spooling,
     Watchable,
 )
 from recollect.ids import parse_name
 from recollect.keys import KeyProvider
 from recollect.layers.encrypted.glances import GlancingStore
+from recollect.layers.encrypted.spooled import SpooledTurns
 from recollect.layers.encrypted.store import EncryptedStore
+from recollect.layers.heads import Head
 from recollect.layers.keyring import KIND, Keyring
 from recollect.layers.powers import with_powers_of
 from recollect.layers.sealing import Opened, Place, warm
@@ -57,7 +61,13 @@ class EncryptedBackend(Backend):
         self.keyring = Keyring(encryption.master, keys_in.of)
         self._ends: OrderedDict[Place, LogEnd] = OrderedDict()
         self._opened: OrderedDict[Place, dict[int, Opened]] = OrderedDict()
+        self._heads: OrderedDict[Place, tuple[str, Head]] = OrderedDict()
+        self._restored: OrderedDict[Place, Head] = OrderedDict()
         self._turns: WeakValueDictionary[Place, asyncio.Lock] = WeakValueDictionary()
+        self.kept = _most_kept(inner)
+        self.spools = isinstance(inner, Spooling)
+        if isinstance(inner, Spooling):
+            inner.replay_turns_through(partial(SpooledTurns, self))
 
     @property
     def inner(self) -> Backend:
@@ -113,10 +123,12 @@ class EncryptedBackend(Backend):
     def forget(self, place: Place) -> None:
         """Remember nothing of this conversation."""
         self._opened.pop(place, None)
+        self._heads.pop(place, None)
         self._ends.pop(place, None)
 
     def forget_owner(self, owner: str) -> None:
-        for place in [place for place in (*self._opened, *self._ends) if place.owner == owner]:
+        known = (*self._opened, *self._ends, *self._heads)
+        for place in [place for place in known if place.owner == owner]:
             self.forget(place)
 
     # What is known of logs, shared by all stores of this backend
@@ -135,6 +147,37 @@ class EncryptedBackend(Backend):
             self._ends[place] = end
             if len(self._ends) > KNOWN_ENDS:
                 self._ends.popitem(last=False)
+
+    def known_head(self, place: Place, sealed: str) -> Head | None:
+        """The head that was opened from exactly this before."""
+        known = self._heads.get(place)
+        return known[1] if known is not None and known[0] == sealed else None
+
+    def know_head(self, place: Place, sealed: str, head: Head) -> None:
+        self._heads.pop(place, None)
+        self._heads[place] = sealed, head
+        if len(self._heads) > KNOWN_ENDS:
+            self._heads.popitem(last=False)
+
+    def restored_head(self, place: Place) -> Head:
+        """The head of a conversation that is restored in parts and has expired: the store shows none."""
+        return self._restored.get(place, Head())
+
+    def know_restored(self, place: Place, head: Head) -> None:
+        self._restored.pop(place, None)
+        self._restored[place] = head
+        if len(self._restored) > OPENED_LOGS:
+            self._restored.popitem(last=False)
+
+
+def _most_kept(backend: object) -> int | None:
+    """How many messages of a conversation the store inside keeps at most; None is all of them."""
+    while backend is not None:
+        most: int | None = getattr(backend, "max_messages", None)
+        if most is not None:
+            return most
+        backend = getattr(backend, "_inner", None) or getattr(backend, "inner", None)
+    return None
 
 
 def encrypted(inner: Backend, encryption: Encryption) -> EncryptedBackend:

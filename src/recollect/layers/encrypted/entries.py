@@ -1,6 +1,6 @@
-"""Entries, sealed for their places and opened again. Pure. Below: `sealing`. Above: `logs`, `rekeying`."""
+"""Entries, sealed for their places and opened again. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from recollect.contracts import Entry
 from recollect.layers import sealing
-from recollect.layers.sealing import DataKey, DataKeys, Number, Opened, Place, Refused
+from recollect.layers.sealing import DataKey, DataKeys, Opened, Place, Refused, Slot
 from recollect.messages import Message
 
 
@@ -20,6 +20,17 @@ class Turn(NamedTuple):
     known_by: dict[str, DataKey]
     """For ids that are stored already under an older key: the key that their fingerprints are made with."""
 
+    def without(self, message_ids: Collection[str]) -> "Turn":
+        """The turn without the messages of these ids, and with each other id once."""
+        seen = set[str | None](message_ids)
+        left: list[int] = []
+        for place, message in enumerate(self.messages):
+            if message.message_id is None or message.message_id not in seen:
+                left.append(place)
+                seen.add(message.message_id)
+        messages = [self.messages[place] for place in left]
+        return Turn(messages, [self.bodies[place] for place in left], self.known_by)
+
 
 def turn_of(messages: Sequence[Message]) -> Turn:
     """The messages with what is sealed of each. Refuses what is not JSON."""
@@ -27,10 +38,14 @@ def turn_of(messages: Sequence[Message]) -> Turn:
 
 
 def sealed_turn(
-    place: Place, keys: DataKeys, turn: Turn, times: Sequence[datetime | None], numbers: Sequence[Number]
+    place: Place,
+    keys: DataKeys,
+    turn: Turn,
+    times: Sequence[datetime | None],
+    slots: Sequence[Slot] | Sequence[None],
 ) -> list[Message]:
     sealed: list[Message] = []
-    for message, body, timestamp, number in zip(turn.messages, turn.bodies, times, numbers, strict=True):
+    for message, body, timestamp, slot in zip(turn.messages, turn.bodies, times, slots, strict=True):
         assert timestamp is not None, "a stored message has a time"
         key = turn.known_by.get(message.message_id or "", keys.current) if turn.known_by else keys.current
         sealed.append(
@@ -41,7 +56,7 @@ def sealed_turn(
                 timestamp=timestamp,
                 fingerprint=sealing.fingerprint_of(message, key, place),
                 place=place,
-                number=number,
+                slot=slot,
             )
         )
     return sealed
@@ -54,57 +69,54 @@ def resealed(entries: Sequence[Entry], keys: DataKeys, place: Place) -> list[Ent
     """
     again: list[Entry] = []
     for entry in entries:
+        slot = Slot(entry.sequence, entry.revision, sealing.life_of(entry.message))
         try:
-            message = sealing.unseal(entry.message, keys, place).message
+            message = sealing.unseal(entry.message, entry.sequence, entry.revision, keys, place)
         except Refused:
             continue
-        number = [Number(entry.sequence, 0)]
-        (sealed,) = sealed_turn(place, keys, turn_of([message]), [message.timestamp], number)
+        (sealed,) = sealed_turn(place, keys, turn_of([message]), [message.timestamp], [slot])
         again.append(replace(entry, message=sealed))
     return again
 
 
 def opened_entries(
-    found: Sequence[Entry], keys: DataKeys, place: Place, known: dict[int, Opened]
+    found: Sequence[Entry],
+    keys: DataKeys,
+    place: Place,
+    known: dict[int, Opened],
+    *,
+    spooled: bool = False,
 ) -> list[Entry]:
-    """The entries as they were given. What is out of order among messages of one moment is refused.
+    """The entries as they were given; what was not sealed for its place is set aside.
 
     `known` holds what was opened before, by sequence: the same ciphertext in the same place opens alike.
+    `spooled` allows messages that have no place yet: while the store is away.
     In one piece: a window has some forty entries, and every one comes through here.
     """
     entries: list[Entry] = []
-    before: Opened | None = None
     for entry in found:
         sequence, stored = entry.sequence, entry.message
         opened = known.get(sequence)
-        try:
-            if opened is None or not opened.is_of(stored):
-                opened = sealing.unseal(stored, keys, place)
-                if sealing.is_fixed(opened.message):  # what a caller could change is decoded anew
-                    known[sequence] = opened
-            if sequence < opened.next_sequence or (before is not None and before.at == opened.at):
-                _check_order(sequence, opened, before)
-        except Refused as error:
-            entries.append(entry if entry.unreadable else sealing.refused(entry, str(error)))
-            continue
-        before = opened
+        if opened is not None and opened.is_of(stored, entry.revision):
+            message = opened.message
+        else:
+            try:
+                message = sealing.unseal(stored, sequence, entry.revision, keys, place, spooled=spooled)
+            except Refused as error:
+                entries.append(entry if entry.unreadable else sealing.refused(entry, str(error)))
+                continue
+            if not spooled and sealing.is_fixed(message):  # what a caller could change is decoded anew
+                known[sequence] = Opened(stored.content, message, entry.revision)
         entries.append(
             Entry(
                 conversation_id=entry.conversation_id,
                 sequence=sequence,
                 revision=entry.revision,
                 stored_at=entry.stored_at,
-                message=opened.message,
+                message=message,
             )
         )
     return entries
-
-
-def _check_order(sequence: int, opened: Opened, before: Opened | None) -> None:
-    if sequence < opened.next_sequence:
-        raise Refused("it was moved in the order of its conversation, and is refused")
-    if before is not None and not opened.may_follow(before):
-        raise Refused("it was moved or repeated among messages of the same moment, and is refused")
 
 
 def without_keys(entry: Entry) -> Entry:

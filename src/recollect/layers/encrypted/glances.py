@@ -7,11 +7,11 @@ window that is asked for again costs no more than in a store that is not encrypt
 from collections.abc import Sequence
 from typing import cast
 
-from recollect.contracts import Document, Entry, Glance, Glancing, Listing
-from recollect.conversations import check_count
+from recollect.contracts import Document, Entry, Glance, Glancing, Listing, LogEnd
 from recollect.layers.encrypted.store import EncryptedStore
+from recollect.layers.heads import Head
 from recollect.layers.keyring import KIND
-from recollect.layers.sealing import is_fixed
+from recollect.layers.sealing import Place, Refused, is_fixed
 
 _OPENED = "opened"
 
@@ -20,33 +20,42 @@ class GlancingStore(EncryptedStore):
     """An encrypted store around one that is `Glancing`."""
 
     async def glance(self, conversation_id: str, *, front: int, tail: int, documents: Listing) -> Glance:
-        check_count(tail, field="tail", least=0)
-        # One more than asked for, as in `tail`.
         reading = cast(Glancing, self._inner).glance(
-            conversation_id, front=front, tail=tail + 1 if tail else 0, documents=documents
+            conversation_id, front=front, tail=tail, documents=documents
         )
         seen = await self._read(reading)
         mark = _OPENED, await self._keys()
         known: Glance | None = seen.made(mark)
         if known is not None:
             return known
-        opened = await self._opened_glance(conversation_id, seen, tail, documents)
+        opened = await self._opened_glance(conversation_id, seen, front, tail, documents)
         if _can_be_shared(opened.front) and _can_be_shared(opened.tail):
             seen.keep(mark, opened)
         return opened
 
     async def _opened_glance(
-        self, conversation_id: str, seen: Glance, tail: int, documents: Listing
+        self, conversation_id: str, seen: Glance, front: int, tail: int, documents: Listing
     ) -> Glance:
         place = self._place(conversation_id)
-        known = self._backend.opened(place)
-        last = await self._open_entries(place, seen.tail, known)
+        first, last = await self._proven_ends(place, seen, front, tail)
         return Glance(
             message_count=seen.message_count,
-            front=await self._open_entries(place, seen.front, known),
-            tail=last[-tail:] if tail else last,
+            front=first,
+            tail=last,
             documents=await self._glanced_documents(seen.documents, documents),
         )
+
+    async def _proven_ends(
+        self, place: Place, seen: Glance, front: int, tail: int
+    ) -> tuple[list[Entry], list[Entry]]:
+        """The first and the last entries, proven by the head that was read with them."""
+        head = await self._head_or_none(place, LogEnd(0, 1, None, seen.head))
+        if isinstance(head, Refused) or (head is not None and not _agrees(head, seen, front, tail)):
+            entries = (await self._whole(place)).entries
+            return entries[:front], entries[-tail:] if tail else []
+        known = self._backend.opened(place)
+        last = self._noted(place, await self._open_entries(place, seen.tail, known, spooled=head is None))
+        return await self._open_entries(place, seen.front, known, spooled=head is None), last
 
     async def _glanced_documents(self, found: Sequence[Document], listing: Listing) -> list[Document]:
         if listing.kind == KIND:
@@ -56,6 +65,10 @@ class GlancingStore(EncryptedStore):
             return opened
         # What was set aside is made up for from further on.
         return await self.documents(listing.kind, after=listing.after, limit=listing.limit)
+
+
+def _agrees(head: Head, seen: Glance, front: int, tail: int) -> bool:
+    return head.holds(seen.tail, head.tail(tail)) and head.holds(seen.front, head.page(0, front))
 
 
 def _can_be_shared(entries: Sequence[Entry]) -> bool:

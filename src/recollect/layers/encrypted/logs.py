@@ -1,46 +1,48 @@
-"""The log: every message sealed for its place. Below: `entries`, which does it without waiting."""
+"""Writing the log: every message is sealed for its place, and every change carries the new head of the log.
 
-import asyncio
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+A turn is sealed for the end of the log as this process knows it, and stored only if that is still the end;
+else the layer looks again and seals the turn anew. While the store is away, a turn is sealed for the spool,
+without a place. The replay gives it one; see `spooled`.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import NoReturn
 
 from msgspec.structs import replace
 
 from recollect.clock import to_micros
-from recollect.contracts import Appended, Entry, LogEnd, Position, replaced_id, replacing, restorable
-from recollect.conversations import Conversation, check_count, stamp_for
+from recollect.contracts import (
+    Appended,
+    Entry,
+    LogEnd,
+    Position,
+    check_says_the_same,
+    replaced_id,
+    replacing,
+    restorable,
+    with_head,
+)
+from recollect.conversations import Conversation, is_expired, stamp_for
 from recollect.errors import (
     ConversationNotFound,
     MessageConflict,
     MessageNotFound,
     RevisionConflict,
+    StoreDamaged,
     StoreUnavailable,
+    TurnPartlyStored,
 )
+from recollect.ids import MARK, new_id
 from recollect.layers import records, sealing
-from recollect.layers.encrypted.conversations import SealedConversations
-from recollect.layers.encrypted.entries import (
-    Turn,
-    opened_entries,
-    resealed,
-    sealed_turn,
-    turn_of,
-    without_keys,
-)
-from recollect.layers.sealing import DataKeys, Number, Opened, Place
+from recollect.layers.encrypted.entries import Turn, opened_entries, resealed, sealed_turn, turn_of
+from recollect.layers.encrypted.reading import ATTEMPTS, EVERYTHING, SealedReads, off_the_loop
+from recollect.layers.heads import Head, head_of, new_life, seal_head
+from recollect.layers.sealing import DataKeys, Place, Slot
 from recollect.messages import Message
 
-T = TypeVar("T")
 
-ATTEMPTS = 100
-"""How often a turn is sealed anew because others wrote to the conversation first. Once is rare."""
-KEPT_OPEN = 256
-"""Entries in a tail or page up to which they are kept open for the next one."""
-OPENED_AT_ONCE = 2_000
-"""Entries that are opened between two breaths of the event loop; more go to a thread."""
-_LARGEST_LIMIT = 2**53
-
-
-class SealedLogs(SealedConversations):
+class SealedLogs(SealedReads):
     """Conversations with their messages."""
 
     async def append(
@@ -50,7 +52,7 @@ class SealedLogs(SealedConversations):
         if not messages:
             done = await self._inner.append(conversation_id, (), expected_revision=expected_revision)
             return await self._opened_append(place, done, await self._keys())
-        turn = turn_of(messages)
+        turn = turn_of(self._marked(messages))
         async with self._backend.turn(place):
             return await self._write(place, turn, expected_revision, afresh=False)
 
@@ -65,33 +67,6 @@ class SealedLogs(SealedConversations):
             finally:
                 self._backend.forget(place)
 
-    async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
-        check_count(limit, field="limit", least=0)
-        # One more than asked for: whether the first stands in its order shows beside the one before it.
-        more = min(limit + 1, _LARGEST_LIMIT) if limit else 0
-        found = await self._read(self._inner.tail(conversation_id, limit=more, before=before))
-        place = self._place(conversation_id)
-        known = self._backend.opened(place) if limit <= KEPT_OPEN else None
-        opened = await self._open_entries(place, found, known)
-        return opened[-limit:] if limit else opened
-
-    async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
-        check_count(limit, field="limit", least=0)
-        check_count(offset, field="offset", least=0)
-        before = 1 if offset and limit else 0
-        more = min(limit + before, _LARGEST_LIMIT)
-        found = await self._inner.page(conversation_id, limit=more, offset=offset - before)
-        place = self._place(conversation_id)
-        known = self._backend.opened(place) if limit <= KEPT_OPEN else None
-        return (await self._open_entries(place, found, known))[before:]
-
-    async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
-        found = await self._inner.entry(conversation_id, message_id)
-        if found is None:
-            return None
-        (opened,) = await self._open_entries(self._place(conversation_id), [found])
-        return opened
-
     async def replace(
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None
     ) -> Entry:
@@ -99,18 +74,38 @@ class SealedLogs(SealedConversations):
         turn = turn_of([message])
         if message.message_id is None:
             return await self._inner.replace(conversation_id, message)  # which refuses it
-        held = await self._inner.entry(conversation_id, replaced_id(message))
+        async with self._backend.turn(place):
+            for _ in range(ATTEMPTS):
+                try:
+                    entry = await self._replace(place, turn, expected_revision)
+                except RevisionConflict:
+                    if expected_revision is not None:
+                        raise
+                    continue
+                finally:
+                    self._backend.forget(place)
+                (opened,) = await self._open_entries(place, [entry])
+                return opened
+        raise _too_fast(place)
+
+    async def _replace(self, place: Place, turn: Turn, expected_revision: int | None) -> Entry:
+        (message,) = turn.messages
+        held = await self._inner.entry(place.conversation_id, replaced_id(message))
         if held is None:
             raise MessageNotFound(place.conversation_id, replaced_id(message))
         keys = await self._keys_to_write(place)
-        kept = replacing(held, message)
-        (sealed,) = sealed_turn(place, keys, turn, [kept.timestamp], [Number(held.sequence, 0)])
-        try:
-            entry = await self._inner.replace(conversation_id, sealed, expected_revision=expected_revision)
-        finally:
-            self._backend.forget(place)
-        (opened,) = await self._open_entries(place, [entry])
-        return opened
+        self._backend.know_end(place, None)
+        end = await self._end(place, expected_revision)
+        head = await self._head_to_write(place, end)
+        if held.sequence not in head:
+            await self._refuse_unlisted(place, end, held.sequence)
+        slot = Slot(held.sequence, end.revision + 1, head.life)
+        (sealed,) = sealed_turn(place, keys, turn, [replacing(held, message).timestamp], [slot])
+        carried = with_head(
+            sealed, seal_head(head.with_change(slot.sequence, slot.revision), keys.current, place)
+        )
+        revision = end.revision if expected_revision is None else expected_revision
+        return await self._inner.replace(place.conversation_id, carried, expected_revision=revision)
 
     # Moving
 
@@ -119,85 +114,212 @@ class SealedLogs(SealedConversations):
         place = self._place(record.id)
         keys = await self._backend.keyring.ensured(self._owner, look=True)
         turn = turn_of([entry.message for entry in given.values()])
-        numbers = [Number(sequence, 0) for sequence in given]
-        times = [entry.message.timestamp for entry in given.values()]
-        messages = await off_the_loop(len(given), lambda: sealed_turn(place, keys, turn, times, numbers))
-        pairs = zip(given.values(), messages, strict=True)
-        sealed = [replace(entry, message=message) for entry, message in pairs]
-        try:
-            await self._inner.restore(await self._seal_record(record), sealed)
-        finally:
-            self._backend.forget(place)
+        async with self._backend.turn(place):
+            try:
+                head = await self._restored_head(place, record, list(given.values()))
+                sealed = await off_the_loop(
+                    len(given), lambda: self._sealed_entries(place, keys, turn, given.values(), head)
+                )
+                await self._inner.restore(await self._seal_record(record), sealed)
+            finally:
+                self._backend.forget(place)
+            if is_expired(record, now=self.now()):
+                self._backend.know_restored(place, head)
+
+    def _sealed_entries(
+        self, place: Place, keys: DataKeys, turn: Turn, entries: Collection[Entry], head: Head
+    ) -> list[Entry]:
+        """The entries as they are restored. The last one carries the head."""
+        slots = [Slot(entry.sequence, entry.revision, head.life) for entry in entries]
+        times = [entry.message.timestamp for entry in entries]
+        messages = sealed_turn(place, keys, turn, times, slots)
+        if messages:
+            messages[-1] = with_head(messages[-1], seal_head(head, keys.current, place))
+        pairs = zip(entries, messages, strict=True)
+        return [replace(entry, message=message) for entry, message in pairs]
+
+    async def _restored_head(self, place: Place, record: Conversation, entries: Sequence[Entry]) -> Head:
+        """The head after these entries are there too. An entry that is there already stays as it is."""
+        end = await self._log.log_end(place.conversation_id)
+        if end is None and is_expired(record, now=self.now()):
+            before = self._backend.restored_head(place)  # what has expired shows no head
+        else:
+            before = Head() if end is None else await self._head_to_write(place, end)
+        new = [entry for entry in entries if entry.sequence not in before]
+        if not new:
+            return before
+        last = Position(before.top, before.tail(1)[0]) if before.runs else None
+        if last is None or min(entry.position for entry in new) > last:
+            added = head_of(new, revision=record.revision)
+            sequences = added.page(0, added.count)
+            head = before.with_last(sequences, top=added.top, revision=added.revision)
+        else:
+            there = await self._inner.page(place.conversation_id, limit=EVERYTHING)
+            listed = [entry for entry in there if entry.sequence in before]
+            revision = max(before.revision, record.revision)
+            head = head_of([*listed, *new], revision=revision, changed=before.changed, life=before.life)
+        return head.kept(self._backend.kept)
 
     # Inside
+
+    def _marked(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """The messages, each with an id, where a turn may be sent twice because its answer was lost."""
+        if not self._backend.spools:
+            return messages
+        return [
+            message if message.message_id is not None else replace(message, message_id=MARK + new_id())
+            for message in messages
+        ]
 
     async def _write(
         self, place: Place, turn: Turn, expected_revision: int | None, *, afresh: bool
     ) -> Appended:
-        """Store the turn where the log ends; when somebody else was first, look again and seal it anew."""
+        """Store the turn, and say so in the words of the caller."""
         keys = await self._keys_to_write(place)
+        done = await self._stored(place, turn, keys, expected_revision, afresh=afresh)
+        return await self._opened_append(place, done, keys)
+
+    async def _stored(
+        self, place: Place, turn: Turn, keys: DataKeys, expected_revision: int | None, *, afresh: bool
+    ) -> Appended:
+        """Store the turn where the log ends; when somebody else was first, look again and seal it anew."""
+        given, known = turn.messages, dict[str, Entry]()
         for _ in range(ATTEMPTS):
-            end = await self._end(place, expected_revision)
-            # While the store is away nobody can say whether somebody else wrote: a turn is accepted as it is.
-            away = self._inner.degraded and expected_revision is None and not afresh
+            # While the store is away nobody can say where the log ends: a turn is accepted without a place.
+            away = self._inner.degraded and not afresh
             try:
-                done = await self._store(place, turn, keys, end, expected_revision, away=away, afresh=afresh)
-            except RevisionConflict:
+                if away:
+                    done = await self._spool(place, turn, keys, expected_revision)
+                else:
+                    done = await self._store(place, turn, keys, expected_revision, afresh=afresh)
+            except RevisionConflict as conflict:
                 self._backend.know_end(place, None)
-                if expected_revision is not None:
+                if expected_revision is not None and conflict.actual != expected_revision:
                     raise
+            except TurnPartlyStored:
+                known |= await self._known_of(place, turn, keys, afresh=afresh)
+                turn = turn.without(known.keys())
             except StoreUnavailable:
-                went_away = self._inner.degraded and not away
-                if not went_away or afresh or expected_revision is not None:
+                self._backend.know_end(place, None)
+                if away or afresh or not self._inner.degraded:
                     raise
             except MessageConflict as conflict:
                 if afresh or not await self._is_of_older_key(place, conflict.message_id, keys, turn):
                     raise
             else:
-                return await self._opened_append(place, done, keys)
-        raise StoreUnavailable(f"conversation {place.conversation_id} changes too fast to be written to")
+                return done if len(turn.messages) == len(given) else _with_known(done, given, known)
+        raise _too_fast(place)
+
+    async def _spool(
+        self, place: Place, turn: Turn, keys: DataKeys, expected_revision: int | None
+    ) -> Appended:
+        """Have the turn accepted while the store is away: bound to its time, not to a place."""
+        end = self._backend.known_end(place) or await self._end_of(place)
+        times = self._times(turn, None if end is None else end.last_message_at)
+        sealed = sealed_turn(place, keys, turn, times, [None] * len(times))
+        done = await self._inner.append(place.conversation_id, sealed, expected_revision=expected_revision)
+        self._backend.know_end(place, None)
+        return done
 
     async def _store(
-        self,
-        place: Place,
-        turn: Turn,
-        keys: DataKeys,
-        end: LogEnd,
-        expected_revision: int | None,
-        *,
-        away: bool,
-        afresh: bool,
+        self, place: Place, turn: Turn, keys: DataKeys, expected_revision: int | None, *, afresh: bool
     ) -> Appended:
         """Seal the turn for the end of the log, and store it if that is still the end."""
-        stamp = stamp_for(None if afresh else end.last_message_at, now=self.now())
-        times = [message.timestamp or stamp for message in turn.messages]
-        numbers = sealing.numbers_for(end.next_sequence, len(times), away=away)
-        sealed = sealed_turn(place, keys, turn, times, numbers)
-        revision = end.revision if expected_revision is None and not away else expected_revision
+        end = await self._end(place, expected_revision)
+        times = self._times(turn, None if afresh else end.last_message_at)
+        first = end.next_sequence
+        positions = [Position(to_micros(time), first + number) for number, time in enumerate(times)]
+        head = await self._extended_head(place, end, positions, afresh=afresh)
+        slots = [Slot(position.sequence, end.revision + 1, head.life) for position in positions]
+        sealed = sealed_turn(place, keys, turn, times, slots)
+        text = seal_head(head, keys.current, place)
+        if sealed:
+            sealed[-1] = with_head(sealed[-1], text, seen=None if afresh else end.head or "")
+        revision = end.revision if expected_revision is None else expected_revision
         write = self._inner.rewrite if afresh else self._inner.append
         done = await write(place.conversation_id, sealed, expected_revision=revision)
-        if away:
-            self._backend.know_end(place, None)
-        else:
-            await self._written(place, end, keys, done, afresh=afresh)
+        await self._written(place, end, keys, done, head, text, afresh=afresh)
         return done
+
+    def _times(self, turn: Turn, last: datetime | None) -> list[datetime]:
+        stamp = stamp_for(last, now=self.now())
+        return [message.timestamp or stamp for message in turn.messages]
+
+    async def _extended_head(
+        self, place: Place, end: LogEnd, positions: Sequence[Position], *, afresh: bool
+    ) -> Head:
+        """The head after messages were added at these positions."""
+        head = Head() if afresh else await self._head_to_write(place, end)
+        top, revision = head.top, end.revision + 1
+        previous: Position | None = None
+        for position in sorted(positions):
+            if position.micros >= top:
+                head = head.with_last([position.sequence], top=position.micros, revision=revision)
+                continue
+            after = await self._before(place, end, head, position)
+            if previous is not None and (after is None or previous > after):
+                after = previous
+            head = head.with_late(
+                position.sequence, None if after is None else after.sequence, revision=revision
+            )
+            previous = position
+        return head.kept(self._backend.kept)
+
+    async def _before(self, place: Place, end: LogEnd, head: Head, position: Position) -> Position | None:
+        """The position of the stored message that is read right before a late one."""
+        found = await self._inner.tail(place.conversation_id, limit=1, before=position)
+        if not found:
+            return None
+        if found[0].sequence not in head:
+            await self._refuse_unlisted(place, end, found[0].sequence)
+        return found[0].position
+
+    async def _refuse_unlisted(self, place: Place, end: LogEnd, sequence: int) -> NoReturn:
+        """Refuse to write beside a message that the head does not list; look again if others wrote."""
+        now = await self._log.log_end(place.conversation_id)
+        if now is None:
+            raise ConversationNotFound(place.conversation_id)
+        if now.head != end.head:
+            raise RevisionConflict(place.conversation_id, expected=end.revision, actual=now.revision)
+        raise StoreDamaged(
+            f"message {sequence} of conversation {place.conversation_id} is not part of its log: "
+            "the log was altered, and nothing was stored"
+        )
 
     async def _end(self, place: Place, expected_revision: int | None) -> LogEnd:
         end = self._backend.known_end(place)
         if end is None or (expected_revision is not None and end.revision != expected_revision):
-            end = await self._asked_end(place)
+            end = await self._log.log_end(place.conversation_id)
             self._backend.know_end(place, end)
         if end is None:
             raise ConversationNotFound(place.conversation_id)
         return end
 
-    async def _asked_end(self, place: Place) -> LogEnd | None:
-        try:
-            return await self._log.log_end(place.conversation_id)
-        except StoreUnavailable:
-            if not self._inner.degraded:
-                raise
-            return LogEnd(0, 1, None)  # nothing is known of it: it may be sealed for any place in its log
+    async def _known_of(self, place: Place, turn: Turn, keys: DataKeys, *, afresh: bool) -> dict[str, Entry]:
+        """What is stored already under the ids of a turn. Raises `MessageConflict` for other words."""
+        self._backend.know_end(place, None)
+        known: dict[str, Entry] = {}
+        first: dict[str, Message] = {}
+        for message in turn.messages:
+            message_id = message.message_id
+            if message_id is None:
+                continue
+            if not first.setdefault(message_id, message).says_the_same_as(message):
+                raise MessageConflict(place.conversation_id, message_id)
+            held = None if afresh else await self._inner.entry(place.conversation_id, message_id)
+            if held is not None:
+                self._check_same(place, held, message, keys)
+                known[message_id] = held
+        return known
+
+    def _check_same(self, place: Place, held: Entry, message: Message, keys: DataKeys) -> None:
+        """Refuse a message whose id is taken by other words."""
+        key_id = sealing.key_id_of(held.message)
+        key = keys.get(key_id) if key_id is not None and key_id in keys else keys.current
+        fingerprint = sealing.fingerprint_of(message, key, place)
+        (sealed,) = sealed_turn(place, keys, turn_of([message]), [held.message.timestamp], [None])
+        words = str(sealed.content).partition(".")[2]
+        check_says_the_same(held, replace(sealed, content=f"{fingerprint}.{words}"))
 
     async def _is_of_older_key(self, place: Place, message_id: str, keys: DataKeys, turn: Turn) -> bool:
         """Whether the id is stored under an older key, whose fingerprint must be used to compare."""
@@ -209,52 +331,93 @@ class SealedLogs(SealedConversations):
         return True
 
     async def _written(
-        self, place: Place, end: LogEnd, keys: DataKeys, done: Appended, *, afresh: bool
+        self,
+        place: Place,
+        end: LogEnd,
+        keys: DataKeys,
+        done: Appended,
+        head: Head,
+        text: str,
+        *,
+        afresh: bool,
     ) -> None:
         """Remember where the log ends now."""
         new = done.new
         if not new:
-            if afresh:
-                self._backend.know_end(place, None)
-            return
-        if new[0].sequence < end.next_sequence:
-            # Somebody removed the conversation and made it again meanwhile, with as many changes.
-            await self._log.reseal(place.conversation_id, resealed(new, keys, place))
             self._backend.know_end(place, None)
+            return
+        if new[0].sequence != end.next_sequence:
+            # Somebody removed the conversation and made it again meanwhile, with as many changes.
+            await self._place_anew(place, keys, end, new, text)
             return
         moments = [entry.message.timestamp for entry in new if entry.message.timestamp is not None]
         if end.last_message_at is not None and not afresh:
             moments.append(end.last_message_at)
         last = max(moments, key=to_micros)
-        self._backend.know_end(place, LogEnd(new[0].revision, new[-1].sequence + 1, last))
+        self._backend.know_head(place, text, head)
+        self._backend.know_end(place, LogEnd(new[0].revision, new[-1].sequence + 1, last, text))
+
+    async def _place_anew(
+        self, place: Place, keys: DataKeys, end: LogEnd, new: Sequence[Entry], text: str
+    ) -> None:
+        """Seal entries for the places that they were given, and the log with them."""
+        self._backend.forget(place)
+        sealed_for = [replace(entry, sequence=end.next_sequence + number) for number, entry in enumerate(new)]
+        opened = opened_entries(sealed_for, keys, place, {})
+        found = await self._inner.page(place.conversation_id, limit=EVERYTHING)
+        mine = {entry.sequence for entry in new}
+        lives = [sealing.life_of(entry.message) for entry in found if entry.sequence not in mine]
+        life = lives[0] if lives else new_life()
+        slots = [Slot(entry.sequence, entry.revision, life) for entry in new]
+        turn = turn_of([entry.message for entry in opened])
+        messages = sealed_turn(place, keys, turn, [entry.message.timestamp for entry in new], slots)
+        pairs = zip(new, messages, strict=True)
+        await self._log.reseal(
+            place.conversation_id, [replace(entry, message=message) for entry, message in pairs]
+        )
+        found = await self._inner.page(place.conversation_id, limit=EVERYTHING)
+        proven = resealed(found, keys, place)
+        head = head_of(proven, revision=new[0].revision, life=life)
+        await self._log.exchange_head(place.conversation_id, text, seal_head(head, keys.current, place))
 
     async def _opened_append(self, place: Place, done: Appended, keys: DataKeys | None) -> Appended:
-        known = tuple([(await self._open_entries(place, [entry]))[0] for entry in done.known])
+        spooled = self._inner.degraded
+        unmarked = [_unmarked(entry) for entry in done.known]
+        known = tuple([(await self._open_entries(place, [one], spooled=spooled))[0] for one in unmarked])
 
         def record() -> Conversation:
             found = done.conversation
             return records.open_record(found, keys, self._owner) if self._seals_records else found
 
         def new() -> tuple[Entry, ...]:
-            return () if keys is None else tuple(opened_entries(done.new, keys, place, {}))
+            if keys is None:
+                return ()
+            stored = [_unmarked(entry) for entry in done.new]
+            return tuple(opened_entries(stored, keys, place, {}, spooled=True))
 
         return Appended(conversation=record, new=new, known=known)
 
-    async def _open_entries(
-        self, place: Place, found: Sequence[Entry], known: dict[int, Opened] | None = None
-    ) -> list[Entry]:
-        if not found:
-            return []
-        keys = await self._keys()
-        if keys is None:
-            return [without_keys(entry) for entry in found]
-        opened = {} if known is None else known
-        entries = await off_the_loop(len(found), lambda: opened_entries(found, keys, place, opened))
-        if all(entry.unreadable is None for entry in entries):
-            return entries
-        again = await self._keys(sealing.key_ids_of(found))
-        return entries if again is keys or again is None else opened_entries(found, again, place, opened)
+
+def _unmarked(entry: Entry) -> Entry:
+    """The entry as its message was given: without an id where it had none."""
+    message_id = entry.message.message_id
+    if message_id is None or not message_id.startswith(MARK):
+        return entry
+    return replace(entry, message=replace(entry.message, message_id=None))
 
 
-async def off_the_loop(count: int, work: Callable[[], T]) -> T:
-    return await asyncio.to_thread(work) if count > OPENED_AT_ONCE else work()
+def _with_known(done: Appended, given: Sequence[Message], known: Mapping[str, Entry]) -> Appended:
+    """What was done with what is new in a turn, and what of it was known or stands in it twice."""
+    entries = {str(entry.message.message_id): entry for entry in done.new} | dict(known)
+    seen = set[str | None]()
+    repeated: list[Entry] = []
+    for message in given:
+        message_id = message.message_id
+        if message_id is not None and (message_id in known or message_id in seen):
+            repeated.append(entries[message_id])
+        seen.add(message_id)
+    return Appended(conversation=lambda: done.conversation, new=done.new, known=tuple(repeated))
+
+
+def _too_fast(place: Place) -> StoreUnavailable:
+    return StoreUnavailable(f"conversation {place.conversation_id} changes too fast to be written to")

@@ -67,8 +67,11 @@ def apply(operation: Operation, view: View) -> None:
             shelf.put_document(Place(kind, key), data, now=now, expected_version=None)
 
 
-async def replay(operation: Operation, store: ConversationStore) -> Answer:
-    """Do to the store what was accepted, and give its answer. Raises what the store says to it."""
+async def replay(operation: Operation, store: ConversationStore, turns: ConversationStore) -> Answer:
+    """Do to the store what was accepted, and give its answer. Raises what the store says to it.
+
+    `turns` is the same store, or a layer around it that turns must pass.
+    """
     match operation.deed:
         case Created(conversation=conversation):
             return await _create(conversation, store)
@@ -81,7 +84,7 @@ async def replay(operation: Operation, store: ConversationStore) -> Answer:
         case Updated(conversation_id=conversation_id, changes=changes):
             return await store.update(conversation_id, changes)
         case TurnAdded() as turn:
-            return await _append(turn, store)
+            return await _append(turn, turns)
         case DocumentPut(kind=kind, key=key, data=data):
             return await store.put_document(kind, key, data)
     return None

@@ -18,7 +18,16 @@ from typing import Any, Literal, TypeVar, cast
 from msgspec import Struct
 
 from recollect.arguments import CheckedFields
-from recollect.contracts import Appended, Backend, Document, Erasing, Holds, Migrated, Reindexed
+from recollect.contracts import (
+    Appended,
+    Backend,
+    ConversationStore,
+    Document,
+    Erasing,
+    Holds,
+    Migrated,
+    Reindexed,
+)
 from recollect.conversations import Conversation, check_count
 from recollect.deadlines import ended, within
 from recollect.errors import InvalidSetting, RecollectError, StoreClosed, StoreError, StoreUnavailable, shown
@@ -136,6 +145,7 @@ class ResilientBackend(Backend):
         self._left: set[asyncio.Task[Any]] = set()
         """Calls that were given up on, and that have not ended yet."""
         self._wake = asyncio.Event()
+        self._around_turns: Callable[[str, ConversationStore], ConversationStore] = _as_it_is
         self._keeper: asyncio.Task[None] | None = None
         self._read_effort = Effort(
             attempts=self.resilience.attempts, deadline=self.resilience.read_deadline, longest_pause=0.2
@@ -532,11 +542,16 @@ class ResilientBackend(Backend):
             view=lambda owner: self.known.view(owner).copy(),
             ask=self._attempt_replay,
             store=self.inner.of,
+            turns=lambda owner: self._around_turns(owner, self.inner.of(owner)),
             set_aside=self._set_aside,
             damaged=self.damaged.add,
             stored=self._stored,
             reachable=lambda: self.reachable,
         )
+
+    def replay_turns_through(self, around: Callable[[str, ConversationStore], ConversationStore]) -> None:
+        """See `contracts.Spooling`."""
+        self._around_turns = around
 
     async def _attempt_replay(self, ask: Callable[[], Awaitable[T]]) -> T:
         return await self._attempt(ask, self._write_effort)
@@ -690,6 +705,10 @@ async def _ended(task: "asyncio.Task[None] | None") -> None:
     if task is None or task.get_loop() is not asyncio.get_running_loop():
         return
     await ended(task)
+
+
+def _as_it_is(_: str, store: ConversationStore) -> ConversationStore:
+    return store
 
 
 def why_not_writable(folder: Path) -> str | None:

@@ -38,6 +38,7 @@ class Replayer:
         view: Callable[[str], View],
         ask: Callable[[Callable[[], Awaitable[Answer]]], Awaitable[Answer]],
         store: Callable[[str], ConversationStore],
+        turns: Callable[[str], ConversationStore],
         set_aside: Callable[[bytes, RecollectError], Awaitable[None]],
         damaged: Callable[[int], None],
         stored: Callable[[Operation, Answer], None],
@@ -48,6 +49,7 @@ class Replayer:
         self._view = view
         self._ask = ask
         self._store = store
+        self._turns = turns
         self._set_aside = set_aside
         self._damaged = damaged
         self._stored = stored
@@ -163,7 +165,8 @@ class Replayer:
 
     async def _store_one(self, operation: Operation) -> None:
         try:
-            answer = await self._ask(lambda: replay(operation, self._store(operation.owner)))
+            owner = operation.owner
+            answer = await self._ask(lambda: replay(operation, self._store(owner), self._turns(owner)))
         except RecollectError as error:
             if not is_refusal(error):
                 raise

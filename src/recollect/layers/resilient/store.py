@@ -28,6 +28,7 @@ from recollect.contracts import (
     Watchable,
     check_data,
     parse_place,
+    without_head,
 )
 from recollect.conversations import Changes, Conversation, Page, Query, check_revision, stamp_for
 from recollect.errors import ConversationExists, ConversationNotFound, StoreUnavailable
@@ -261,6 +262,11 @@ class ResilientStore(ConversationStore):
         self, lane: Lane, conversation_id: str, turn: Sequence[Message], expected_revision: int | None
     ) -> Appended:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        if without_head(turn)[1] is not None:
+            # The turn is sealed for a place that somebody else may take: the layer above seals it anew.
+            raise StoreUnavailable(
+                f"conversation {conversation_id} cannot be written to: {self._backend.why}"
+            )
         view, now = lane.view, self.now()
         log = view.shelf.logs.get(conversation_id)
         packed = _stamped(turn, stamp_for(None if log is None else log.record.last_message_at, now=now))
@@ -576,6 +582,10 @@ class _Sealed(ResilientStore):
         exchanged: int = await self._strict(lambda: self._inner.reseal(conversation_id, entries), repeat=True)
         self._known.drop(self._owner, parse_uuid(conversation_id, field="conversation_id"))
         return exchanged
+
+    async def exchange_head(self, conversation_id: str, old: str | None, new: str) -> bool:
+        done: bool = await self._strict(lambda: self._inner.exchange_head(conversation_id, old, new))
+        return done
 
 
 class _Searched(ResilientStore):

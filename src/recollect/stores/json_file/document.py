@@ -89,6 +89,7 @@ class _KeptConversation(Struct, frozen=True):
     messages: list[_KeptMessage] = []
     next_sequence: Annotated[int, Meta(ge=1)] = 1
     documents: list[_KeptDocument] = []
+    head: str | None = None
 
 
 class _KeptOwner(Struct, frozen=True):
@@ -135,6 +136,8 @@ def _conversation(log: Log) -> Pieces:
     record = {field: value for field, value in asdict(log.record).items() if field != "messages"}
     yield b'{\n          "record": '
     yield from _fields(record, closing=b"          ")
+    if log.head is not None:
+        yield b',\n          "head": %b' % _encoder.encode(log.head)
     yield b',\n          "next_sequence": %d,\n          "messages": ' % log.next_sequence
     messages = [(b"            ", _messages(log.slots))] if log.slots else []
     yield from _block(messages, b"[]", closing=b"          ")
@@ -247,7 +250,7 @@ def _held(kept: Sequence[_KeptDocument], conversation_id: str | None = None) -> 
 
 def _log(kept: _KeptConversation) -> Log:
     documents = _held(kept.documents, kept.record.id)
-    log = Log(record=kept.record, next_sequence=kept.next_sequence, documents=documents)
+    log = Log(record=kept.record, next_sequence=kept.next_sequence, documents=documents, head=kept.head)
     taken = set[int]()
     lines = [_read(line) for line in kept.messages]
     for slot, message_id, _ in lines:

@@ -14,7 +14,9 @@ from recollect.contracts import (
     Place,
     Position,
     Tally,
+    entries_without_head,
     restorable,
+    without_head,
 )
 from recollect.conversations import Changes, Conversation, Page, Query
 from recollect.messages import Message
@@ -91,22 +93,24 @@ class JsonFileStore(DocumentChecks):
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
+        messages, head = without_head(messages)
         turn = _packed(messages)
         return await self._backend.write(
             self._owner,
             lambda shelf: shelf.append(
-                conversation_id, turn, now=self.now(), expected_revision=expected_revision
+                conversation_id, turn, now=self.now(), expected_revision=expected_revision, head=head
             ),
         )
 
     async def rewrite(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
+        messages, head = without_head(messages)
         turn = _packed(messages)
         return await self._backend.write(
             self._owner,
             lambda shelf: shelf.rewrite(
-                conversation_id, turn, now=self.now(), expected_revision=expected_revision
+                conversation_id, turn, now=self.now(), expected_revision=expected_revision, head=head
             ),
         )
 
@@ -140,11 +144,19 @@ class JsonFileStore(DocumentChecks):
             self._owner, lambda shelf: shelf.reseal(conversation_id, entries, now=self.now())
         )
 
+    async def exchange_head(self, conversation_id: str, old: str | None, new: str) -> bool:
+        return await self._backend.write(
+            self._owner, lambda shelf: shelf.exchange_head(conversation_id, old, new, now=self.now())
+        )
+
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+        entries, head = entries_without_head(entries)
         record, given = restorable(conversation, entries)
         slots = slots_of(given.values())
         check_depth(slot.body for _, slot in slots)
-        await self._backend.write(self._owner, lambda shelf: shelf.restore(record, slots, now=self.now()))
+        await self._backend.write(
+            self._owner, lambda shelf: shelf.restore(record, slots, now=self.now(), head=head)
+        )
 
     async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document:
         return await self._backend.write(

@@ -57,14 +57,23 @@ SELECT
 FROM recollect.turn(
     %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(expected)s, %(afresh)s, %(known_keys)s::text[],
     %(known_sequences)s::bigint[], %(roles)s::text[], %(times)s::timestamptz[], %(keys)s::text[],
-    %(bodies)b::text[], string_to_array(%(vectors)s, ' | '), %(term_counts)s::integer[]
+    %(bodies)b::text[], string_to_array(%(vectors)s, ' | '), %(term_counts)s::integer[], %(head)s, %(seen)s
 ) AS done;
 
 -- name: log_end
 -- Where the log of a conversation ends.
-SELECT c.revision, c.next_sequence, c.last_message_at
+SELECT c.revision, c.next_sequence, c.last_message_at, c.head
 FROM recollect.conversations AS c
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
+
+-- name: exchange_head
+-- Another head of the log, if this is still the one that is there.
+UPDATE recollect.conversations AS c
+SET head = %(new)s
+WHERE
+    c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+    AND c.head IS NOT DISTINCT FROM %(old)s
+RETURNING c.id::text;
 
 -- name: reseal_messages
 -- Another stored form of messages, in their places; those come back that were exchanged. What can be found by its
@@ -339,6 +348,7 @@ RETURNING sequence;
 UPDATE recollect.conversations AS c
 SET
     next_sequence = greatest(c.next_sequence, %(last)s::bigint + 1),
+    head = coalesce(%(head)s, c.head),
     indexed_count = c.indexed_count + %(indexed)s::bigint,
     term_count = c.term_count + %(all_terms)s::bigint
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid;
@@ -446,6 +456,7 @@ WITH moved AS (
     UPDATE recollect.conversations AS c
     SET
         revision = c.revision + 1,
+        head = coalesce(%(head)s, c.head),
         updated_at = %(now)s,
         indexed_count = c.indexed_count
             - (coalesce(old.term_count, 0) > 0)::integer + (%(term_count)s::integer > 0)::integer,

@@ -50,8 +50,8 @@ def conversation(row: Row) -> Conversation:
 
 
 def log_end(row: Row) -> LogEnd:
-    """The end of a log in a row of `revision, next_sequence, last_message_at`."""
-    return LogEnd(row[0], row[1], maybe_utc(row[2]))
+    """The end of a log in a row of `revision, next_sequence, last_message_at, head`."""
+    return LogEnd(row[0], row[1], maybe_utc(row[2]), row[3])
 
 
 def conversation_values(record: Conversation) -> dict[str, Any]:

@@ -98,7 +98,8 @@ CREATE TABLE recollect.contacts (
 );
 
 -- `owner_name` is the owner in full where `owner` is only its digest. `indexed_count` says how many messages can be
--- found by a term, `term_count` how many terms they have together.
+-- found by a term, `term_count` how many terms they have together. `head` is what an encrypting layer commits itself to
+-- with every write: which messages there are, in which order.
 CREATE TABLE recollect.conversations (
     owner text COLLATE "C" NOT NULL,
     id uuid NOT NULL,
@@ -119,6 +120,7 @@ CREATE TABLE recollect.conversations (
     message_count bigint NOT NULL,
     revision bigint NOT NULL,
     next_sequence bigint NOT NULL DEFAULT 1,
+    head text,
     indexed_count bigint NOT NULL DEFAULT 0,
     term_count bigint NOT NULL DEFAULT 0,
     ttl interval,
@@ -458,7 +460,8 @@ CREATE FUNCTION recollect.turn(
     p_name text, p_owner text, p_id uuid, p_now timestamptz, p_expected bigint, p_afresh boolean,
     p_known_keys text[], p_known_sequences bigint[],
     p_roles text[], p_times timestamptz[], p_keys text[], p_bodies text[],
-    p_terms text[] DEFAULT NULL, p_term_counts integer[] DEFAULT NULL,
+    p_terms text[] DEFAULT NULL, p_term_counts integer[] DEFAULT NULL, p_head text DEFAULT NULL,
+    p_seen text DEFAULT NULL,
     OUT state text, OUT sequence bigint, OUT stamp timestamptz, OUT conversation recollect.conversations
 )
 LANGUAGE plpgsql AS $$
@@ -469,6 +472,7 @@ DECLARE
     latest_role text;
     number integer;
     put bigint;
+    moved boolean;
 BEGIN
     IF p_name IS NOT NULL THEN
         PERFORM recollect.speak_for(p_name);
@@ -481,13 +485,16 @@ BEGIN
         RETURN;
     END IF;
     -- What was stored before is known, whatever came after it: only a turn with something new can have moved.
-    IF NOT p_afresh AND (p_known_keys IS NOT NULL OR (p_keys IS NOT NULL AND conversation.revision <> p_expected)) THEN
+    -- `p_seen` is the head of the log that the turn goes on from, empty for none.
+    moved := coalesce(conversation.revision <> p_expected, false)
+        OR coalesce(p_seen <> coalesce(conversation.head, ''), false);
+    IF NOT p_afresh AND (p_known_keys IS NOT NULL OR (p_keys IS NOT NULL AND moved)) THEN
         IF recollect.knows(p_owner, p_id, p_keys, p_known_keys, p_known_sequences) THEN
             state := 'known';
             RETURN;
         END IF;
     END IF;
-    IF conversation.revision <> p_expected THEN
+    IF moved THEN
         state := 'moved';
         RETURN;
     END IF;
@@ -502,6 +509,7 @@ BEGIN
         conversation.message_count := 0;
         conversation.indexed_count := 0;
         conversation.term_count := 0;
+        conversation.head := NULL;
     ELSIF size = 0 THEN
         RETURN;
     END IF;
@@ -568,6 +576,7 @@ BEGIN
         indexed_count = conversation.indexed_count,
         term_count = conversation.term_count,
         next_sequence = conversation.next_sequence + size,
+        head = coalesce(p_head, conversation.head),
         revision = conversation.revision + 1,
         updated_at = p_now,
         expires_at = recollect.expiry(conversation.ttl, p_now)

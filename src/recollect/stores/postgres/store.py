@@ -19,12 +19,16 @@ from recollect.contracts import (
     Place,
     Position,
     Tally,
+    check_not_in_part,
     check_position,
+    entries_without_head,
     keeps_words,
     replaced,
     replaced_id,
     replacing,
     restorable,
+    seen_head,
+    without_head,
 )
 from recollect.conversations import Changes, Conversation, Page, Query, check_count, cursor_of, is_expired
 from recollect.errors import (
@@ -155,14 +159,16 @@ class PostgresStore(DocumentChecks):
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        messages, head = without_head(messages)
         bodies = [encode_message(message).decode() for message in messages]
         stored = await self._stored(conversation_id, messages) if repeats_an_id(messages) else {}
         for _ in range(ATTEMPTS):
             turn = sort_out(conversation_id, messages, bodies, stored)
+            check_not_in_part(conversation_id, head, new=len(turn.new), known=len(turn.known))
             if messages and not turn.new:
                 record = await self._require(conversation_id)
                 return Appended(conversation=record, new=(), known=turn.entries_known(()))
-            appended = await self._write(conversation_id, messages, bodies, turn, expected_revision)
+            appended = await self._write(conversation_id, messages, bodies, turn, expected_revision, head)
             if appended is not None:
                 return appended
             stored = await self._stored(conversation_id, messages)
@@ -172,6 +178,7 @@ class PostgresStore(DocumentChecks):
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        messages, head = without_head(messages)
         bodies = [encode_message(message).decode() for message in messages]
         try:
             turn = sort_out(conversation_id, messages, bodies, {})
@@ -180,7 +187,10 @@ class PostgresStore(DocumentChecks):
             if expected_revision is not None and record.revision != expected_revision:
                 raise _moved(record, expected_revision) from None
             raise
-        written = await self._write(conversation_id, messages, bodies, turn, expected_revision, afresh=True)
+        check_not_in_part(conversation_id, head, new=len(turn.new), known=len(turn.known))
+        written = await self._write(
+            conversation_id, messages, bodies, turn, expected_revision, head, afresh=True
+        )
         assert written is not None, "a rewrite knows no ids"
         return written
 
@@ -207,8 +217,9 @@ class PostgresStore(DocumentChecks):
     async def replace(
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None
     ) -> Entry:
+        (message,), head = without_head([message])
         encode_message(message)  # refuses what could not be stored, before anything else
-        named = self._named(conversation_id) | {"expected": expected_revision}
+        named = self._named(conversation_id) | {"expected": expected_revision, "head": head}
         while (held := await self.entry(conversation_id, replaced_id(message))) is not None:
             kept = replacing(held, message)
             values = {"key": key_of(replaced_id(message)), "sequence": held.sequence}
@@ -242,7 +253,12 @@ class PostgresStore(DocumentChecks):
         values = self._named(conversation_id) | restored_values(entries, bodies)
         return len(await self._run(("lock_conversation", values), ("reseal_messages", values)))
 
+    async def exchange_head(self, conversation_id: str, old: str | None, new: str) -> bool:
+        values = self._named(conversation_id) | {"old": old, "new": new}
+        return bool(await self._run(("exchange_head", values)))
+
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+        entries, head = entries_without_head(entries)
         record, given = restorable(conversation, entries)
         bodies = {sequence: encode_message(entry.message).decode() for sequence, entry in given.items()}
         async with self._backend.connection() as connection, connection.transaction():
@@ -255,7 +271,8 @@ class PostgresStore(DocumentChecks):
             found_by = await self._index.of(
                 [entry.message for entry in new], [bodies[entry.sequence] for entry in new], named["now"]
             )
-            values = named | restored_values(new, bodies) | index_values(found_by) | {"last": max(free)}
+            values = named | restored_values(new, bodies) | index_values(found_by)
+            values |= {"last": max(free), "head": head}
             found = await execute_for(connection, self._name, ("restore_messages", values))
             stored = {sequence for (sequence,) in found}
             for entry in new:
@@ -416,6 +433,7 @@ class PostgresStore(DocumentChecks):
         bodies: Sequence[str],
         turn: Sorted,
         expected_revision: int | None,
+        head: str | None,
         *,
         afresh: bool = False,
     ) -> Appended | None:
@@ -426,7 +444,9 @@ class PostgresStore(DocumentChecks):
         values: dict[str, Any] = turn_values(new, new_bodies) | known_values(turn)
         values |= index_values(await self._index.of(new, new_bodies, now))
         values |= {"name": self._name, "owner": self._owner, "id": conversation_id, "now": now}
-        written = await self._write_turn(values | {"expected": expected_revision, "afresh": afresh})
+        sealed, seen = seen_head(head)
+        values |= {"expected": expected_revision, "afresh": afresh, "head": sealed, "seen": seen}
+        written = await self._write_turn(values)
         if written.state == "missing":
             raise ConversationNotFound(conversation_id)
         if written.state == "moved":

@@ -1,18 +1,20 @@
 -- Store one turn, all of it or nothing: `conversations.stamp_for` and `conversations.extended`, on the server.
 -- KEYS[6], where the server holds it too: the owner's index.
 -- ARGV: now, now and the skew, 'append' or 'rewrite', revision that must be or '', '1' to only look,
---       channel, id, messages; a message is: its id or '', its moment or '', role, body, and where the
+--       channel, id, head of the log or '', '1' and the head that it goes on from or '', messages; a message is: its id or '', its moment or '', role, body, and where the
 --       caller has seen a message of this id that says the same, or ''
 -- Returns 'missing', 'moved' with the revision,
+--   'part' when there is a head and only some of the messages are new,
 --   'known' with the record and what is stored under these ids, when the caller has to compare,
 --   'done' with the record, the moment and the sequence of the first new message, and the known positions.
 
-local now, ahead, mode, expected, only_look, channel, id = unpack(ARGV, 1, 7)
-local messages = cmsgpack.unpack(ARGV[8])
+local now, ahead, mode, expected, only_look, channel, id, head, seen = unpack(ARGV, 1, 9)
+local messages = cmsgpack.unpack(ARGV[10])
 local record = alive(now)
 if not record then return {'missing'} end
 local rewriting = mode == 'rewrite'
 local has_moved = expected ~= '' and expected ~= record[AT.revision]
+if seen ~= '' and string.sub(seen, 2) ~= (redis.call('HGET', KEYS[1], 'head') or '') then has_moved = true end
 if rewriting and has_moved then return {'moved', record[AT.revision]} end
 
 local known, fresh, unsure = {}, #messages, only_look == '1'
@@ -36,6 +38,7 @@ if unsure then
   end
   return {'known', record, stored}
 end
+if head ~= '' and fresh > 0 and fresh < #messages then return {'part'} end
 if has_moved and (fresh > 0 or #messages == 0) then return {'moved', record[AT.revision]} end
 
 local stamp, first = now, tonumber(record[AT.next_sequence])
@@ -45,6 +48,7 @@ if fresh > 0 or rewriting then
   local unread, count = tonumber(record[AT.unread_count]), tonumber(record[AT.message_count])
   if rewriting then
     redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[5])
+    redis.call('HDEL', KEYS[1], 'head')
     last_at, last_from, unread, count = '', '', 0, 0
   end
   if now < last_at and last_at <= ahead then stamp = last_at end
@@ -81,6 +85,7 @@ if fresh > 0 or rewriting then
     'last_message_from', last_from,
     'updated_at', now,
     'expires_at', expires_at)
+  if head ~= '' then redis.call('HSET', KEYS[1], 'head', head) end
   live_for(expires_at == '' and '' or milliseconds(ttl))
   if KEYS[6] then
     redis.call('ZADD', KEYS[6], score(last_at ~= '' and last_at or record[AT.created_at]), id)

@@ -2,13 +2,13 @@
 -- KEYS[6], where the server holds it too: the owner's index.
 -- ARGV: now, when the record expires or '', how long the server keeps it in milliseconds or '', channel, id,
 --       birth of a new record, its activity as a score, fields and values, the fields that may be absent,
---       entries; an entry is: its sequence, its position, its message id or '', what the log keeps of it
+--       entries, head of the log or ''; an entry is: its sequence, its position, its message id or '', what the log keeps of it
 -- Returns 'taken' with a message id that another entry holds,
 --   or 'done' with the birth and the names of what was there before and has expired.
 
 local now, expires_at, duration, channel, id, birth, activity = unpack(ARGV, 1, 7)
 local fields, optional = cmsgpack.unpack(ARGV[8]), cmsgpack.unpack(ARGV[9])
-local entries = cmsgpack.unpack(ARGV[10])
+local entries, head = cmsgpack.unpack(ARGV[10]), ARGV[11]
 local record = read_record()
 local gone, names = '', {}
 local over = record and is_expired(record, now) and (expires_at == '' or expires_at > now)
@@ -55,6 +55,7 @@ for _, entry in ipairs(entries) do
   end
 end
 redis.call('HSET', KEYS[1], 'next_sequence', string.format('%.0f', next_sequence))
+if head ~= '' then redis.call('HSET', KEYS[1], 'head', head) end
 live_for(duration)
 if KEYS[6] then redis.call('ZADD', KEYS[6], activity, id) end
 tell(channel, id, redis.call('HGET', KEYS[1], 'revision'))

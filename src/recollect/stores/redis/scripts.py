@@ -41,6 +41,7 @@ ABOUT_CONVERSATIONS = {
         "bind",
         "create",
         "delete",
+        "exchange_head",
         "find",
         "read",
         "replace",

@@ -22,11 +22,14 @@ from recollect.contracts import (
     Position,
     Tally,
     check_position,
+    entries_without_head,
     keeps_words,
     replaced,
     replaced_id,
     replacing,
     restorable,
+    seen_head,
+    without_head,
 )
 from recollect.conversations import (
     CLOCK_SKEW,
@@ -46,6 +49,7 @@ from recollect.errors import (
     MessageConflict,
     MessageNotFound,
     RevisionConflict,
+    TurnPartlyStored,
 )
 from recollect.ids import parse_name, parse_uuid
 from recollect.messages import Message
@@ -175,14 +179,16 @@ class RedisStore(DocumentChecks):
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
-        draft = Draft(conversation_id, messages)
+        messages, head = without_head(messages)
+        draft = Draft(conversation_id, messages, head=head)
         return await self._extend("append", conversation_id, draft, expected_revision)
 
     async def rewrite(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
-        draft = Draft(conversation_id, messages)
+        messages, head = without_head(messages)
+        draft = Draft(conversation_id, messages, head=head)
         return await self._extend("rewrite", conversation_id, draft, expected_revision)
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
@@ -212,12 +218,13 @@ class RedisStore(DocumentChecks):
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None
     ) -> Entry:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        (message,), head = without_head([message])
         encode_message(message)  # refuses what could not be stored, before anything else
         while True:
             member = await self._member(conversation_id, replaced_id(message))
             if not member:
                 raise MessageNotFound(conversation_id, replaced_id(message))
-            done = await self._replace(conversation_id, member, message, expected_revision)
+            done = await self._replace(conversation_id, member, message, expected_revision, head)
             if done is not None:
                 return done
 
@@ -227,7 +234,12 @@ class RedisStore(DocumentChecks):
         return bytes(member)
 
     async def _replace(
-        self, conversation_id: str, member: bytes, message: Message, expected_revision: int | None
+        self,
+        conversation_id: str,
+        member: bytes,
+        message: Message,
+        expected_revision: int | None,
+        head: str | None,
     ) -> Entry | None:
         """Put the message in the place of what was seen; None when that has changed since."""
         held = values.entry(conversation_id, member)
@@ -244,6 +256,7 @@ class RedisStore(DocumentChecks):
             moment_of(held.stored_at),
             encode_message(kept),
             "1" if keeps_words(held, message) else "",
+            head or "",
         )
         if status == b"moved":
             raise _moved_on(conversation_id, expected_revision, reply)
@@ -256,11 +269,12 @@ class RedisStore(DocumentChecks):
     async def log_end(self, conversation_id: str) -> LogEnd | None:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
         key = self._keys.of(conversation_id).record
-        fields = await self._connections.call("HMGET", key, *values.FIELDS)
+        *fields, head = await self._connections.call("HMGET", key, *values.FIELDS, "head")
         found = values.stored(conversation_id, fields)
         if found is None or is_expired(found.record, now=self.now()):
             return None
-        return LogEnd(found.record.revision, values.next_sequence(fields), found.record.last_message_at)
+        record, sealed = found.record, None if head is None else head.decode()
+        return LogEnd(record.revision, values.next_sequence(fields), record.last_message_at, sealed)
 
     async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
@@ -268,9 +282,16 @@ class RedisStore(DocumentChecks):
         _, exchanged = await self._run("reseal", conversation_id, moment_of(self.now()), packed)
         return int(exchanged)
 
+    async def exchange_head(self, conversation_id: str, old: str | None, new: str) -> bool:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        now = moment_of(self.now())
+        _, exchanged = await self._run("exchange_head", conversation_id, now, old or "", new)
+        return bool(exchanged)
+
     # Moving
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+        entries, head = entries_without_head(entries)
         record, given = restorable(conversation, entries)
         now = self.now()
         packed = packed_entries(given.values())
@@ -288,6 +309,7 @@ class RedisStore(DocumentChecks):
             msgpack.encode(values.described(record)),
             msgpack.encode(values.absent_fields(record)),
             packed,
+            head or "",
             also=() if self._connections.clustered else (self._keys.index,),
         )
         if status == b"taken":
@@ -559,10 +581,14 @@ class RedisStore(DocumentChecks):
     ) -> Appended:
         while True:
             look = "1" if draft.contradicts_itself else ""
-            tail = (look, self._keys.changes, conversation_id, draft.packed())
+            sealed, seen = seen_head(draft.head)
+            heads = (sealed or "", "" if seen is None else f"1{seen}")
+            tail = (look, self._keys.changes, conversation_id, *heads, draft.packed())
             status, *reply = await self._run("append", conversation_id, *head, *tail, also=also)
             if status == b"moved":
                 raise _moved_on(conversation_id, expected_revision, reply)
+            if status == b"part":
+                raise TurnPartlyStored(conversation_id)
             record = _record(conversation_id, reply[0])
             if status == b"done":
                 return draft.done(record, *reply[1:])

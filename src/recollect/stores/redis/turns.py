@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from recollect.contracts import Appended, Entry, check_says_the_same
+from recollect.contracts import Appended, Entry, check_not_in_part, check_says_the_same
 from recollect.conversations import Conversation
 from recollect.errors import InvalidMessage, MessageConflict
 from recollect.messages import Message
@@ -43,8 +43,9 @@ def _bounded(packed: bytes) -> bytes:
 class Draft:
     """One turn. A message id is sent once; what repeats it in the turn is compared here."""
 
-    def __init__(self, conversation_id: str, messages: Sequence[Message]) -> None:
+    def __init__(self, conversation_id: str, messages: Sequence[Message], *, head: str | None = None) -> None:
         self._conversation_id = conversation_id
+        self.head = head
         self._messages = tuple(messages)
         self._bodies = [encode_message(message) for message in self._messages]
         self._first: dict[str, int] = {}
@@ -54,6 +55,8 @@ class Draft:
         self.contradicts_itself = False
         for place, message in enumerate(self._messages):
             self._draw_up(place, message)
+        repeated = len(self._messages) - len(self._sent)
+        check_not_in_part(conversation_id, head, new=len(self._sent), known=repeated)
 
     def _draw_up(self, place: int, message: Message) -> None:
         first = place if message.message_id is None else self._first.setdefault(message.message_id, place)

@@ -45,6 +45,7 @@ class _Found(NamedTuple):
     front: list[rows.Row]
     tail: list[rows.Row]
     documents: list[rows.Row]
+    head: str | None
 
 
 class _Held(NamedTuple):
@@ -101,6 +102,7 @@ class Recent:
             front=[entries[row] for row in found.front],
             tail=[entries[row] for row in found.tail],
             documents=[rows.document(wanted.documents, row) for row in found.documents],
+            head=found.head,
         )
         shared = {row: entry for row, entry in entries.items() if _can_be_shared(entry.message)}
         size = sum([ENTRY_BYTES + 2 * len(row[-1]) for row in (*shared, *found.documents)])
@@ -132,7 +134,7 @@ def _read(db: apsw.Connection, wanted: Wanted, now: int) -> _Found | None:
     row = db.execute(SQL["get_ends"], named).fetchone()
     if row is None:
         return None
-    key, count, expires_at = row
+    key, count, expires_at, head = row
     last = db.execute(SQL["tail"], (key, wanted.tail)).fetchall()[::-1]
     if len(last) < wanted.tail:
         first = last[: wanted.front]
@@ -140,4 +142,4 @@ def _read(db: apsw.Connection, wanted: Wanted, now: int) -> _Found | None:
         first = db.execute(SQL["page"], (key, wanted.front, 0)).fetchall() if wanted.front else []
     listing = wanted.documents
     beside = Documents(db, wanted.owner, None).rows(listing) if listing.limit else []
-    return _Found(count, expires_at, first, last, beside)
+    return _Found(count, expires_at, first, last, beside, head)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from recollect.clock import Clock, to_micros
-from recollect.contracts import Appended, Entry, check_says_the_same
+from recollect.contracts import Appended, Entry, check_head, check_not_in_part, check_says_the_same
 from recollect.conversations import Conversation, check_revision, stamp_for
 from recollect.errors import ConversationNotFound
 from recollect.messages import Message
@@ -28,7 +28,7 @@ MOST_ENDS = 10_000
 """Conversations whose end is remembered from one turn to the next: some ten megabytes."""
 FEW_ROWS = 8
 """Up to so many rows in a statement every number has its own; beyond, only multiples of this."""
-_NO_RECORD = (None,) * 5
+_NO_RECORD = (None,) * 6
 """In the row of a message that is not the last of its turn: nothing moves in the record."""
 _MESSAGE_WIDTH = 7
 _WIDTH = _MESSAGE_WIDTH + len(_NO_RECORD)
@@ -46,6 +46,9 @@ class Turn(NamedTuple):
     messages: Sequence[Message]
     bodies: Sequence[str]
     expected_revision: int | None
+    head: str | None = None
+    seen: str | None = None
+    """The head that the turn goes on from."""
 
 
 class Moment(NamedTuple):
@@ -100,16 +103,18 @@ class Ends:
         """Put a turn at the end of its log, inside a transaction. What is known by its id stays as it is."""
         log = self.log(db, turn.owner, turn.conversation_id)
         log.put(turn.messages, turn.bodies)
+        check_not_in_part(turn.conversation_id, turn.head, new=len(log.new), known=len(log.known))
         if log.new or not turn.messages:
             check_revision(turn.conversation_id, log.revision, turn.expected_revision)
         if not log.new:
             return Appended(conversation=log.record, new=(), known=tuple(log.known))
-        return self.moved(db, log)
+        check_head(turn.conversation_id, log.revision, log.row[rows.HEAD], turn.seen)
+        return self.moved(db, log, turn.head)
 
-    def moved(self, db: apsw.Connection, log: "Log") -> Appended:
+    def moved(self, db: apsw.Connection, log: "Log", head: str | None) -> Appended:
         """Bring the record up to date with what was put, and say what was put."""
         self._wrote(len(log.new))
-        db.execute(SQL["extend_conversation"], rows.extension_values(log.moved()))
+        db.execute(SQL["extend_conversation"], rows.extension_values(log.moved(head)))
         return Appended(conversation=log.record, new=log.entries, known=tuple(log.known))
 
     def put_at_once(
@@ -148,7 +153,8 @@ class Ends:
         for turn in turns:
             log = self.log(db, turn.owner, turn.conversation_id, now=now)
             check_revision(turn.conversation_id, log.revision, turn.expected_revision)
-            values += log.placed(turn.messages, turn.bodies)
+            check_head(turn.conversation_id, log.revision, log.row[rows.HEAD], turn.seen)
+            values += log.placed(turn.messages, turn.bodies, turn.head)
             self._remember(turn.owner, log.row)
             put.append(Appended(conversation=log.record, new=log.entries))
         return put, values
@@ -185,7 +191,7 @@ class Log:
         self._last_at, self._last_from = None, None
         self._stamp = self._now
 
-    def placed(self, messages: Sequence[Message], bodies: Sequence[str]) -> list[Any]:
+    def placed(self, messages: Sequence[Message], bodies: Sequence[str], head: str | None) -> list[Any]:
         """The values of the rows that put these messages, one or more, at the end, if all of them are new."""
         key, sequence, now = self.row[rows.KEY], self._first_sequence, self._now.micros
         values: list[Any] = []
@@ -195,7 +201,7 @@ class Log:
             values += (key, at, sequence, message.message_id, self.revision + 1, now, body, *_NO_RECORD)
             sequence += 1
         self.new = messages
-        values[-len(_NO_RECORD) :] = rows.moving_values(self.moved())
+        values[-len(_NO_RECORD) :] = rows.moving_values(self.moved(head))
         return values
 
     def put(self, messages: Sequence[Message], bodies: Sequence[str]) -> None:
@@ -213,10 +219,11 @@ class Log:
                 self.known.append(self._stored(decode_message(body)))
         self.new = new
 
-    def moved(self) -> rows.Row:
+    def moved(self, head: str | None) -> rows.Row:
         """The record's row after what was put."""
         last = self._last_at, self._last_from
-        self.row = rows.extended(self.row, last=last, added=len(self.new), now=self._now.micros)
+        added, now = len(self.new), self._now.micros
+        self.row = rows.extended(self.row, last=last, added=added, now=now, head=head)
         return self.row
 
     def record(self) -> Conversation:

@@ -7,7 +7,7 @@ SELECT
     NULL AS conversation, NULL AS at, NULL AS sequence, NULL AS message_id, NULL AS revision,
     NULL AS stored_at, NULL AS body,
     NULL AS last_message_at, NULL AS last_message_from, NULL AS unread_count, NULL AS message_count,
-    NULL AS expires_at;
+    NULL AS expires_at, NULL AS head;
 
 -- Rows without a conversation only fill up a statement.
 CREATE TEMP TRIGGER put_message INSTEAD OF INSERT ON putting WHEN new.conversation IS NOT NULL BEGIN
@@ -22,6 +22,7 @@ CREATE TEMP TRIGGER move_record INSTEAD OF INSERT ON putting WHEN new.last_messa
     SET
         last_message_at = new.last_message_at, last_message_from = new.last_message_from,
         unread_count = new.unread_count, message_count = new.message_count, revision = new.revision,
-        next_sequence = new.sequence + 1, expires_at = new.expires_at, updated_at = new.stored_at
+        next_sequence = new.sequence + 1, expires_at = new.expires_at, updated_at = new.stored_at,
+        head = new.head
     WHERE pk = new.conversation;
 END;

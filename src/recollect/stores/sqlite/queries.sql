@@ -10,11 +10,11 @@ INSERT INTO conversations (
 ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: get_conversation
--- The record, its key and its next sequence number.
+-- The record, its key and its next sequence number, and the head of its log.
 SELECT
     pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
     notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
-    created_at, updated_at
+    created_at, updated_at, head
 FROM conversations
 WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 
@@ -23,8 +23,8 @@ WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 SELECT pk FROM conversations WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 
 -- name: get_ends
--- The key of a conversation, how many messages it has, and when it ends.
-SELECT pk, message_count, expires_at FROM conversations
+-- The key of a conversation, how many messages it has, when it ends, and the head of its log.
+SELECT pk, message_count, expires_at, head FROM conversations
 WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 
 -- name: get_session
@@ -49,7 +49,7 @@ WHERE pk = ?;
 UPDATE conversations
 SET
     last_message_at = ?, last_message_from = ?, unread_count = ?, message_count = ?, revision = ?,
-    next_sequence = ?, expires_at = ?, updated_at = ?
+    next_sequence = ?, expires_at = ?, updated_at = ?, head = ?
 WHERE pk = ?;
 
 -- name: find_conversations
@@ -150,6 +150,14 @@ UPDATE messages SET revision = ?, body = ? WHERE conversation = ? AND at = ? AND
 -- name: touch_conversation
 -- The record after a message in its log was replaced.
 UPDATE conversations SET revision = revision + 1, updated_at = ? WHERE pk = ?;
+
+-- name: put_head
+-- Another head of the log.
+UPDATE conversations SET head = ? WHERE pk = ?;
+
+-- name: exchange_head
+-- Another head of the log, if this is still the one that is there.
+UPDATE conversations SET head = ?1 WHERE pk = ?2 AND head IS ?3;
 
 -- name: reseal_message
 -- Another stored form of a message, in its place.

@@ -20,7 +20,7 @@ Row: TypeAlias = tuple[Any, ...]
 KEY, NEXT_SEQUENCE, ID = range(3)
 LAST_MESSAGE = slice(12, 14)
 """Where in a record's row its last message stands: when, and from whom."""
-REVISION, TTL, EXPIRES_AT, CREATED_AT, UPDATED_AT = range(16, 21)
+REVISION, TTL, EXPIRES_AT, CREATED_AT, UPDATED_AT, HEAD = range(16, 22)
 
 
 def moment(micros: int | None) -> datetime | None:
@@ -77,30 +77,30 @@ def is_over(row: Row, now: int) -> bool:
 
 def emptied(row: Row) -> Row:
     """The row as if nothing had been said yet: `conversations.emptied` for a row."""
-    return (*row[:12], None, None, 0, 0, *row[16:])
+    return (*row[:12], None, None, 0, 0, *row[16:HEAD], None)
 
 
-def extended(row: Row, *, last: tuple[int | None, str | None], added: int, now: int) -> Row:
+def extended(row: Row, *, last: tuple[int | None, str | None], added: int, now: int, head: str | None) -> Row:
     """The row after so many messages were added: `conversations.extended` for a row."""
-    unread, count, revision, ttl, _, created, _ = row[14:]
+    unread, count, revision, ttl, _, created, _, head_before = row[14:]
     expires = None if ttl is None else now + ttl
-    moved = (unread + added, count + added, revision + 1, ttl, expires, created, now)
+    moved = (unread + added, count + added, revision + 1, ttl, expires, created, now, head or head_before)
     return (row[KEY], row[NEXT_SEQUENCE] + added, *row[ID:12], *last, *moved)
 
 
 def extension_values(row: Row) -> Row:
     """A row as `extend_conversation` wants it."""
-    return (*row[12:17], row[NEXT_SEQUENCE], row[EXPIRES_AT], row[UPDATED_AT], row[KEY])
+    return (*row[12:17], row[NEXT_SEQUENCE], row[EXPIRES_AT], row[UPDATED_AT], row[HEAD], row[KEY])
 
 
 def moving_values(row: Row) -> Row:
     """A row as the last message of a turn brings it along."""
-    return (*row[12:16], row[EXPIRES_AT])
+    return (*row[12:16], row[EXPIRES_AT], row[HEAD])
 
 
 def log_end(row: Sequence[Any]) -> LogEnd:
     """Where the log of the record in this row ends."""
-    return LogEnd(row[REVISION], row[1], moment(row[LAST_MESSAGE.start]))
+    return LogEnd(row[REVISION], row[1], moment(row[LAST_MESSAGE.start]), row[HEAD])
 
 
 def conversation_values(owner: str, record: Conversation) -> tuple[Any, ...]:

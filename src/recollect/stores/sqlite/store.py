@@ -19,12 +19,16 @@ from recollect.contracts import (
     Place,
     Position,
     Tally,
+    check_not_in_part,
     check_position,
+    entries_without_head,
     keeps_words,
     replaced,
     replaced_id,
     replacing,
     restorable,
+    seen_head,
+    without_head,
 )
 from recollect.conversations import (
     Changes,
@@ -177,8 +181,9 @@ class SQLiteStore(DocumentChecks):
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        messages, head = without_head(messages)
         bodies = [encode_message(message).decode() for message in messages]
-        turn = Turn(self._owner, conversation_id, messages, bodies, expected_revision)
+        turn = Turn(self._owner, conversation_id, messages, bodies, expected_revision, *seen_head(head))
         if 0 < len(messages) <= LONGEST_TURN:
             return await self._backend.writer.put(turn)
         return await self._backend.writer.run(lambda db: self._backend.ends.put(db, turn))
@@ -187,6 +192,7 @@ class SQLiteStore(DocumentChecks):
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        messages, head = without_head(messages)
         bodies = [encode_message(message).decode() for message in messages]
 
         def work(db: apsw.Connection) -> Appended:
@@ -194,7 +200,8 @@ class SQLiteStore(DocumentChecks):
             check_revision(conversation_id, log.revision, expected_revision)
             log.clear()
             log.put(messages, bodies)
-            return self._backend.ends.moved(db, log)
+            check_not_in_part(conversation_id, head, new=len(log.new), known=len(log.known))
+            return self._backend.ends.moved(db, log, head)
 
         rewritten = await self._backend.writer.run(work)
         await self._backend.forgotten()
@@ -237,6 +244,7 @@ class SQLiteStore(DocumentChecks):
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None
     ) -> Entry:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        (message,), head = without_head([message])
         encode_message(message)  # refuses what could not be stored, before anything else
         message_id = replaced_id(message)
 
@@ -248,6 +256,8 @@ class SQLiteStore(DocumentChecks):
             entry = replaced(held, replacing(held, message), revision=found.record.revision + 1)
             check_revision(conversation_id, found.record.revision, expected_revision)
             self._put_in_place(db, found.key, entry, keeps_derived=keeps_words(held, message))
+            if head is not None:
+                db.execute(SQL["put_head"], (head, found.key))
             return entry
 
         entry = await self._backend.writer.run(work)
@@ -286,7 +296,17 @@ class SQLiteStore(DocumentChecks):
 
         return await self._backend.writer.run(work)
 
+    async def exchange_head(self, conversation_id: str, old: str | None, new: str) -> bool:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+
+        def work(db: apsw.Connection) -> bool:
+            db.execute(SQL["exchange_head"], (new, self._require(db, conversation_id).key, old))
+            return bool(db.changes())
+
+        return await self._backend.writer.run(work)
+
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+        entries, head = entries_without_head(entries)
         record, given = restorable(conversation, entries)
         placed = {entry.sequence: rows.entry_values(entry) for entry in given.values()}
 
@@ -302,6 +322,8 @@ class SQLiteStore(DocumentChecks):
                     raise MessageConflict(record.id, str(message_id))
             self._backend.wrote(len(new))
             db.execute(SQL["skip_sequences"], (max(new, default=0), key))
+            if head is not None:
+                db.execute(SQL["put_head"], (head, key))
 
         await self._backend.writer.run(work)
 

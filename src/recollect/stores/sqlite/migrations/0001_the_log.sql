@@ -27,6 +27,8 @@ CREATE TABLE conversations (
     expires_at INTEGER,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
+    -- What an encrypting layer commits itself to with every write: which messages there are, in which order.
+    head TEXT,
     analysed INTEGER NOT NULL DEFAULT 0,
     searchable INTEGER NOT NULL DEFAULT 0,
     terms INTEGER NOT NULL DEFAULT 0,
