@@ -120,6 +120,7 @@ ROWS: dict[str, list[tuple[str, str, list[Query]]]] = {
                 ("degraded reads", f"sum(rate(recollect_degraded_reads_total{RATE}))"),
                 ("dead letters", f"sum(rate(recollect_dead_letters_total{RATE}))"),
                 ("damaged spool", f"sum(rate(recollect_spool_damaged_total{RATE}))"),
+                ("log violations", f"sum(rate(recollect_log_violations_total{RATE}))"),
             ],
         ),
         (
