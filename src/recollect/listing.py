@@ -1,4 +1,4 @@
-"""Every record of an owner, page by page. Below: contracts. Above: whoever goes through all of them.
+"""Go through all records of an owner, page by page.
 
 A listing begins with what was active last. A conversation in which somebody speaks meanwhile moves to its
 front, behind the reader's back: so the front is looked at again, until one page shows all that has moved, or
@@ -18,7 +18,24 @@ PAGE = 500
 
 
 async def all_records(store: ConversationStore, query: Query | None = None) -> AsyncIterator[Conversation]:
-    """Every record that the query asks for, once: most recently active first, but for those that moved."""
+    """Every record that the query asks for, once: most recently active first, but for those that moved.
+
+    Raises `StoreUnavailable` rather than leave out records that are not known while the store is away.
+    """
+    async for page in _pages(store, query):
+        for record in check_complete(page).conversations:
+            yield record
+
+
+async def known_records(store: ConversationStore, query: Query | None = None) -> AsyncIterator[Conversation]:
+    """The same; while the store is away, the records that are known. For searches, which say so."""
+    async for page in _pages(store, query):
+        for record in page.conversations:
+            yield record
+
+
+async def _pages(store: ConversationStore, query: Query | None) -> AsyncIterator[Page]:
+    """Pages of records, each record once."""
     told: set[str] = set()
     told_before = 0
     after: str | None = None
@@ -26,10 +43,9 @@ async def all_records(store: ConversationStore, query: Query | None = None) -> A
     since: datetime | None = None
     while True:
         page = await store.find(replace(query or Query(), limit=PAGE, after=after))
-        for record in page.conversations:
-            if record.id not in told:
-                told.add(record.id)
-                yield record
+        fresh = tuple(record for record in page.conversations if record.id not in told)
+        told |= {record.id for record in fresh}
+        yield replace(page, conversations=fresh)
         at_front = after is None
         if at_front and page.conversations:
             front = page.conversations[0].last_activity

@@ -167,7 +167,7 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
             record = await self.store.update(record.id, Changes(client_id=client_id))
         if not record.message_count:
             return record
-        latest = await self.store.tail(
+        latest = await self.store.recent(
             record.id, limit=self.config.context_window_size or record.message_count
         )
         return replace(record, messages=tuple(resolve(message, {}) for message in _readable(latest)))

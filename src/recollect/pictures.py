@@ -91,9 +91,15 @@ class PictureView:
         warnings = (*context.report.warnings, *self._warnings)
         return replace(context, report=replace(context.report, warnings=warnings))
 
-    async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
+    @property
+    def degraded(self) -> bool:
+        return self._store.degraded
+
+    async def recent(
+        self, conversation_id: str, *, limit: int, before: Position | None = None
+    ) -> list[Entry]:
         self.looked_further = True
-        return await self._all_shown(await self._store.tail(conversation_id, limit=limit, before=before))
+        return await self._all_shown(await self._store.recent(conversation_id, limit=limit, before=before))
 
     async def ends(self, seen: Glance, look: FirstLook) -> Ends:
         """The ends of the log that was glanced at."""

@@ -16,8 +16,9 @@ from recollect.arguments import validated
 from recollect.contexts import Context
 from recollect.contracts import Appended
 from recollect.dialects import write
-from recollect.errors import InvalidInput, InvalidSetting, RevisionConflict, shown
+from recollect.errors import InvalidInput, InvalidSetting, RevisionConflict, StoreUnavailable, shown
 from recollect.ids import parse_name
+from recollect.listing import check_complete
 from recollect.manager import ConversationManager
 from recollect.messages import Message, Role, parse_tags
 from recollect.settings import SlidingWindowConfig
@@ -130,7 +131,7 @@ class ConversationMemoryManager:
         found: dict[str, None] = {}
         after: str | None = None
         while True:
-            page = await self._manager.list(tags=(LABEL,), limit=_PAGE, after=after)
+            page = check_complete(await self._manager.list(tags=(LABEL,), limit=_PAGE, after=after))
             found |= dict.fromkeys(name for record in page.conversations for name in _named(record.tags))
             after = page.next
             if after is None:
@@ -159,14 +160,14 @@ class ConversationMemoryManager:
         record, reach = appended.conversation, self._policy.reach
         if record.message_count <= 2 * reach:
             return
-        store = self._manager.store
-        head = leading_system(await store.page(record.id, limit=HEAD))
-        latest = await store.tail(record.id, limit=reach)
-        kept = [entry.message for entry in (*head, *latest) if entry.unreadable is None]
         try:
+            store = await self._manager.store.authoritative()
+            head = leading_system(await store.page(record.id, limit=HEAD))
+            latest = await store.tail(record.id, limit=reach)
+            kept = [entry.message for entry in (*head, *latest) if entry.unreadable is None]
             await store.rewrite(record.id, kept, expected_revision=record.revision)
-        except RevisionConflict:
-            return  # somebody wrote meanwhile, and their message does this
+        except (RevisionConflict, StoreUnavailable):
+            return  # a later message does this
         log.info("evicted: %d messages that no window reaches any more", record.message_count - len(kept))
 
 

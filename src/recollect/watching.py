@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from recollect.contracts import Change, ConversationStore, Watchable
+from recollect.freshness import noting_freshness
 from recollect.ids import parse_uuid
-from recollect.listing import all_records
+from recollect.listing import known_records
 
 LOOKED_AT_EVERY = 0.25
 """Seconds between two looks at one conversation: a record is read, which costs next to nothing."""
@@ -49,7 +50,10 @@ async def _changes(
 ) -> AsyncIterator[Change]:
     every = ALL_LOOKED_AT_EVERY if conversation_id is None else LOOKED_AT_EVERY
     while True:
-        seen = await _revisions(store, conversation_id)
+        with noting_freshness() as look:
+            seen = await _revisions(store, conversation_id)
+        if look.degraded:
+            seen = known | seen  # a conversation that is not known while the store is away is not gone
         for change in differences(known, seen):
             yield change
         known = seen
@@ -70,4 +74,4 @@ async def _revisions(store: ConversationStore, conversation_id: str | None) -> R
     if conversation_id is not None:
         record = await store.get(conversation_id)
         return {} if record is None else {record.id: record.revision}
-    return {record.id: record.revision async for record in all_records(store)}
+    return {record.id: record.revision async for record in known_records(store)}

@@ -266,11 +266,11 @@ class BrokenStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def tail(self, *args: Any, **kwargs: Any) -> list[Entry]:
+    async def recent(self, *args: Any, **kwargs: Any) -> list[Entry]:
         if self.failures:
             self.failures -= 1
             raise StoreUnavailable("the database is away")
-        return await self._store.tail(*args, **kwargs)
+        return await self._store.recent(*args, **kwargs)
 
 
 class TestContexts:

@@ -56,7 +56,7 @@ class Failing(Backend):
         await self.go("owners", _nothing)
         async for owner in self.inner.owners(beside=beside):
             yield owner
-            await self.go("owners", _nothing)
+            await self.go("next owner", _nothing)
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         return int(await self.go("purge_expired", lambda: self.inner.purge_expired(now)))

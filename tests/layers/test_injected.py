@@ -54,6 +54,7 @@ CALLS: dict[str, Call] = {
     "append": lambda s, r: s.append(r.id, TURN),
     "rewrite": lambda s, r: s.rewrite(r.id, TURN),
     "tail": lambda s, r: s.tail(r.id, limit=5),
+    "recent": lambda s, r: s.recent(r.id, limit=5),
     "page": lambda s, r: s.page(r.id, limit=5),
     "entry": lambda s, r: s.entry(r.id, "m1"),
     "replace": lambda s, r: s.replace(r.id, TURN[0]),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from recollect.contracts import Appended, ConversationStore
-from recollect.conversations import Changes, Conversation, Query, started
+from recollect.conversations import Changes, Conversation, Page, Query, started
 from recollect.dialects.blanking import blanked
 from recollect.errors import (
     ConversationNotFound,
@@ -345,10 +345,13 @@ async def test_what_nothing_is_known_of_is_not_made_up(world: World) -> None:
             await read
     with pytest.raises(StoreUnavailable):
         await store.update(record.id, Changes(subject="x"))
-    assert (await store.find(Query())).conversations == ()
+    assert await store.find(Query()) == Page(conversations=(), degraded=True)
     # A turn is accepted all the same: whether the conversation is there, the store will say.
     await store.append(record.id, [user("during")])
-    assert await said(store, record.id) == ["during"]
+    for read in (store.get(record.id), store.tail(record.id, limit=9), store.page(record.id, limit=9)):
+        with pytest.raises(StoreUnavailable):
+            await read
+    assert [entry.message.content for entry in await store.recent(record.id, limit=9)] == ["during"]
     assert await world.back()
     assert await said(inner, record.id) == ["during"]
 
@@ -443,7 +446,9 @@ async def test_the_next_process_adopts_what_is_left(world: World) -> None:
     await layer.open()
     adopted = layer.of("erin")
     assert layer.spool_depth == 5
-    assert await said(adopted, record.id) == [0, 1, 2, 3, 4]
+    with pytest.raises(StoreUnavailable):
+        await said(adopted, record.id)  # what was said before is not known here
+    assert [entry.message.content for entry in await adopted.recent(record.id, limit=9)] == [0, 1, 2, 3, 4]
     await adopted.append(record.id, [user(5)])
     world.failing.up()
     world.seconds.now += 60

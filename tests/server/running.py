@@ -69,23 +69,36 @@ async def serving(
 ) -> AsyncIterator[Running]:
     """A server over the memory at this URL; it ends with the block."""
     options = {"sweep_every": None, "warm": False, "embedder": None, **options}
-    async with recollect.open(url, **options) as memory:
-        app = create_app(
-            memory,
-            Settings(server=settings),
-            open_without_keys=open_without_keys,
-            **(app_options or {}),
-        )
-        started = asyncio.Event()
-        server: Any = _Quiet(app, configured(app, settings, limits), listening=started.set)
-        server.config.host, server.config.port = "127.0.0.1", 0
-        task = asyncio.create_task(server.serve())
-        try:
-            await asyncio.wait({task, asyncio.create_task(started.wait())}, return_when="FIRST_COMPLETED")
-            port = server.servers[0].sockets[0].getsockname()[1]
-            address = f"http://127.0.0.1:{port}"
-            async with httpx.AsyncClient(base_url=address, timeout=120) as client:
-                yield Running(app, memory, address, client, server.config.connections)
-        finally:
-            server.stop()
-            await task
+    async with (
+        recollect.open(url, **options) as memory,
+        serving_memory(
+            memory, settings, limits, open_without_keys=open_without_keys, **(app_options or {})
+        ) as running,
+    ):
+        yield running
+
+
+@asynccontextmanager
+async def serving_memory(
+    memory: recollect.Memory,
+    settings: ServerConfig = UNLIMITED,
+    limits: Any = None,
+    *,
+    open_without_keys: bool = True,
+    **app_options: Any,
+) -> AsyncIterator[Running]:
+    """A server over this memory, which is open and stays open."""
+    app = create_app(memory, Settings(server=settings), open_without_keys=open_without_keys, **app_options)
+    started = asyncio.Event()
+    server: Any = _Quiet(app, configured(app, settings, limits), listening=started.set)
+    server.config.host, server.config.port = "127.0.0.1", 0
+    task = asyncio.create_task(server.serve())
+    try:
+        await asyncio.wait({task, asyncio.create_task(started.wait())}, return_when="FIRST_COMPLETED")
+        port = server.servers[0].sockets[0].getsockname()[1]
+        address = f"http://127.0.0.1:{port}"
+        async with httpx.AsyncClient(base_url=address, timeout=120) as client:
+            yield Running(app, memory, address, client, server.config.connections)
+    finally:
+        server.stop()
+        await task

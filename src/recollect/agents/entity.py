@@ -29,6 +29,7 @@ from recollect.errors import (
     shown,
 )
 from recollect.ids import parse_name
+from recollect.listing import check_complete
 from recollect.manager import ConversationManager
 from recollect.memory import Memory
 from recollect.messages import Message
@@ -255,10 +256,10 @@ class ConversationEntity:
         if not self._may_forget:
             return
         current = await manager.get_conversation(record.id)
-        kept = (await manager.load_context(record.id, policy=self._kept)).messages
-        if len(kept) < current.message_count:
+        kept = await manager.load_context(record.id, policy=self._kept)
+        if len(kept.messages) < current.message_count and not kept.report.degraded:
             try:
-                await manager.store.rewrite(record.id, kept, expected_revision=current.revision)
+                await manager.store.rewrite(record.id, kept.messages, expected_revision=current.revision)
             except RevisionConflict:
                 return  # another turn came in between, and does this
 
@@ -287,7 +288,7 @@ async def _label(manager: ConversationManager, record: Conversation, conversatio
 
 
 async def _forget(manager: ConversationManager, tag: str) -> None:
-    while found := (await manager.list(tags=(tag,))).conversations:
+    while found := check_complete(await manager.list(tags=(tag,))).conversations:
         for record in found:
             await manager.delete_conversation(record.id)
 

@@ -9,7 +9,7 @@ from rich.progress import Progress
 from recollect.cli.rendering import console, counted, errors_console
 from recollect.cli.running import JsonOption, OwnerOption, UrlOption, managers, memory_at, print_json, run
 from recollect.contracts import Reindexed
-from recollect.listing import all_records
+from recollect.listing import every_record
 from recollect.manager import ConversationManager
 from recollect.memory import Memory
 from recollect.search.indexing import Indexer, remove_vectors
@@ -75,10 +75,10 @@ async def _reindex_vectors(
 ) -> None:
     done.model = indexer.embedder.name
     everybody = [one async for one in managers(memory, owner)]
-    total = sum([record.message_count for _, m in everybody async for record in all_records(m.store)])
+    total = sum([record.message_count for _, m in everybody async for record in every_record(m.store)])
     bar = progress.add_task("vectors", total=total)
     for name, manager in everybody:
-        async for record in all_records(manager.store):
+        async for record in every_record(manager.store):
             await _reindex_one(indexer, done, name, manager, record.id, missing=missing)
             progress.advance(bar, record.message_count)
 

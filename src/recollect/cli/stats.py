@@ -8,6 +8,7 @@ from rich.table import Table
 from recollect.cli.rendering import ago, console
 from recollect.cli.running import JsonOption, OwnerOption, UrlOption, managers, memory_at, print_json, run
 from recollect.conversations import Conversation
+from recollect.listing import check_complete
 from recollect.manager import ConversationManager
 
 
@@ -49,7 +50,7 @@ async def _every(manager: ConversationManager) -> list[Conversation]:
     records: list[Conversation] = []
     after: str | None = None
     while True:
-        page = await manager.list(limit=500, after=after)
+        page = check_complete(await manager.list(limit=500, after=after))
         records += page.conversations
         after = page.next
         if after is None:

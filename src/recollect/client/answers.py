@@ -19,7 +19,8 @@ from recollect.errors import (
     TooManyRequests,
     shown,
 )
-from recollect.protocol import PROBLEM_JSON, from_json
+from recollect.freshness import note_degraded
+from recollect.protocol import DEGRADED, PROBLEM_JSON, from_json
 from recollect.protocol import error_of as error_of_problem
 
 T = TypeVar("T")
@@ -34,6 +35,8 @@ def reader(read: Callable[[Any], T]) -> Callable[[Answer], T]:
 
     def read_answer(answer: Answer) -> T:
         document = document_of(answer)
+        if DEGRADED in answer.headers:
+            note_degraded("the server answers from the last known state")
         try:
             return read(document)
         except (

@@ -119,6 +119,16 @@ class ConversationStore(Protocol):
         """The last `limit` entries in reading order, or the last that stand before a position."""
         ...
 
+    async def recent(
+        self, conversation_id: str, *, limit: int, before: Position | None = None
+    ) -> list[Entry]:
+        """As `tail`, for a context: while the store is away, the entries that are known, however few.
+
+        A layer that answers from the last known state notes that (`recollect.freshness`). `tail` and `page`
+        give all entries that are asked for, or raise.
+        """
+        return await self.tail(conversation_id, limit=limit, before=before)
+
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
         """Entries in reading order, counted from the oldest."""
         ...

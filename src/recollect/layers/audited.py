@@ -248,6 +248,12 @@ class AuditedStore(ConversationStore):
         doing = self._inner.tail(conversation_id, limit=limit, before=before)
         return await self._notes.of("read", doing, conversation_id, count=len)
 
+    async def recent(
+        self, conversation_id: str, *, limit: int, before: Position | None = None
+    ) -> list[Entry]:
+        doing = self._inner.recent(conversation_id, limit=limit, before=before)
+        return await self._notes.of("read", doing, conversation_id, count=len)
+
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
         doing = self._inner.page(conversation_id, limit=limit, offset=offset)
         return await self._notes.of("read", doing, conversation_id, count=len)

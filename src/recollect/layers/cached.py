@@ -411,6 +411,16 @@ class CachedStore(ConversationStore):
             lambda: self._inner.tail(conversation_id, limit=limit, before=before),
         )
 
+    async def recent(
+        self, conversation_id: str, *, limit: int, before: Position | None = None
+    ) -> list[Entry]:
+        return await self._read(
+            conversation_id,
+            ("tail", limit, before),
+            lambda: self._inner.recent(conversation_id, limit=limit, before=before),
+            apart="recent",
+        )
+
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
         return await self._read(
             conversation_id,
@@ -419,8 +429,14 @@ class CachedStore(ConversationStore):
         )
 
     async def _read(
-        self, conversation_id: str, part: tuple[Any, ...], ask: Callable[[], Awaitable[list[Entry]]]
+        self,
+        conversation_id: str,
+        part: tuple[Any, ...],
+        ask: Callable[[], Awaitable[list[Entry]]],
+        *,
+        apart: str = "",
     ) -> list[Entry]:
+        """The part from the cache or the store. Only callers with the same `apart` share one load."""
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
         if not self._remembers:
             return await ask()
@@ -439,7 +455,7 @@ class CachedStore(ConversationStore):
             if _is_whole(part, entries, record):
                 self._shelves.keep_part(self._owner, slot, part, entries)
 
-        loading = self._shelves.load(self._owner, conversation_id, (*part, record.revision), ask, keep)
+        loading = self._shelves.load(self._owner, conversation_id, (apart, *part, record.revision), ask, keep)
         return own(await loading)
 
     async def find(self, query: Query) -> Page:

@@ -31,10 +31,13 @@ from recollect.protocol.problems import PROBLEM_JSON, error_of, problem_of, stat
 
 OWNER_HEADER = "recollect-owner"
 """Whose data a request is about, percent-encoded UTF-8; needed by a key of several owners only."""
+DEGRADED = "recollect-degraded"
+"""The header of an answer that comes from the last known state."""
 HEARTBEAT = 15.0
 """Seconds of silence after which a stream of changes says that the line is still good."""
 
 __all__ = [
+    "DEGRADED",
     "HEARTBEAT",
     "OWNER_HEADER",
     "PROBLEM_JSON",

@@ -32,6 +32,15 @@ class Answered(Struct, frozen=True, kw_only=True):
     """An answer."""
 
 
+Degraded = Annotated[
+    bool,
+    Meta(
+        description="Whether the answer comes from the last known state, while the store is away or takes in "
+        "what was said meanwhile: it may lack something. The header `Recollect-Degraded` says the same."
+    ),
+]
+
+
 # Messages
 
 
@@ -69,6 +78,7 @@ class EntriesPage(Answered, frozen=True, kw_only=True):
 
     entries: list[EntryBody]
     next: str | None = None
+    degraded: Degraded = False
 
 
 GivenMessage = Annotated[
@@ -132,6 +142,7 @@ class ConversationBody(Answered, frozen=True, kw_only=True):
     ttl: float | None
     expires_at: datetime | None
     messages: list[MessageBody]
+    degraded: Degraded = False
 
 
 class AppendedBody(Answered, frozen=True, kw_only=True):
@@ -140,6 +151,7 @@ class AppendedBody(Answered, frozen=True, kw_only=True):
     conversation: ConversationBody
     new: list[EntryBody]
     known: list[EntryBody]
+    degraded: Degraded = False
 
 
 class ConversationsPage(Answered, frozen=True, kw_only=True):
@@ -147,6 +159,7 @@ class ConversationsPage(Answered, frozen=True, kw_only=True):
 
     conversations: list[ConversationBody]
     next: str | None = None
+    degraded: Degraded = False
 
 
 class OpenBody(Sent, frozen=True, kw_only=True):

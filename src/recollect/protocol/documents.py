@@ -52,6 +52,7 @@ def page_of(document: Mapping[str, Any]) -> Page:
     return Page(
         conversations=tuple(conversation_of(each) for each in document["conversations"]),
         next=document["next"],
+        degraded=document.get("degraded", False),
     )
 
 

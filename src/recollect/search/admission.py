@@ -10,7 +10,7 @@ import asyncio
 from recollect.contracts import ConversationStore, Entry
 from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound
-from recollect.listing import all_records
+from recollect.listing import known_records
 from recollect.search.catching_up import all_entries
 from recollect.search.questions import Filters
 from recollect.search.ranking import Ranked
@@ -30,7 +30,7 @@ class Admission:
     async def conversations(self) -> frozenset[str]:
         """Every conversation that may hold something that passes."""
         query = Query(channel=self.filters.channel, date_from=self.filters.date_from)
-        records = [record async for record in all_records(self._store, query)]
+        records = [record async for record in known_records(self._store, query)]
         passing = {record.id for record in records if self.filters.tag in (None, *record.tags)}
         others = [record.id for record in records if record.id not in passing]
         for at in range(0, len(others), _AT_ONCE):

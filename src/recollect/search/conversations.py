@@ -17,7 +17,7 @@ from recollect.clock import to_micros
 from recollect.contracts import Entry, Matches, Position
 from recollect.conversations import Conversation, Query, Status
 from recollect.errors import ConversationNotFound
-from recollect.listing import all_records
+from recollect.listing import known_records
 from recollect.search.analysis import indexed_terms, said_in, terms_of
 from recollect.search.catching_up import all_entries
 from recollect.search.passages import excerpt, marked, speaker_of
@@ -84,7 +84,7 @@ async def search_conversations(
     searcher: Searcher, question: str, query: Query, *, zone: tzinfo | None = None
 ) -> list[FoundConversation]:
     """The conversations that pass the filters and match the question, by relevance, then the latest first."""
-    records = [record async for record in all_records(searcher.store, query)]
+    records = [record async for record in known_records(searcher.store, query)]
     if not question:
         return [found(record) for record in records[: query.limit]]
     zone = local_zone(zone)

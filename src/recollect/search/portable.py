@@ -16,7 +16,7 @@ from recollect.contracts import ConversationStore, Entry, Match, Matches, Positi
 from recollect.conversations import Conversation
 from recollect.errors import ConversationNotFound
 from recollect.freshness import noting_freshness
-from recollect.listing import all_records
+from recollect.listing import known_records
 from recollect.messages import Role
 from recollect.search.analysis import indexed_terms
 from recollect.search.catching_up import News, Seen, news_of
@@ -93,7 +93,7 @@ class OwnerIndex:
     # Catching up
 
     async def _catch_up(self, store: ConversationStore) -> None:
-        records = {record.id: record async for record in all_records(store)}
+        records = {record.id: record async for record in known_records(store)}
         for gone in self._seen.keys() - records.keys():
             self._remove(gone)
         if self.size > _WORTH_A_THREAD and self._alive < self.size * (1 - _MOST_DEAD):
@@ -192,8 +192,8 @@ class OwnerIndex:
 async def matches_in_known(store: ConversationStore, terms: Sequence[str], *, limit: int) -> Matches:
     """The same for a store that is away: in the ends of the conversations that are known meanwhile."""
     index = OwnerIndex()
-    async for record in all_records(store):
-        for entry in await store.tail(record.id, limit=_KNOWN):
+    async for record in known_records(store):
+        for entry in await store.recent(record.id, limit=_KNOWN):
             index.add(entry)
     return await index.counted(terms, limit)
 

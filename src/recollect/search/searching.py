@@ -19,7 +19,7 @@ from recollect.contracts import ConversationStore, Entry, Matches, Nearby, Neare
 from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound, EncoderFailed, StoreUnavailable
 from recollect.freshness import noting_freshness
-from recollect.listing import all_records
+from recollect.listing import known_records
 from recollect.search.admission import Admission
 from recollect.search.encoders import encoded, readable
 from recollect.search.passages import BESIDE, SOON, Passage, beside, excerpt, passage_of
@@ -267,7 +267,7 @@ class Searcher:
         """The latest messages that pass the filters, looked for as far back as it takes."""
         query = Query(channel=admission.filters.channel, date_from=admission.filters.date_from)
         found: list[tuple[Conversation, Entry]] = []
-        async for records in _in_groups(all_records(self.store, query), BROWSED_AT_ONCE):
+        async for records in _in_groups(known_records(self.store, query), BROWSED_AT_ONCE):
             tails = await asyncio.gather(*(self._latest(record, admission, results) for record in records))
             found += [(record, entry) for record, tail in zip(records, tails, strict=True) for entry in tail]
             found = sorted(found, key=lambda one: one[1].position, reverse=True)[:results]

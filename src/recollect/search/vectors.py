@@ -17,7 +17,7 @@ from recollect.contracts import ConversationStore, Document, Embedder, Position
 from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound, StoreDamaged, StoreError
 from recollect.freshness import noting_freshness
-from recollect.listing import all_records
+from recollect.listing import known_records
 from recollect.messages import ROLES
 from recollect.search.comparing import Compared, VectorMatrix
 from recollect.search.encoders import encoded
@@ -250,7 +250,7 @@ class OwnerVectors:
     async def _look_at_all(self, store: ConversationStore, dirty: set[str]) -> set[str]:
         """Load whatever is not as it was, and let go of what is no longer there; returns what there is."""
         with noting_freshness() as freshness:
-            records = [record async for record in all_records(store)]
+            records = [record async for record in known_records(store)]
         self._matrix.reserve(sum(record.message_count for record in records))
         await self._load_all(store, [record for record in records if self._is_stale(record, dirty)])
         seen = {record.id for record in records}

@@ -13,7 +13,7 @@ from recollect.errors import (
     StoreUnavailable,
     TooManyRequests,
 )
-from recollect.protocol import PROBLEM_JSON, problem_of, status_of, to_json
+from recollect.protocol import DEGRADED, PROBLEM_JSON, from_json, problem_of, status_of, to_json
 
 Header = tuple[bytes, bytes]
 
@@ -112,6 +112,18 @@ def as_json(document: Any, *, status: int = 200, headers: Iterable[Header] = ())
 def at_revision(document: Any, revision: int, *, status: int = 200) -> Answer:
     """The document of something that has revisions; its ETag is the revision."""
     return Answer(to_json(document), status=status, headers=(_etag(revision),), caching=_REVALIDATED)
+
+
+def as_degraded(reply: "Answer | Streamed") -> "Answer | Streamed":
+    """The answer, marked as degraded in a header and, where its body is a JSON object, in the body."""
+    mark: Header = (DEGRADED.encode(), b"true")
+    if isinstance(reply, Streamed):
+        reply.headers.append(mark)
+        return reply
+    document = from_json(reply.body) if reply.body and reply.media == JSON else None
+    body = to_json({**document, "degraded": True}) if isinstance(document, dict) else reply.body
+    headers = (*reply.headers, mark)
+    return Answer(body, status=reply.status, media=reply.media, headers=headers, caching=reply.caching)
 
 
 def unchanged(revision: int) -> Answer:

@@ -32,7 +32,8 @@ from recollect.errors import (
     StoreError,
     TooLarge,
 )
-from recollect.server.answers import Answer, Streamed, as_problem
+from recollect.freshness import noting_freshness
+from recollect.server.answers import Answer, Streamed, as_degraded, as_problem
 from recollect.server.auth.callers import Caller, Reach
 from recollect.server.auth.gate import Headers
 from recollect.server.calls import (
@@ -204,7 +205,9 @@ def _answering(endpoint: Endpoint, service: Service) -> Callable[..., Awaitable[
             service.limits.take(caller.name, endpoint.route_class)
             manager = service.manager_for(caller, owner, source=source_of(request))
             call = await read(service, request, headers, caller, manager)
-            return await endpoint.handler(call)
+            with noting_freshness() as seen:
+                reply = await endpoint.handler(call)
+            return as_degraded(reply) if seen.degraded else reply
         except AccessError as error:
             action = f"{endpoint.method} {endpoint.path}"
             await service.note_refusal(action, error, source=source_of(request))

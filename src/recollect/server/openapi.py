@@ -259,6 +259,11 @@ def _good(endpoint: Endpoint, schemas: _Schemas) -> Document:
     headers: Document = {}
     if endpoint.revised and endpoint.status != 204:
         headers["ETag"] = {"description": "The revision.", "schema": {"type": "string"}}
+    if endpoint.answer is not None:
+        headers["Recollect-Degraded"] = {
+            "description": "`true` where the answer comes from the last known state.",
+            "schema": {"type": "string"},
+        }
     if endpoint.answer is None:
         return {"description": said}
     if isinstance(endpoint.answer, Media):

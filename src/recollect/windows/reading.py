@@ -20,6 +20,8 @@ from recollect.clock import to_micros
 from recollect.contexts import Context
 from recollect.contracts import ConversationStore, Entry
 from recollect.conversations import stamp_for
+from recollect.errors import StoreUnavailable
+from recollect.freshness import note_degraded
 from recollect.messages import Message
 from recollect.windows.building import HEAD, build_window, draft_window, finish_window, leading_system
 from recollect.windows.policies import WindowPolicy
@@ -184,18 +186,35 @@ def _expected(policy: WindowPolicy, tokens_a_message: float) -> int:
 
 async def _front(store: ConversationStore, conversation_id: str, wanted: int) -> list[Entry]:
     """The first entries of the log, where those that open it may stay in any window."""
-    return await store.page(conversation_id, limit=wanted) if wanted else []
+    return await _page_or_unknown(store, conversation_id, wanted) if wanted else []
 
 
 async def _whole_front(store: ConversationStore, conversation_id: str, front: list[Entry]) -> list[Entry]:
     """The same, and more of them where all of these are system messages."""
     if len(front) < USUAL_HEAD or any(entry.message.role != "system" for entry in front):
         return front
-    return await store.page(conversation_id, limit=HEAD)
+    return await _page_or_unknown(store, conversation_id, HEAD) or front
+
+
+async def _page_or_unknown(store: ConversationStore, conversation_id: str, limit: int) -> list[Entry]:
+    """The front of the log. While the store is away it may be unknown: a context then goes without it."""
+    try:
+        return await store.page(conversation_id, limit=limit)
+    except StoreUnavailable as error:
+        if not store.degraded:
+            raise
+        note_degraded(f"the front of conversation {conversation_id} is not known: {error}")
+        return []
 
 
 async def _message_count(store: ConversationStore, conversation_id: str) -> int:
-    record = await store.get(conversation_id)
+    try:
+        record = await store.get(conversation_id)
+    except StoreUnavailable as error:
+        if not store.degraded:
+            raise
+        note_degraded(f"the length of conversation {conversation_id} is not known: {error}")
+        return 0
     return record.message_count if record else 0
 
 
@@ -204,7 +223,7 @@ async def _older(
 ) -> tuple[list[Entry], bool]:
     """These entries with so many older ones in front, and whether that is the front of the log."""
     before = stored[0].position if stored else None
-    older = await store.tail(conversation_id, limit=wanted, before=before)
+    older = await store.recent(conversation_id, limit=wanted, before=before)
     return older + stored, len(older) < wanted
 
 

@@ -94,11 +94,13 @@ class ConversationCalls(Calls):
             after=after,
         )
         records: list_[Conversation] = []
+        degraded = False
         while True:
             page: Page = yield self._page(query, left=query.limit - len(records))
             records += page.conversations
+            degraded |= page.degraded
             if page.next is None or len(records) >= query.limit:
-                return Page(conversations=tuple(records), next=page.next)
+                return Page(conversations=tuple(records), next=page.next, degraded=degraded)
             query = replace(query, after=page.next)
 
     def _page(self, query: Query, *, left: int) -> Call[Page]:

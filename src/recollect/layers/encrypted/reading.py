@@ -44,9 +44,23 @@ class SealedReads(SealedConversations):
     """The log, read and proven."""
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
+        return await self._proven_tail(self._inner.tail, conversation_id, limit, before)
+
+    async def recent(
+        self, conversation_id: str, *, limit: int, before: Position | None = None
+    ) -> list[Entry]:
+        return await self._proven_tail(self._inner.recent, conversation_id, limit, before)
+
+    async def _proven_tail(
+        self,
+        read: Callable[..., Coroutine[Any, Any, list[Entry]]],
+        conversation_id: str,
+        limit: int,
+        before: Position | None,
+    ) -> list[Entry]:
         check_count(limit, field="limit", least=0)
         part = Part(
-            lambda: self._inner.tail(conversation_id, limit=limit, before=before),
+            lambda: read(conversation_id, limit=limit, before=before),
             lambda head, found: _expected_tail(head, found, limit, before),
             lambda entries: _cut_tail(entries, limit, before),
         )

@@ -32,7 +32,7 @@ from recollect.conversations import Conversation, check_count
 from recollect.deadlines import ended, within
 from recollect.errors import InvalidSetting, RecollectError, StoreClosed, StoreError, StoreUnavailable, shown
 from recollect.freshness import note_degraded
-from recollect.ids import parse_name
+from recollect.ids import parse_name, parse_uuid
 from recollect.layers.powers import with_powers_of
 from recollect.layers.resilient import letters, looking
 from recollect.layers.resilient.applying import Answer
@@ -250,21 +250,16 @@ class ResilientBackend(Backend):
         if not self.reachable:
             raise self.away()
         pending = await self.pending_owners()  # first: they may be stored while the store lists its own
-        seen: set[str] = set()
-        try:
-            async for owner in self.inner.owners(beside=beside):
-                seen.add(owner)
-                yield owner
-        except StoreUnavailable as error:
-            if is_transient(error):
-                self._trip(error)
-            raise
-        for owner in sorted(pending - seen):
+        found = await self._attempt(
+            lambda: _collected(self.inner.owners(beside=beside)), Effort(attempts=self.resilience.attempts)
+        )
+        for owner in (*found, *sorted(pending - found.keys())):
             yield owner
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         await settle(self)  # a turn that is not stored yet may have given a conversation more time
-        return await self._attempt(lambda: self.inner.purge_expired(now), Effort(attempts=1))
+        effort = Effort(attempts=self.resilience.attempts)
+        return await self._attempt(lambda: self.inner.purge_expired(now), effort)
 
     # State
 
@@ -351,12 +346,18 @@ class ResilientBackend(Backend):
         knows: Callable[[View], bool],
         *,
         effort: Effort | None = None,
+        about: str | None = None,
     ) -> T:
-        """The store's answer; else the best that is known, marked."""
+        """The store's answer; else the best that is known, marked. `about`: the conversation it is about."""
         self.check_open()
         lane = self.lanes.get(owner)
+        if lane is not None and about in lane.touched and not knows(lane.view):
+            await self.catch_up(owner)
+            lane = self.lanes.get(owner)
+            if lane is not None:
+                raise self.away()
         cause: StoreUnavailable | None = None
-        if self.reachable and (lane is None or not knows(lane.view)):
+        if self.reachable and (lane is None or lane.leaves_alone(about) or not knows(lane.view)):
             try:
                 return await self._attempt(ask, effort or self._read_effort)
             except StoreUnavailable as error:
@@ -371,6 +372,15 @@ class ResilientBackend(Backend):
             raise self.away() from cause or self._cause
         self.note_degraded(owner)
         return recall(view)
+
+    async def catch_up(self, owner: str) -> None:
+        """Give the background task a moment to store what the owner's lane holds, if the store is there."""
+        lane = self.lanes.get(owner)
+        if lane is not None and self.reachable and self._keeper is not None:
+            self._wake.set()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.resilience.read_deadline):
+                    await lane.drained.wait()
 
     async def read_whole(self, owner: str, ask: Callable[[], Awaitable[T]]) -> T:
         """The store's own answer, which includes every acknowledged write of the owner; else an error."""
@@ -494,7 +504,10 @@ class ResilientBackend(Backend):
                 self._let_go(lane)
 
         self.note_degraded(lane.owner)
-        payload = encode(Operation(owner=lane.owner, at=at, deed=deed))
+        operation = Operation(owner=lane.owner, at=at, deed=deed)
+        if operation.conversation_id is not None:
+            lane.touched.add(parse_uuid(operation.conversation_id, field="conversation_id"))
+        payload = encode(operation)
         staying = ExitStack()
         staying.enter_context(lane.adding())
         return await spool.write(payload, settled)
@@ -695,6 +708,10 @@ class ResilientBackend(Backend):
 def resilient(inner: Backend, **options: Any) -> ResilientBackend:
     """The layer around a backend, with the powers of that backend."""
     return with_powers_of(inner, ResilientBackend(inner, **options), [Migrated, Reindexed])
+
+
+async def _collected(names: AsyncIterator[str]) -> dict[str, None]:
+    return {name: None async for name in names}
 
 
 def _once(effort: Effort) -> Effort:

@@ -33,6 +33,8 @@ class View:
         self.heads = heads
         self.ends = ends
         """Conversations whose next sequence number is known, and not guessed: nobody else writing."""
+        self.assumed: set[str] = set()
+        """Conversations of which nothing is known but turns that were accepted."""
 
     def knows(self, conversation_id: str) -> bool:
         return conversation_id in self.shelf.logs
@@ -44,25 +46,59 @@ class View:
                 self.shelf.delete(conversation_id)
 
     def copy(self) -> "View":
-        return View(self.shelf.copy(), self.heads.copy(), self.ends.copy())
+        view = View(self.shelf.copy(), self.heads.copy(), self.ends.copy())
+        view.assumed = self.assumed.copy()
+        return view
 
     def assume(self, conversation_id: str, *, now: datetime) -> None:
         """Take a conversation that nothing is known of to be there: the store will say when it is back."""
         if not self.knows(conversation_id):
             self.shelf.logs[conversation_id] = Log(record=started(conversation_id, now=now, ttl=None))
+            self.assumed.add(conversation_id)
+
+    def knows_record(self, conversation_id: str) -> bool:
+        return self.knows(conversation_id) and conversation_id not in self.assumed
+
+    def knows_tail(self, conversation_id: str, limit: int, before: Position | None) -> bool:
+        """Whether all entries that a tail asks for are known."""
+        if not self.knows_record(conversation_id) or not isinstance(limit, int):
+            return False
+        slots = self.shelf.logs[conversation_id].slots
+        known = len(slots) if before is None else sum(slot.position < before for slot in slots)
+        return known >= limit or not self._missing(conversation_id)
+
+    def knows_entry(self, conversation_id: str, message_id: str) -> bool:
+        """Whether it is known which entry holds this message id, or that none does."""
+        if not self.knows(conversation_id):
+            return False
+        is_whole = conversation_id not in self.assumed and not self._missing(conversation_id)
+        return is_whole or message_id in self.shelf.logs[conversation_id].by_id
+
+    def knows_page(self, conversation_id: str, limit: int, offset: int) -> bool:
+        """Whether all entries of a page are known: at the end of the log, or at its front."""
+        if (
+            not self.knows_record(conversation_id)
+            or not isinstance(limit, int)
+            or not isinstance(offset, int)
+        ):
+            return False
+        front = len(self.heads.get(conversation_id, ()))
+        return offset >= self._missing(conversation_id) or offset + limit <= front
 
     def page(self, conversation_id: str, *, now: datetime, limit: int, offset: int) -> list[Entry]:
-        """Of the entries asked for those that are known: the front of the log, and its end."""
+        """The entries of a page that is known."""
         record = self.shelf.get(conversation_id, now=now)
         if record is None:
             raise ConversationNotFound(conversation_id)
-        missing = max(0, record.message_count - len(self.shelf.logs[record.id].slots))
-        front = self.heads.get(record.id, [])[offset : offset + limit] if missing else []
-        if front:
-            return front
-        start = max(0, offset - missing)
-        length = max(0, offset + limit - missing) - start
-        return self.shelf.page(record.id, now=now, limit=max(0, length), offset=start)
+        missing = self._missing(record.id)
+        if offset < missing:
+            return self.heads[record.id][offset : offset + limit]
+        return self.shelf.page(record.id, now=now, limit=limit, offset=offset - missing)
+
+    def _missing(self, conversation_id: str) -> int:
+        """How many entries at the front of a log are not known."""
+        log = self.shelf.logs[conversation_id]
+        return max(0, log.record.message_count - len(log.slots))
 
 
 Part = Appended | list[Entry] | LogEnd

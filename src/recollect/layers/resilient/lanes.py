@@ -33,12 +33,18 @@ class Lane:
         """Held from looking at what is known to its change, where two callers must not both look first."""
         self.replaying = asyncio.Lock()
         self.drained = asyncio.Event()
+        self.touched: set[str] = set()
+        """Conversations that an accepted operation is about: what the store says of the others holds."""
         self._backlog: deque[Ref] = deque()
         self._stored: set[Ref] = set()
         self._busy = 0
         self._draining = False
         self._credit = 0
         self._moved = asyncio.Event()
+
+    def leaves_alone(self, conversation_id: str | None) -> bool:
+        """Whether no accepted operation is about this conversation."""
+        return conversation_id is not None and conversation_id not in self.touched
 
     @property
     def empty(self) -> bool:

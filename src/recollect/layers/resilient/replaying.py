@@ -100,6 +100,7 @@ class Replayer:
         if lane is None:
             lane = self._lanes[owner] = Lane(owner, self._view(owner))
         lane.add_earlier([ref for ref, _ in waiting])
+        lane.touched |= {one.conversation_id for _, one in waiting if one.conversation_id is not None}
         for _, operation in waiting:
             with suppress(RecollectError):  # what does not fit is for the store to refuse
                 apply(operation, lane.view)

@@ -145,6 +145,7 @@ class ResilientStore(ConversationStore):
         )
 
     async def find(self, query: Query) -> Page:
+        await self._backend.catch_up(self._owner)
         return await self._read(
             lambda: self._inner.find(query),
             lambda view: replace(view.shelf.find(query, now=self.now()), degraded=True),
@@ -295,15 +296,43 @@ class ResilientStore(ConversationStore):
         return done
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
+        return await self._tail(
+            self._inner.tail,
+            lambda view: view.knows_tail(_parsed(conversation_id), limit, before),
+            conversation_id,
+            limit,
+            before,
+        )
+
+    async def recent(
+        self, conversation_id: str, *, limit: int, before: Position | None = None
+    ) -> list[Entry]:
+        return await self._tail(
+            self._inner.recent,
+            lambda view: view.knows(_parsed(conversation_id)),
+            conversation_id,
+            limit,
+            before,
+        )
+
+    async def _tail(
+        self,
+        ask: Callable[..., Awaitable[list[Entry]]],
+        knows: Callable[[View], bool],
+        conversation_id: str,
+        limit: int,
+        before: Position | None,
+    ) -> list[Entry]:
         def note(entries: list[Entry]) -> None:
             if before is None and len(entries) < LARGE:
                 is_whole = len(entries) < limit
                 self._known.tail(self._owner, conversation_id, entries, is_whole=is_whole)
 
         entries = await self._read(
-            lambda: self._inner.tail(conversation_id, limit=limit, before=before),
+            lambda: ask(conversation_id, limit=limit, before=before),
             lambda view: view.shelf.tail(conversation_id, now=self.now(), limit=limit, before=before),
             note=note,
+            knows=knows,
             conversation_id=conversation_id,
             size=limit,
         )
@@ -318,6 +347,7 @@ class ResilientStore(ConversationStore):
             lambda: self._inner.page(conversation_id, limit=limit, offset=offset),
             lambda view: view.page(conversation_id, now=self.now(), limit=limit, offset=offset),
             note=note,
+            knows=lambda view: view.knows_page(_parsed(conversation_id), limit, offset),
             conversation_id=conversation_id,
             size=limit,
         )
@@ -328,6 +358,7 @@ class ResilientStore(ConversationStore):
             lambda: self._inner.entry(conversation_id, message_id),
             lambda view: view.shelf.entry(conversation_id, message_id, now=self.now()),
             note=_nothing,
+            knows=lambda view: view.knows_entry(_parsed(conversation_id), message_id),
             conversation_id=conversation_id,
         )
         return None if found is None else unmarked([found])[0]
@@ -462,17 +493,24 @@ class ResilientStore(ConversationStore):
         recall: Callable[[View], T],
         *,
         note: Callable[[T], None],
+        knows: Callable[[View], bool] | None = None,
         conversation_id: str | None = None,
         session_id: str | None = None,
         size: int = 1,
     ) -> T:
-        def knows(view: View) -> bool:
+        def is_known(view: View) -> bool:
+            if knows is not None:
+                return knows(view)
             if session_id is not None:
                 return session_id in view.shelf.sessions
-            return conversation_id is None or view.knows(parse_uuid(conversation_id, field="conversation_id"))
+            return conversation_id is None or view.knows_record(_parsed(conversation_id))
 
         return await self._answer(
-            self._noted(ask, note, conversation_id), recall, knows, effort=self._backend.effort_for(size)
+            self._noted(ask, note, conversation_id),
+            recall,
+            is_known,
+            effort=self._backend.effort_for(size),
+            about=None if conversation_id is None else _parsed(conversation_id),
         )
 
     async def _answer(
@@ -482,11 +520,12 @@ class ResilientStore(ConversationStore):
         knows: Callable[[View], bool],
         *,
         effort: Effort | None = None,
+        about: str | None = None,
     ) -> T:
         """The store's answer; else, unless this view is authoritative, what is known."""
         if self._is_authoritative:
             return await self._backend.read_whole(self._owner, ask)
-        return await self._backend.read(self._owner, ask, recall, knows, effort=effort)
+        return await self._backend.read(self._owner, ask, recall, knows, effort=effort, about=about)
 
     async def _write(
         self,
@@ -548,6 +587,10 @@ class ResilientStore(ConversationStore):
             raise ConversationNotFound(conversation_id)
 
 
+def _parsed(conversation_id: object) -> str:
+    return parse_uuid(conversation_id, field="conversation_id")
+
+
 def _unknown(_: View) -> Any:
     raise StoreUnavailable
 
@@ -575,7 +618,8 @@ class _Sealed(ResilientStore):
         return await self._answer(
             self._noted(lambda: self._inner.log_end(conversation_id), note, conversation_id),
             lambda view: view.shelf.log_end(conversation_id, now=self.now()),
-            lambda view: parse_uuid(conversation_id, field="conversation_id") in view.ends,
+            lambda view: _parsed(conversation_id) in view.ends,
+            about=_parsed(conversation_id),
         )
 
     async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:

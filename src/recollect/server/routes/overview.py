@@ -4,6 +4,7 @@ from collections import Counter
 from datetime import datetime
 from typing import Any
 
+from recollect.listing import every_record
 from recollect.manager import ConversationManager
 from recollect.protocol.bodies import OwnersBody, StatsBody
 from recollect.server.answers import as_json
@@ -12,12 +13,13 @@ from recollect.server.endpoints import Reply, Routes
 
 routes = Routes("overview")
 
-PAGE = 500
-
 
 @routes.get("/stats", answer=StatsBody, route_class="search")
 async def get_stats(call: Call[NoBody, NoQuery]) -> Reply:
-    """How many conversations and messages this owner has."""
+    """How many conversations and messages this owner has.
+
+    Counts every acknowledged turn, or answers 503 while the store is away or still takes them in.
+    """
     return as_json(await _counted(call.manager))
 
 
@@ -25,17 +27,11 @@ async def _counted(manager: ConversationManager) -> dict[str, Any]:
     totals: Counter[str] = Counter()
     by: dict[str, Counter[str]] = {"status": Counter(), "channel": Counter()}
     last: datetime | None = None
-    after: str | None = None
-    while True:
-        page = await manager.list(limit=PAGE, after=after)
-        for record in page.conversations:
-            totals.update(conversations=1, messages=record.message_count, unread=record.unread_count)
-            by["status"][record.status] += 1
-            by["channel"][record.channel] += 1
-            last = max(last or record.last_activity, record.last_activity)
-        after = page.next
-        if after is None:
-            break
+    async for record in every_record(manager.store):
+        totals.update(conversations=1, messages=record.message_count, unread=record.unread_count)
+        by["status"][record.status] += 1
+        by["channel"][record.channel] += 1
+        last = max(last or record.last_activity, record.last_activity)
     names = ("conversations", "messages", "unread")
     return {**{name: totals[name] for name in names}, **by, "last_activity": last}
 
