@@ -16,6 +16,7 @@ from recollect.archives import ArchiveFolder
 from recollect.blobs import InMemoryBlobs, purge_blobs
 from recollect.conversations import Query, started
 from recollect.errors import Conflict, StoreUnavailable
+from recollect.freshness import noting_freshness
 from recollect.ids import new_id
 from recollect.keys import MasterKeys
 from recollect.layers import rekeying
@@ -257,6 +258,40 @@ async def test_a_turn_that_is_accepted_while_a_conversation_is_deleted_by_revisi
     await whole.delete(record.id, expected_revision=record.revision)
     assert await world.back()
     assert (await world.layer.health()).dead_letters == 1
+
+
+async def test_reading_back_during_a_replay_gives_all_acknowledged_turns_or_an_error(world: World) -> None:
+    """A reader that compares acknowledged turns with what it reads was given the part that was known."""
+    store = world.layer.of("erin")
+    record = await store.create(started(new_id(), now=store.now()))
+    for number in range(100):
+        await store.append(record.id, [user(f"before {number}")])
+    world.failing.down()
+    for number in range(5):
+        await store.append(record.id, [user(f"outage {number}")])
+    for read in (store.page(record.id, limit=9999), store.tail(record.id, limit=105), store.load(record.id)):
+        with pytest.raises(StoreUnavailable):
+            await read
+    world.failing.up()
+    world.seconds.now += 60
+    assert await world.layer._probe()
+    for read in (store.page(record.id, limit=9999), store.tail(record.id, limit=105), store.load(record.id)):
+        with pytest.raises(StoreUnavailable):
+            await read
+    assert len(await store.tail(record.id, limit=10)) == 10
+    assert len(await (await store.authoritative()).page(record.id, limit=9999)) == 105
+    assert len(await store.page(record.id, limit=9999)) == 105
+
+
+async def test_a_conversation_without_accepted_turns_is_read_from_the_store_during_a_replay(
+    replaying: Replaying,
+) -> None:
+    store = replaying.layer.of("erin")
+    with noting_freshness() as seen:
+        assert len(await store.page(replaying.long, limit=999)) == MANY
+        assert len(await store.page(replaying.unknown, limit=999)) == 1
+    assert not seen.degraded
+    assert replaying.layer.lanes
 
 
 # Every operation, with the store failing at every call
