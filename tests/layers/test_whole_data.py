@@ -179,7 +179,7 @@ async def test_a_picture_sweep_that_loses_the_store_removes_nothing(world: World
         world.layer = world.make()
         await world.layer.open()
         await world.layer.of("ann").find(Query())
-        world.failing.faults(*[None] * failing, "before")
+        world.failing.faults(*[None] * failing, "before", "before", "before")
         with pytest.raises(StoreUnavailable):
             await purge_blobs(blobs, world.layer)
         assert len(await blobs.keys()) == len(owners)
