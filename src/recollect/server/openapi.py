@@ -50,8 +50,8 @@ DESCRIPTION = """Conversation memory for assistants, over HTTP.
 Every request but those about the server itself carries a key: `Authorization: Bearer <API key or JSON Web
 Token>`. A key of several owners names the one that the request is about in `Recollect-Owner`,
 percent-encoded. Errors are problems as RFC 9457 describes them. Moments are ISO 8601, lengths of time are
-seconds. While the store is away, an answer from the last known state has the header `Recollect-Degraded: true`
-and, in its body, `"degraded": true`; data that is not known is a 503."""
+seconds. While the store is away, an answer from the last known state has the header
+`Recollect-Degraded: true` and, in its body, `"degraded": true`; data that is not known is a 503."""
 
 SAID: dict[int, str] = {
     304: "It is as it was.",
