@@ -49,6 +49,8 @@ from tests.properties.worlds import PLACES, empty_url
 from tests.servers.remote import open_at
 
 NOT_CALLED = {
+    ("association", "look_through"): "called in the background, not by callers",
+    ("memory", "premises"): "the server's: a client has none",
     ("loop", "run_in"): "part of the loop: `run` calls it",
     ("voice", "interrupted"): "needs an answer that was spoken",
 }
@@ -73,10 +75,14 @@ OPTIONS = (
 )
 
 
-@pytest.fixture(params=PLACES)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "world" in metafunc.fixturenames:
+        places = PLACES if metafunc.config.getoption("--explore") else ("memory", "sqlite")
+        metafunc.parametrize("world", places, indirect=True)
+
+
+@pytest.fixture
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    if request.param not in ("memory", "sqlite") and not request.config.getoption("--explore"):
-        pytest.skip("played with --explore")
     url = empty_url(request.param, tmp_path, request)
     options: dict[str, Any] = {"archives": tmp_path / "archives", "embedder": None, "summarizer": "extract"}
     async with open_at(url, sweep_every=None, **options) as memory:

@@ -4,7 +4,7 @@ A `Call` is a value. `describing` makes one for every method of a manager, `exch
 an answer does not come, and `sending` has the two that really send: one that waits, one that awaits.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
@@ -12,10 +12,13 @@ from urllib.parse import quote, urlencode
 from msgspec import Struct
 from msgspec.structs import replace
 
-from recollect.errors import NotFound, StoreError
+from recollect.errors import InvalidInput, NotFound, StoreError, shown
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+LONGEST_VALUE = 32_768
+"""Characters of one value in a URL: half of what HTTP clients and servers take for a whole URL."""
 
 Query = Mapping[str, str | float | tuple[str, ...] | None]
 
@@ -78,7 +81,21 @@ def path_of(*segments: str, query: Query | None = None) -> str:
     """The path of these segments, each as a whole, and the query; what is None or empty is left out."""
     path = "".join(f"/{quote(segment, safe='')}" for segment in segments)
     given = [pair for name, value in (query or {}).items() for pair in _pairs(name, value)]
+    _check_pairs(given)
     return f"{path}?{urlencode(given)}" if given else path
+
+
+def _check_pairs(given: Sequence[tuple[str, str]]) -> None:
+    """Refuse text that has no place in a URL, with the name of its parameter."""
+    for name, value in given:
+        try:
+            size = len(quote(value))
+        except UnicodeEncodeError:
+            raise InvalidInput(f"{name} must be valid Unicode; got {shown(value)}", field=name) from None
+        if size > LONGEST_VALUE:
+            raise InvalidInput(
+                f"{name} must have at most {LONGEST_VALUE:,} characters in a URL; got {size:,}", field=name
+            )
 
 
 def _pairs(name: str, value: str | float | tuple[str, ...] | None) -> list[tuple[str, str]]:

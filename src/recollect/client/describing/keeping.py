@@ -42,6 +42,8 @@ class KeepingCalls(Calls):
     def set_retention(self, rules: RetentionRules, *, inherit: Collection[str] = ()) -> Call[int]:
         if not isinstance(rules, RetentionRules):
             raise InvalidInput(f"rules must be RetentionRules; got {shown(rules)}", field="rules")
+        if isinstance(inherit, str) or not isinstance(inherit, Collection):
+            raise InvalidInput(f"inherit must be a list of ids; got {shown(inherit)}", field="inherit")
         inheriting = sorted({parse_uuid(one, field="inherit") for one in inherit})
         body = {**rules_document(rules), "inherit": inheriting}
         return self._call("PUT", "retention", body=body, read=_changed)
