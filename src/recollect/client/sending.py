@@ -8,10 +8,10 @@ import contextlib
 import ssl
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from msgspec import Struct
 
@@ -116,8 +116,15 @@ class _Luggage:
         self.sent = Path(self._folder.name, "sent")
         self.received = Path(self._folder.name, "received")
         if call.upload is not None:
+            self._pack(call.upload)
+
+    def _pack(self, upload: Callable[[BinaryIO], None]) -> None:
+        try:
             with self.sent.open("wb") as file:
-                call.upload(file)
+                upload(file)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         self._folder.cleanup()
