@@ -163,3 +163,18 @@ async def test_what_the_watcher_itself_raises_is_not_changed(pair: tuple[RedisSt
     with pytest.raises(OSError, match="mine"):
         async with pair[0].watch():
             raise OSError("mine")
+
+
+async def test_payloads_of_other_programs_are_ignored(redis_url: str) -> None:
+    backend = RedisBackend(redis_url)
+    await backend.open()
+    store = backend.of(f"watched-{new_id()}")
+    record = await store.create(started(new_id(), now=store.now()))
+    other: Any = Redis.from_url(redis_url)
+    async with store.watch() as changes:
+        for payload in (b"", b"x", b":", b"x:y", b"\xff:1", record.id, f"{record.id}:one"):
+            await other.publish(store._keys.changes, payload)
+        await store.append(record.id, said("hello"))
+        assert await take(changes, 1) == [(record.id, 1)]
+    await other.aclose()
+    await backend.close()

@@ -56,6 +56,7 @@ BEGIN
 END
 $$;
 
+SELECT create_reference_table('recollect.notification_key');
 SELECT create_distributed_table('recollect.contacts', 'owner');
 SELECT create_distributed_table('recollect.conversations', 'owner', colocate_with => 'recollect.contacts');
 SELECT create_distributed_table('recollect.messages', 'owner', colocate_with => 'recollect.contacts');

@@ -11,7 +11,7 @@ from psycopg import Error
 from psycopg.rows import class_row
 
 from recollect.stores.postgres.connections import PACKAGE, SQL, Connection
-from recollect.stores.postgres.schema import MIGRATION_LOCK
+from recollect.stores.postgres.schema import LOCK_SCHEMA
 from recollect.stores.sql_files import sql_file
 
 log = logging.getLogger("recollect.stores.postgres")
@@ -64,7 +64,7 @@ async def _made(connection: Connection, extension: str, server: str) -> bool:
         return False
     try:
         async with connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+            await connection.execute(LOCK_SCHEMA)
             await _make(connection, extension)
     except Error as error:  # whatever the server's administrators have against it: it is not needed
         log.info("%s: %s is not used: %s", server, extension, error.diag.message_primary)

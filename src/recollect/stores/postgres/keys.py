@@ -1,5 +1,5 @@
 """Names as keys: what the index entries and the notifications are made of. Equal to the SQL functions
-`recollect.key_of` and `recollect.tell`, which a test holds it to."""
+`recollect.key_of` and `recollect.tag`, which a test holds it to."""
 
 from hashlib import sha256
 
@@ -21,6 +21,17 @@ def name_of(key: str, full_name: str | None) -> str:
     return key if full_name is None else full_name
 
 
-def digest_of(owner: str) -> str:
-    """An owner as notifications name it."""
-    return sha256(owner.encode()).hexdigest()[:32]
+class Tags:
+    """Owners and conversations as notifications name them: digests with the database's own key."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def owner(self, key: str) -> str:
+        return self._tag("owner", key)
+
+    def conversation(self, conversation_id: str) -> str:
+        return self._tag("conversation", conversation_id)
+
+    def _tag(self, kind: str, name: str) -> str:
+        return sha256(self._key + f"{kind} {name}".encode()).hexdigest()[:32]

@@ -142,7 +142,7 @@ INSERT INTO recollect.conversations (
     %(created_at)s, %(updated_at)s
 )
 ON CONFLICT (owner, id) DO NOTHING
-RETURNING recollect.tell(owner, id, revision);
+RETURNING recollect.tell(owner, id);
 
 -- name: get_conversation
 -- The record.
@@ -200,7 +200,7 @@ WHERE
 RETURNING
     c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
     c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
-    c.ttl, c.expires_at, c.created_at, c.updated_at, recollect.tell(c.owner, c.id, c.revision);
+    c.ttl, c.expires_at, c.created_at, c.updated_at, recollect.tell(c.owner, c.id);
 
 -- name: find_conversations
 -- A page of records, most recently active first. A filter that is NULL does not filter.
@@ -250,7 +250,7 @@ SELECT
             c.owner = %(owner)s AND c.id = %(id)s::uuid AND c.revision <> %(expected)s::bigint
             AND NOT EXISTS (SELECT FROM gone)
     ),
-    (SELECT count(recollect.tell(gone.owner, gone.id, NULL)) FROM gone),
+    (SELECT count(recollect.tell(gone.owner, gone.id)) FROM gone),
     coalesce((SELECT gone.message_count FROM gone), 0),
     coalesce((SELECT gone.indexed_count FROM gone), 0),
     (
@@ -268,9 +268,19 @@ WHERE c.owner = %(owner)s AND (%(id)s::uuid IS NULL OR c.id = %(id)s::uuid)
 ORDER BY c.id
 FOR UPDATE;
 
--- name: lock_session
--- Callers who ask for one session at the same time take turns, to the end of the transaction.
-SELECT pg_advisory_xact_lock(hashtextextended(%(session)s, hashtextextended(%(owner)s, 0)));
+-- name: session_binding
+-- The conversation that a session is bound to, also when it has expired.
+SELECT s.conversation_id::text FROM recollect.sessions AS s
+WHERE s.owner = %(owner)s AND s.session_key = %(session)s;
+
+-- name: rebind_session
+-- Bind the session to this conversation, unless it was bound to another than `bound` meanwhile: then no row comes
+-- back. Concurrent callers wait for each other at the row of the session, which only roles with a grant can hold.
+INSERT INTO recollect.sessions AS s (owner, session_key, session_name, conversation_id)
+VALUES (%(owner)s, %(session)s, %(session_name)s, %(id)s::uuid)
+ON CONFLICT (owner, session_key) DO UPDATE SET conversation_id = excluded.conversation_id
+WHERE s.conversation_id = %(bound)s::uuid
+RETURNING 1;
 
 -- name: bind_session
 -- The session belongs to this conversation from now on; no row comes back when there is no such conversation.
@@ -320,7 +330,7 @@ ON CONFLICT (owner, id) DO UPDATE SET
     unread_count = excluded.unread_count, message_count = excluded.message_count,
     revision = excluded.revision, ttl = excluded.ttl, expires_at = excluded.expires_at,
     created_at = excluded.created_at, updated_at = excluded.updated_at
-RETURNING c.next_sequence, recollect.tell(c.owner, c.id, c.revision);
+RETURNING c.next_sequence, recollect.tell(c.owner, c.id);
 
 -- name: sequences_from
 -- Which sequence numbers are taken, from one on.
@@ -484,18 +494,18 @@ FROM moved
 WHERE
     m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.message_key = %(key)s
     AND m.sequence = %(sequence)s
-RETURNING m.revision, recollect.tell(moved.owner, moved.id, moved.revision);
+RETURNING m.revision, recollect.tell(moved.owner, moved.id);
 
 -- name: listen
--- Hear what is told from now on.
-LISTEN recollect;
+-- Listen for changes; the key of the notifications comes back.
+SELECT recollect.listen();
 
 -- name: attend
--- Have it told: see the function.
+-- Make writers notify: see the function.
 SELECT recollect.attend();
 
 -- name: writers
--- Transactions that have written and may have found nobody attending; with `seen`, those of them still open.
+-- Transactions that have written and may have seen no listener; with `seen`, those of them still open.
 SELECT DISTINCT l.virtualtransaction
 FROM pg_locks AS l
 WHERE
@@ -505,10 +515,10 @@ WHERE
     AND (%(seen)s::text[] IS NULL OR l.virtualtransaction = ANY (%(seen)s::text[]));
 
 -- name: revisions
--- Where the owner's conversations stand, or one of them.
+-- The revisions of the owner's conversations, or of some of them.
 SELECT c.id::text, c.revision
 FROM recollect.conversations AS c
-WHERE c.owner = %(owner)s AND (%(id)s::uuid IS NULL OR c.id = %(id)s::uuid);
+WHERE c.owner = %(owner)s AND (%(ids)s::uuid[] IS NULL OR c.id = ANY (%(ids)s::uuid[]));
 
 -- name: put_document
 -- A document in the place of what is there, or, with 0 expected, only where nothing is. No row comes back when
@@ -684,7 +694,7 @@ WITH gone AS (
     SET client_id = NULL, revision = c.revision + 1, updated_at = %(now)s
     FROM gone
     WHERE c.owner = %(owner)s AND c.owner = gone.owner AND c.client_id = gone.id
-    RETURNING recollect.tell(c.owner, c.id, c.revision)
+    RETURNING recollect.tell(c.owner, c.id)
 )
 SELECT gone.id::text, (SELECT count(*) FROM let_go) FROM gone;
 
@@ -725,7 +735,7 @@ WITH gone AS (
     )
     RETURNING c.owner, c.id
 )
-SELECT count(recollect.tell(gone.owner, gone.id, NULL)) FROM gone;
+SELECT count(recollect.tell(gone.owner, gone.id)) FROM gone;
 
 -- name: purge_everybody
 -- All expired conversations, a few at a time.
@@ -755,7 +765,7 @@ WITH gone AS (
     RETURNING c.owner, c.id, c.message_count, c.indexed_count
 )
 SELECT
-    count(recollect.tell(gone.owner, gone.id, NULL)), coalesce(sum(gone.message_count), 0)::bigint,
+    count(recollect.tell(gone.owner, gone.id)), coalesce(sum(gone.message_count), 0)::bigint,
     coalesce(sum(gone.indexed_count), 0)::bigint
 FROM gone;
 

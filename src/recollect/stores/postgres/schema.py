@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from psycopg import errors
 from psycopg.rows import tuple_row
 
 from recollect.contracts import SchemaVersion
@@ -10,8 +11,9 @@ from recollect.stores.postgres.connections import OLDEST_SERVER, PACKAGE, SQL, C
 from recollect.stores.sql_files import migrations
 
 STEPS = migrations(PACKAGE)
-MIGRATION_LOCK = 0x52434C54
-"""Key of the advisory lock ("RCLT") under which one of many who open at once brings the schema up to date."""
+LOCK_SCHEMA = b"LOCK TABLE recollect.migrations IN EXCLUSIVE MODE"
+"""The lock under which one of many processes changes the schema. It needs the rights of the schema's owner,
+unlike an advisory lock, which any role that may connect can hold. Reading the version goes on."""
 
 
 async def prepare(connection: Connection, server: str) -> None:
@@ -22,8 +24,18 @@ async def prepare(connection: Connection, server: str) -> None:
     _check_server(connection, server)
     if await _version(connection, server) == len(STEPS):
         return
+    try:
+        await _migrate(connection, server)
+    except (errors.DuplicateSchema, errors.UniqueViolation):
+        # Another process made the schema at the same time. CREATE SCHEMA waited until it was done.
+        if await _version(connection, server) != len(STEPS):
+            raise
+
+
+async def _migrate(connection: Connection, server: str) -> None:
     async with connection.transaction():
-        await connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+        if await _version(connection, server):
+            await connection.execute(LOCK_SCHEMA)
         # Asked again under the lock: another process may have been first.
         for number, sql in STEPS[await _version(connection, server) :]:
             await connection.execute(sql.encode())

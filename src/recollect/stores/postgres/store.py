@@ -1,10 +1,12 @@
 """One owner's view of the database. Rules are in `conversations`; `recollect.turn` repeats them in SQL."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from psycopg import Rollback
 
 from recollect.clock import parse_moment
 from recollect.contracts import (
@@ -133,9 +135,14 @@ class PostgresStore(DocumentChecks):
     ) -> Conversation:
         bound = await self.session(session_id)
         if bound is not None and _still_active(bound, active_since):
-            return bound  # the usual case, without waiting for anybody
-        async with self._backend.connection() as connection, connection.transaction():
-            return await self._resume(connection, session_id, fresh, active_since)
+            return bound  # the usual case, without a transaction
+        resumed = None
+        while resumed is None:
+            async with self._backend.connection() as connection, connection.transaction():
+                resumed = await self._resume(connection, session_id, fresh, active_since)
+                if resumed is None:
+                    raise Rollback  # another caller was first: what it has made is resumed
+        return resumed
 
     async def session(self, session_id: str) -> Conversation | None:
         found = await self._run(("get_session", self._session(session_id)))
@@ -338,8 +345,9 @@ class PostgresStore(DocumentChecks):
         """Changes by anybody on any machine. See `contracts.Watchable`."""
         wanted = None if conversation_id is None else parse_uuid(conversation_id, field="conversation_id")
 
-        async def revisions() -> dict[str, int]:
-            found = await self._run(("revisions", self._mine() | {"id": wanted}))
+        async def revisions(ids: Collection[str] | None) -> dict[str, int]:
+            given = None if ids is None else list(ids)
+            found = await self._run(("revisions", self._mine() | {"ids": given}))
             return {row[0]: row[1] for row in found}
 
         return self._backend.listener.watch(self._owner, wanted, revisions)
@@ -395,17 +403,19 @@ class PostgresStore(DocumentChecks):
         session_id: str,
         fresh: Conversation,
         active_since: datetime | None,
-    ) -> Conversation:
+    ) -> Conversation | None:
+        """Return the session's conversation, or a new one; None when another caller has bound the session."""
         values = self._session(session_id)
-        found = await execute_for(connection, self._name, ("lock_session", values), ("get_session", values))
+        binding = await execute_for(connection, self._name, ("session_binding", values))
+        found = await execute_for(connection, self._name, ("get_session", values))
         if found and _still_active(bound := rows.conversation(found[0]), active_since):
             return bound
         made = values | self._creation(fresh)
         steps = ("delete_if_expired", made), ("insert_conversation", made)
         if not await execute_for(connection, self._name, *steps):
             raise ConversationExists(fresh.id)
-        await execute_for(connection, self._name, ("bind_session", made))
-        return fresh
+        made["bound"] = binding[0][0] if binding else None
+        return fresh if await execute_for(connection, self._name, ("rebind_session", made)) else None
 
     async def _restore_record(self, connection: Connection, record: Conversation) -> int:
         """Keep the record, to the end of the transaction for us alone; its next sequence number."""

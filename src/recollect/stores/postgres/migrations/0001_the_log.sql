@@ -12,6 +12,15 @@ CREATE TABLE recollect.migrations (
     applied_at timestamptz NOT NULL DEFAULT now()
 );
 
+-- The key of this database's notifications. Services may read it (see `admit`), other roles may not.
+CREATE TABLE recollect.notification_key (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    value bytea NOT NULL
+);
+
+INSERT INTO recollect.notification_key (value)
+VALUES (sha256(convert_to(concat(gen_random_uuid(), gen_random_uuid(), gen_random_uuid()), 'UTF8')));
+
 -- Names and time ------------------------------------------------------------------------------
 --
 -- The SQL functions are bodies without quotes: their names are resolved now, not by whoever calls them.
@@ -379,6 +388,7 @@ BEGIN
         ' recollect.conversations, recollect.contacts, recollect.messages TO %I', p_role);
     EXECUTE format('GRANT SELECT (owner, conversation_id), DELETE ON recollect.documents TO %I', p_role);
     EXECUTE format('DROP POLICY IF EXISTS %I ON recollect.documents', derived);
+    EXECUTE format('GRANT EXECUTE ON FUNCTION recollect.notify_watchers TO %I', p_role);
     IF NOT p_service THEN
         EXECUTE format(
             'CREATE POLICY %I ON recollect.documents AS RESTRICTIVE TO %I USING (conversation_id IS NOT NULL)',
@@ -387,7 +397,7 @@ BEGIN
     IF p_service THEN
         EXECUTE format(
             'GRANT SELECT, INSERT, UPDATE, DELETE ON recollect.sessions, recollect.documents TO %I', p_role);
-        EXECUTE format('GRANT SELECT ON recollect.migrations TO %I', p_role);
+        EXECUTE format('GRANT SELECT ON recollect.migrations, recollect.notification_key TO %I', p_role);
         EXECUTE format('GRANT EXECUTE ON FUNCTION recollect.owners_after, recollect.purge TO %I', p_role);
     END IF;
     FOR guarded IN
@@ -424,25 +434,74 @@ $$;
 
 -- The log's rules ------------------------------------------------------------------------------
 
--- Say that this session listens, for as long as it lasts. Call it after LISTEN: what nobody attends to is
--- not told, because a server lets those who notify commit only one after the other.
-CREATE FUNCTION recollect.attend() RETURNS void
-LANGUAGE plpgsql AS $$
+-- Notifications reach every role that may connect, with or without a grant, and each of them may send some. So the
+-- channel has a name that cannot be guessed, and a notification consists of keyed digests: it reveals nothing to a
+-- listener without the key, and a watcher reads the store before it reports a change.
+
+-- A name for a notification: nobody without the key can compute it, or learn what it stands for.
+CREATE FUNCTION recollect.tag(p_key bytea, p_kind text, p_name text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
-    PERFORM pg_advisory_lock_shared(1380142167);
+    RETURN pg_catalog.left(
+        pg_catalog.encode(
+            pg_catalog.sha256(p_key || pg_catalog.convert_to(p_kind || ' ' || p_name, 'UTF8')), 'hex'),
+        32);
 END
 $$;
 
--- Tell watchers that a conversation moved, or is gone: no content, and the owner as a digest. Whether somebody
--- attends shows in whether the lock of `attend` can be had; two who try at once may tell in vain.
-CREATE FUNCTION recollect.tell(p_owner text, p_id uuid, p_revision bigint) RETURNS void
+-- The channel. A function takes it to LISTEN and NOTIFY, so that no statement shows it in `pg_stat_activity`.
+CREATE FUNCTION recollect.channel(p_key bytea) RETURNS text
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN 'recollect_' || recollect.tag(p_key, 'channel', '');
+END
+$$;
+
+-- Listen for changes from now on. The key comes back, with which notifications are read.
+CREATE FUNCTION recollect.listen() RETURNS bytea
+LANGUAGE plpgsql AS $$
+DECLARE
+    key bytea;
+BEGIN
+    SELECT k.value INTO STRICT key FROM recollect.notification_key AS k;
+    EXECUTE format('LISTEN %I', recollect.channel(key));
+    RETURN key;
+END
+$$;
+
+-- Let writers know that this session listens, for as long as it lasts: without a listener they do not notify,
+-- because a server lets transactions that notify commit only one after the other. False when the lock cannot be had
+-- now. Any role can hold an advisory lock for as long as it likes, so nothing waits for this one; while another role
+-- holds it, writers notify.
+CREATE FUNCTION recollect.attend() RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN pg_try_advisory_lock_shared(1380142167);
+END
+$$;
+
+-- Notify watchers that a conversation has changed or is gone, if a session listens: then the lock of `attend` cannot
+-- be had. Two writers that try at once may notify in vain.
+CREATE FUNCTION recollect.tell(p_owner text, p_id uuid) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     IF pg_try_advisory_lock(1380142167) AND pg_advisory_unlock(1380142167) THEN
         RETURN;
     END IF;
-    PERFORM pg_notify('recollect', concat_ws(
-        ' ', left(encode(sha256(convert_to(p_owner, 'UTF8')), 'hex'), 32), p_id, coalesce(p_revision::text, '-')));
+    PERFORM recollect.notify_watchers(p_owner, p_id);
+END
+$$;
+
+-- Runs with the rights of the schema's maker: a role that writes conversations need not know the key.
+CREATE FUNCTION recollect.notify_watchers(p_owner text, p_id uuid) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    key bytea;
+BEGIN
+    SELECT k.value INTO STRICT key FROM recollect.notification_key AS k;
+    PERFORM pg_notify(
+        recollect.channel(key),
+        recollect.tag(key, 'owner', p_owner) || ' ' || recollect.tag(key, 'conversation', p_id::text));
 END
 $$;
 
@@ -582,7 +641,7 @@ BEGIN
         expires_at = recollect.expiry(conversation.ttl, p_now)
     WHERE c.owner = p_owner AND c.id = p_id
     RETURNING c.* INTO conversation;
-    PERFORM recollect.tell(p_owner, p_id, conversation.revision);
+    PERFORM recollect.tell(p_owner, p_id);
 END
 $$;
 
@@ -846,14 +905,14 @@ BEGIN
         )
         RETURNING c.owner, c.id
     )
-    SELECT count(recollect.tell(removed.owner, removed.id, NULL)) INTO gone FROM removed;
+    SELECT count(recollect.tell(removed.owner, removed.id)) INTO gone FROM removed;
     PERFORM set_config('recollect.operator', '', true);
     RETURN gone;
 END
 $$;
 
 REVOKE EXECUTE ON FUNCTION recollect.owners_after, recollect.purge, recollect.admit, recollect.guard,
-    recollect.guard_search, recollect.keep_no_samples FROM PUBLIC;
+    recollect.guard_search, recollect.keep_no_samples, recollect.notify_watchers FROM PUBLIC;
 
 -- The documented face --------------------------------------------------------------------------
 
@@ -1172,7 +1231,7 @@ BEGIN
         recollect.default_ttl(), recollect.expiry(recollect.default_ttl(), now()),
         coalesce(NEW.created_at, now()), coalesce(NEW.updated_at, now())
     ) RETURNING id INTO NEW.id;
-    PERFORM recollect.tell(me, NEW.id, 0);
+    PERFORM recollect.tell(me, NEW.id);
     IF NEW.messages <> '[]' THEN
         PERFORM recollect.say(me, NEW.id, NEW.messages, false);
     END IF;
@@ -1224,7 +1283,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    PERFORM recollect.tell(me, OLD.id, moved);
+    PERFORM recollect.tell(me, OLD.id);
     SELECT shown.* INTO NEW FROM api.conversations AS shown WHERE shown.id = OLD.id;
     RETURN NEW;
 END
@@ -1266,7 +1325,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    PERFORM recollect.tell(me, OLD.id, NULL);
+    PERFORM recollect.tell(me, OLD.id);
     RETURN OLD;
 END
 $$;
@@ -1350,7 +1409,7 @@ BEGIN
         WHERE c.owner = me AND c.client_id = OLD.id
         RETURNING c.id, c.revision
     LOOP
-        PERFORM recollect.tell(me, let_go.id, let_go.revision);
+        PERFORM recollect.tell(me, let_go.id);
     END LOOP;
     DELETE FROM recollect.contacts AS c WHERE c.owner = me AND c.id = OLD.id;
     RETURN OLD;
