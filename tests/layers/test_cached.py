@@ -109,7 +109,7 @@ class ToldStore(FailingStore):
         try:
             yield _changes(queue)
         finally:
-            del self._told.watchers[self._owner]
+            self._told.watchers.pop(self._owner, None)
 
 
 async def _changes(queue: "asyncio.Queue[Change | None]") -> AsyncIterator[Change]:
@@ -168,6 +168,24 @@ async def watched() -> AsyncIterator[Here]:
     here.calls()
     yield here
     await here.layer.close()
+
+
+async def test_a_caller_that_hears_of_a_change_reads_nothing_older(watched: Here) -> None:
+    """The cache's own watch hears of it later, or not at all."""
+    record = await watched.conversation("a")
+    assert await watched.said(record) == ["a"]
+    assert isinstance(watched.store, Watchable)
+    async with watched.store.watch() as changes:  # in the place of the cache's own, which hears no more
+        assert await watched.said(record) == ["a"]
+        appended = await watched.elsewhere.append(record.id, [user("b")])
+        change = Change(conversation_id=record.id, revision=appended.conversation.revision)
+        assert isinstance(watched.failing, Told)
+        watched.failing.tell("erin", change)
+        assert await anext(changes) == change
+        found = await watched.store.get(record.id)
+        assert found is not None
+        assert found.revision == change.revision
+        assert await watched.said(record) == ["a", "b"]
 
 
 async def test_unwatched_only_the_record_is_read_again(here: Here) -> None:

@@ -19,6 +19,7 @@ import logging
 import time
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -325,7 +326,8 @@ class CachedBackend(Backend):
     def of(self, owner: str) -> "CachedStore":
         name = parse_name(owner, field="owner")
         inner = self._inner.of(name)
-        return with_powers_of(inner, CachedStore(self, name, inner), [Watchable, Searchable, Nearest])
+        kind = _WatchableStore if isinstance(inner, Watchable) else CachedStore
+        return with_powers_of(inner, kind(self, name, inner), [Searchable, Nearest])
 
     def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
         return self._inner.owners(beside=beside)
@@ -593,6 +595,27 @@ class CachedStore(ConversationStore):
             return await write
         finally:
             self._shelves.invalidate_owner(self._owner)
+
+
+class _WatchableStore(CachedStore):
+    """A cached store whose store can be watched."""
+
+    @asynccontextmanager
+    async def watch(self, conversation_id: str | None = None) -> AsyncIterator[AsyncIterator[Change]]:
+        """Pass on the changes, each after dropping older entries.
+
+        The cache listens on a watch of its own, which may hear of a change later than this one. A caller that
+        reads on hearing of a change must not get what was kept before it.
+        """
+        assert isinstance(self._inner, Watchable)
+        async with self._inner.watch(conversation_id) as changes:
+            self._shelves.invalidate_owner(self._owner)
+            yield self._heard(changes)
+
+    async def _heard(self, changes: AsyncIterator[Change]) -> AsyncIterator[Change]:
+        async for change in changes:
+            self._shelves.heard(self._owner, change)
+            yield change
 
 
 def _is_whole(part: tuple[Any, ...], entries: Sequence[Entry], record: Conversation) -> bool:
