@@ -9,6 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 WORKERS ?= 3
 KILLS ?= 1000
 OUTAGES ?= 50
+ROUNDS ?= 1000
 MINUTES ?= 60
 # The order of the tests, which is a random one but always the same; `make explore` takes others.
 ORDER ?= 20260301
@@ -49,9 +50,10 @@ check: setup ## Style, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-chaos: setup ## Kill processes, servers and connections, and check that nothing is lost (a quarter of an hour)
+chaos: setup ## Kill processes, servers and connections, and check that nothing is lost (an hour; ROUNDS=100 for less)
 	$(BIN)/python -m tests.chaos.kills --kills $(KILLS)
 	$(BIN)/python -m tests.chaos.outages --outages $(OUTAGES)
+	$(BIN)/python -m tests.chaos.whole_data --rounds $(ROUNDS)
 
 HISTORIES ?= 2000
 residue: setup ## Play HISTORIES random histories, and search the raw files for every removed word (half an hour)

@@ -539,6 +539,11 @@ async def test_a_key_rotation_never_retires_a_key_that_is_needed(fault: Fault, t
         read = [await store.page(record.id, limit=9) for record in records]
         assert [len(entries) for entries in read] == [2, 1]
         assert all(entry.unreadable is None for entries in read for entry in entries)
+        await store.append(records[1].id, [user("after")])
+        assert [entry.message.content for entry in await store.page(records[1].id, limit=9)] == [
+            "before",
+            "after",
+        ]
         await sealed.close()
         if calls.remaining >= 0:
             assert done is not None

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from recollect.contracts import Entry, LogEnd, Position
 from recollect.conversations import check_count
-from recollect.errors import StoreDamaged, StoreUnavailable
+from recollect.errors import RevisionConflict, StoreDamaged, StoreUnavailable
 from recollect.layers import sealing
 from recollect.layers.encrypted.conversations import SealedConversations
 from recollect.layers.encrypted.entries import opened_entries, without_keys
@@ -196,6 +196,11 @@ class SealedReads(SealedConversations):
         try:
             return await self._head(place, end)
         except Refused as error:
+            now = await self._log.log_end(place.conversation_id)
+            if now is not None and now.head != end.head:  # a key rotation has sealed the head anew
+                raise RevisionConflict(
+                    place.conversation_id, expected=end.revision, actual=now.revision
+                ) from error
             raise StoreDamaged(
                 f"the head of the log of conversation {place.conversation_id} cannot be read, "
                 f"and nothing was stored: {error}"

@@ -1,0 +1,310 @@
+"""Operations that need all data, under outages, restarts and replays of real servers.
+
+    python -m tests.chaos.whole_data [--rounds 1000] [--stores postgres,redis] [--seed 1]
+
+Each round stores turns, takes the server away, stores more turns into the spool, brings the server back and
+at once runs an operation while the backlog is replayed: archive, restore, export, sweep, erase, key rotation
+or a listing. In some rounds the server goes away again during the operation, or the client dies first and a
+new one adopts its spool. The operation must be complete or refused. After each round every acknowledged
+message must be in the store or in an archive, and nothing else.
+"""
+
+import argparse
+import asyncio
+import logging
+import random
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+import recollect
+from recollect.errors import RevisionConflict, StoreUnavailable
+from recollect.ids import new_id
+from recollect.keys import MasterKeys
+from recollect.layers import rekeying
+from recollect.layers.encrypted import EncryptedBackend
+from recollect.layers.resilient import Resilience, ResilientBackend
+from recollect.messages import Message
+from tests.chaos.outages import _until_well
+from tests.chaos.proxy import Mode, Proxy
+from tests.chaos.servers import SERVERS, Server
+
+OWNERS = ("ann", "bob")
+MODES: tuple[Mode, ...] = ("reset", "refuse", "drop", "truncate")
+KILL_EVERY = 25
+"""In one of so many outages the server itself is killed and started again."""
+MOST_CONVERSATIONS = 6
+MASTER = MasterKeys(bytes(range(32)))
+
+
+class Figures(Struct, kw_only=True):
+    """What a run did and found."""
+
+    done: Counter[str]
+    refused: Counter[str]
+    acknowledged: int = 0
+    adopted: int = 0
+    wrong: list[str] = []
+
+    def __str__(self) -> str:
+        return (
+            f"done {dict(sorted(self.done.items()))}, refused {dict(sorted(self.refused.items()))}; "
+            f"acknowledged messages {self.acknowledged:,}; spools adopted {self.adopted}; "
+            f"wrong {len(self.wrong)} {self.wrong[:5]}"
+        )
+
+
+class Run:
+    """A memory, and what must be in it: for each owner and conversation, the acknowledged contents."""
+
+    def __init__(self, server: Server, folder: Path, source: random.Random) -> None:
+        self._server = server
+        self._folder = folder
+        self._source = source
+        self._proxy = Proxy(server.port)
+        self._number = 0
+        self.live: dict[tuple[str, str], list[int]] = {}
+        self.archived: dict[tuple[str, str], list[int]] = {}
+        self.figures = Figures(done=Counter(), refused=Counter())
+
+    async def open(self) -> None:
+        self.memory = await recollect.open(
+            self._server.url(self._proxy.port),
+            resilience=Resilience(
+                folder=self._folder / "spool", read_deadline=0.4, write_deadline=0.6, settle_deadline=20
+            ),
+            encryption=MASTER,
+            archives=self._folder / "archives",
+            sweep_every=None,
+            warm=False,
+            embedder=None,
+        )
+
+    @property
+    def _layer(self) -> ResilientBackend:
+        assert isinstance(self.memory.backend, EncryptedBackend)
+        layer = self.memory.backend.inner
+        assert isinstance(layer, ResilientBackend)
+        return layer
+
+    async def rounds(self, number: int) -> Figures:
+        await self._proxy.start()
+        await self.open()
+        for owner in OWNERS:
+            await self._begin(owner)
+        for _ in range(number):
+            await self._round()
+        await self.memory.close()
+        await self._proxy.stop()
+        return self.figures
+
+    async def _round(self) -> None:
+        source = self._source
+        for owner in OWNERS:
+            if sum(one == owner for one, _ in self.live) < MOST_CONVERSATIONS:
+                await self._begin(owner)
+        await self._speak(source.randrange(4))
+        await self._out(lambda: self._speak(source.randrange(1, 8)))
+        if source.random() < 0.2:
+            await self._die()
+        again = source.random() < 0.4
+        await asyncio.gather(self._operate(), self._out_again() if again else asyncio.sleep(0))
+        await _until_well(self._layer)
+        await self.memory.sweep()
+        await self._check()
+
+    # What happens
+
+    async def _begin(self, owner: str) -> None:
+        conversation = await self.memory.of(owner).get_or_create_conversation(new_id())
+        self.live[owner, conversation.id] = []
+        await self._say(owner, conversation.id)
+
+    async def _speak(self, turns: int) -> None:
+        for _ in range(turns):
+            await self._say(*self._source.choice(sorted(self.live)))
+
+    async def _say(self, owner: str, conversation_id: str) -> None:
+        self._number += 1
+        turn = [Message(role="user", content=self._number), Message(role="assistant", content=self._number)]
+        await self.memory.of(owner).append(conversation_id, turn)
+        self.live[owner, conversation_id] += [self._number] * 2
+        self.figures.acknowledged += 2
+
+    async def _out(self, meanwhile: Callable[[], Awaitable[None]]) -> None:
+        if self._source.randrange(KILL_EVERY) == 0:
+            await asyncio.to_thread(self._server.kill)
+            await meanwhile()
+            await asyncio.to_thread(self._server.restart)
+            return
+        self._proxy.become(self._source.choice(MODES))
+        await meanwhile()
+        self._proxy.become("pass")
+
+    async def _out_again(self) -> None:
+        await asyncio.sleep(self._source.uniform(0, 0.8))
+        self._proxy.become(self._source.choice(MODES))
+        await asyncio.sleep(self._source.uniform(0, 0.4))
+        self._proxy.become("pass")
+
+    async def _die(self) -> None:
+        """The client ends without storing its backlog; a new one adopts the spool."""
+        self.figures.adopted += bool(self._layer.lanes)
+        self._layer.breaker.trip("the process dies")
+        await self.memory.close()
+        await self.open()
+
+    # The operations
+
+    async def _operate(self) -> None:
+        name = self._source.choice(sorted(OPERATIONS))
+        with suppress(StoreUnavailable):  # the store may be away still; then nothing was tried
+            await _probed(self._layer)
+        try:
+            await OPERATIONS[name](self)
+        except (StoreUnavailable, RevisionConflict):
+            self.figures.refused[name] += 1
+        else:
+            self.figures.done[name] += 1
+
+    def _expect(self, what: str, found: object, wanted: object) -> None:
+        if found != wanted:
+            self.figures.wrong.append(f"{what}: {found} instead of {wanted}")
+
+    async def archive(self) -> None:
+        owner, conversation_id = key = self._source.choice(sorted(self.live))
+        try:
+            made = await self.memory.of(owner).archive(conversation_id)
+        except StoreUnavailable:
+            await self._settle_archive(key)
+            raise
+        self._expect("archive", made.messages, len(self.live[key]))
+        self.archived[key] = self.live.pop(key)
+
+    async def _settle_archive(self, key: tuple[str, str]) -> None:
+        """A lost answer leaves it open whether the conversation has left the store; both are in order."""
+        await _until_well(self._layer)
+        owner, conversation_id = key
+        if await (await self.memory.of(owner).store.authoritative()).get(conversation_id) is None:
+            self.archived[key] = self.live.pop(key)
+
+    async def restore(self) -> None:
+        if not self.archived:
+            return
+        owner, conversation_id = key = self._source.choice(sorted(self.archived))
+        try:
+            await self.memory.of(owner).restore(conversation_id)
+        except StoreUnavailable:
+            await _until_well(self._layer)
+            await self.memory.of(owner).restore(conversation_id)
+        self.live[key] = self.archived.pop(key)
+
+    async def export(self) -> None:
+        owner = self._source.choice(OWNERS)
+        manifest = await self.memory.of(owner).export(self._folder / "exports" / new_id())
+        messages = sum(len(said) for (one, _), said in self.live.items() if one == owner)
+        archives = sum(one == owner for one, _ in self.archived)
+        self._expect(
+            "export", (manifest.counts["messages"], manifest.counts["archives"]), (messages, archives)
+        )
+
+    async def sweep(self) -> None:
+        self._expect("sweep", await self.memory.sweep(), 0)
+
+    async def erase(self) -> None:
+        owner, conversation_id = key = self._source.choice(sorted(self.live))
+        try:
+            receipt = await self.memory.of(owner).erase(conversation_id)
+        except StoreUnavailable as error:
+            if "has begun" in str(error):
+                del self.live[key]  # the sweep at the end of the round completes it
+            else:
+                await self._settle_erasure(key)
+            raise
+        self._expect("erase", receipt.erased["messages"], len(self.live.pop(key)))
+
+    async def _settle_erasure(self, key: tuple[str, str]) -> None:
+        """When the answer of the note was lost, the erasure may be noted: the sweep decides."""
+        await _until_well(self._layer)
+        if await self.memory.resume_erasures():
+            del self.live[key]
+
+    async def rotate(self) -> None:
+        assert isinstance(self.memory.backend, EncryptedBackend)
+        await rekeying.rotate(self.memory.backend, deep=True, grace=timedelta(0))
+
+    async def count(self) -> None:
+        owners = {owner async for owner in self.memory.owners()}
+        self._expect("owners", owners, set(OWNERS))
+        found = Counter([owner for owner, _ in await self.memory.would_purge(timedelta(days=90))])
+        self._expect("would_purge", found, Counter(owner for owner, _ in self.live))
+
+    # The verdict
+
+    async def _check(self) -> None:
+        for (owner, conversation_id), said in self.live.items():
+            store = await self.memory.of(owner).store.authoritative()
+            found = [_content(entry) for entry in await store.page(conversation_id, limit=10**6)]
+            self._expect(f"conversation {conversation_id}", found, said)
+        for owner in OWNERS:
+            found_archives = {
+                one.conversation_id: one.messages for one in await self.memory.of(owner).archives()
+            }
+            wanted = {key[1]: len(said) for key, said in self.archived.items() if key[0] == owner}
+            self._expect("archives", {one: found_archives.get(one) for one in wanted}, wanted)
+        self._expect("dead letters", (await self._layer.health()).dead_letters, 0)
+
+
+def _content(entry: Any) -> object:
+    return entry.unreadable or entry.message.content
+
+
+async def _probed(layer: ResilientBackend) -> None:
+    """Wait until the store is asked again, but not for the backlog."""
+    async with asyncio.timeout(60):
+        while not layer.reachable:  # noqa: ASYNC110  the layer tells nobody that it is well
+            await asyncio.sleep(0.005)
+
+
+OPERATIONS: dict[str, Callable[[Run], Awaitable[None]]] = {
+    "archive": Run.archive,
+    "restore": Run.restore,
+    "export": Run.export,
+    "sweep": Run.sweep,
+    "erase": Run.erase,
+    "rotate": Run.rotate,
+    "count": Run.count,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=1000)
+    parser.add_argument("--stores", default="postgres,redis")
+    parser.add_argument("--seed", type=int, default=random.randrange(2**32))
+    given = parser.parse_args()
+    logging.disable(logging.ERROR)
+    clean = True
+    for name in given.stores.split(","):
+        server = SERVERS[name]()
+        with tempfile.TemporaryDirectory(prefix="recollect-whole-") as folder:
+            server.start()
+            try:
+                run = Run(server, Path(folder), random.Random(given.seed))
+                figures = asyncio.run(run.rounds(given.rounds))
+            finally:
+                server.stop()
+        print(f"{name}, seed {given.seed}, {given.rounds} rounds: {figures}", flush=True)
+        clean &= not figures.wrong
+    return 0 if clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
