@@ -118,14 +118,9 @@ class Head(Struct, frozen=True, array_like=True):
 
     def with_last(self, sequences: Sequence[int], *, top: int, revision: int) -> "Head":
         """The head after messages were added that are read last."""
-        runs = list(self.runs)
-        for sequence in sequences:
-            if runs and runs[-1].end == sequence:
-                runs[-1] = Run(runs[-1].first, runs[-1].size + 1)
-            else:
-                runs.append(Run(sequence, 1))
+        runs = joined((*self.runs, *(Run(sequence, 1) for sequence in sequences)))
         latest = max(revision, self.revision)
-        return Head(latest, max(top, self.top), tuple(runs), self.changed, self.life or new_life())
+        return Head(latest, max(top, self.top), runs, self.changed, self.life or new_life())
 
     def with_late(self, sequence: int, after: int | None, *, revision: int) -> "Head":
         """The head after a message was added that is read right after another; None is before all others."""
@@ -164,7 +159,7 @@ def joined(runs: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def new_life() -> str:
-    return secrets.token_hex(8)
+    return secrets.token_hex(4)
 
 
 def head_of(

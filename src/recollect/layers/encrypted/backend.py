@@ -135,7 +135,7 @@ class EncryptedBackend(Backend):
 
     def turn(self, place: Place) -> asyncio.Lock:
         """One turn at a time for each conversation."""
-        return self._turns.setdefault(place, asyncio.Lock())
+        return self._turns.get(place) or self._turns.setdefault(place, asyncio.Lock())
 
     def known_end(self, place: Place) -> LogEnd | None:
         return self._ends.get(place)

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from msgspec.structs import replace
 
-from recollect.clock import to_micros
+from recollect.clock import from_micros, to_micros
 from recollect.contracts import (
     Appended,
     Entry,
@@ -35,9 +35,9 @@ from recollect.errors import (
 )
 from recollect.ids import MARK, new_id
 from recollect.layers import records, sealing
-from recollect.layers.encrypted.entries import Turn, opened_entries, resealed, sealed_turn, turn_of
+from recollect.layers.encrypted.entries import Turn, opened_entries, sealed_turn, turn_of
 from recollect.layers.encrypted.reading import ATTEMPTS, EVERYTHING, SealedReads, off_the_loop
-from recollect.layers.heads import Head, head_of, new_life, seal_head
+from recollect.layers.heads import Head, head_of, seal_head
 from recollect.layers.sealing import DataKeys, Place, Slot
 from recollect.messages import Message
 
@@ -238,7 +238,7 @@ class SealedLogs(SealedReads):
         revision = end.revision if expected_revision is None else expected_revision
         write = self._inner.rewrite if afresh else self._inner.append
         done = await write(place.conversation_id, sealed, expected_revision=revision)
-        await self._written(place, end, keys, done, head, text, afresh=afresh)
+        self._written(place, end, done, LogEnd(end.revision + 1, first + len(times), None, text), head)
         return done
 
     def _times(self, turn: Turn, last: datetime | None) -> list[datetime]:
@@ -251,11 +251,10 @@ class SealedLogs(SealedReads):
         """The head after messages were added at these positions."""
         head = Head() if afresh else await self._head_to_write(place, end)
         top, revision = head.top, end.revision + 1
+        ordered = sorted(positions)
+        late = [position for position in ordered if position.micros < top]
         previous: Position | None = None
-        for position in sorted(positions):
-            if position.micros >= top:
-                head = head.with_last([position.sequence], top=position.micros, revision=revision)
-                continue
+        for position in late:
             after = await self._before(place, end, head, position)
             if previous is not None and (after is None or previous > after):
                 after = previous
@@ -263,6 +262,9 @@ class SealedLogs(SealedReads):
                 position.sequence, None if after is None else after.sequence, revision=revision
             )
             previous = position
+        if last := ordered[len(late) :]:
+            sequences = [position.sequence for position in last]
+            head = head.with_last(sequences, top=last[-1].micros, revision=revision)
         return head.kept(self._backend.kept)
 
     async def _before(self, place: Place, end: LogEnd, head: Head, position: Position) -> Position | None:
@@ -330,55 +332,14 @@ class SealedLogs(SealedReads):
         turn.known_by[message_id] = keys.get(key_id)
         return True
 
-    async def _written(
-        self,
-        place: Place,
-        end: LogEnd,
-        keys: DataKeys,
-        done: Appended,
-        head: Head,
-        text: str,
-        *,
-        afresh: bool,
-    ) -> None:
-        """Remember where the log ends now."""
-        new = done.new
-        if not new:
+    def _written(self, place: Place, before: LogEnd, done: Appended, end: LogEnd, head: Head) -> None:
+        """Remember where the log ends now: the store has checked that it ended where the turn goes on."""
+        if done.known or end.next_sequence == before.next_sequence:  # nothing was new
             self._backend.know_end(place, None)
             return
-        if new[0].sequence != end.next_sequence:
-            # Somebody removed the conversation and made it again meanwhile, with as many changes.
-            await self._place_anew(place, keys, end, new, text)
-            return
-        moments = [entry.message.timestamp for entry in new if entry.message.timestamp is not None]
-        if end.last_message_at is not None and not afresh:
-            moments.append(end.last_message_at)
-        last = max(moments, key=to_micros)
-        self._backend.know_head(place, text, head)
-        self._backend.know_end(place, LogEnd(new[0].revision, new[-1].sequence + 1, last, text))
-
-    async def _place_anew(
-        self, place: Place, keys: DataKeys, end: LogEnd, new: Sequence[Entry], text: str
-    ) -> None:
-        """Seal entries for the places that they were given, and the log with them."""
-        self._backend.forget(place)
-        sealed_for = [replace(entry, sequence=end.next_sequence + number) for number, entry in enumerate(new)]
-        opened = opened_entries(sealed_for, keys, place, {})
-        found = await self._inner.page(place.conversation_id, limit=EVERYTHING)
-        mine = {entry.sequence for entry in new}
-        lives = [sealing.life_of(entry.message) for entry in found if entry.sequence not in mine]
-        life = lives[0] if lives else new_life()
-        slots = [Slot(entry.sequence, entry.revision, life) for entry in new]
-        turn = turn_of([entry.message for entry in opened])
-        messages = sealed_turn(place, keys, turn, [entry.message.timestamp for entry in new], slots)
-        pairs = zip(new, messages, strict=True)
-        await self._log.reseal(
-            place.conversation_id, [replace(entry, message=message) for entry, message in pairs]
-        )
-        found = await self._inner.page(place.conversation_id, limit=EVERYTHING)
-        proven = resealed(found, keys, place)
-        head = head_of(proven, revision=new[0].revision, life=life)
-        await self._log.exchange_head(place.conversation_id, text, seal_head(head, keys.current, place))
+        assert end.head is not None
+        self._backend.know_head(place, end.head, head)
+        self._backend.know_end(place, end._replace(last_message_at=from_micros(head.top)))
 
     async def _opened_append(self, place: Place, done: Appended, keys: DataKeys | None) -> Appended:
         spooled = self._inner.degraded
