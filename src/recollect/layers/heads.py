@@ -118,7 +118,11 @@ class Head(Struct, frozen=True, array_like=True):
 
     def with_last(self, sequences: Sequence[int], *, top: int, revision: int) -> "Head":
         """The head after messages were added that are read last."""
-        runs = joined((*self.runs, *(Run(sequence, 1) for sequence in sequences)))
+        runs = self.runs
+        if runs and type(sequences) is range and runs[-1].end == sequences.start:  # the usual case
+            runs = (*runs[:-1], Run(runs[-1].first, runs[-1].size + len(sequences)))
+        else:
+            runs = joined((*runs, *(Run(sequence, 1) for sequence in sequences)))
         latest = max(revision, self.revision)
         return Head(latest, max(top, self.top), runs, self.changed, self.life or new_life())
 

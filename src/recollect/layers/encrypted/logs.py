@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from msgspec.structs import replace
 
-from recollect.clock import from_micros, to_micros
+from recollect.clock import to_micros
 from recollect.contracts import (
     Appended,
     Entry,
@@ -37,7 +37,7 @@ from recollect.ids import MARK, new_id
 from recollect.layers import records, sealing
 from recollect.layers.encrypted.entries import Turn, opened_entries, sealed_turn, turn_of
 from recollect.layers.encrypted.reading import ATTEMPTS, EVERYTHING, SealedReads, off_the_loop
-from recollect.layers.heads import Head, head_of, seal_head
+from recollect.layers.heads import NO_TIME, Head, head_of, seal_head
 from recollect.layers.sealing import DataKeys, Place, Slot
 from recollect.messages import Message
 
@@ -227,32 +227,41 @@ class SealedLogs(SealedReads):
         """Seal the turn for the end of the log, and store it if that is still the end."""
         end = await self._end(place, expected_revision)
         times = self._times(turn, None if afresh else end.last_message_at)
-        first = end.next_sequence
-        positions = [Position(to_micros(time), first + number) for number, time in enumerate(times)]
-        head = await self._extended_head(place, end, positions, afresh=afresh)
-        slots = [Slot(position.sequence, end.revision + 1, head.life) for position in positions]
+        first, revision = end.next_sequence, end.revision + 1
+        micros = list(map(to_micros, times))
+        before = Head() if afresh else await self._head_to_write(place, end)
+        if micros == sorted(micros) and (not micros or micros[0] >= before.top):  # the usual case
+            sequences = range(first, first + len(micros))
+            head = before.with_last(sequences, top=max(micros, default=NO_TIME), revision=revision)
+        else:
+            positions = [Position(at, first + number) for number, at in enumerate(micros)]
+            head = await self._with_late(place, end, before, positions)
+        head = head.kept(self._backend.kept)
+        slots = [Slot(first + number, revision, head.life) for number in range(len(micros))]
         sealed = sealed_turn(place, keys, turn, times, slots)
         text = seal_head(head, keys.current, place)
         if sealed:
             sealed[-1] = with_head(sealed[-1], text, seen=None if afresh else end.head or "")
-        revision = end.revision if expected_revision is None else expected_revision
+        expected = end.revision if expected_revision is None else expected_revision
         write = self._inner.rewrite if afresh else self._inner.append
-        done = await write(place.conversation_id, sealed, expected_revision=revision)
-        self._written(place, end, done, LogEnd(end.revision + 1, first + len(times), None, text), head)
+        done = await write(place.conversation_id, sealed, expected_revision=expected)
+        if done.known or not sealed:  # nothing was new
+            self._backend.know_end(place, None)
+        else:
+            # The store has checked that the log ended where the turn goes on.
+            last = max(times) if head.top == max(micros) else end.last_message_at
+            self._backend.know_head(place, text, head)
+            self._backend.know_end(place, LogEnd(revision, first + len(sealed), last, text))
         return done
 
     def _times(self, turn: Turn, last: datetime | None) -> list[datetime]:
         stamp = stamp_for(last, now=self.now())
         return [message.timestamp or stamp for message in turn.messages]
 
-    async def _extended_head(
-        self, place: Place, end: LogEnd, positions: Sequence[Position], *, afresh: bool
-    ) -> Head:
-        """The head after messages were added at these positions."""
-        head = Head() if afresh else await self._head_to_write(place, end)
-        top, revision = head.top, end.revision + 1
-        ordered = sorted(positions)
-        late = [position for position in ordered if position.micros < top]
+    async def _with_late(self, place: Place, end: LogEnd, head: Head, positions: Sequence[Position]) -> Head:
+        """The head after messages were added of which some are read before others that are there."""
+        ordered, revision = sorted(positions), end.revision + 1
+        late = [position for position in ordered if position.micros < head.top]
         previous: Position | None = None
         for position in late:
             after = await self._before(place, end, head, position)
@@ -265,7 +274,7 @@ class SealedLogs(SealedReads):
         if last := ordered[len(late) :]:
             sequences = [position.sequence for position in last]
             head = head.with_last(sequences, top=last[-1].micros, revision=revision)
-        return head.kept(self._backend.kept)
+        return head
 
     async def _before(self, place: Place, end: LogEnd, head: Head, position: Position) -> Position | None:
         """The position of the stored message that is read right before a late one."""
@@ -332,19 +341,12 @@ class SealedLogs(SealedReads):
         turn.known_by[message_id] = keys.get(key_id)
         return True
 
-    def _written(self, place: Place, before: LogEnd, done: Appended, end: LogEnd, head: Head) -> None:
-        """Remember where the log ends now: the store has checked that it ended where the turn goes on."""
-        if done.known or end.next_sequence == before.next_sequence:  # nothing was new
-            self._backend.know_end(place, None)
-            return
-        assert end.head is not None
-        self._backend.know_head(place, end.head, head)
-        self._backend.know_end(place, end._replace(last_message_at=from_micros(head.top)))
-
     async def _opened_append(self, place: Place, done: Appended, keys: DataKeys | None) -> Appended:
-        spooled = self._inner.degraded
-        unmarked = [_unmarked(entry) for entry in done.known]
-        known = tuple([(await self._open_entries(place, [one], spooled=spooled))[0] for one in unmarked])
+        known: tuple[Entry, ...] = ()
+        if done.known:
+            spooled = self._inner.degraded
+            unmarked = [_unmarked(entry) for entry in done.known]
+            known = tuple([(await self._open_entries(place, [one], spooled=spooled))[0] for one in unmarked])
 
         def record() -> Conversation:
             found = done.conversation
