@@ -14,6 +14,8 @@ from recollect.conversations import Changes, started
 from recollect.errors import MessageConflict, StoreDamaged
 from recollect.ids import new_id
 from recollect.layers.encrypted import EncryptedBackend, EncryptedStore
+from recollect.layers.verifying import verify
+from recollect.manager import ConversationManager
 from recollect.messages import Message
 from recollect.stores.json_file import JsonFileBackend
 from recollect.telemetry.metrics import telemetry
@@ -373,6 +375,21 @@ async def test_an_attack_on_the_end_is_noticed_in_a_short_window(world: World, a
             assert not is_proven(list(seen.tail))
 
 
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
+async def test_a_context_for_an_agent_holds_nothing_forged(world: World, attack: Attack) -> None:
+    before = await world.raw()
+    after = attack(world, before)
+    if isinstance(world.backend.inner, JsonFileBackend):
+        after = with_times_in_bodies(before, after)
+    await world.put(after)
+    for store in (world.store, world.fresh):
+        context = await ConversationManager(store).load_context(world.id)
+        shown = [message.content for message in context.messages]
+        assert is_subsequence(shown, TRUTH)
+        assert context.report.warnings
+    await world.put(before)
+
+
 async def test_a_message_that_is_found_by_its_id_is_proven_too(world: World) -> None:
     before = await world.raw()
     await world.put(one_message_rolled_back(world, before))
@@ -474,3 +491,39 @@ async def test_several_processes_write_late_and_new_messages_to_one_log(world: W
     assert len(entries) == 72
     assert is_proven(entries)
     assert [entry.position for entry in entries] == sorted(entry.position for entry in entries)
+
+
+# Repair
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [replayed, without_the_last, one_message_rolled_back, moved_to_the_end, head_rolled_back],
+    ids=lambda attack: attack.__name__,
+)
+async def test_a_log_that_was_altered_is_found_and_repaired(world: World, attack: Attack) -> None:
+    before = await world.raw()
+    after = attack(world, before)
+    if isinstance(world.backend.inner, JsonFileBackend):
+        after = with_times_in_bodies(before, after)
+    await world.put(after)
+    proven = words(await world.fresh.page(world.id, limit=99))
+    found = await verify(sealed_backend(world.backend.inner), owner=world.owner)
+    assert [one.conversation_id for one in found.violated] == [world.id]
+    repaired = await verify(sealed_backend(world.backend.inner), owner=world.owner, repair=True)
+    assert [one.repaired for one in repaired.violated] == [True]
+    assert (await verify(sealed_backend(world.backend.inner), owner=world.owner)).violated == ()
+    entries = await world.fresh.page(world.id, limit=99)
+    assert is_proven(entries)
+    assert words(entries) == proven
+    await world.fresh.append(world.id, [user("goes on")])
+    assert words(await world.fresh.tail(world.id, limit=1)) == ["goes on"]
+
+
+async def test_a_log_of_which_nothing_is_proven_is_not_repaired_away(world: World) -> None:
+    before = await world.raw()
+    await world.put(head_altered(world, before))
+    found = await verify(sealed_backend(world.backend.inner), owner=world.owner, repair=True)
+    assert [one.repaired for one in found.violated] == [False]
+    await world.put(before)
+    assert (await verify(sealed_backend(world.backend.inner), owner=world.owner)).violated == ()

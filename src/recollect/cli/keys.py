@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from recollect.archives import ArchiveFolder
     from recollect.layers.encrypted import Encryption
     from recollect.layers.rekeying import Rotation
+    from recollect.layers.verifying import Verification
     from recollect.server.auth.keys import ApiKey
 
 keys = typer.Typer(
@@ -116,6 +117,53 @@ def _tell(done: "Rotation", *, deep: bool) -> None:
             f"[yellow]! {counted(done.waiting, 'old data key')} kept for other processes: "
             "run it again in some minutes, once nothing waits in a spool[/]"
         )
+
+
+@keys.command()
+def verify(
+    url: UrlOption = None,
+    owner: OwnerOption = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Keep what is proven, and remove everything else of such a log.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare every encrypted log with its head; exit with 1 where one is not as it was written."""
+    from recollect.layers.choices import encryption_in
+    from recollect.layers.encrypted import encrypted
+    from recollect.layers.verifying import verify as verify_logs
+    from recollect.stores.urls import backend_for
+
+    async def work() -> "Verification":
+        settings = Settings.load()
+        require_master_key(settings)
+        encryption = encryption_in(settings.protection)
+        assert encryption is not None
+        place = settled_url(url)
+        await asyncio.to_thread(check_exists, place)
+        backend = encrypted(backend_for(place), encryption)
+        await backend.open()
+        try:
+            return await verify_logs(backend, owner=owner, repair=repair)
+        finally:
+            await backend.close()
+
+    done = run(work)
+    if as_json:
+        print_json(done)
+    else:
+        _show_verification(done)
+    if any(not one.repaired for one in done.violated):
+        raise typer.Exit(1)
+
+
+def _show_verification(done: "Verification") -> None:
+    out = console()
+    out.print(f"{counted(done.owners, 'owner')}, {counted(done.conversations, 'conversation')}: compared")
+    for one in done.violated:
+        state = "repaired" if one.repaired else "not as it was written"
+        counts = f"{one.violations:,} violations, {one.readable:,} messages are proven"
+        out.print(f"[yellow]! {escape(one.owner)} {one.conversation_id}: {state} ({counts})[/]")
 
 
 async def _archives(

@@ -102,6 +102,10 @@ class SealedReads(SealedConversations):
             return sealing.refused(opened, NOT_LISTED)
         return opened if head.is_current(found[0]) else sealing.refused(opened, OLDER)
 
+    async def whole(self, conversation_id: str) -> Reconciled:
+        """The whole log, compared with its head: what is not as it was written is set aside and counted."""
+        return await self._whole(self._place(conversation_id))
+
     # Inside
 
     async def _proven(self, place: Place, part: Part, size: int) -> list[Entry]:
