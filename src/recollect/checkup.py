@@ -1,6 +1,6 @@
 """The checkup: is everything there that keeping conversations needs, and if not, what is to be done.
 
-Looks at store, schema, spool, clock, free disk and permissions, and repairs none of them. Above:
+Looks at store, schema, encryption, spool, clock, free disk and permissions, and repairs none of them. Above:
 `recollect doctor`. Below: stores, layers, settings.
 """
 
@@ -47,7 +47,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 async def checkup(url: str, settings: Settings, *, clock: Clock = system_clock) -> list[Finding]:
     """Look at everything, one after the other."""
-    findings = [finding async for finding in _store(url, clock)]
+    findings = [finding async for finding in _store(url, settings, clock)]
     findings += await asyncio.to_thread(_local, url, settings, clock())
     return findings
 
@@ -55,7 +55,7 @@ async def checkup(url: str, settings: Settings, *, clock: Clock = system_clock) 
 # The store
 
 
-async def _store(url: str, clock: Clock) -> AsyncIterator[Finding]:
+async def _store(url: str, settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
     backend = backend_for(url, clock=clock)
     where = masked_url(url)
     file = _file_of(backend)
@@ -73,6 +73,7 @@ async def _store(url: str, clock: Clock) -> AsyncIterator[Finding]:
             try:
                 yield Finding(about="store", state="well", found=f"{where} answers")
                 yield await _ahead(backend, clock())
+                yield await _encryption(backend, settings)
             finally:
                 await backend.close()
     except TimeoutError:
@@ -127,6 +128,57 @@ async def _ahead(backend: Backend, now: datetime) -> Finding:
         found=f"a conversation was stored {latest - now} ahead of this clock",
         advice="set the clocks of all machines by a time server: lifetimes and order depend on them",
     )
+
+
+async def _encryption(backend: Backend, settings: Settings) -> Finding:
+    """Whether the master key that the settings name opens what is stored."""
+    from recollect.layers.choices import encryption_in
+    from recollect.layers.encrypted import encrypted
+
+    try:
+        encryption = await asyncio.to_thread(encryption_in, settings.protection)
+        if encryption is None:
+            return await _without_master_key(backend)
+        if encryption.keyring is not None:
+            await encryption.keyring.open()
+        try:
+            found = await encrypted(backend, encryption).check_master_key(all_of_them=True)
+        finally:
+            if encryption.keyring is not None:
+                await encryption.keyring.close()
+    except RecollectError as error:
+        return _sealed_badly(f"the master key cannot be used: {error}")
+    if found.is_wrong:
+        return _sealed_badly(f"the master key does not open this store: {found.error}")
+    if found.failed:
+        tried = found.opened + found.failed
+        return _sealed_badly(f"the keys of {found.failed} of {tried} owners do not open: {found.error}")
+    opened = f"the master key opens the keys of {found.opened} owners"
+    what = opened if found.opened else "nothing is sealed yet"
+    return Finding(about="encryption", state="well", found=what)
+
+
+def _sealed_badly(found: str) -> Finding:
+    return Finding(
+        about="encryption",
+        state="problem",
+        found=found,
+        advice="set RECOLLECT_MASTER_KEY or RECOLLECT_MASTER_KEY_FILE to the master key that this store was "
+        "encrypted with; after a rotation the old one may stand behind the new one",
+    )
+
+
+async def _without_master_key(backend: Backend) -> Finding:
+    from recollect.layers.keyring import KIND
+
+    looked_at = 0
+    async for owner in backend.owners():
+        if await backend.of(owner).get_document(KIND, "data") is not None:
+            return _sealed_badly("the store is encrypted, and no master key is set")
+        looked_at += 1
+        if looked_at == OWNERS_LOOKED_AT:
+            break
+    return Finding(about="encryption", state="well", found="off for this store")
 
 
 # This machine

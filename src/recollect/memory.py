@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from recollect.arguments import is_path, validated
 from recollect.blobs import BlobBackend, blobs_at, purge_blobs
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from recollect.receipts import Receipt
 
 log = logging.getLogger("recollect.memory")
+
+L = TypeVar("L")
 
 
 @validated
@@ -241,10 +243,15 @@ class Memory:
         """How the store is doing: breaker, spool, dead letters. None without the resilient layer."""
         from recollect.layers.resilient import ResilientBackend
 
-        layer: object = self.backend
-        while layer is not None and not isinstance(layer, ResilientBackend):
-            layer = getattr(layer, "_inner", None)
+        layer = self.layer(ResilientBackend)
         return None if layer is None else await layer.health()
+
+    def layer(self, kind: type[L]) -> L | None:
+        """The layer of this kind around the store, where there is one."""
+        layer: object = self.backend
+        while layer is not None and not isinstance(layer, kind):
+            layer = getattr(layer, "_inner", None)
+        return layer
 
     async def start(self) -> Self:
         """Open the store, finish erasures that were cut short, start sweeping, and load what counting needs.

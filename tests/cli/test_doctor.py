@@ -12,6 +12,7 @@ import pytest
 from recollect.checkup import Finding, checkup
 from recollect.conversations import started
 from recollect.ids import new_id
+from recollect.keys import generate_master_key
 from recollect.layers.choosing import spool_folder
 from recollect.layers.resilient import resilient
 from recollect.messages import Message
@@ -124,3 +125,14 @@ async def test_a_look_makes_no_file(tmp_path: Path) -> None:
     findings = await checkup(f"sqlite:///{tmp_path}/memory.db", Settings())
     assert of(findings, "store").found.endswith("the first turn makes it")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_master_key_is_a_problem(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOLLECT_MASTER_KEY", generate_master_key())
+    run("demo", "--url", "sqlite:///sealed.db")
+    run("doctor", "--url", "sqlite:///sealed.db")
+    monkeypatch.setenv("RECOLLECT_MASTER_KEY", generate_master_key())
+    done = run("doctor", "--url", "sqlite:///sealed.db", "--json", code=1)
+    (found,) = [each for each in json.loads(done.stdout) if each["about"] == "encryption"]
+    assert found["state"] == "problem"
+    assert "RECOLLECT_MASTER_KEY" in found["advice"]

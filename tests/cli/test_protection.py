@@ -50,10 +50,11 @@ def test_a_store_is_encrypted_by_copying_it_and_read_with_the_key_alone(
 def test_a_master_key_is_replaced(run: Run, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run("copy", DEMO, SEALED, "--encrypt")
     new = run("keys", "generate").stdout.strip()
-    monkeypatch.setenv("RECOLLECT_MASTER_KEY", new)
     (listed,) = json.loads(run("conversations", "--json", "--url", SEALED).stdout)
-    failed = run("show", listed["id"], "--url", SEALED, code=4)
-    assert master_keys_from(key).current in failed.stderr
+    monkeypatch.setenv("RECOLLECT_MASTER_KEY", new)
+    for command in (("show", listed["id"]), ("conversations",)):
+        failed = run(*command, "--url", SEALED, code=4)
+        assert master_keys_from(key).current in failed.stderr
     monkeypatch.setenv("RECOLLECT_MASTER_KEY", f"{new} {key}")
     assert "1 wrapped by the new master key" in run("keys", "rotate", "--url", SEALED).stdout
     monkeypatch.setenv("RECOLLECT_MASTER_KEY", new)

@@ -90,10 +90,10 @@ async def test_two_sweepers_and_ten_writers(memory: recollect.Memory, clock: Fix
 async def test_an_owner_whose_key_is_not_at_hand_keeps_nobody_else_from_being_swept(
     tmp_path: Path, clock: FixedClock, records: bool
 ) -> None:
-    def opened(key: bytes) -> recollect.Memory:
+    def opened(*keys: bytes) -> recollect.Memory:
         return recollect.open(
             f"sqlite:///{tmp_path}/memory.db", clock=clock, sweep_every=None, embedder=None,
-            encryption=Encryption(master=MasterKeys(key), records=records),
+            encryption=Encryption(master=MasterKeys(*keys), records=records),
             archives=tmp_path / "archives", retention=Retention(archiving=Archiving(after=TTL)),
         )  # fmt: skip
 
@@ -103,6 +103,8 @@ async def test_an_owner_whose_key_is_not_at_hand_keeps_nobody_else_from_being_sw
         await aaron.add_message(kept.id, "user", "hello")
         await aaron.update_metadata(kept.id, subject="tea")
         await aaron.remember("likes tea")
+    async with opened(b"z" * 32, b"a" * 32) as memory:
+        await memory.of("zoe").get_or_create_conversation("kitchen")
     async with opened(b"z" * 32) as memory:
         zoe = memory.of("zoe")
         old = await zoe.get_or_create_conversation("kitchen")

@@ -13,7 +13,7 @@ MARKS = {"well": "[green]well[/]", "warning": "[yellow]warning[/]", "problem": "
 
 
 def doctor(url: UrlOption = None, as_json: JsonOption = False) -> None:
-    """Check store, schema, spool, clock, disk and permissions; exit 1 when there is a problem."""
+    """Check store, schema, encryption, spool, clock, disk and permissions; exit 1 on a problem."""
 
     async def work() -> list[Finding]:
         settings = Settings.load()

@@ -10,7 +10,7 @@ data does not hold the keys to it. Below: keys, `sealing`. Above: `encrypted`, `
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -73,11 +73,23 @@ class KeyStore(Protocol):
 
 
 class Keyring:
-    """Everybody's data keys. `store_of` is where an owner's document lies."""
+    """Everybody's data keys. `store_of` is where an owner's document lies.
 
-    def __init__(self, provider: KeyProvider, store_of: Callable[[str], KeyStore]) -> None:
+    `before_first_key` is awaited before a key is made while none was opened yet. It raises to prevent that.
+    """
+
+    def __init__(
+        self,
+        provider: KeyProvider,
+        store_of: Callable[[str], KeyStore],
+        *,
+        before_first_key: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self._provider = provider
         self._store_of = store_of
+        self._before_first_key = before_first_key or _nothing
+        self._proven = False
+        """Whether the master key has opened a key of this store."""
         self._held: OrderedDict[str, Held] = OrderedDict()
         self._looking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -131,6 +143,14 @@ class Keyring:
         """Whether there are keys of this owner."""
         return await self._store_of(owner).get_document(KIND, _NAME) is not None
 
+    async def verify(self, owner: str) -> bool:
+        """Unwrap the owner's keys, whatever is held; False when there are none. Raises `KeyUnavailable`."""
+        document = await self._store_of(owner).get_document(KIND, _NAME)
+        if document is None:
+            return False
+        await self._opened(owner, document)
+        return True
+
     async def drop(self, owner: str) -> bool:
         """Forget the owner's keys for good: what they sealed can never be read again."""
         self._held.pop(owner, None)
@@ -178,6 +198,8 @@ class Keyring:
         return True
 
     async def _make(self, owner: str) -> None:
+        if not self._proven:
+            await self._before_first_key()
         store = self._store_of(owner)
         data = await self._wrapped(owner, [DataKey.generate()], store.now())
         try:
@@ -196,6 +218,7 @@ class Keyring:
     async def _opened(self, owner: str, document: Document) -> Held:
         kept = _read(document.data)
         keys = [DataKey(one.id, await self._unwrapped(owner, one)) for one in kept]
+        self._proven = True
         return Held(
             keys=DataKeys(keys),
             document=document,
@@ -218,6 +241,10 @@ class Keyring:
         if len(self._held) > HELD_OWNERS:
             self._held.popitem(last=False)
         return held
+
+
+async def _nothing() -> None:
+    """Do nothing before the first key is made."""
 
 
 def _bound_to(owner: str, key_id: str) -> bytes:

@@ -5,7 +5,7 @@ reason to turn callers off where turns are accepted in its stead: every server o
 off at once. It is one where nothing is accepted, or where the spool is full.
 """
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from recollect.contracts import JOURNAL
 from recollect.deadlines import within
@@ -13,6 +13,9 @@ from recollect.errors import RecollectError
 from recollect.layers.resilient import Health
 from recollect.memory import Memory
 from recollect.protocol.bodies import CheckBody, ReadyBody
+
+if TYPE_CHECKING:
+    from recollect.layers.masters import MasterKeyCheck
 
 PROBE_SECONDS = 2.0
 FULL = 0.95
@@ -22,6 +25,13 @@ FILLING = 0.5
 State = Literal["well", "warning", "problem"]
 
 
+@runtime_checkable
+class Sealed(Protocol):
+    """The encrypted layer. A server that encrypts nothing does not load its module."""
+
+    async def check_master_key(self) -> "MasterKeyCheck": ...
+
+
 async def readiness(memory: Memory, *, draining: bool) -> ReadyBody:
     """Look at the store and the spool."""
     if draining:
@@ -29,6 +39,7 @@ async def readiness(memory: Memory, *, draining: bool) -> ReadyBody:
     answers = await _answers(memory)
     health = await memory.health()
     checks = [_store(answers, health), *([] if health is None else [_spool(health)])]
+    checks += await _master_key(memory)
     ready = all(check.state != "problem" for check in checks)
     return ReadyBody(
         status="ready" if ready else "away",
@@ -44,6 +55,22 @@ async def _answers(memory: Memory) -> bool:
     except (RecollectError, TimeoutError):
         return False
     return True
+
+
+async def _master_key(memory: Memory) -> list[CheckBody]:
+    """Whether the master key opens what is stored. Nothing is said while the store cannot be asked."""
+    sealed = memory.layer(Sealed)  # type: ignore[type-abstract]
+    if sealed is None:
+        return []
+    try:
+        found = await within(PROBE_SECONDS, sealed.check_master_key())
+    except (RecollectError, TimeoutError):
+        return []
+    if found.is_wrong:
+        return [_check("encryption", "problem", "the master key does not open what is stored")]
+    if found.failed:
+        return [_check("encryption", "warning", "the master key does not open the keys of some owners")]
+    return [_check("encryption", "well", "the master key opens what is stored")]
 
 
 def _store(answers: bool, health: Health | None) -> CheckBody:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from weakref import WeakValueDictionary
@@ -18,6 +19,8 @@ from recollect.contracts import (
     Spooling,
     Watchable,
 )
+from recollect.deadlines import within
+from recollect.errors import KeyUnavailable, StoreUnavailable
 from recollect.ids import parse_name
 from recollect.keys import KeyProvider
 from recollect.layers.encrypted.glances import GlancingStore
@@ -25,6 +28,7 @@ from recollect.layers.encrypted.spooled import SpooledTurns
 from recollect.layers.encrypted.store import EncryptedStore
 from recollect.layers.heads import Head
 from recollect.layers.keyring import KIND, Keyring
+from recollect.layers.masters import MasterKeyCheck, check_master_key
 from recollect.layers.powers import with_powers_of
 from recollect.layers.sealing import Opened, Place, warm
 
@@ -34,6 +38,9 @@ OPENED_LOGS = 256
 """Conversations of which the last messages are kept open in memory, and no longer than they are in use."""
 OPENED_KEPT = 256
 """Messages of each that are kept open, and twice as many before they are let go."""
+
+CHECK_SECONDS = 5.0
+"""How long opening a store may take longer to check the master key."""
 
 STORE_POWERS = (Watchable,)
 BACKEND_POWERS = (Migrated, Holds)
@@ -58,7 +65,7 @@ class EncryptedBackend(Backend):
         self._inner = inner
         self.encryption = encryption
         keys_in = encryption.keyring or inner
-        self.keyring = Keyring(encryption.master, keys_in.of)
+        self.keyring = Keyring(encryption.master, keys_in.of, before_first_key=self._verify_master_key)
         self._ends: OrderedDict[Place, LogEnd] = OrderedDict()
         self._opened: OrderedDict[Place, dict[int, Opened]] = OrderedDict()
         self._heads: OrderedDict[Place, tuple[str, Head]] = OrderedDict()
@@ -82,6 +89,36 @@ class EncryptedBackend(Backend):
             await warming
         if self.encryption.keyring is not None:
             await self.encryption.keyring.open()
+        try:
+            await self._refuse_wrong_master_key()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def check_master_key(self, *, all_of_them: bool = False) -> MasterKeyCheck:
+        """Whether the master key opens the data keys in this store. Raises `StoreUnavailable`."""
+        keys_in = self.encryption.keyring or self._inner
+        return await check_master_key(self.keyring, keys_in.owners, all_of_them=all_of_them)
+
+    async def _refuse_wrong_master_key(self) -> None:
+        """Refuse to open a store that is sealed with another master key. Raises `KeyUnavailable`.
+
+        A store that is away, or slow, is opened unchecked: `/ready` and `doctor` look again.
+        """
+        with suppress(StoreUnavailable, TimeoutError):
+            await within(CHECK_SECONDS, self._verify_master_key())
+
+    async def _verify_master_key(self) -> None:
+        """Raise `KeyUnavailable` when the store is sealed with another master key.
+
+        It is called before the first data key is made, too: a master key that was set by mistake must seal
+        nobody's data.
+        """
+        found = await self.check_master_key()
+        if found.is_certain and found.error is not None:
+            raise KeyUnavailable(
+                f"the master key does not open this store: {found.error}", key_id=found.error.key_id
+            )
 
     async def close(self) -> None:
         try:
