@@ -143,9 +143,12 @@ class Keyring:
         """Whether there are keys of this owner."""
         return await self._store_of(owner).get_document(KIND, _NAME) is not None
 
-    async def verify(self, owner: str) -> bool:
-        """Unwrap the owner's keys, whatever is held; False when there are none. Raises `KeyUnavailable`."""
-        document = await self._store_of(owner).get_document(KIND, _NAME)
+    async def verify(self, owner: str, store: KeyStore) -> bool:
+        """Unwrap the owner's keys, as this store has them; False when there are none.
+
+        Raises `KeyUnavailable`.
+        """
+        document = await store.get_document(KIND, _NAME)
         if document is None:
             return False
         await self._opened(owner, document)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from msgspec import Struct
 
 from recollect.errors import KeyUnavailable
-from recollect.layers.keyring import Keyring
+from recollect.layers.keyring import Keyring, KeyStore
 
 SAMPLE = 20
 """Owners whose keys are tried."""
@@ -17,6 +17,7 @@ LOOKED_AT = 200
 """Owners who are looked at, with keys or without."""
 
 Owners = Callable[[], AsyncIterator[str]]
+StoreOf = Callable[[str], KeyStore]
 
 
 class MasterKeyCheck(Struct, frozen=True, kw_only=True):
@@ -38,7 +39,9 @@ class MasterKeyCheck(Struct, frozen=True, kw_only=True):
         return self.is_wrong and self.error is not None and bool(self.error.key_id)
 
 
-async def check_master_key(keyring: Keyring, owners: Owners, *, all_of_them: bool = False) -> MasterKeyCheck:
+async def check_master_key(
+    keyring: Keyring, owners: Owners, store_of: StoreOf, *, all_of_them: bool = False
+) -> MasterKeyCheck:
     """Unwrap the keys of some owners, until one opens or, with `all_of_them`, to the end of the sample.
 
     Raises `StoreUnavailable` while the store is away.
@@ -47,7 +50,7 @@ async def check_master_key(keyring: Keyring, owners: Owners, *, all_of_them: boo
     error: KeyUnavailable | None = None
     async for owner in owners():
         try:
-            opened += await keyring.verify(owner)
+            opened += await keyring.verify(owner, store_of(owner))
         except KeyUnavailable as refused:
             failed, error = failed + 1, error or refused
         looked_at += 1

@@ -97,8 +97,10 @@ class EncryptedBackend(Backend):
 
     async def check_master_key(self, *, all_of_them: bool = False) -> MasterKeyCheck:
         """Whether the master key opens the data keys in this store. Raises `StoreUnavailable`."""
-        keys_in = self.encryption.keyring or self._inner
-        return await check_master_key(self.keyring, keys_in.owners, all_of_them=all_of_them)
+        keys_in: Backend = self.encryption.keyring or self._inner
+        # Below the spool: what is read for this check must not count as known in an outage.
+        below: Backend = getattr(keys_in, "inner", keys_in) if isinstance(keys_in, Spooling) else keys_in
+        return await check_master_key(self.keyring, keys_in.owners, below.of, all_of_them=all_of_them)
 
     async def _refuse_wrong_master_key(self) -> None:
         """Refuse to open a store that is sealed with another master key. Raises `KeyUnavailable`.
