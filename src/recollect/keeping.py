@@ -45,6 +45,7 @@ from recollect.notes import KnownNotes, forget_said_in, purge_notes
 from recollect.pictures import Pictures
 from recollect.premises import Premises
 from recollect.telemetry import happenings, told
+from recollect.unstored import UnstoredTurns
 
 if TYPE_CHECKING:
     from recollect.archives import Archive, OwnerArchives
@@ -78,6 +79,7 @@ class Keeping:
     premises: Premises
     searcher: "Searcher"
     known_notes: KnownNotes
+    unstored: UnstoredTurns
     _ttl: Lifetime
 
     @property
@@ -226,6 +228,7 @@ class Keeping:
         from recollect.archives import archive
 
         archives = self._archives()
+        await self.unstored.flush(self.owner, conversation_id)
         moved = await archive(self.store, archives, conversation_id, blobs=self.premises.blobs)
         happenings.conversation_ended(conversation_id, "archived")
         return moved
@@ -278,6 +281,7 @@ class Keeping:
         """Write everything that is held about this owner into a new folder: for people and for programs."""
         from recollect.portability import export_owner
 
+        await self.unstored.flush(self.owner)
         manifest = await export_owner(self.premises, Path(folder))
         await note(self.store, "export", count=sum(manifest.counts.values()))
         happenings.conversation_changed("exported", "everything that an owner has was exported")

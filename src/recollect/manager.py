@@ -60,6 +60,7 @@ from recollect.telemetry import happenings, told
 from recollect.telemetry.calls import watched
 from recollect.tokens import Estimator, Uncounted, costs_by, is_ready, ready
 from recollect.turns import TurnInProgress
+from recollect.unstored import UnstoredTurns
 from recollect.watching import Watching
 from recollect.windows import (
     Ends,
@@ -114,8 +115,10 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         client_room: "ClientRoom | None" = None,
         known_notes: KnownNotes | None = None,
         swept: dict[str, datetime] | None = None,
+        unstored: UnstoredTurns | None = None,
     ) -> None:
         self.premises = premises or _premises(store, blobs)
+        self.unstored = UnstoredTurns() if unstored is None else unstored
         self.store = self.premises.store
         self._glancing = self.store if isinstance(self.store, Glancing) else None
         self.searcher = searcher or _searcher(self.premises)
@@ -305,6 +308,7 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
     ) -> None:
         """Remove the conversation with everything in it, and its archive. What is not there is no error."""
         await self.store.delete(conversation_id, expected_revision=expected_revision)
+        await self.unstored.forgets(self.owner, conversation_id)
         self.searcher.forget(conversation_id)
         await self.pictures.forget(conversation_id)
         if self.premises.archives is not None:
@@ -359,6 +363,8 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         """Store a whole turn at once, all of it or nothing."""
         if isinstance(messages, str) or not isinstance(messages, Sequence):
             raise InvalidInput(f"messages must be a list; got {shown(messages)}", field="messages")
+        if self.unstored:
+            await self.unstored.flush(self.owner, conversation_id)  # nothing overtakes a queued turn
         prepared = await self.intake.stored_form(conversation_id, messages)
         try:
             stored = await self.store.append(conversation_id, prepared, expected_revision=expected_revision)
@@ -417,6 +423,7 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
     ) -> Conversation:
         """Remove the messages; the conversation itself stays."""
         emptied = await self.store.rewrite(conversation_id, (), expected_revision=expected_revision)
+        await self.unstored.forgets(self.owner, conversation_id)
         self.searcher.forget(conversation_id)
         await self.pictures.forget(conversation_id)
         await self._forget_copy(conversation_id)

@@ -42,6 +42,7 @@ from recollect.stores.urls import SERVERS, backend_for, is_server
 from recollect.summarizing import SummaryRoom
 from recollect.telemetry import happenings, told
 from recollect.tokens import counter_for, default_counter, is_ready, ready
+from recollect.unstored import UnstoredTurns
 
 if TYPE_CHECKING:
     from recollect.archives import ArchiveFolder
@@ -101,6 +102,7 @@ class Memory:
         self.known_notes = KnownNotes()
         self.summary_room = SummaryRoom(_summarizer(summarizer or by_config))
         self.client_room = ClientRoom()
+        self.unstored = UnstoredTurns()
         self._swept: dict[str, datetime] = {}
         self._images = images
         self._counter = counter or default_counter()
@@ -132,7 +134,8 @@ class Memory:
 
     def _all_holders(self) -> tuple[Holds, ...]:
         around = [each for each in (self.backend, self.archives) if isinstance(each, Holds)]
-        return (*around, self.search_room, self.known_notes, self.client_room, *self.holders)
+        own = self.search_room, self.known_notes, self.client_room, self.unstored
+        return (*around, *own, *self.holders)
 
     def _of(self, premises: Premises) -> ConversationManager:
         from recollect.search.searching import Searcher
@@ -151,6 +154,7 @@ class Memory:
             known_notes=self.known_notes,
             swept=self._swept,
             client_room=self.client_room,
+            unstored=self.unstored,
         )
 
     async def owners(self) -> AsyncIterator[str]:
@@ -284,6 +288,7 @@ class Memory:
             leaving.push_async_callback(self.search_room.close)
             leaving.push_async_callback(self.client_room.close)
             leaving.push_async_callback(self.summary_room.close)
+            leaving.push_async_callback(self.unstored.close)
             for task in background:
                 leaving.push_async_callback(_end, task)
 

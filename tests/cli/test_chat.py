@@ -10,6 +10,8 @@ import pytest
 
 import recollect
 from recollect.cli import chat as chat_module
+from recollect.errors import StoreUnavailable
+from recollect.manager import ConversationManager
 from recollect.testing.providers.script import Says
 from tests.cli.conftest import Run
 from tests.cli.providing import served
@@ -204,3 +206,17 @@ def test_the_context_command_says_which_notes_are_in_it(run: Run) -> None:
     assert "I like tea" in shown
     assert "1 in the context" in shown
     assert "2 of 2 messages" in shown
+
+
+def test_an_answer_that_cannot_be_stored_is_shown_with_a_warning(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(run, "My key is under the pot.")
+
+    async def fail(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the disk is full")
+
+    monkeypatch.setattr(ConversationManager, "append", fail)
+    said = talk(run, "Where is my key?")
+    assert "under the pot" in said
+    assert "not stored: the disk is full" in said

@@ -10,7 +10,7 @@ from recollect.agents.answering import Specialist
 from recollect.agents.loop import AgenticLoop
 from recollect.agents.supervisor import SupervisorAgent
 from recollect.contracts import Ask, Audio, OnText, Reply, Transcript
-from recollect.errors import AgentUnavailable
+from recollect.errors import AgentUnavailable, StoreUnavailable
 from recollect.manager import ConversationManager
 from recollect.messages import Message
 from tests.server.running import Running, serving
@@ -186,3 +186,48 @@ async def test_changes_are_told_as_they_happen(server: Running) -> None:
             if line.startswith("data: "):
                 assert json.loads(line[6:]) == {"conversation_id": kitchen, "revision": 1}
                 break
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_an_answer_that_cannot_be_stored_is_sent_and_stored_later(
+    streamed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(app_options=answering(Parrot())) as server:
+        await server.client.post("/v1/sessions/answers", json={"session_id": "kitchen", "text": "one"})
+        asked = {"session_id": "kitchen", "text": "two"}
+        headers = {"Accept": "text/event-stream"} if streamed else {}
+
+        async def fail(*_: object, **__: object) -> None:
+            raise StoreUnavailable("the disk is full")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(ConversationManager, "append", fail)
+            sent = await server.client.post("/v1/sessions/answers", json=asked, headers=headers)
+            answer = json.loads(sent.text.rpartition("data: ")[2]) if streamed else sent.json()
+            assert (answer["text"], answer["agent_name"]) == ("two", "parrot")
+            assert (answer["stored"], answer["queued"]) == (False, True)
+            assert answer["problem"]["type"] == "urn:recollect:problem:store-unavailable"
+            assert await stored(server) == 2
+        await server.memory.unstored.settled()
+        assert await stored(server) == 4
+
+
+async def test_a_spoken_answer_that_cannot_be_stored_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(app_options=answering(Parrot())) as server:
+
+        async def fail(*_: object, **__: object) -> None:
+            raise StoreUnavailable("the disk is full")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(ConversationManager, "append", fail)
+            sent = await server.client.post(
+                "/v1/sessions/voice",
+                params={"session_id": "kitchen"},
+                content=b"\x00\x10\x00\xf0" * 8000,
+                headers={"Content-Type": "audio/pcm"},
+            )
+        reply = sent.json()
+        assert reply["text"] == "is the door locked"
+        assert (reply["failed"], reply["stored"], reply["queued"]) == (False, False, True)
+        await server.memory.unstored.settled()
+        assert await stored(server) == 2

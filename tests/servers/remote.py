@@ -177,7 +177,7 @@ class ManagerBehind(RemoteManager):
     """A manager behind a server, with the store itself at hand."""
 
     def __init__(self, manager: RemoteManager, served: Served) -> None:
-        super().__init__(manager.calls, manager.sender)
+        super().__init__(manager.calls, manager.sender, manager.unstored)
         self._served = served
 
     @property

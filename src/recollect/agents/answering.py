@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from recollect.agents.loop import AgenticLoop, Answer
 from recollect.agents.views import View, check_view, narrated
 from recollect.arguments import CheckedFields, validated
-from recollect.contracts import OnText
+from recollect.contexts import Context
+from recollect.contracts import Appended, OnText
 from recollect.errors import NothingToSend
 from recollect.ids import following_id
 from recollect.manager import ConversationManager
@@ -19,6 +20,7 @@ from recollect.messages import Message
 from recollect.notes import Source
 from recollect.tokens import count_system, count_tools, ready
 from recollect.tools import ToolRegistry
+from recollect.unstored import NotStored
 from recollect.windows import WindowPolicy
 
 
@@ -54,9 +56,10 @@ async def answer_turn(
 ) -> Answer:
     """The specialist's answer, with what it may see of the conversation; the whole turn is stored.
 
-    What raises, or is cancelled, stores nothing. A question that brings its id gives ids to what follows:
-    asked again, also of another process, it is stored once, and another answer to it raises
-    `MessageConflict`. Raises `AgentError`, `ConversationNotFound`, `StoreError`.
+    What raises, or is cancelled, stores nothing. An answer that the model has given is returned, also where
+    the turn cannot be stored: then `not_stored` has the reason, and the turn is queued, see `unstored`. A
+    question that brings its id gives ids to what follows: asked again, also of another process, it is stored
+    once, and another answer to it raises `MessageConflict`. Raises `AgentError`, `NothingToSend`.
     """
     question = specialist.loop.question(user_text)
     policy = await _policy(manager, specialist)
@@ -68,8 +71,21 @@ async def answer_turn(
     tools = specialist.tools.in_turn(source)
     answer = await specialist.loop.run_in(window, question, tools, on_text=on_text)
     messages = _numbered(answer.messages, user_text)
-    stored = await manager.append(conversation_id, messages)
-    return replace(answer, messages=messages, stored=stored)
+    answer = replace(answer, messages=messages, conversation_id=conversation_id)
+    stored = await append_or_queue(manager, conversation_id, messages)
+    if isinstance(stored, NotStored):
+        return replace(answer, not_stored=stored)
+    return replace(answer, stored=stored)
+
+
+async def append_or_queue(
+    manager: ConversationManager, conversation_id: str, messages: Sequence[Message]
+) -> Appended | NotStored:
+    """Store a turn whose answer reaches the user in any case. When storing fails, the turn is queued and
+    retried in the background until the memory is closed. Raises `MessageConflict`, and nothing else."""
+    return await manager.unstored.store(
+        manager.owner, conversation_id, messages, manager.append, now=manager.now()
+    )
 
 
 def _numbered(messages: tuple[Message, ...], asked: str | Message) -> tuple[Message, ...]:
@@ -94,12 +110,20 @@ async def seen(
     policy = policy or specialist.policy
     if policy is not None and specialist.view == "narrated":
         policy = replace(policy, told_to=specialist.name)
-    context = await manager.load_context(conversation_id, own, policy=policy, pending=turn)
+    queued = manager.unstored.messages(manager.owner, conversation_id)
+    context = await manager.load_context(conversation_id, own, policy=policy, pending=(*queued, *turn))
+    if queued and _has_repeated_ids(context):  # stored while the context was made
+        context = await manager.load_context(conversation_id, own, policy=policy, pending=turn)
     if context.report.nothing_to_send is not None:
         raise NothingToSend(context.report.nothing_to_send)
     if specialist.view == "narrated":
         return narrated(context.messages, specialist.name)
     return context.messages
+
+
+def _has_repeated_ids(context: Context) -> bool:
+    ids = [message.message_id for message in context.messages if message.message_id is not None]
+    return len(set(ids)) < len(ids)
 
 
 async def _policy(manager: ConversationManager, specialist: Specialist) -> WindowPolicy | None:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from recollect.agents.answering import Specialist, answer_turn
 from recollect.agents.apologies import apology_for
 from recollect.agents.beginnings import answering, remove
-from recollect.agents.loop import AgenticLoop, Tools, as_registry
+from recollect.agents.loop import AgenticLoop, Answer, Tools, as_registry
 from recollect.arguments import CheckedFields, validated
 from recollect.conversations import Conversation
 from recollect.errors import (
@@ -111,6 +111,9 @@ class ConversationResult(Struct, frozen=True, kw_only=True):
     response: IntentResponse
     conversation_id: str | None = None
     continue_conversation: bool = False
+    stored: bool = True
+    """Whether the turn is stored. False for an apology, outside of a conversation, and where storing failed:
+    then the speech has `{"stored": False}` as `extra_data`, and the turn is queued."""
 
     @property
     def text(self) -> str:
@@ -176,14 +179,14 @@ class ConversationEntity:
         if conversation_id is None and self._auto_create:
             conversation_id = str(uuid4())
         try:
-            text = await self._answer(user_input, conversation_id)
+            answer = await self._answer(user_input, conversation_id)
         except RecollectError as error:
             log.warning("a turn failed and was not stored: %s", told(error))
             return self._sorry(user_input, conversation_id, error)
         except Exception as error:  # the edge: somebody is waiting to hear something
             log.exception("a turn failed and was not stored")
             return self._sorry(user_input, conversation_id, error)
-        return _result(user_input, conversation_id, text)
+        return _answered(user_input, conversation_id, answer)
 
     async def clear_history(self, conversation_id: str, user_input: Said | None = None) -> None:
         """Forget one conversation. What is not there is no error.
@@ -217,7 +220,7 @@ class ConversationEntity:
             return self._memory
         return self._memory.of(self._owner_of(user_input))
 
-    async def _answer(self, user_input: Said, conversation_id: str | None) -> str:
+    async def _answer(self, user_input: Said, conversation_id: str | None) -> Answer:
         manager = self._manager_for(user_input)
         tools = as_registry(self._tools(manager) if callable(self._tools) else self._tools)
         question = self._loop.question(user_input.text)
@@ -229,27 +232,35 @@ class ConversationEntity:
 
     async def _answer_in(
         self, manager: ConversationManager, conversation_id: str, specialist: Specialist, question: Message
-    ) -> str:
+    ) -> Answer:
         known = await manager.session(_session(conversation_id))
         record = known or await _begun(manager, conversation_id)
         is_new = known is None and not record.message_count
         take_back = partial(remove, manager, record) if is_new else None
         async with answering(record.id, take_back=take_back):
             answer = await answer_turn(manager, record.id, specialist, question)
-        await _label(manager, record, conversation_id)
-        await self._bound(manager, record)
-        return answer.text
+        if answer.stored is not None:
+            await self._tidy(manager, record, conversation_id)
+        return answer
+
+    async def _tidy(self, manager: ConversationManager, record: Conversation, conversation_id: str) -> None:
+        """What follows a stored turn. The answer is there: nothing that fails here may replace it."""
+        try:
+            await _label(manager, record, conversation_id)
+            await self._bound(manager, record)
+        except Exception as error:  # noqa: BLE001  the edge of any store
+            log.warning("a conversation is not labelled or bounded: %s", told(error))
 
     async def _answer_alone(
         self, manager: ConversationManager, specialist: Specialist, question: Message
-    ) -> str:
+    ) -> Answer:
         """The answer outside of any conversation: all that is known are the owner's notes."""
 
         async def window(turn: Sequence[Message]) -> Sequence[Message]:
             return (await manager.first_context(turn, policy=specialist.policy)).messages
 
         tools = specialist.tools.in_turn(Source(message_id=question.message_id))
-        return (await specialist.loop.run_in(window, question, tools)).text
+        return await specialist.loop.run_in(window, question, tools)
 
     async def _bound(self, manager: ConversationManager, record: Conversation) -> None:
         """In this process's own memory, let go of what will never be sent again."""
@@ -268,7 +279,7 @@ class ConversationEntity:
     ) -> ConversationResult:
         sorry = _result(user_input, conversation_id, self._apology(error))
         response = replace(sorry.response, response_type="error", error_code="unknown")
-        return replace(sorry, response=response)
+        return replace(sorry, response=response, stored=False)
 
 
 async def _begun(manager: ConversationManager, conversation_id: str) -> Conversation:
@@ -293,8 +304,16 @@ async def _forget(manager: ConversationManager, tag: str) -> None:
             await manager.delete_conversation(record.id)
 
 
-def _result(user_input: Said, conversation_id: str | None, text: str) -> ConversationResult:
-    speech = {"plain": {"speech": text, "extra_data": None}}
+def _answered(user_input: Said, conversation_id: str | None, answer: Answer) -> ConversationResult:
+    extra = None if answer.not_stored is None else {"stored": False, "queued": answer.not_stored.queued}
+    result = _result(user_input, conversation_id, answer.text, extra)
+    return replace(result, stored=answer.stored is not None)
+
+
+def _result(
+    user_input: Said, conversation_id: str | None, text: str, extra: dict[str, Any] | None = None
+) -> ConversationResult:
+    speech = {"plain": {"speech": text, "extra_data": extra}}
     response = IntentResponse(language=user_input.language, speech=speech)
     # A question back keeps the microphone open.
     goes_on = text.rstrip().endswith(("?", "？", "؟"))

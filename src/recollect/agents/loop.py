@@ -27,6 +27,7 @@ from recollect.telemetry import telemetry
 from recollect.telemetry.calls import error_kind
 from recollect.telemetry.timing import timed
 from recollect.tools import Tool, ToolRegistry
+from recollect.unstored import NotStored
 
 log = logging.getLogger("recollect.agents")
 
@@ -55,6 +56,10 @@ class Answer(Struct, frozen=True, kw_only=True):
     """Whether the answer came to its end; False where the model ran out of room."""
     stored: Appended | None = None
     """What storing the turn did, where it was stored."""
+    not_stored: NotStored | None = None
+    """Why the turn is not stored, and whether it is queued, where storing it failed."""
+    conversation_id: str | None = None
+    """The conversation that the turn belongs to, where there is one."""
 
 
 @validated

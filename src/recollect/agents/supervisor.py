@@ -78,7 +78,8 @@ class SupervisorAgent:
         """The answer, in words. The question and all that led to the answer are stored, with `agent_name`.
 
         `conversation_id` is the conversation to go on with; without it, the session's, made when it
-        has none. When anything fails, the history stays as it was and the answer is an apology.
+        has none. When there is no answer, the history stays as it was, and the text is an apology. An answer
+        that cannot be stored is returned and queued; `answer_or_apology` shows it in `Answer.not_stored`.
         """
         question = _question(query, content_type)
         if conversation_id is not None:

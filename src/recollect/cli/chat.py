@@ -20,7 +20,7 @@ from recollect.manager import ConversationManager
 from recollect.settings import AgentConfig, Settings
 
 if TYPE_CHECKING:
-    from recollect.agents import Assistants
+    from recollect.agents import Answer, Apology, Assistants
 
 HELP = """\
 /new               start another conversation
@@ -148,10 +148,17 @@ class _Talk:
 
         if self._is_terminal:
             self._out.print(f"[bold green]{self._name}>[/] ", end="")
-        answer = await self._assistant.process_query(words, self._session, on_text=hear)
-        if not "".join(streamed).endswith(answer):  # an apology, or words that were not streamed
-            self._write(f"\n{answer}" if streamed else answer)
+        answer = await self._assistant.answer_or_apology(words, self._session, on_text=hear)
+        if not "".join(streamed).endswith(answer.text):  # an apology, or words that were not streamed
+            self._write(f"\n{answer.text}" if streamed else answer.text)
         self._write("\n")
+        self._warn(answer)
+
+    def _warn(self, answer: "Answer | Apology") -> None:
+        failed = getattr(answer, "not_stored", None)
+        if failed is not None:
+            later = "It is stored as soon as that is possible." if failed.queued else ""
+            self._out.print(f"[yellow]This answer is not stored: {escape(str(failed.error))}. {later}[/]")
 
     def _write(self, text: str) -> None:
         sys.stdout.write(readable(text))

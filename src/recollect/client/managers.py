@@ -5,7 +5,7 @@ Every method is one line: the description of its call, and who sends it. `Remote
 describing, sending. Above: the memories.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -23,22 +23,25 @@ from recollect.client.methods import awaited, waited
 from recollect.client.sending import AsyncSender, SyncSender
 from recollect.client.turns import SyncTurn
 from recollect.contexts import Context
-from recollect.contracts import Change, ConversationStore, TokenCounter
+from recollect.contracts import Appended, Change, ConversationStore, TokenCounter
 from recollect.errors import InvalidSetting
 from recollect.intake import Intake
 from recollect.manager import ConversationManager, calibrated
+from recollect.messages import Message
 from recollect.premises import Premises
 from recollect.settings import ConversationConfig
+from recollect.unstored import UnstoredTurns
 
 
 @validated
 class RemoteManager(ConversationManager):
     """One owner's conversations behind a server; made by `memory.of(owner)`."""
 
-    def __init__(self, calls: OwnerCalls, sender: AsyncSender) -> None:
+    def __init__(self, calls: OwnerCalls, sender: AsyncSender, unstored: UnstoredTurns | None = None) -> None:
         # What a manager has of a store is the server's business: nothing of it is made here.
         self.calls = calls
         self.sender = sender
+        self.unstored = UnstoredTurns() if unstored is None else unstored
 
     @property
     def owner(self) -> str:
@@ -127,7 +130,16 @@ class RemoteManager(ConversationManager):
     leave_session = awaited(OwnerCalls.leave_session, ConversationManager.leave_session)
 
     add_message = awaited(OwnerCalls.add_message, ConversationManager.add_message)
-    append = awaited(OwnerCalls.append, ConversationManager.append)
+    _append = awaited(OwnerCalls.append, ConversationManager.append)
+
+    async def append(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended:
+        if self.unstored:
+            await self.unstored.flush(self.owner, conversation_id)  # nothing overtakes a queued turn
+        return await self._append(conversation_id, messages, expected_revision=expected_revision)
+
+    append.__doc__ = ConversationManager.append.__doc__
     append_to_session = awaited(OwnerCalls.append_to_session, ConversationManager.append_to_session)
     messages = awaited(OwnerCalls.messages, ConversationManager.messages)
     entries = awaited(OwnerCalls.entries, ConversationManager.entries)

@@ -23,6 +23,7 @@ from recollect.intake import Intake
 from recollect.memory import Memory
 from recollect.redaction import Redactor
 from recollect.settings import ConversationConfig
+from recollect.unstored import UnstoredTurns
 
 if TYPE_CHECKING:
     from recollect.keeping import Expiring
@@ -81,6 +82,7 @@ class RemoteMemory(_Opened, Memory):
         # What a memory has of a store is the server's business: nothing of it is made here.
         _Opened.__init__(self, url, **options)
         self.sender = AsyncSender(self.options)
+        self.unstored = UnstoredTurns()
 
     archives = None
     blobs = None
@@ -95,7 +97,7 @@ class RemoteMemory(_Opened, Memory):
 
     def of(self, owner: str) -> RemoteManager:
         """The handle of one owner. Whether the key reaches them, the server says at the first call."""
-        return RemoteManager(self._calls(owner), self.sender)
+        return RemoteManager(self._calls(owner), self.sender, self.unstored)
 
     async def owners(self) -> AsyncIterator[str]:
         """Everybody whom the key reaches and who has something here."""
@@ -113,7 +115,10 @@ class RemoteMemory(_Opened, Memory):
 
     async def close(self) -> None:
         """Let go of all connections. Closing twice is fine."""
-        await self.sender.close()
+        try:
+            await self.unstored.close()
+        finally:
+            await self.sender.close()
 
     async def health(self) -> "Health | None":
         """None: how the store is doing, `/ready` and `/metrics` of the server say."""

@@ -358,12 +358,15 @@ class Question(Sent, frozen=True, kw_only=True):
 
 
 class AnswerBody(Answered, frozen=True, kw_only=True):
-    """What the assistant said. When it could not answer, `text` is an apology and nothing was stored."""
+    """What the assistant said. When it could not answer, `text` is an apology, `agent_name` is null, and
+    nothing is stored. When the answer could not be stored, `stored` is false and `problem` has the reason."""
 
     text: str
     conversation_id: str | None
     agent_name: str | None
     stored: bool
+    queued: bool = False
+    """Whether the turn is not stored yet, and is tried again in the background."""
     problem: dict[str, Any] | None = None
 
 

@@ -375,7 +375,7 @@ class AnswerDelta(Outgoing, frozen=True, kw_only=True, tag="answer.delta"):
 
 
 class AnswerDone(Outgoing, frozen=True, kw_only=True, tag="answer.done"):
-    """The answer is complete, and the whole turn is stored."""
+    """The answer is complete, and the whole turn is stored, unless `stored` is false."""
 
     id: str
     conversation_id: str
@@ -389,6 +389,8 @@ class AnswerDone(Outgoing, frozen=True, kw_only=True, tag="answer.done"):
     interrupted: bool = False
     repeated: bool = False
     """Whether it was stored before: the text was sent again."""
+    stored: bool = True
+    """False where storing failed. The server tries again; watchers get the messages when they are stored."""
 
 
 class AnswerFailed(Outgoing, frozen=True, kw_only=True, tag="answer.failed"):

@@ -106,6 +106,11 @@ CHAPTERS: dict[str, tuple[Family, ...]] = {
         _times("recollect_agent_step_seconds", "How long an agent took for one reply", "agent"),
         _counter("recollect_agent_errors_total", "Replies that failed", "agent", "error"),
         _counter("recollect_agent_tokens_total", "Tokens that providers counted", "agent", "direction"),
+        _counter(
+            "recollect_unstored_turns_total",
+            "Answered turns that could not be stored: queued, stored later, or lost",
+            "outcome",
+        ),
         _times("recollect_tool_seconds", "How long a call of a tool took", "tool"),
         _counter("recollect_tool_errors_total", "Calls of a tool that failed", "tool"),
     ),

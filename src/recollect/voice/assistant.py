@@ -53,6 +53,10 @@ class VoiceReply(Struct, frozen=True, kw_only=True):
     """Which messages it is made of: one, mostly. None where the turn failed: then nothing is stored."""
     failed: bool = False
     """Whether this is an apology."""
+    stored: bool = True
+    """Whether the turn is stored. False for an apology, and where storing failed."""
+    queued: bool = False
+    """Whether storing failed and is tried again in the background."""
 
     def __str__(self) -> str:
         return self.text
@@ -109,7 +113,8 @@ class VoiceAssistant:
 
         `audio` is a recording, or pieces of one as they arrive; bare samples need `audio_format`. What
         cannot be used or understood raises `InvalidAudio`, `NotUnderstood` or `TranscriberError`, and
-        nothing is stored. A turn that fails later leaves no trace, and the reply is an apology.
+        nothing is stored. A turn that fails later leaves no trace, and the reply is an apology. An answer
+        that cannot be stored is returned, with `stored` False, and queued.
         """
         transcript = await self.understand(audio, audio_format=audio_format, language=language)
         question = asked(transcript)
@@ -192,6 +197,8 @@ class VoiceAssistant:
             session_id=session_id,
             conversation_id=conversation_id,
             parts=parts,
+            stored=answer.not_stored is None,
+            queued=answer.not_stored is not None and answer.not_stored.queued,
         )
 
     def _sorry(
@@ -204,6 +211,7 @@ class VoiceAssistant:
             session_id=session_id,
             conversation_id=conversation_id,
             failed=True,
+            stored=False,
         )
 
 

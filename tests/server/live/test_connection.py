@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from recollect.errors import StoreUnavailable
+from recollect.manager import ConversationManager
 from recollect.messages import Message, Speech
 from recollect.protocol.live import CloseCode
 from recollect.server.auth.callers import Caller
@@ -754,3 +755,51 @@ async def test_an_answer_that_takes_too_long_to_end_is_given_up_and_leaves_no_tr
         client.leave()
         await draining
         assert await room.erin.messages(ready["conversation"]["id"]) == []
+
+
+async def test_an_answer_that_cannot_be_stored_is_delivered_and_told_to_watchers_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the disk is full")
+
+    async with a_room() as room:
+        client, watcher = room.client(), room.client()
+        ready = await client.hello(session_id="kitchen")
+        conversation_id = ready["conversation"]["id"]
+        await watcher.hello(conversation_id=conversation_id)
+        with monkeypatch.context() as patched:
+            patched.setattr(ConversationManager, "append", fail)
+            done = await client.say("q1", "hello")
+            assert (done["text"], done["stored"], done["entries"]) == ("you said hello", False, [])
+            again = room.client()
+            await again.hello(session_id="kitchen", place=ready["place"])
+            repeated = await again.say("q1", "hello")
+            assert (repeated["text"], repeated["stored"]) == ("you said hello", False)
+            assert room.agent.asked == ["hello"], "the model is asked once"
+        await room.memory.unstored.settled()
+        told = await watcher.until("messages")
+        assert words(told)[0] == "hello"
+        stored = await room.erin.messages(conversation_id)
+        assert [message.content for message in stored] == ["hello", "you said hello"]
+        assert (await client.say("q2", "go on"))["stored"]
+
+
+async def test_an_interrupted_answer_that_cannot_be_stored_is_queued(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the disk is full")
+
+    async with a_room() as room:
+        client = room.client()
+        ready = await client.hello(session_id="kitchen")
+        room.agent.may_go_on.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(ConversationManager, "append", fail)
+            await client.send("text", id="q1", text="tell me a story")
+            await client.until("answer.delta")
+            await client.send("interrupt", heard=3)
+            done = await client.until("answer.done")
+            assert (done["interrupted"], done["stored"], done["text"]) == (True, False, "you ")
+        await room.memory.unstored.settled()
+        stored = await room.erin.messages(ready["conversation"]["id"])
+        assert [message.content for message in stored] == ["tell me a story", "you "]

@@ -44,7 +44,8 @@ def unknown_owners(folder: Path) -> list[str]:
 def pending_owners(folder: Path) -> set[str]:
     """Everybody with an operation in a spool of any process that is not marked as stored. Blocks."""
     with translated(folder):
-        return {owner for path in sorted(folder.glob(f"*{SUFFIX}")) for owner in _owners_in(path)}
+        paths = [path for path in sorted(folder.glob(f"*{SUFFIX}")) if not path.is_dir()]
+        return {owner for path in paths for owner in _owners_in(path)}
 
 
 def _owners_in(path: Path) -> set[str]:

@@ -205,6 +205,7 @@ def _done(turn: Turn, outcome: Outcome, watch: Watch | None) -> Outgoing:
         place=None if watch is None else watch.place,
         interrupted=outcome.interrupted,
         repeated=outcome.repeated,
+        stored=outcome.stored,
     )
 
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from recollect.agents import Answer
+from recollect.agents.answering import append_or_queue
 from recollect.contracts import Appended, Entry, OnText
 from recollect.deadlines import ended
 from recollect.dialects import meaning_of
@@ -31,6 +32,8 @@ from recollect.manager import ConversationManager
 from recollect.messages import Message, Speech
 from recollect.server.live.feeds import Feeds, Piece
 from recollect.spoken import spoken_form, word_end
+from recollect.telemetry import told
+from recollect.unstored import NotStored
 
 log = logging.getLogger("recollect.server.live")
 
@@ -53,7 +56,7 @@ class Assistant(Protocol):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """How a turn came out: it is stored, or there is an error and nothing of it is."""
+    """How a turn came out: it is answered, or there is an error and nothing of it is stored."""
 
     text: str = ""
     message_ids: tuple[str, ...] = ()
@@ -61,6 +64,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     spoken: str | None = None
     interrupted: bool = False
     repeated: bool = False
+    stored: bool = True
+    """False for an answer that could not be stored, and is delivered all the same."""
     error: RecollectError | None = None
 
 
@@ -246,9 +251,22 @@ async def answered(turn: Turn, *, service: Service) -> Outcome:
         if (known := await repeated(turn, service)) is not None:
             return known
         raise
-    assert answer.stored is not None, "a turn that is answered is stored"
-    outcome = await _told(turn, answer.stored, service)
+    outcome = await _delivered(turn, answer.stored or answer.not_stored, answer.messages, service)
     return replace(outcome, text=answer.text, spoken=_spoken(turn, answer.text))
+
+
+async def _delivered(
+    turn: Turn, stored: Appended | NotStored | None, messages: Sequence[Message], service: Service
+) -> Outcome:
+    """The outcome of a turn with an answer, whether it is stored or not, and whether watchers are told."""
+    unstored = Outcome(message_ids=tuple(message.message_id or "" for message in messages), stored=False)
+    if stored is None or isinstance(stored, NotStored):
+        return unstored
+    try:
+        return await _told(turn, stored, service)
+    except RecollectError as error:  # it is stored, and the feed looks at the store again by itself
+        log.warning("watchers are not told of a turn yet: %s", told(error))
+        return replace(unstored, stored=True)
 
 
 def _spoken(turn: Turn, text: str) -> str | None:
@@ -272,13 +290,13 @@ async def interrupted(turn: Turn, *, service: Service) -> Outcome:
         return GIVEN_UP  # audio that was not understood yet
     said = [turn.question, *_cut_off(turn)]
     try:
-        appended = await service.manager.append(turn.conversation_id, said)
+        stored = await append_or_queue(service.manager, turn.conversation_id, said)
     except Conflict:
         # It was stored whole in the same moment.
         if (known := await repeated(turn, service)) is not None:
             return known
         raise
-    return replace(await _told(turn, appended, service), text=turn.text, interrupted=True)
+    return replace(await _delivered(turn, stored, said, service), text=turn.text, interrupted=True)
 
 
 def _cut_off(turn: Turn) -> Iterable[Message]:
@@ -325,7 +343,9 @@ async def _told(turn: Turn, appended: Appended, service: Service) -> Outcome:
 
 
 async def repeated(turn: Turn, service: Service) -> Outcome | None:
-    """The turn as it was stored before; None when it was not."""
+    """The turn as it was stored before, or as it is queued to be stored; None when it is neither."""
+    if queued := _queued_turn(service.manager, turn.conversation_id, turn.id):
+        return _known_unstored(turn, queued)
     entries = await _stored_turn(service.manager, turn.conversation_id, turn.id)
     answer = next((e.message for e in reversed(entries) if e.message.role == "assistant"), None)
     if answer is None:
@@ -350,3 +370,29 @@ async def _stored_turn(manager: ConversationManager, conversation_id: str, turn_
         entries.append(found)
         found = await manager.store.entry(conversation_id, following_id(turn_id, len(entries)))
     return entries
+
+
+def _queued_turn(manager: ConversationManager, conversation_id: str, turn_id: str) -> list[Message]:
+    """The question and what follows it, where they could not be stored yet."""
+    queued = {one.message_id: one for one in manager.unstored.messages(manager.owner, conversation_id)}
+    found: list[Message] = []
+    following = queued.get(turn_id)
+    while following is not None:
+        found.append(following)
+        following = queued.get(following_id(turn_id, len(found)))
+    return found
+
+
+def _known_unstored(turn: Turn, messages: Sequence[Message]) -> Outcome:
+    if not messages[0].says_the_same_as(turn.question):
+        raise MessageConflict(turn.conversation_id, turn.id)
+    answer = next((one for one in reversed(messages) if one.role == "assistant"), None)
+    text = "" if answer is None else meaning_of(answer).text
+    return Outcome(
+        text=text,
+        spoken=_spoken(turn, text),
+        message_ids=tuple(message.message_id or "" for message in messages),
+        interrupted=answer is not None and INTERRUPTED in answer.tags,
+        repeated=True,
+        stored=False,
+    )

@@ -90,6 +90,9 @@ async def leave_session(call: Call[Left, NoQuery]) -> Reply:
 async def ask(call: Call[Question, NoQuery]) -> Reply:
     """Ask the assistant. The question and the answer are stored, or neither is.
 
+    An answer that cannot be stored is sent all the same, with `stored` false; with `queued`, the server tries
+    again to store it.
+
     With `Accept: text/event-stream` the answer comes in pieces, as server-sent events: `text` for each
     piece, then `answer`. When it could not answer, the text is an apology, and `problem` says why.
     """
@@ -142,13 +145,15 @@ async def _answered(supervisor: SupervisorAgent, asked: Question, on_text: Any =
     )
     if isinstance(answer, Apology):
         return _apology(asked, answer)
-    record = None if asked.conversation_id is not None else await manager.session(asked.session_id)
+    # From here on nothing asks the store: the answer reaches the user, whether it is stored or not.
+    failed = answer.not_stored
     return {
         "text": answer.text,
-        "conversation_id": asked.conversation_id if record is None else record.id,
+        "conversation_id": answer.conversation_id,
         "agent_name": answer.messages[-1].agent_name,
-        "stored": True,
-        "problem": None,
+        "stored": failed is None,
+        "queued": failed is not None and failed.queued,
+        "problem": None if failed is None else problem_of(failed.error),
     }
 
 
@@ -159,6 +164,7 @@ def _apology(asked: Question, instead: Apology) -> dict[str, Any]:
         "conversation_id": asked.conversation_id,
         "agent_name": None,
         "stored": False,
+        "queued": False,
         "problem": problem_of(known),
     }
 
