@@ -41,7 +41,7 @@ STORE_SECONDS = 8.0
 """Seconds that a user waits for an answer to be stored: more than the resilient layer needs for its spool."""
 MOST_BYTES = 32 * 1024 * 1024
 """Bytes of queued turns: hours of a busy house."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
+SHORTEST_PAUSE, FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5, 5.0
 """Seconds between attempts to store what is queued."""
 CLOSING_SECONDS = 5.0
 """Seconds that closing spends on the last attempt."""
@@ -202,6 +202,7 @@ class UnstoredTurns:
                 pause = self._first_pause
             else:
                 await self._background.rest(pause)
+                await asyncio.sleep(SHORTEST_PAUSE)  # also where somebody waits for the end
                 pause = min(LONGEST_PAUSE, pause * 2)
 
     async def _try_all(self) -> bool:

@@ -11,7 +11,7 @@ import pytest
 import recollect
 from recollect.cli import chat as chat_module
 from recollect.errors import StoreUnavailable
-from recollect.manager import ConversationManager
+from recollect.stores.sqlite.store import SQLiteStore
 from recollect.testing.providers.script import Says
 from tests.cli.conftest import Run
 from tests.cli.providing import served
@@ -216,7 +216,7 @@ def test_an_answer_that_cannot_be_stored_is_shown_with_a_warning(
     async def fail(*_: object, **__: object) -> None:
         raise StoreUnavailable("the disk is full")
 
-    monkeypatch.setattr(ConversationManager, "append", fail)
+    monkeypatch.setattr(SQLiteStore, "append", fail)
     said = talk(run, "Where is my key?")
     assert "under the pot" in said
     assert "not stored: the disk is full" in said

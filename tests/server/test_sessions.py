@@ -13,6 +13,7 @@ from recollect.contracts import Ask, Audio, OnText, Reply, Transcript
 from recollect.errors import AgentUnavailable, StoreUnavailable
 from recollect.manager import ConversationManager
 from recollect.messages import Message
+from recollect.stores.in_memory import InMemoryStore
 from tests.server.running import Running, serving
 
 
@@ -201,7 +202,7 @@ async def test_an_answer_that_cannot_be_stored_is_sent_and_stored_later(
             raise StoreUnavailable("the disk is full")
 
         with monkeypatch.context() as patched:
-            patched.setattr(ConversationManager, "append", fail)
+            patched.setattr(InMemoryStore, "append", fail)
             sent = await server.client.post("/v1/sessions/answers", json=asked, headers=headers)
             answer = json.loads(sent.text.rpartition("data: ")[2]) if streamed else sent.json()
             assert (answer["text"], answer["agent_name"]) == ("two", "parrot")
@@ -219,7 +220,7 @@ async def test_a_spoken_answer_that_cannot_be_stored_is_sent(monkeypatch: pytest
             raise StoreUnavailable("the disk is full")
 
         with monkeypatch.context() as patched:
-            patched.setattr(ConversationManager, "append", fail)
+            patched.setattr(InMemoryStore, "append", fail)
             sent = await server.client.post(
                 "/v1/sessions/voice",
                 params={"session_id": "kitchen"},
