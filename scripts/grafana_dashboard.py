@@ -138,7 +138,7 @@ ROWS: dict[str, list[tuple[str, str, list[Query]]]] = {
         ("A reply takes, p95", "s", p95_by("agent", "recollect_agent_step_seconds")),
         ("Replies that fail", "cps", by("error", "recollect_agent_errors_total")),
         ("Tokens", "cps", by("direction", "recollect_agent_tokens_total")),
-        ("Answers that could not be stored", "cps", by("outcome", "recollect_unstored_turns_total")),
+        ("Answers that could not be stored", "cps", by("status", "recollect_unstored_turns_total")),
         ("Tools, p95", "s", p95_by("tool", "recollect_tool_seconds")),
         ("Tools that fail", "cps", by("tool", "recollect_tool_errors_total")),
     ],

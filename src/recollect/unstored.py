@@ -281,7 +281,7 @@ _SENTENCES = {
 
 
 def _note(outcome: str, key: Key, error: RecollectError | None) -> None:
-    telemetry.counter("recollect_unstored_turns_total", outcome=outcome).add()
+    telemetry.counter("recollect_unstored_turns_total", status=outcome).add()
     level, name, sentence = _SENTENCES[outcome]
     reason = {} if error is None else {"error": told(error)}
     event(log, level, name, sentence, conversation_id=key[1], **reason)

@@ -270,7 +270,7 @@ async def test_closing_reports_what_was_not_stored(caplog: pytest.LogCaptureFixt
     failing = Failing(InMemoryBackend())
     memory = Memory(failing, sweep_every=None, warm=False, embedder=None)
     memory.unstored = quick(first_pause=LONG, closing=0.05)
-    lost = telemetry.counter("recollect_unstored_turns_total", outcome="lost")
+    lost = telemetry.counter("recollect_unstored_turns_total", status="lost")
     async with memory:
         supervisor = asking(memory.of("erin"), "One.", "Two.")
         await supervisor.process_query("A?", "s1")

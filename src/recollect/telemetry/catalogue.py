@@ -109,7 +109,7 @@ CHAPTERS: dict[str, tuple[Family, ...]] = {
         _counter(
             "recollect_unstored_turns_total",
             "Answered turns that could not be stored: queued, stored later, or lost",
-            "outcome",
+            "status",
         ),
         _times("recollect_tool_seconds", "How long a call of a tool took", "tool"),
         _counter("recollect_tool_errors_total", "Calls of a tool that failed", "tool"),

@@ -46,7 +46,7 @@ async def test_a_text_is_answered_in_pieces_and_stored_as_a_turn() -> None:
         await client.send("text", id="q1", text="good morning")
         assert await client.next() == {"type": "answer.delta", "id": "q1", "text": "you "}
         room.agent.may_go_on.set()
-        done = await client.next()
+        done = await client.until("answer.done")
         assert done["text"] == "you said good morning"
         assert words(done) == ["good morning", "you said good morning"]
         assert done["place"]["sequence"] == 2
