@@ -13,6 +13,7 @@ receipt of whoever finishes is about the whole of it.
     removed    the store's own rows, and with them what is derived from them
     blobs      pictures
     held again caches after the store, or they would be filled again
+    unnamed    the journal forgets the owner's name, so that the next step removes it from the files
     scrubbed   what was deleted leaves the store's files
     done       the journal forgets it
 
@@ -46,6 +47,8 @@ KIND = "erasures"
 PAGE = 100
 _ONCE = ("removed", "blobs")
 """Steps that are not taken again once they are done."""
+_WITHOUT_NAME = ("scrubbed", "done")
+"""Steps that are left when the journal has forgotten the owner's name."""
 _BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 _BLANK = Changes(client_id=None, client_name=None, subject=None, assigned_to=None, tags=(), notes=None)
 """Empties everything in a record that says something."""
@@ -57,7 +60,11 @@ Told = Callable[[str], None]
 class Intent(Struct, frozen=True, kw_only=True):
     """An erasure that has begun, as the journal keeps it."""
 
-    owner: str
+    owner: str | None
+    """The owner's name; None once nothing is left to do but to scrub the files. The name leaves the journal
+    before that, for a row that is deleted afterwards would stay in the files of a server, name and all."""
+    digest: str = ""
+    """The SHA-256 of the name, as in the receipt, once the name is gone."""
     conversation_id: str | None
     started_at: datetime
     found: dict[str, int] = {}
@@ -70,8 +77,15 @@ class Intent(Struct, frozen=True, kw_only=True):
     """The steps that came to their end."""
 
     @property
+    def owner_digest(self) -> str:
+        return self.digest if self.owner is None else owner_key(self.owner)
+
+    @property
     def key(self) -> str:
-        return f"{owner_key(self.owner)}/{self.conversation_id or 'everything'}"
+        return f"{self.owner_digest}/{self.conversation_id or 'everything'}"
+
+    def without_name(self) -> "Intent":
+        return replace(self, owner=None, digest=self.owner_digest)
 
 
 async def erase(
@@ -103,16 +117,22 @@ async def resume(backend: Backend, premises_of: Callable[[str], Premises]) -> li
     journal = await backend.of(JOURNAL).authoritative()
     while noted := await journal.documents(KIND, after=after, limit=PAGE):
         for document in noted:
-            receipt = await _resumed(document, premises_of)
+            receipt = await _resumed(document, backend, premises_of)
             receipts += [] if receipt is None else [receipt]
         after = noted[-1].key
     return receipts
 
 
-async def _resumed(document: Document, premises_of: Callable[[str], Premises]) -> Receipt | None:
+async def _resumed(
+    document: Document, backend: Backend, premises_of: Callable[[str], Premises]
+) -> Receipt | None:
     try:
         intent = _intent(document)
-        whole = await premises_of(intent.owner).authoritative()
+        if intent.owner is None:
+            premises = Premises(owner=JOURNAL, store=backend.of(JOURNAL), backend=backend)
+        else:
+            premises = premises_of(intent.owner)
+        whole = await premises.authoritative()
         receipt = await _Erasing(whole, intent, again=True).run()
     except RecollectError as error:
         log.warning(
@@ -143,6 +163,7 @@ class _Erasing:
         self, premises: Premises, intent: Intent, *, told: Told | None = None, again: bool = False
     ) -> None:
         self._premises = premises
+        self._owner = intent.owner
         self._intent = intent
         self._told = told or (lambda step: None)
         self._again = again
@@ -164,23 +185,25 @@ class _Erasing:
             ("removed", self._remove),
             ("blobs", self._remove_blobs),
             ("held again", self._forget_held),
+            ("unnamed", self._drop_name),
             ("scrubbed", self._scrub),
             ("done", self._forget_intent),
         ):
-            if name in _ONCE and name in self._intent.done:
-                continue
-            await step()
-            await self._note_progress(name)
-            self._told(name)
-        receipt = self._receipt()
-        erased = sum(receipt.erased.values())
-        await note(self._premises.store, "erase", self._intent.conversation_id or "", count=erased)
-        return receipt
+            if not self._is_over(name):
+                await step()
+                await self._note_progress(name)
+                self._told(name)
+        return self._receipt()
+
+    def _is_over(self, step: str) -> bool:
+        if self._owner is None:
+            return step not in _WITHOUT_NAME
+        return step in _ONCE and step in self._intent.done
 
     async def _forget_held(self) -> None:
-        intent, until = self._intent, self._until()
+        owner, intent, until = self._premises.owner, self._intent, self._until()
         for holder in self._premises.holders:
-            self._erased.update(await holder.forgets(intent.owner, intent.conversation_id, until=until))
+            self._erased.update(await holder.forgets(owner, intent.conversation_id, until=until))
 
     def _until(self) -> datetime:
         """What holders have from after this moment, and nobody else has, stays."""
@@ -219,9 +242,15 @@ class _Erasing:
                 self._erased.update(blobs=len(held))
                 await blobs.delete(conversation_id)
 
+    async def _drop_name(self) -> None:
+        """Take the owner's name out of the journal, and before that note the erasure in the audit trail."""
+        erased = sum(self._receipt().erased.values())
+        await note(self._premises.store, "erase", self._intent.conversation_id or "", count=erased)
+        self._intent = self._intent.without_name()
+
     async def _scrub(self) -> None:
         if isinstance(self._premises.backend, Erasing):
-            self._remains = await self._premises.backend.scrub(self._intent.owner)
+            self._remains = await self._premises.backend.scrub(self._owner)
         self._remains += _unopened(self._intent.left)
         for remains in self._remains:
             log.warning("an erasure leaves something behind: %s", remains)
@@ -240,7 +269,7 @@ class _Erasing:
 
     def _receipt(self) -> Receipt:
         receipt = Receipt(
-            owner=owner_key(self._intent.owner),
+            owner=self._intent.owner_digest,
             conversation_id=self._intent.conversation_id,
             # What went just before a crash, or before an answer that was lost, was found when it began.
             erased=more_of(self._erased, Counter(self._intent.found) - Counter(self._intent.left)),

@@ -18,7 +18,7 @@ from recollect.receipts import Receipt
 from recollect.stores.sqlite import SQLiteBackend
 from tests.forgetting.places import STORES, Place, live, opened, place_for
 
-STEPS = ("noted", "held", "removed", "blobs", "held again", "scrubbed")
+STEPS = ("noted", "held", "removed", "blobs", "held again", "unnamed", "scrubbed")
 ROOT = Path(__file__).parents[2]
 
 
@@ -28,10 +28,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         yield place
 
 
-def killed_after(step: str, place: Place, folder: Path, scope: str) -> tuple[str, str]:
+def killed_after(
+    step: str, place: Place, folder: Path, scope: str, *, owner: str = "erin"
+) -> tuple[str, str]:
     """The ids of what a process erased until it was killed: a conversation, and an archived one."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.forgetting.erasing_child", place.url, folder, "erin", scope, step],
+        [sys.executable, "-m", "tests.forgetting.erasing_child", place.url, folder, owner, scope, step],
         cwd=ROOT,
         env={"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
         capture_output=True,

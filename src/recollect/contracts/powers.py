@@ -79,9 +79,10 @@ class Glancing(Protocol):
 class Erasing(Protocol):
     """A backend with files or tables in which what was deleted could still be found."""
 
-    async def scrub(self, owner: str) -> tuple[str, ...]:
+    async def scrub(self, owner: str | None) -> tuple[str, ...]:
         """Make what was deleted of this owner unreadable there too; returns what remains, as sentences.
 
+        So is what was deleted from the journal. None stands for an owner whose name is not known any more.
         Done again, it goes on where it was. What is not its business (a server's own log, backups) is
         documented, not returned.
         """

@@ -140,7 +140,7 @@ class EncryptedBackend(Backend):
     async def purge_expired(self, now: datetime | None = None) -> int:
         return await self._inner.purge_expired(now)
 
-    async def scrub(self, owner: str) -> tuple[str, ...]:
+    async def scrub(self, owner: str | None) -> tuple[str, ...]:
         """Have the store scrub its files, and a keyring of its own too; returns what remains in either. See
         `contracts.Erasing`."""
         remains: tuple[str, ...] = ()

@@ -671,7 +671,7 @@ class ResilientBackend(Backend):
             counts.update(await self._inner.forgets(owner, conversation_id, until=until))
         return dict(counts)
 
-    async def scrub(self, owner: str) -> tuple[str, ...]:
+    async def scrub(self, owner: str | None) -> tuple[str, ...]:
         """Have the store scrub its files, if it has any, and take out of the spool what is stored by now;
         returns what remains there, and the damaged parts of spools: whose those are, nobody can tell. See
         `contracts.Erasing`."""

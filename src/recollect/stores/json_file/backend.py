@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from recollect.clock import Clock, parse_moment, system_clock
-from recollect.contracts import Backend
+from recollect.contracts import JOURNAL, Backend
 from recollect.errors import (
     RecollectError,
     StoreClosed,
@@ -84,9 +84,9 @@ class JsonFileBackend(Backend):
         ]
         return sum(await asyncio.gather(*purges))
 
-    async def scrub(self, owner: str) -> tuple[str, ...]:
+    async def scrub(self, owner: str | None) -> tuple[str, ...]:
         """What was deleted or changed lives on in the backup until the next write but one: write now."""
-        await self.write(owner, Shelf.forget_copies)
+        await self.write(JOURNAL if owner is None else owner, Shelf.forget_copies)
         return ()
 
     def shelf(self, owner: str) -> Shelf:

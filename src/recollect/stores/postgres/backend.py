@@ -9,7 +9,7 @@ from typing import Any
 from psycopg.rows import tuple_row
 
 from recollect.clock import Clock, system_clock
-from recollect.contracts import Backend, SchemaVersion
+from recollect.contracts import JOURNAL, Backend, SchemaVersion
 from recollect.conversations import check_count
 from recollect.errors import InvalidSetting, StoreClosed
 from recollect.ids import parse_name
@@ -152,14 +152,17 @@ class PostgresBackend(Backend):
                 yield name_of(key, full_name)
             last = batch[-1][0]
 
-    async def scrub(self, owner: str) -> tuple[str, ...]:
-        """Write the owner's tables anew, where this role may; see `scrubbing`."""
-        key = key_of(parse_name(owner, field="owner"))
-        await self.run_for(owner, ("drop_brought_contacts", {"owner": key}))
+    async def scrub(self, owner: str | None) -> tuple[str, ...]:
+        """Write the owner's tables anew, and the journal's, where this role may; see `scrubbing`."""
+        keys = None
+        if owner is not None:
+            key = key_of(parse_name(owner, field="owner"))
+            await self.run_for(owner, ("drop_brought_contacts", {"owner": key}))
+            keys = (key, key_of(JOURNAL))
         self._require_pool()
         with translated(self.server):
             async with await self._connect() as connection:
-                return await scrub(connection, key, self.server)
+                return await scrub(connection, keys, self.server)
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         values = {"now": now or self.clock(), "limit": PURGE_BATCH}

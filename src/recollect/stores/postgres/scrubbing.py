@@ -7,6 +7,8 @@ time, and only the role that owns the tables may. The server's write-ahead log, 
 backups are not ours to reach: see `docs/stores/postgresql.md`. Below: `connections`. Above: `backend`.
 """
 
+from collections.abc import Sequence
+
 from psycopg import errors, sql
 from psycopg.rows import tuple_row
 
@@ -16,11 +18,12 @@ LOCK_SECONDS = 10
 """How long to wait for a table that others use. They hold it for milliseconds."""
 
 
-async def scrub(connection: Connection, owner: str, server: str) -> tuple[str, ...]:
-    """Write anew what may hold deleted rows of the owner (its key); returns what could not be done."""
+async def scrub(connection: Connection, owners: Sequence[str] | None, server: str) -> tuple[str, ...]:
+    """Write anew what may hold deleted rows of these owners (their keys), or of anybody; returns what could
+    not be done."""
     await connection.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'".encode())
     remains = []
-    for schema, table, is_ours in await _tables(connection, owner):
+    for schema, table, is_ours in await _tables(connection, owners):
         if not is_ours:
             remains.append(f"{server}: only the owner of {schema}.{table} may write it anew: VACUUM FULL")
         elif not await _written_anew(connection, schema, table):
@@ -28,23 +31,23 @@ async def scrub(connection: Connection, owner: str, server: str) -> tuple[str, .
     return tuple(remains)
 
 
-async def _tables(connection: Connection, owner: str) -> list[tuple[str, str, bool]]:
-    """The tables that can hold rows of this owner, and whether they are ours to write anew."""
+async def _tables(connection: Connection, owners: Sequence[str] | None) -> list[tuple[str, str, bool]]:
+    """The tables that can hold rows of these owners, and whether they are ours to write anew."""
     async with connection.cursor(row_factory=tuple_row) as cursor:
         await cursor.execute(SQL["tables"])
         found = await cursor.fetchall()
         return [
             (schema, table, is_ours)
             for schema, table, constraint, is_ours in found
-            if constraint is None or await _admits(connection, constraint, owner)
+            if constraint is None or owners is None or await _admits(connection, constraint, owners)
         ]
 
 
-async def _admits(connection: Connection, constraint: str, owner: str) -> bool:
-    """Whether a partition can hold rows of this owner. The constraint is the server's own text of it."""
-    question = f'SELECT {constraint} FROM (SELECT %s::text COLLATE "C" AS owner) AS asked'
+async def _admits(connection: Connection, constraint: str, owners: Sequence[str]) -> bool:
+    """Whether a partition can hold rows of these owners. The constraint is the server's own text of it."""
+    question = f'SELECT bool_or({constraint}) FROM (SELECT unnest(%s::text[]) COLLATE "C" AS owner) AS asked'
     async with connection.cursor(row_factory=tuple_row) as cursor:
-        await cursor.execute(question.encode(), (owner,))
+        await cursor.execute(question.encode(), (list(owners),))
         answer = await cursor.fetchone()
     return bool(answer and answer[0])
 

@@ -118,7 +118,7 @@ class RedisBackend(Backend):
                 removed += await self.of(owner).purge(moment)
         return removed
 
-    async def scrub(self, owner: str) -> tuple[str, ...]:
+    async def scrub(self, owner: str | None) -> tuple[str, ...]:
         """The server's files hold everybody's data; they are rewritten whole. See `scrubbing`."""
         return await scrub(self.connections)
 

@@ -252,7 +252,7 @@ class SQLiteBackend(Backend):
         await self._rewrite_index(most_steps=STEPS_AT_ONCE)
         await asyncio.to_thread(self._scrubber.scrub, seconds=AT_ONCE_SECONDS, most_bytes=AT_ONCE_BYTES)
 
-    async def scrub(self, owner: str) -> tuple[str, ...]:
+    async def scrub(self, owner: str | None) -> tuple[str, ...]:
         """Rewrite the index and empty the log beside the file; see `index_rewrite` and `scrubbing`."""
         remains: tuple[str, ...] = ()
         if not await self._rewrite_index():
