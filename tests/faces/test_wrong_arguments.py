@@ -81,6 +81,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("world", places, indirect=True)
 
 
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some wrong values are valid relative paths, and an export writes there."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
     url = empty_url(request.param, tmp_path, request)
