@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from recollect.contracts import ConversationStore, Erasing, note
+from recollect.contracts import ConversationStore, Erasing
 from recollect.conversations import Changes, Conversation, check_span
 from recollect.dialects import references_in
 from recollect.dialects.blanking import MARK, TAG, blanked
@@ -282,10 +282,7 @@ class Keeping:
         from recollect.portability import export_owner
 
         await self.unstored.flush(self.owner)
-        manifest = await export_owner(self.premises, Path(folder))
-        await note(self.store, "export", count=sum(manifest.counts.values()))
-        happenings.conversation_changed("exported", "everything that an owner has was exported")
-        return manifest
+        return await export_owner(self.premises, Path(folder))
 
     async def import_(self, folder: str | Path) -> "Manifest":
         """Bring what such a folder holds into the store, as this owner's."""

@@ -5,7 +5,6 @@ an answer does not come, and `sending` has the two that really send: one that wa
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -13,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from recollect.errors import InvalidInput, NotFound, StoreError, shown
+from recollect.scratch import ScratchPath
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,7 +29,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     status: int
     headers: Mapping[str, str] = {}
     content: bytes = b""
-    file: Path | None = None
+    file: ScratchPath | None = None
 
     @property
     def media_type(self) -> str:

@@ -6,11 +6,9 @@ httpx is imported when a client is opened, on a thread. Below: exchanging. Above
 import asyncio
 import contextlib
 import ssl
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from msgspec import Struct
@@ -32,6 +30,7 @@ from recollect.client.exchanging import (
 )
 from recollect.errors import MissingExtra, Overloaded, RecollectError, StoreClosed, StoreUnavailable
 from recollect.protocol import HEARTBEAT
+from recollect.scratch import ScratchFolder, ScratchPath
 from recollect.telemetry.tracing import outgoing
 
 if TYPE_CHECKING:
@@ -112,22 +111,22 @@ class _Luggage:
     """The files of a call that sends or gets one. Blocks."""
 
     def __init__(self, call: Call[Any]) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="recollect-")
-        self.sent = Path(self._folder.name, "sent")
-        self.received = Path(self._folder.name, "received")
+        self._folder = ScratchFolder()
+        self.sent = self._folder / "sent"
+        self.received = self._folder / "received"
         if call.upload is not None:
             self._pack(call.upload)
 
     def _pack(self, upload: Callable[[BinaryIO], None]) -> None:
         try:
-            with self.sent.open("wb") as file:
+            with self.sent.create() as file:
                 upload(file)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        self._folder.cleanup()
+        self._folder.close()
 
 
 class AsyncSender:
@@ -213,8 +212,9 @@ class AsyncSender:
             timeout=self.options.timeout(step.timeout),
         )
 
-    async def _receive(self, response: "httpx.Response", path: Path) -> None:
-        file = await asyncio.to_thread(path.open, "wb")
+    async def _receive(self, response: "httpx.Response", path: ScratchPath) -> None:
+        path.unlink()
+        file = await asyncio.to_thread(path.create)
         try:
             async for block in response.aiter_bytes(BLOCK):
                 await asyncio.to_thread(file.write, block)
@@ -376,7 +376,7 @@ def _closed(server: Server) -> RecollectError:
     return StoreClosed(f"the client of {server.base} is closed, or was not opened: use it in a `with` block")
 
 
-def _answer(response: "httpx.Response", content: bytes, file: Path | None = None) -> Answer:
+def _answer(response: "httpx.Response", content: bytes, file: ScratchPath | None = None) -> Answer:
     return Answer(status=response.status_code, headers=response.headers, content=content, file=file)
 
 
@@ -384,19 +384,20 @@ def _headers(call: Call[Any], step: Send) -> dict[str, str]:
     return {**outgoing(), **call.headers, **(call.again if step.again else {})}
 
 
-def _receive(response: "httpx.Response", path: Path) -> None:
-    with path.open("wb") as file:
+def _receive(response: "httpx.Response", path: ScratchPath) -> None:
+    path.unlink()
+    with path.create() as file:
         for block in response.iter_bytes(BLOCK):
             file.write(block)
 
 
-def _blocks(path: Path) -> Iterator[bytes]:
+def _blocks(path: ScratchPath) -> Iterator[bytes]:
     with path.open("rb") as file:
         while block := file.read(BLOCK):
             yield block
 
 
-async def _blocks_async(path: Path) -> AsyncIterator[bytes]:
+async def _blocks_async(path: ScratchPath) -> AsyncIterator[bytes]:
     file = await asyncio.to_thread(path.open, "rb")
     try:
         while block := await asyncio.to_thread(file.read, BLOCK):

@@ -1,13 +1,12 @@
 """A whole backend into a file, a chunk at a time. Below: `json_lines`. The file is written off the loop."""
 
 import asyncio
-import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from functools import partial
 from hashlib import sha256
 from itertools import count
-from typing import BinaryIO, Protocol, cast, runtime_checkable
+from typing import BinaryIO, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -26,10 +25,11 @@ from recollect.moving.json_lines import (
     header_line,
     trailer_line,
 )
+from recollect.scratch import open_scratch
 from recollect.threads import opened
 
-MOST_IN_MEMORY = 1 << 20
-"""Bytes of one conversation; a longer one is collected in a temporary file."""
+COPIED_AT_ONCE = 1 << 20
+"""Bytes of one conversation that are copied in one piece."""
 ATTEMPTS = 3
 """How often a conversation is read that changes meanwhile, and to which turns were only added."""
 
@@ -128,17 +128,13 @@ async def _export(owner: str, store: ConversationStore, record: Conversation, wr
         if now is None:
             return
         then = now
-        async with opened(_spool) as file:
+        async with opened(open_scratch) as file:
             part = _Writer(file)
             is_whole = await _collect(owner, store, then, part)
             now = await store.get(record.id)
             if now == then or (now is not None and is_whole and attempt >= ATTEMPTS):
                 await writer.take(part)
                 return
-
-
-def _spool() -> BinaryIO:
-    return cast(BinaryIO, tempfile.SpooledTemporaryFile(max_size=MOST_IN_MEMORY))
 
 
 async def _collect(owner: str, store: ConversationStore, record: Conversation, writer: "_Writer") -> bool:
@@ -189,7 +185,7 @@ class _Writer:
 
     def _copy(self, file: BinaryIO) -> None:
         file.seek(0)
-        for text in iter(partial(file.read, MOST_IN_MEMORY), b""):
+        for text in iter(partial(file.read, COPIED_AT_ONCE), b""):
             self._hash.update(text)
             self._write(text)
 

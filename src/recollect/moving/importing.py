@@ -5,12 +5,11 @@ Below: `json_lines`, `bringing`. The file is read off the loop.
 
 import asyncio
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
-from typing import BinaryIO, TypeVar, cast
+from typing import BinaryIO, TypeVar
 
 from msgspec.structs import asdict
 
@@ -28,6 +27,7 @@ from recollect.moving.json_lines import (
     read_header,
     read_line,
 )
+from recollect.scratch import open_scratch
 
 T = TypeVar("T", Entry, Document)
 
@@ -315,7 +315,7 @@ def _seekable(file: BinaryIO) -> BinaryIO:
     """The file itself, or a temporary one with what came through a pipe."""
     if file.seekable():
         return file
-    spool = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115  import_ closes it
+    spool = open_scratch()
     try:
         with _explained():
             shutil.copyfileobj(file, spool)

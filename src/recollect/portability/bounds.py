@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from recollect.errors import StoreDamaged, StoreForeign, TooLarge, shown
+from recollect.scratch import ScratchPath
 
 RATIO = 100
 """How many times its packed size an export may have. Conversations shrink to a tenth, seldom further."""
@@ -88,9 +89,9 @@ class Packing:
     def __init__(self) -> None:
         self._packed = self._plain = 0
 
-    def compression_for(self, file: Path) -> int:
+    def compression_for(self, file: Path | ScratchPath) -> int:
         """Deflated, or as it is where that would shrink the export too far."""
-        self._plain += file.stat().st_size
+        self._plain += file.size() if isinstance(file, ScratchPath) else file.stat().st_size
         if self._plain <= allowed(self._packed) or self._plain <= allowed(self._packed + deflated_size(file)):
             return zipfile.ZIP_DEFLATED
         return zipfile.ZIP_STORED
@@ -99,7 +100,7 @@ class Packing:
         self._packed += entry.compress_size
 
 
-def deflated_size(file: Path) -> int:
+def deflated_size(file: Path | ScratchPath) -> int:
     """Bytes of a file when deflated as `zipfile` does."""
     deflate = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION, zlib.DEFLATED, -15)
     count = 0

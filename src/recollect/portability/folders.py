@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from recollect.archives import Archive, OwnerArchives, pack, unpacked
-from recollect.contracts import Backend, ConversationStore
+from recollect.contracts import Backend, ConversationStore, note
 from recollect.errors import (
     Conflict,
     InvalidSetting,
@@ -30,12 +30,18 @@ from recollect.ids import new_id
 from recollect.moving import export_store, import_, verify_one
 from recollect.portability.page import page
 from recollect.premises import Premises
-from recollect.telemetry import told
+from recollect.scratch import ScratchFolder, ScratchPath
+from recollect.telemetry import happenings, told
 from recollect.threads import opened, to_the_end
 
 log = logging.getLogger("recollect.portability")
 
+Folder = Path | ScratchFolder
+AnyPath = Path | ScratchPath
+"""A folder that somebody asked for, or one that is only on its way through a server; and files in them."""
+
 VERSION = 1
+_BLOCK = 1 << 20
 LINES = "conversations.jsonl"
 PAGE = "index.html"
 MANIFEST = "manifest.json"
@@ -69,9 +75,20 @@ class Manifest(Struct, frozen=True, kw_only=True):
 # Out
 
 
-async def export_owner(premises: Premises, folder: Path) -> Manifest:
+async def export_owner(premises: Premises, folder: Folder) -> Manifest:
     """Write everything that is held about the owner into a folder that is not there yet, or empty."""
     premises = await premises.authoritative()
+    if isinstance(folder, ScratchFolder):
+        manifest = await _fill(premises, folder)
+    else:
+        manifest = await _fill_beside(premises, folder)
+    await note(premises.store, "export", count=sum(manifest.counts.values()))
+    happenings.conversation_changed("exported", "everything that an owner has was exported")
+    return manifest
+
+
+async def _fill_beside(premises: Premises, folder: Path) -> Manifest:
+    """Fill a folder beside the place of this one, and move it there."""
     draft = await to_the_end(begin_folder, folder)
     try:
         manifest = await _fill(premises, draft)
@@ -82,7 +99,7 @@ async def export_owner(premises: Premises, folder: Path) -> Manifest:
     return manifest
 
 
-async def _fill(premises: Premises, draft: Path) -> Manifest:
+async def _fill(premises: Premises, draft: Folder) -> Manifest:
     exported_at = premises.store.now()
     counts = await _write_lines(premises, draft / LINES)
     counts["blobs"] = await _write_blobs(premises, draft)
@@ -101,7 +118,7 @@ async def _fill(premises: Premises, draft: Path) -> Manifest:
     return manifest
 
 
-async def _write_lines(premises: Premises, path: Path) -> dict[str, int]:
+async def _write_lines(premises: Premises, path: AnyPath) -> dict[str, int]:
     async with opened(partial(create_file, path)) as file:
         report = await export_store(premises.owner, premises.store, file)
     return {
@@ -111,7 +128,7 @@ async def _write_lines(premises: Premises, path: Path) -> dict[str, int]:
     }
 
 
-async def _write_blobs(premises: Premises, draft: Path) -> int:
+async def _write_blobs(premises: Premises, draft: Folder) -> int:
     if premises.blobs is None:
         return 0
     count = 0
@@ -119,13 +136,13 @@ async def _write_blobs(premises: Premises, draft: Path) -> int:
         for sha256 in await premises.blobs.list(conversation_id):
             data = await premises.blobs.get(conversation_id, sha256)
             if data is not None:
-                await to_the_end(_write, draft / "blobs" / conversation_id / sha256, data)
+                await to_the_end(_write, draft / f"blobs/{conversation_id}/{sha256}", data)
                 count += 1
     return count
 
 
 async def _write_archives(
-    archives: OwnerArchives | None, draft: Path
+    archives: OwnerArchives | None, draft: Folder
 ) -> tuple[tuple[Archive, ...], tuple[str, ...]]:
     """The archives that were written, and those that cannot be read."""
     if archives is None:
@@ -139,26 +156,26 @@ async def _write_archives(
             log.warning("an archive is not exported: %s", told(error))
             unreadable.append(one.conversation_id)
             continue
-        await _write_archive(one.conversation_id, content, draft / "archives")
+        await _write_archive(one.conversation_id, content, draft)
         written.append(one)
     return tuple(written), tuple(sorted(unreadable))
 
 
-async def _write_archive(conversation_id: str, content: bytes, folder: Path) -> None:
+async def _write_archive(conversation_id: str, content: bytes, draft: Folder) -> None:
     lines, pictures = await to_the_end(unpacked, content)
-    await to_the_end(_write, folder / f"{conversation_id}.jsonl", lines)
+    await to_the_end(_write, draft / f"archives/{conversation_id}.jsonl", lines)
     for sha256, data in pictures.items():
-        await to_the_end(_write, folder / "blobs" / conversation_id / sha256, data)
+        await to_the_end(_write, draft / f"archives/blobs/{conversation_id}/{sha256}", data)
 
 
-def _write_page(draft: Path, owner: str, exported_at: datetime) -> None:
-    archived = sorted((draft / "archives").glob("*.jsonl"))
+def _write_page(draft: Folder, owner: str, exported_at: datetime) -> None:
+    archived = [draft / name for name in _names(draft) if _ARCHIVE.fullmatch(name)]
     with create_file(draft / PAGE) as file:
         for piece in page(owner, exported_at, _lines_of(draft / LINES), _lines_of(*archived)):
             file.write(piece.encode(errors="replace"))
 
 
-def _lines_of(*paths: Path) -> Iterator[bytes]:
+def _lines_of(*paths: AnyPath) -> Iterator[bytes]:
     """The lines of exports, each without its first."""
     for path in paths:
         with path.open("rb") as lines:
@@ -169,7 +186,7 @@ def _lines_of(*paths: Path) -> Iterator[bytes]:
 # In
 
 
-async def import_owner(premises: Premises, folder: Path) -> Manifest:
+async def import_owner(premises: Premises, folder: Folder) -> Manifest:
     """Bring what a folder holds into the owner's store. A folder that was altered changes nothing.
 
     What went on here is left as it is, conversations and archives alike; when all others are there, these
@@ -200,7 +217,7 @@ def _check_places(premises: Premises, manifest: Manifest) -> None:
             )
 
 
-async def _read_lines(store: ConversationStore, folder: Path) -> list[str]:
+async def _read_lines(store: ConversationStore, folder: Folder) -> list[str]:
     """Bring the conversations; what was left as it is, in words."""
     async with opened(lambda: (folder / LINES).open("rb")) as file:
         try:
@@ -210,7 +227,7 @@ async def _read_lines(store: ConversationStore, folder: Path) -> list[str]:
     return []
 
 
-async def _read_blobs(premises: Premises, manifest: Manifest, folder: Path) -> None:
+async def _read_blobs(premises: Premises, manifest: Manifest, folder: Folder) -> None:
     """Bring the pictures of conversations that are here: a sweep takes others for what is left of one."""
     for conversation_id, files in groupby(_blobs_in(manifest), key=lambda match: match[2]):
         if await premises.store.get(conversation_id) is None:
@@ -226,7 +243,7 @@ def _blobs_in(manifest: Manifest) -> list[re.Match[str]]:
     return [match for file in manifest.files if (match := _BLOB.fullmatch(file.path)) and not match[1]]
 
 
-async def _read_archives(premises: Premises, manifest: Manifest, folder: Path) -> list[str]:
+async def _read_archives(premises: Premises, manifest: Manifest, folder: Folder) -> list[str]:
     """Bring the archives; what was left as it is, in words."""
     left: list[str] = []
     for one in manifest.archives:
@@ -259,7 +276,7 @@ async def _standing(
     return "same" if known.revision == one.revision else "other"
 
 
-async def _read_archive(archives: OwnerArchives, one: Archive, manifest: Manifest, folder: Path) -> None:
+async def _read_archive(archives: OwnerArchives, one: Archive, manifest: Manifest, folder: Folder) -> None:
     lines = await to_the_end((folder / _archive_path(one)).read_bytes)
     pictures = await to_the_end(_pictures_of, one, manifest, folder)
     content = await to_the_end(pack, lines, pictures)
@@ -270,14 +287,14 @@ def _archive_path(archive: Archive) -> str:
     return f"archives/{archive.conversation_id}.jsonl"
 
 
-def _pictures_of(archive: Archive, manifest: Manifest, folder: Path) -> dict[str, bytes]:
+def _pictures_of(archive: Archive, manifest: Manifest, folder: Folder) -> dict[str, bytes]:
     found = [match for file in manifest.files if (match := _BLOB.fullmatch(file.path)) and match[1]]
     return {
         match[3]: (folder / match[0]).read_bytes() for match in found if match[2] == archive.conversation_id
     }
 
 
-def checked_folder(folder: Path) -> Manifest:
+def checked_folder(folder: Folder) -> Manifest:
     """The manifest, when every file is what it says, and all is there that it speaks of. Blocks."""
     manifest = read_manifest(folder)
     for file in manifest.files:
@@ -291,7 +308,7 @@ def checked_folder(folder: Path) -> Manifest:
     return manifest
 
 
-def _check_archive(folder: Path, archive: Archive) -> None:
+def _check_archive(folder: Folder, archive: Archive) -> None:
     path = _archive_path(archive)
     try:
         with (folder / path).open("rb") as file:
@@ -302,7 +319,7 @@ def _check_archive(folder: Path, archive: Archive) -> None:
         raise StoreDamaged(f"{path} is another conversation than the manifest says")
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Folder) -> Manifest:
     """What a folder says that it holds. Blocks."""
     try:
         manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
@@ -315,7 +332,7 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def _check_file(folder: Path, file: File) -> None:
+def _check_file(folder: Folder, file: File) -> None:
     if not is_part_of_export(file.path):
         raise StoreDamaged(f"the manifest names a file that no export has: {shown(file.path)}")
     try:
@@ -374,8 +391,10 @@ def finish_folder(draft: Path, folder: Path) -> None:
         raise StoreUnavailable(f"{folder} cannot be written: {error.strerror or error}") from error
 
 
-def create_file(path: Path) -> BinaryIO:
+def create_file(path: AnyPath) -> BinaryIO:
     """A new file, readable by this user alone. Blocks."""
+    if isinstance(path, ScratchPath):
+        return path.create()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Conversations are nobody else's business.
@@ -384,7 +403,7 @@ def create_file(path: Path) -> BinaryIO:
         raise StoreUnavailable(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(path: AnyPath, data: bytes) -> None:
     with create_file(path) as file:
         try:
             file.write(data)
@@ -392,14 +411,26 @@ def _write(path: Path, data: bytes) -> None:
             raise StoreUnavailable(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def _files(draft: Path) -> tuple[File, ...]:
-    found = sorted(path for path in draft.rglob("*") if path.is_file())
+def _files(draft: Folder) -> tuple[File, ...]:
     return tuple(
-        File(path=path.relative_to(draft).as_posix(), size=path.stat().st_size, sha256=_digest(path))
-        for path in found
+        File(path=name, size=size_of(draft / name), sha256=_digest(draft / name)) for name in _names(draft)
     )
 
 
-def _digest(path: Path) -> str:
+def _names(draft: Folder) -> list[str]:
+    if isinstance(draft, ScratchFolder):
+        return draft.names()
+    return sorted(path.relative_to(draft).as_posix() for path in draft.rglob("*") if path.is_file())
+
+
+def size_of(path: AnyPath) -> int:
+    """Bytes of a file. Blocks."""
+    return path.size() if isinstance(path, ScratchPath) else path.stat().st_size
+
+
+def _digest(path: AnyPath) -> str:
+    digest = hashlib.sha256()
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

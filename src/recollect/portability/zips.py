@@ -6,15 +6,17 @@ digest is checked before the folder stands in its place.
 """
 
 import shutil
+import time
 import zipfile
 import zlib
-from pathlib import Path
 from typing import BinaryIO, cast
 
 from recollect.errors import RecollectError, StoreDamaged, StoreForeign, StoreUnavailable, shown
 from recollect.portability.bounds import BoundedReads, Budget, Packing
 from recollect.portability.folders import (
     MANIFEST,
+    AnyPath,
+    Folder,
     Manifest,
     begin_folder,
     checked_folder,
@@ -22,7 +24,9 @@ from recollect.portability.folders import (
     finish_folder,
     is_part_of_export,
     read_manifest,
+    size_of,
 )
+from recollect.scratch import ScratchFolder
 
 LONGEST_MANIFEST = 64 * 1024 * 1024
 _BLOCK = 1024 * 1024
@@ -40,25 +44,37 @@ _NO_EXPORT = (
 """What reading a zip ends with that is damaged, or none."""
 
 
-def pack_folder(folder: Path, file: BinaryIO) -> Manifest:
+def pack_folder(folder: Folder, file: BinaryIO) -> Manifest:
     """Write the folder into a file as a zip, when it is a whole export; the manifest comes first."""
     manifest = checked_folder(folder)
     try:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
             packing = Packing()
             for name in (MANIFEST, *(one.path for one in manifest.files)):
-                packed.write(folder / name, name, packing.compression_for(folder / name))
+                _pack_one(packed, name, folder / name, packing.compression_for(folder / name))
                 packing.packed(packed.getinfo(name))
     except OSError as error:
         raise StoreUnavailable(f"{folder} cannot be packed: {error.strerror or error}") from error
     return manifest
 
 
-def unpack_folder(file: BinaryIO, folder: Path, *, largest: int | None = None) -> Manifest:
+def _pack_one(packed: zipfile.ZipFile, name: str, path: AnyPath, compression: int) -> None:
+    entry = zipfile.ZipInfo(name, time.localtime()[:6])
+    entry.compress_type = compression
+    entry.external_attr = 0o600 << 16
+    entry.file_size = size_of(path)
+    with path.open("rb") as source, packed.open(entry, "w") as target:
+        shutil.copyfileobj(source, target, _BLOCK)
+
+
+def unpack_folder(file: BinaryIO, folder: Folder, *, largest: int | None = None) -> Manifest:
     """Make the folder that was packed: all of it, or nothing. `largest`: bytes that it may have.
 
     Raises `TooLarge`, `StoreForeign`, `StoreDamaged`.
     """
+    if isinstance(folder, ScratchFolder):
+        _extract(file, folder, largest)
+        return checked_folder(folder)
     draft = begin_folder(folder)
     try:
         _extract(file, draft, largest)
@@ -70,7 +86,7 @@ def unpack_folder(file: BinaryIO, folder: Path, *, largest: int | None = None) -
     return manifest
 
 
-def _extract(file: BinaryIO, draft: Path, largest: int | None) -> None:
+def _extract(file: BinaryIO, draft: Folder, largest: int | None) -> None:
     try:
         with zipfile.ZipFile(cast(BinaryIO, BoundedReads(file))) as packed:
             _check_entries(packed)
@@ -105,7 +121,7 @@ def _check_name(name: str, sizes: dict[str, int]) -> None:
         raise StoreDamaged(f"the file holds something that no export has: {shown(name)}")
 
 
-def _extract_one(packed: zipfile.ZipFile, name: str, draft: Path, budget: Budget, *, longest: int) -> None:
+def _extract_one(packed: zipfile.ZipFile, name: str, draft: Folder, budget: Budget, *, longest: int) -> None:
     with packed.open(name) as source, create_file(draft / name) as target:
         left = longest
         while block := source.read(_BLOCK):

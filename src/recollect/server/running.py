@@ -28,11 +28,13 @@ from recollect.layers.choosing import layers_in, resilience_in
 from recollect.server.app import create_app, tokens_for
 from recollect.server.auth.keys import ApiKeys
 from recollect.server.connections import BoundedConfig, ConnectionLimits, connection_limits_for
+from recollect.server.leftovers import remove_leftovers
 from recollect.settings import ServerConfig, Settings, TelemetryConfig
 from recollect.stores.urls import parse_url
 from recollect.telemetry.logs import logging_to
 from recollect.telemetry.sharing import shared_folder
 from recollect.telemetry.tracing import tracing_to
+from recollect.threads import to_the_end
 
 if TYPE_CHECKING:
     from litestar import Litestar
@@ -188,6 +190,7 @@ class Server(uvicorn.Server):
         self._listening = listening
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await to_the_end(remove_leftovers)
         await super().startup(sockets)
         if self.started:
             self._listening()

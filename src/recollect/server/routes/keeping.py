@@ -1,12 +1,8 @@
 """How long things are kept, in which form, and that they go."""
 
-import secrets
-import shutil
-import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Annotated, BinaryIO, cast
+import io
+from collections.abc import AsyncGenerator
+from typing import Annotated, BinaryIO
 
 from msgspec import UNSET, Meta, Struct
 from msgspec.structs import asdict
@@ -14,7 +10,7 @@ from msgspec.structs import asdict
 from recollect.archives import Archive
 from recollect.errors import StoreDamaged, StoreForeign
 from recollect.keeping import AT_MOST, Expiring
-from recollect.portability import Manifest
+from recollect.portability import Manifest, export_owner, import_owner
 from recollect.portability.zips import pack_folder, unpack_folder
 from recollect.protocol import conversation_document, rules_document, rules_of
 from recollect.protocol.bodies import (
@@ -27,6 +23,7 @@ from recollect.protocol.bodies import (
 )
 from recollect.protocol.documents import seconds
 from recollect.receipts import Receipt
+from recollect.scratch import ScratchFolder, open_scratch
 from recollect.server.answers import Streamed, as_json, as_problem, at_revision
 from recollect.server.calls import Call, NoBody, NoQuery
 from recollect.server.endpoints import Media, Reply, Routes
@@ -137,31 +134,22 @@ async def erase_everything(call: Call[NoBody, NoQuery]) -> Reply:
 @routes.get("/export", answer=Media(type=ZIP, description="The owner's folder, packed."), reach="admin")
 async def export_everything(call: Call[NoBody, NoQuery]) -> Reply:
     """Everything that is held about this owner, for people and for programs, as a zip."""
-    packed = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115  it is sent later
+    packed = open_scratch()
+    folder = ScratchFolder()
     try:
-        async with _place("recollect-export-") as place:
-            await call.manager.export(place / "folder")
-            await to_the_end(_pack, place / "folder", packed)
+        await call.manager.unstored.flush(call.manager.owner)
+        await export_owner(call.manager.premises, folder)
+        await to_the_end(_pack, folder, packed)
     except BaseException:
         packed.close()
         raise
+    finally:
+        folder.close()
     disposition = (b"content-disposition", b'attachment; filename="recollect-export.zip"')
     return Streamed(_blocks(packed), media=ZIP.encode(), headers=(disposition,), closing=packed.close)
 
 
-@asynccontextmanager
-async def _place(prefix: str) -> AsyncIterator[Path]:
-    """A folder for the block, gone with it: what it holds is somebody's whole history. Its name is known
-    before it is made, so that it goes, too, when the caller is cancelled meanwhile."""
-    place = Path(await to_the_end(tempfile.gettempdir), f"{prefix}{secrets.token_hex(8)}")
-    try:
-        await to_the_end(place.mkdir, 0o700)
-        yield place
-    finally:
-        await to_the_end(shutil.rmtree, place, ignore_errors=True)
-
-
-def _pack(folder: Path, file: BinaryIO) -> None:
+def _pack(folder: ScratchFolder, file: BinaryIO) -> None:
     pack_folder(folder, file)
     file.seek(0)
 
@@ -180,17 +168,12 @@ async def _blocks(file: BinaryIO) -> AsyncGenerator[bytes, None]:
 )
 async def import_everything(call: Call[NoBody, NoQuery]) -> Reply:
     """Bring an export into the store, as this owner's."""
+    folder = ScratchFolder()
     try:
-        async with _place("recollect-import-") as place:
-            await to_the_end(_unpack, call.raw, place)
-            manifest = await call.manager.import_(place / "folder")
+        await to_the_end(unpack_folder, io.BytesIO(call.raw), folder, largest=LARGEST_UNPACKED)
+        manifest = await import_owner(call.manager.premises, folder)
     except (StoreForeign, StoreDamaged) as error:
         return as_problem(error, status=422)  # what was sent, not what is here
+    finally:
+        folder.close()
     return as_json(manifest)
-
-
-def _unpack(raw: bytes, place: Path) -> None:
-    packed = place / "packed.zip"
-    packed.write_bytes(raw)
-    with packed.open("rb") as file:
-        unpack_folder(file, place / "folder", largest=LARGEST_UNPACKED)
