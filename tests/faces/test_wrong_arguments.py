@@ -51,6 +51,7 @@ from tests.servers.remote import open_at
 NOT_CALLED = {
     ("association", "look_through"): "called in the background, not by callers",
     ("memory", "premises"): "the server's: a client has none",
+    ("memory", "layer"): "takes a class of ours; for surfaces, not for callers",
     ("loop", "run_in"): "part of the loop: `run` calls it",
     ("voice", "interrupted"): "needs an answer that was spoken",
 }

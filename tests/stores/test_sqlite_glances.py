@@ -188,9 +188,9 @@ async def test_what_fails_at_once_is_asked_for_part_by_part(
 async def test_a_reader_who_does_not_answer_does_not_keep_an_agent_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ConversationConfig, "context_deadline", 0.02)
     async with recollect.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
         erin = memory.of("erin")
+        monkeypatch.setattr(ConversationConfig, "context_deadline", 0.02)  # shorter than a setting can be
         record = await erin.get_or_create_conversation("kitchen")
         held = threading.Event()
         backend = cast(SQLiteBackend, memory.backend)
