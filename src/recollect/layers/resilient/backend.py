@@ -57,6 +57,8 @@ SPOOL_LIMIT = 64 * 1024 * 1024
 """Bytes: some 50,000 spoken turns, which is hours of a busy house; little beside any disk."""
 LONG_READ = 60.0
 """Seconds for a read of thousands of entries: nobody waits for it in a conversation."""
+LONG_PURGE = 300.0
+"""Seconds for a purge of all owners: it may remove a lot, but a connection that hangs must not hold it up."""
 ADOPT_EVERY = 30.0
 """Seconds between looks at whether another process has left something behind."""
 _PROBE_OWNER, _PROBE_ID = "recollect probe", "00000000-0000-7000-8000-000000000000"
@@ -250,15 +252,13 @@ class ResilientBackend(Backend):
         if not self.reachable:
             raise self.away()
         pending = await self.pending_owners()  # first: they may be stored while the store lists its own
-        found = await self._attempt(
-            lambda: _collected(self.inner.owners(beside=beside)), Effort(attempts=self.resilience.attempts)
-        )
+        found = await self._attempt(lambda: _collected(self.inner.owners(beside=beside)), self._long_effort)
         for owner in (*found, *sorted(pending - found.keys())):
             yield owner
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         await settle(self)  # a turn that is not stored yet may have given a conversation more time
-        effort = Effort(attempts=self.resilience.attempts)
+        effort = Effort(attempts=self.resilience.attempts, deadline=LONG_PURGE)
         return await self._attempt(lambda: self.inner.purge_expired(now), effort)
 
     # State
