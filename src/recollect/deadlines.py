@@ -6,6 +6,7 @@ takes as long as it takes. `within` does not wait for that: the work is told to 
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -45,13 +46,23 @@ async def ended(*tasks: "asyncio.Task[Any]") -> None:
     """Cancel the tasks and wait until they are over, however they end.
 
     Once may not be enough: on Python 3.11 `asyncio.wait_for`, on which drivers wait, swallows a cancellation
-    that comes in the same moment as what it waits for.
+    that comes in the same moment as what it waits for. Tasks of another loop are cancelled and not waited
+    for; those of a closed loop never run again.
     """
-    running = {task for task in tasks if not task.done()}
+    here = asyncio.get_running_loop()
+    running = {task for task in tasks if not task.done() and task.get_loop() is here}
+    for task in tasks:
+        if not task.done() and task not in running:
+            _cancel_elsewhere(task)
     while running:
         for task in running:
             task.cancel()
         _, running = await asyncio.wait(running, timeout=CANCELLED_AGAIN_SECONDS)
+
+
+def _cancel_elsewhere(task: "asyncio.Task[Any]") -> None:
+    with suppress(RuntimeError):  # the loop is closed, or is closed in this moment
+        task.get_loop().call_soon_threadsafe(task.cancel)
 
 
 def _leave(task: "asyncio.Task[Any]", left: "set[asyncio.Task[Any]]") -> None:

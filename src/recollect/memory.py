@@ -290,7 +290,7 @@ class Memory:
             leaving.push_async_callback(self.summary_room.close)
             leaving.push_async_callback(self.unstored.close)
             for task in background:
-                leaving.push_async_callback(_end, task)
+                leaving.push_async_callback(ended, task)
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.start().__await__()
@@ -365,15 +365,6 @@ def _check_blobs(images: Images, *, encrypted: bool) -> None:
         )
 
 
-async def _end(task: "asyncio.Task[None]") -> None:
-    """Stop what runs in the background, also when another loop than this one does it."""
-    loop = task.get_loop()
-    if loop is asyncio.get_running_loop():
-        await ended(task)
-    elif not loop.is_closed():
-        loop.call_soon_threadsafe(task.cancel)
-
-
 def _behind_server(url: str, **options: Any) -> Memory:
     """The memory of a server. Its client stands above this module, and is found by name as stores are."""
     scheme = url.partition(":")[0].lower()
@@ -432,12 +423,13 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
     an `Encryption`: what is kept is sealed, and pictures are not kept as blobs. `audit`: the path of
     the file, or an `AuditTrail`, in which everything that is done is noted. `resilience`: what happens
     when the store is away; "auto" keeps turns in a spool for a store behind a network, and is "off" for
-    an embedded one. `cache`: a `Cache` remembers reads. `embedder`: what search by meaning is done
-    with: the encoder of `recollect[semantic]` where it is installed, one of your own, or None for
-    search by words alone. `summarizer`: what makes summaries of what a context no longer shows, in the
-    background: "extract" quotes the sentences that say most, one of your own may ask a model; None is what
-    `config` says, and that is none by default. `observe`: whether the store's operations are timed one by
-    one, as a server does; calls of the manager always are.
+    an embedded one. A store or server that this machine has never reached must be there when the memory is
+    opened, unless `Resilience(start_unreached=True)`. `cache`: a `Cache` remembers reads. `embedder`: what
+    search by meaning is done with: the encoder of `recollect[semantic]` where it is installed, one of your
+    own, or None for search by words alone. `summarizer`: what makes summaries of what a context no longer
+    shows, in the background: "extract" quotes the sentences that say most, one of your own may ask a model;
+    None is what `config` says, and that is none by default. `observe`: whether the store's operations are
+    timed one by one, as a server does; calls of the manager always are.
     """
     if is_server(url):
         _check_left_to_server(
@@ -452,7 +444,15 @@ def open(  # noqa: A001  recollect.open() is the name people will look for
             audit=audit is not None,
             summarizer=summarizer is not None,
         )
-        return _behind_server(url, key=key, config=config, ids=ids, idle_after=idle_after, redact=redact)
+        return _behind_server(
+            url,
+            key=key,
+            config=config,
+            ids=ids,
+            idle_after=idle_after,
+            redact=redact,
+            start_unreached=getattr(resilience, "start_unreached", False),
+        )
     if key is not None:
         raise InvalidSetting("a key opens a server, and this is the URL of a store", field="key")
     from recollect.layers.choosing import layered

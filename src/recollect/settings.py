@@ -265,6 +265,8 @@ class ResilienceConfig(_Group, frozen=True, kw_only=True):
     """Where turns are kept while the store is away; empty is this user's folder for state."""
     spool_limit_mb: int = 64
     """Megabytes of turns that are kept at most."""
+    start_unreached: bool = False
+    """Whether to start while the store is away although this machine has never reached it."""
     cache: bool = False
     """Whether reads are remembered. Other processes' changes then show when the store has told of them."""
 
@@ -371,6 +373,7 @@ ENVIRONMENT = {
     "resilience": "RECOLLECT_RESILIENCE",
     "spool_folder": "RECOLLECT_SPOOL_FOLDER",
     "spool_limit_mb": "RECOLLECT_SPOOL_LIMIT_MB",
+    "start_unreached": "RECOLLECT_START_UNREACHED",
     "cache": "RECOLLECT_CACHE",
     "server_host": "RECOLLECT_HOST",
     "server_port": "RECOLLECT_PORT",

@@ -31,6 +31,7 @@ from recollect.errors import (
     StoreError,
 )
 from recollect.intake import Intake
+from recollect.loops import LoopWatch
 from recollect.messages import Message
 from recollect.settings import ConversationConfig
 from recollect.summaries import (
@@ -65,10 +66,13 @@ class SummaryRoom:
         self.summarizer = summarizer
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._failed: dict[tuple[str, str], float] = {}
+        self._loop = LoopWatch()
 
     def start(self, owner: str, conversation_id: str, work: Coroutine[Any, Any, Any]) -> None:
         """Have the work done, unless it is being done, or has just failed."""
         key = (owner, conversation_id)
+        if self._loop.has_changed():
+            self._tasks.clear()  # an earlier loop has left them behind
         if key in self._tasks or time.monotonic() < self._failed.get(key, 0.0):
             work.close()
             return
@@ -87,10 +91,12 @@ class SummaryRoom:
             log.exception("conversation %s is not summarized yet", key[1])
             self._failed[key] = time.monotonic() + TRY_AGAIN_SECONDS
         finally:
-            del self._tasks[key]
+            self._tasks.pop(key, None)
 
     async def settled(self) -> None:
         """Wait until nothing is being summarized."""
+        if self._loop.has_changed():
+            self._tasks.clear()
         while self._tasks:
             await asyncio.wait(set(self._tasks.values()))
 

@@ -81,7 +81,7 @@ def test_a_password_in_a_url_is_refused_and_not_shown() -> None:
 
 def test_a_key_is_in_no_repr(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    with Client("https://example.org", key=KEY) as client:
+    with Client("https://example.org", key=KEY, verify=False) as client:
         memory = RemoteMemory("https://example.org", key=KEY)
         for value in (client, memory, client.options, client.server, client.sender, client.of("erin")):
             assert KEY not in repr(value)

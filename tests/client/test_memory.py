@@ -137,7 +137,8 @@ class TestCodeThatDoesNotAwait:
         self, server: Served, owner: str, monkeypatch: pytest.MonkeyPatch, seconds: float, patient_for: float
     ) -> None:
         reads = _noting_read_timeouts(monkeypatch)
-        with Client(server.url, patience=Patience(timeout=seconds)) as memory, memory.of(owner).watch():
+        patience = Patience(timeout=seconds)
+        with Client(server.url, patience=patience, verify=False) as memory, memory.of(owner).watch():
             assert reads == [patient_for]
 
 
@@ -157,7 +158,8 @@ class TestWatching:
         """Whatever the patience for an answer: a server that is well may have nothing to tell."""
         reads = _noting_read_timeouts(monkeypatch)
         patience = Patience(timeout=seconds)
-        async with RemoteMemory(server.url, patience=patience) as memory, memory.of(owner).watch():
+        remote = RemoteMemory(server.url, patience=patience, verify=False)
+        async with remote as memory, memory.of(owner).watch():
             assert reads == [patient_for]
 
     async def test_a_watch_ends_with_an_error_when_the_server_does(self) -> None:

@@ -225,7 +225,7 @@ async def test_a_store_that_is_away_with_a_password_in_its_url(
     url = f"{scheme}://{SECRET}:{SECRET}@127.0.0.1:1/0?application_name={SECRET}"
     if scheme == "redis":
         url = f"redis://{SECRET}:{SECRET}@127.0.0.1:1/0"
-    quick = Resilience(folder=tmp_path, attempts=1, read_deadline=1, write_deadline=1)
+    quick = Resilience(folder=tmp_path, attempts=1, read_deadline=1, write_deadline=1, start_unreached=True)
     async with recollect.open(url, observe=True, resilience=quick, sweep_every=None, embedder=None) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("kitchen")

@@ -42,6 +42,7 @@ def server_at(url: str, *, key: str | None = None, plain_http: bool = False) -> 
     """The server at this URL. A key goes to another machine over TLS, or not at all without `plain_http`."""
     parts = _parts(url)
     host = parts.hostname or ""
+    _refuse_other_services(host, url)
     server = Server(
         base=f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}",
         host=host,
@@ -77,6 +78,18 @@ def _parts(url: str) -> SplitResult:
             f"a server's URL is a host, a port and a path, in ASCII; got {shown(url)}", field="url", value=url
         )
     return parts
+
+
+def _refuse_other_services(host: str, url: str) -> None:
+    """Refuse addresses that are known to be something else, before anything is sent there."""
+    if host.endswith((".supabase.co", ".supabase.com")):
+        project = host.partition(".")[0]
+        raise InvalidSetting(
+            f"{host} is the API of a Supabase project, not a Recollect server; use the connection string of "
+            f"its database: postgresql://postgres:PASSWORD@db.{project}.supabase.co:5432/postgres",
+            field="url",
+            value=url,
+        )
 
 
 def _key(key: str | None) -> Secret | None:

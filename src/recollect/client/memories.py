@@ -1,10 +1,13 @@
 """A memory behind a server: handles bound to owners, awaited or waited for. Below: managers, sending."""
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+import msgspec
 
 from recollect.arguments import validated
 from recollect.client.addresses import Server, server_at
@@ -17,10 +20,12 @@ from recollect.client.managers import RemoteManager, SyncManager
 from recollect.client.sending import CONNECTIONS, AsyncSender, Options, SyncSender
 from recollect.contracts import Backend
 from recollect.conversations import check_span
-from recollect.errors import InvalidSetting
+from recollect.errors import InvalidSetting, StoreUnavailable
 from recollect.ids import IdSource, new_id
 from recollect.intake import Intake
+from recollect.layers.choosing import reached_mark
 from recollect.memory import Memory
+from recollect.protocol.bodies import HealthBody
 from recollect.redaction import Redactor
 from recollect.settings import ConversationConfig
 from recollect.unstored import UnstoredTurns
@@ -47,12 +52,25 @@ class _Opened:
         connections: int = CONNECTIONS,
         tls: ssl.SSLContext | None = None,
         plain_http: bool = False,
+        verify: bool = True,
+        start_unreached: bool = False,
     ) -> None:
         server = server_at(url, key=key, plain_http=plain_http)
+        self._verify = verify
+        self._start_unreached = start_unreached
+        self._reached = reached_mark(server.base)
         self.options = Options(server=server, patience=patience, connections=connections, tls=tls)
         self._own_config = config
         self._remote_intake = Intake(ids=ids, redact=redact)
         self._idle_after = check_span(idle_after, field="idle_after")
+
+    def _check_may_be_away(self, error: StoreUnavailable) -> None:
+        """Raise unless the server was reached from this machine before. Blocks."""
+        if not self._start_unreached and not self._reached.is_set():
+            raise StoreUnavailable(
+                f"{self.server.base} was never reached from this machine, so the URL may be wrong: {error}. "
+                "To start without it, give Resilience(start_unreached=True)"
+            ) from error
 
     @property
     def server(self) -> Server:
@@ -75,7 +93,8 @@ class RemoteMemory(_Opened, Memory):
     `key`: an API key or a token of this server. `config`, `idle_after`, `ids` and `redact` are as for a store
     of one's own; where `config` and `idle_after` are not given, the server decides. `patience`: timeouts
     and repeated attempts. `connections`: requests under way at once. `tls`: whom to trust. `plain_http`:
-    whether a key may go unencrypted to another machine.
+    whether a key may go unencrypted to another machine. `verify`: whether `start` checks that a server of
+    ours is there. `start_unreached`: whether a server may be away that this machine has never reached.
     """
 
     def __init__(self, url: str, **options: Any) -> None:
@@ -109,9 +128,23 @@ class RemoteMemory(_Opened, Memory):
         return self
 
     async def start(self) -> Self:
-        """Get ready. Nothing is sent yet."""
+        """Get ready, and check that a server of ours is there. One that was reached before may be away."""
         await self.sender.open()
+        try:
+            if self._verify:
+                await self._verify_server()
+        except BaseException:
+            await self.sender.close()
+            raise
         return self
+
+    async def _verify_server(self) -> None:
+        try:
+            await self.sender.run(_identity())
+        except StoreUnavailable as error:
+            await asyncio.to_thread(self._check_may_be_away, error)
+        else:
+            await asyncio.to_thread(self._reached.set)
 
     async def close(self) -> None:
         """Let go of all connections. Closing twice is fine."""
@@ -172,9 +205,23 @@ class Client(_Opened):
         yield from self.sender.carry_out(_owners())
 
     def start(self) -> Self:
-        """Get ready. Nothing is sent yet."""
+        """Get ready, and check that a server of ours is there. One that was reached before may be away."""
         self.sender.open()
+        try:
+            if self._verify:
+                self._verify_server()
+        except BaseException:
+            self.sender.close()
+            raise
         return self
+
+    def _verify_server(self) -> None:
+        try:
+            self.sender.run(_identity())
+        except StoreUnavailable as error:
+            self._check_may_be_away(error)
+        else:
+            self._reached.set()
 
     def close(self) -> None:
         """Let go of all connections. Closing twice is fine."""
@@ -192,6 +239,17 @@ class Client(_Opened):
 def _owners() -> Call[list[str]]:
     read: Callable[[Any], list[str]] = lambda document: [str(one) for one in document["owners"]]  # noqa: E731
     return Call(method="GET", path=path_of(VERSION, "owners"), read=reader(read))
+
+
+def _identity() -> Call[None]:
+    """Asks who is there. Raises `StoreForeign` for anything but a server of ours."""
+    return Call(method="GET", path="/health", read=reader(_check_ours))
+
+
+def _check_ours(document: Any) -> None:
+    body = msgspec.convert(document, HealthBody)
+    if "server" not in document:
+        raise KeyError(body.status)
 
 
 def _servers_business(what: str) -> NoReturn:

@@ -29,6 +29,7 @@ from recollect.client.exchanging import (
     course_of,
 )
 from recollect.errors import MissingExtra, Overloaded, RecollectError, StoreClosed, StoreUnavailable
+from recollect.loops import LoopEnd, LoopWatch, PerLoop
 from recollect.protocol import HEARTBEAT
 from recollect.scratch import ScratchFolder, ScratchPath
 from recollect.telemetry.tracing import outgoing
@@ -130,15 +131,18 @@ class _Luggage:
 
 
 class AsyncSender:
-    """Sends calls without blocking the event loop. Belongs to the loop that it was opened on."""
+    """Sends calls without blocking the event loop. One event loop at a time."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self._client: httpx.AsyncClient | None = None
+        self._loop = LoopWatch()
+        self._loop_end: LoopEnd | None = None
+        self._renewing = PerLoop(asyncio.Lock)
 
     async def open(self) -> None:
         if self._client is None:
-            self._client = await asyncio.to_thread(self._made)
+            await self._make_here()
 
     def _made(self) -> "httpx.AsyncClient":
         return _httpx().AsyncClient(**self.options.for_httpx())  # type: ignore[no-any-return]
@@ -147,7 +151,10 @@ class AsyncSender:
         """Let go of all connections. Closing twice is fine."""
         client, self._client = self._client, None
         if client is not None:
-            await client.aclose()
+            if self._loop_end is not None:
+                await self._loop_end.release()
+            if self._loop.is_here:  # else it was closed with its loop
+                await client.aclose()
 
     async def carry_out(self, described: "Call[T] | Talk[T]") -> T:
         """What the call gives, or the last of several."""
@@ -184,7 +191,7 @@ class AsyncSender:
         return step.value
 
     async def _attempt(self, call: Call[Any], step: Send, luggage: _Luggage | None) -> Outcome:
-        client = self._open_client()
+        client = await self._client_here()
         try:
             # httpx counts each wait by itself; a deadline is for all of them.
             async with asyncio.timeout(None if call.deadline is None else step.timeout):
@@ -224,7 +231,7 @@ class AsyncSender:
     @contextlib.asynccontextmanager
     async def events(self, call: Call[Any]) -> AsyncIterator[AsyncIterator[str]]:
         """The data of the events of an answer that goes on. Entered once the server says that it began."""
-        client = self._open_client()
+        client = await self._client_here()
         try:
             async with client.stream(
                 call.method,
@@ -256,6 +263,21 @@ class AsyncSender:
             raise self.options.failure(error).error from error
         raise StoreUnavailable(f"{self.options.server.base} has ended the watch")
 
+    async def _client_here(self) -> "httpx.AsyncClient":
+        """The client, made anew on another event loop: connections are bound to the loop that made them."""
+        if self._loop.is_here:
+            return self._open_client()
+        async with self._renewing.here():
+            if not self._loop.is_here:
+                self._open_client()
+                await self._make_here()
+        return self._open_client()
+
+    async def _make_here(self) -> None:
+        self._client = client = await asyncio.to_thread(self._made)
+        self._loop.follow()
+        self._loop_end = LoopEnd(partial(_dropped, client))
+
     def _open_client(self) -> "httpx.AsyncClient":
         if self._client is None:
             raise _closed(self.options.server)
@@ -264,6 +286,12 @@ class AsyncSender:
     def _closed_meanwhile(self, error: RuntimeError) -> BaseException:
         """httpx says in a RuntimeError that it was closed; what else is one is not ours."""
         return _closed(self.options.server) if self._client is None else error
+
+
+async def _dropped(client: "httpx.AsyncClient") -> None:
+    """Close a client with its event loop. A server that does not take the goodbye makes no difference."""
+    with contextlib.suppress(RuntimeError, OSError):
+        await client.aclose()
 
 
 class SyncSender:

@@ -48,6 +48,7 @@ from recollect.freshness import note_degraded, noting_freshness
 from recollect.ids import parse_name, parse_uuid
 from recollect.layers.holding import OVERHEAD, own, size_of
 from recollect.layers.powers import around, with_powers_of
+from recollect.loops import LoopWatch
 from recollect.messages import Message
 from recollect.telemetry import Telemetry, telemetry, told
 
@@ -117,6 +118,7 @@ class Shelves:
         self._clock = clock
         self._slots: OrderedDict[tuple[str, str], _Slot] = OrderedDict()
         self._flights: dict[tuple[str, str], dict[Hashable, _Flight]] = {}
+        self._loop = LoopWatch()
         self.size = 0
         self.hits = metrics.counter("recollect_cache_hits_total", store=name)
         self.misses = metrics.counter("recollect_cache_misses_total", store=name)
@@ -203,6 +205,8 @@ class Shelves:
         keep: Callable[[T], None],
     ) -> T:
         """Load, together with everybody who wants the same now. Who gives up leaves the others theirs."""
+        if self._loop.has_changed():
+            self._flights.clear()  # an earlier loop has left them behind
         key = owner, conversation_id
         flights = self._flights.setdefault(key, {})
         flight = flights.get(part)
@@ -254,13 +258,23 @@ class Watching:
         self._shelves = shelves
         self._tasks: OrderedDict[str, asyncio.Task[None]] = OrderedDict()
         self._live: set[str] = set()
+        self._loop = LoopWatch()
 
     def covers(self, owner: str, store: ConversationStore) -> bool:
         """Whether every change of this owner is heard of now; begins to listen if not."""
+        if self._loop.has_changed():
+            self._forget_loop()
         if owner not in self._tasks:
             self._begin(owner, cast(Watchable, store))
         self._tasks.move_to_end(owner)
         return owner in self._live
+
+    def _forget_loop(self) -> None:
+        """The listening tasks ended with their event loop: what was read since may have changed."""
+        for owner in self._tasks:
+            self._shelves.invalidate_owner(owner)
+        self._tasks.clear()
+        self._live.clear()
 
     def _begin(self, owner: str, store: Watchable) -> None:
         if len(self._tasks) >= MOST_WATCHED:

@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from recollect.clock import Clock, system_clock
 from recollect.contracts import Backend
 from recollect.errors import InvalidSetting, shown
+from recollect.layers.reached import ReachedMark
 from recollect.settings import RESILIENCE, ResilienceConfig, Settings
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def resilience_in(config: ResilienceConfig, url: str) -> ResilienceChoice:
         policy="fail_closed" if config.resilience == "fail_closed" else "fallback",
         folder=Path(config.spool_folder).expanduser() if config.spool_folder else None,
         spool_limit=config.spool_limit_mb * 1024 * 1024,
+        start_unreached=config.start_unreached,
     )
 
 
@@ -129,7 +131,14 @@ def with_resilience(
     if chosen.policy not in POLICIES:
         raise InvalidSetting.not_in("policy", chosen.policy, POLICIES)
     folder = spool_folder(url, chosen.folder)
-    return resilient(backend, folder=folder, resilience=chosen, name=store_name(url), sealed=sealed)
+    return resilient(
+        backend,
+        folder=folder,
+        resilience=chosen,
+        name=store_name(url),
+        sealed=sealed,
+        reached=reached_mark(url, chosen.folder) if is_behind_network(url) else None,
+    )
 
 
 def with_cache(backend: Backend, url: str, wanted: CacheChoice = "off") -> Backend:
@@ -157,6 +166,11 @@ def spool_folder(url: str, folder: Path | None = None) -> Path:
     """
     base = state_folder() / "spool" if folder is None else folder
     return base / sha256(_place(url).encode()).hexdigest()[:16]
+
+
+def reached_mark(url: str, folder: Path | None = None) -> ReachedMark:
+    """Whether this machine has reached the store or server at this URL: kept beside its spool."""
+    return ReachedMark(spool_folder(url, folder).with_suffix(".reached"))
 
 
 def _place(url: str) -> str:

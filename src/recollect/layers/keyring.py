@@ -22,6 +22,7 @@ from recollect.contracts import Document
 from recollect.errors import DocumentConflict, KeyUnavailable, StoreDamaged, StoreUnavailable
 from recollect.keys import KeyProvider, WrappedKey, master_key_errors
 from recollect.layers.sealing import DataKey, DataKeys
+from recollect.loops import PerLoop
 
 KIND = "keys"
 """The kind of the documents that hold data keys: this layer's own."""
@@ -91,7 +92,7 @@ class Keyring:
         self._proven = False
         """Whether the master key has opened a key of this store."""
         self._held: OrderedDict[str, Held] = OrderedDict()
-        self._looking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._looking: PerLoop[WeakValueDictionary[str, asyncio.Lock]] = PerLoop(WeakValueDictionary)
 
     async def keys_of(self, owner: str, *, look: bool = False) -> DataKeys | None:
         """The owner's keys; None when there are none. `look`: at the document, whatever is held.
@@ -107,7 +108,7 @@ class Keyring:
 
     async def _look_once(self, owner: str) -> Held | None:
         """One look for all who ask at the same time: a window asks for a log's front, end and record."""
-        async with self._looking.setdefault(owner, asyncio.Lock()):
+        async with self._looking.here().setdefault(owner, asyncio.Lock()):
             return self._fresh(owner) or await self.look(owner)
 
     def _fresh(self, owner: str) -> Held | None:

@@ -417,9 +417,10 @@ class ContactChanges(Sent, frozen=True, kw_only=True):
 
 
 class HealthBody(Answered, frozen=True, kw_only=True):
-    """Whether the process is there."""
+    """Whether the process is there, and that it is one of ours."""
 
     status: Literal["ok"]
+    server: Literal["recollect"] = "recollect"
 
 
 class CheckBody(Answered, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from recollect.conversations import Conversation
 from recollect.errors import ConversationNotFound
 from recollect.freshness import noting_freshness
 from recollect.listing import known_records
+from recollect.loops import PerLoop
 from recollect.messages import Role
 from recollect.search.analysis import indexed_terms
 from recollect.search.catching_up import News, Seen, news_of
@@ -53,7 +54,7 @@ class OwnerIndex:
     """One owner's messages by their terms."""
 
     def __init__(self) -> None:
-        self._lock = asyncio.Lock()
+        self._lock = PerLoop(asyncio.Lock)
         self._clear()
 
     def _clear(self) -> None:
@@ -75,7 +76,7 @@ class OwnerIndex:
 
     async def matches(self, store: ConversationStore, terms: Sequence[str], *, limit: int) -> Matches:
         """As `Searchable.matches`, after catching up with the store."""
-        async with self._lock:
+        async with self._lock.here():
             with noting_freshness() as seen:
                 await self._catch_up(store)
             try:

@@ -18,6 +18,7 @@ from recollect.conversations import Conversation, Query
 from recollect.errors import ConversationNotFound, StoreDamaged, StoreError
 from recollect.freshness import noting_freshness
 from recollect.listing import known_records
+from recollect.loops import PerLoop
 from recollect.messages import ROLES
 from recollect.search.comparing import Compared, VectorMatrix
 from recollect.search.encoders import encoded
@@ -172,7 +173,7 @@ class OwnerVectors:
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._lock = asyncio.Lock()
+        self._lock = PerLoop(asyncio.Lock)
         self._dirty: set[str] = set()
         self._incomplete: set[str] = set()
         self._clear()
@@ -211,7 +212,7 @@ class OwnerVectors:
 
         `ready` is set when all that is left is to compare.
         """
-        async with self._lock:
+        async with self._lock.here():
             # Encoding takes as long as looking for what is new: both at once.
             row, _ = await asyncio.gather(encoded(self._embedder, text), self._catch_up(store))
             ready.set()
@@ -221,7 +222,7 @@ class OwnerVectors:
 
     async def alike(self, store: ConversationStore, conversation_id: str) -> dict[str, float]:
         """For every conversation, how near its middle is to this one's, from 0 to 1."""
-        async with self._lock:
+        async with self._lock.here():
             await self._catch_up(store)
             if conversation_id not in self._loaded or not self._loaded[conversation_id].rows:
                 return {}

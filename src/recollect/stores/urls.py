@@ -1,6 +1,7 @@
 """From a URL to a backend. Each store is imported only when its URL is asked for."""
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from importlib import import_module
 from typing import cast
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -83,7 +84,8 @@ def parse_url(url: str) -> Address:
         raise InvalidSetting(f"a URL is valid Unicode without NUL; got {shown(url)}", field="url", value=url)
     if parts.scheme not in STORES:
         raise InvalidSetting(
-            f"there is no store for {shown(parts.scheme + ':')}; known: {', '.join(sorted(STORES))}",
+            f"there is no store for {shown(parts.scheme + ':')}; known: {', '.join(sorted(STORES))}"
+            f"{_hint(parts.scheme)}",
             field="url",
             value=url,
         )
@@ -94,6 +96,31 @@ def parse_url(url: str) -> Address:
         path=unquote(parts.path),
         options=dict(parse_qsl(parts.query, keep_blank_values=True)),
     )
+
+
+OTHERS = {
+    "mysql": "PostgreSQL is the SQL server that is supported",
+    "mariadb": "PostgreSQL is the SQL server that is supported",
+    "mssql": "PostgreSQL is the SQL server that is supported",
+    "cockroachdb": "PostgreSQL is the SQL server that is supported",
+    "mongodb": "use postgresql: or redis:",
+    "dynamodb": "use postgresql: or redis:",
+    "valkey": "Valkey is reached by redis:",
+    "valkeys": "Valkey is reached by rediss:",
+    "supabase": "use the connection string of the project's database, postgresql://…",
+    "ws": "a server of ours is reached by http:",
+    "wss": "a server of ours is reached by https:",
+}
+"""Schemes that people try → what to write instead."""
+
+
+def _hint(scheme: str) -> str:
+    """What was most likely meant: another product, a driver in the scheme, or a typing mistake."""
+    base = scheme.partition("+")[0]
+    if base in OTHERS:
+        return f". {OTHERS[base]}"
+    near = [base] if base in STORES else get_close_matches(base, [*STORES, *SERVERS], n=1)
+    return f". Did you mean {near[0]}:?" if near else ""
 
 
 def backend_for(url: str, *, clock: Clock = system_clock) -> Backend:

@@ -31,6 +31,7 @@ from recollect.layers.keyring import KIND, Keyring
 from recollect.layers.masters import MasterKeyCheck, check_master_key
 from recollect.layers.powers import with_powers_of
 from recollect.layers.sealing import Opened, Place, warm
+from recollect.loops import PerLoop
 
 KNOWN_ENDS = 10_000
 """Conversations whose end is remembered, so that a turn need not ask for it."""
@@ -70,7 +71,7 @@ class EncryptedBackend(Backend):
         self._opened: OrderedDict[Place, dict[int, Opened]] = OrderedDict()
         self._heads: OrderedDict[Place, tuple[str, Head]] = OrderedDict()
         self._restored: OrderedDict[Place, Head] = OrderedDict()
-        self._turns: WeakValueDictionary[Place, asyncio.Lock] = WeakValueDictionary()
+        self._turns: PerLoop[WeakValueDictionary[Place, asyncio.Lock]] = PerLoop(WeakValueDictionary)
         self.kept = _most_kept(inner)
         self.spools = isinstance(inner, Spooling)
         if isinstance(inner, Spooling):
@@ -174,7 +175,8 @@ class EncryptedBackend(Backend):
 
     def turn(self, place: Place) -> asyncio.Lock:
         """One turn at a time for each conversation."""
-        return self._turns.get(place) or self._turns.setdefault(place, asyncio.Lock())
+        turns = self._turns.here()
+        return turns.get(place) or turns.setdefault(place, asyncio.Lock())
 
     def known_end(self, place: Place) -> LogEnd | None:
         return self._ends.get(place)

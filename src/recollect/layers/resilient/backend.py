@@ -34,6 +34,7 @@ from recollect.errors import InvalidSetting, RecollectError, StoreClosed, StoreE
 from recollect.freshness import note_degraded
 from recollect.ids import parse_name, parse_uuid
 from recollect.layers.powers import with_powers_of
+from recollect.layers.reached import ReachedMark
 from recollect.layers.resilient import letters, looking
 from recollect.layers.resilient.applying import Answer
 from recollect.layers.resilient.breaker import Breaker, State
@@ -45,6 +46,7 @@ from recollect.layers.resilient.retrying import Effort, Sleep, is_transient, wit
 from recollect.layers.resilient.settling import settle
 from recollect.layers.resilient.spool import Ref, Spool
 from recollect.layers.resilient.store import LARGE, ResilientStore, store_around
+from recollect.loops import LoopWatch
 from recollect.telemetry import Telemetry, event, telemetry, told
 
 log = logging.getLogger("recollect.resilient")
@@ -79,6 +81,9 @@ class Resilience(CheckedFields, frozen=True, kw_only=True):
     """For all attempts of a search, which looks at more than a read does."""
     write_deadline: float = 5.0
     """For all attempts of a write, before it goes to the spool."""
+    start_unreached: bool = False
+    """Whether `open` succeeds while the store is away although this machine has never reached it. A store
+    that was reached before may always be away."""
     close_deadline: float = 5.0
     """For handing the spool to a store that is well, when closing. The rest stays for the next process."""
     settle_deadline: float = 30.0
@@ -126,8 +131,11 @@ class ResilientBackend(Backend):
         sleep: Sleep = asyncio.sleep,
         background: bool = True,
         sealed: bool = False,
+        reached: ReachedMark | None = None,
     ) -> None:
         self.inner = self._inner = inner
+        self._reached = reached
+        """Whether this machine has reached the store before; None where that makes no difference."""
         self.resilience = resilience or Resilience()
         self.folder = folder
         self.name = name
@@ -146,6 +154,7 @@ class ResilientBackend(Backend):
         """The last error of a store that is away: the cause of what is refused meanwhile."""
         self._left: set[asyncio.Task[Any]] = set()
         """Calls that were given up on, and that have not ended yet."""
+        self._loop = LoopWatch()
         self._wake = asyncio.Event()
         self._around_turns: Callable[[str, ConversationStore], ConversationStore] = _as_it_is
         self._keeper: asyncio.Task[None] | None = None
@@ -189,18 +198,43 @@ class ResilientBackend(Backend):
     async def open(self) -> None:
         if self._state == "open":
             return
-        try:
-            await self.inner.open()
-            self._inner_open = True
-        except StoreUnavailable as error:
-            if self._fails_closed:
-                raise
-            self._trip(error)
+        await self._reach()
         self._state = "open"
+        self._loop.follow()
         if not self._fails_closed:
             await self._start_spool()
         if self._background:
             self._keeper = asyncio.create_task(self._keep(), name="recollect-resilient")
+
+    async def _reach(self) -> None:
+        """Open the store. One that was reached before may be away; one that never was is most likely a URL
+        with a mistake in it, and turns would wait in the spool for ever."""
+        required = not self._fails_closed and not await self._may_be_away()
+        try:
+            if required:
+                await with_retries(self._open_inner, self._write_effort, sleep=self._sleep)
+            else:
+                await self._open_inner()
+        except StoreUnavailable as error:
+            if self._fails_closed:
+                raise
+            if required:
+                raise StoreUnavailable(
+                    f"{self.name} was never reached from this machine, so its URL may be wrong: {error}. To "
+                    "start without it, set RECOLLECT_START_UNREACHED=true or Resilience(start_unreached=True)"
+                ) from error
+            self._trip(error)
+
+    async def _may_be_away(self) -> bool:
+        if self._reached is None or self.resilience.start_unreached:
+            return True
+        return await asyncio.to_thread(self._reached.is_set)
+
+    async def _open_inner(self) -> None:
+        await self.inner.open()
+        self._inner_open = True
+        if self._reached is not None:
+            await asyncio.to_thread(self._reached.set)
 
     async def _start_spool(self) -> None:
         self._spool = Spool(
@@ -215,6 +249,8 @@ class ResilientBackend(Backend):
         if self._state == "closed":
             return
         was, self._state = self._state, "closed"
+        if self._loop.has_changed():
+            self._follow_loop()
         async with AsyncExitStack() as leaving:  # all of it, from the last to the first, also when cancelled
             leaving.push_async_callback(self.inner.close)
             leaving.push_async_callback(self._wait_for_left)
@@ -321,6 +357,19 @@ class ResilientBackend(Backend):
             raise StoreClosed
         if self._state == "new":
             raise StoreClosed(f"{self.name} is not open")
+        if self._loop.has_changed():
+            self._follow_loop()
+
+    def _follow_loop(self) -> None:
+        """Go on on another event loop: the tasks of the last one ended with it."""
+        self._wake = asyncio.Event()
+        self._left = set()
+        for lane in self.lanes.values():
+            lane.follow_loop()
+        if self._spool is not None:
+            self._spool.follow_loop()
+        if self._background and self._state == "open":
+            self._keeper = asyncio.create_task(self._keep(), name="recollect-resilient")
 
     def away(self) -> StoreUnavailable:
         """The error for what cannot be answered without the store."""
@@ -614,8 +663,7 @@ class ResilientBackend(Backend):
 
     async def _ask_for_life(self) -> None:
         if not self._inner_open:
-            await self.inner.open()
-            self._inner_open = True
+            await self._open_inner()
         await self.inner.of(_PROBE_OWNER).get(_PROBE_ID)
 
     async def _keep(self) -> None:

@@ -29,15 +29,19 @@ class Lane:
     def __init__(self, owner: str, view: View) -> None:
         self.owner = owner
         self.view = view
+        self._backlog: deque[Ref] = deque()
+        self._stored: set[Ref] = set()
+        self._busy = 0
+        self.touched: set[str] = set()
+        """Conversations that an accepted operation is about: what the store says of the others holds."""
+        self.follow_loop()
+
+    def follow_loop(self) -> None:
+        """Take new locks and events: those of another event loop are of no use."""
         self.deciding = asyncio.Lock()
         """Held from looking at what is known to its change, where two callers must not both look first."""
         self.replaying = asyncio.Lock()
         self.drained = asyncio.Event()
-        self.touched: set[str] = set()
-        """Conversations that an accepted operation is about: what the store says of the others holds."""
-        self._backlog: deque[Ref] = deque()
-        self._stored: set[Ref] = set()
-        self._busy = 0
         self._draining = False
         self._credit = 0
         self._moved = asyncio.Event()

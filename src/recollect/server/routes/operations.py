@@ -11,6 +11,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from recollect.errors import AccessError, NotAllowed, RecollectError
+from recollect.protocol.bodies import HealthBody
 from recollect.server.answers import Answer, as_json, as_problem
 from recollect.server.calls import Service, source_of
 from recollect.server.guarding import ANSWERS_EVERYBODY
@@ -24,7 +25,7 @@ def operations(service: Service, numbers: SharedNumbers) -> list[HTTPRouteHandle
 
     @get("/health", include_in_schema=False, opt=ANSWERS_EVERYBODY)
     async def health() -> ASGIApp:
-        return as_json({"status": "ok"})
+        return as_json(HealthBody(status="ok"))
 
     @get("/ready", include_in_schema=False, opt=ANSWERS_EVERYBODY)
     async def ready() -> ASGIApp:

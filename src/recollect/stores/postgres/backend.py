@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Collection, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from psycopg.rows import tuple_row
@@ -13,6 +14,7 @@ from recollect.contracts import JOURNAL, Backend, SchemaVersion
 from recollect.conversations import check_count
 from recollect.errors import InvalidSetting, StoreClosed
 from recollect.ids import parse_name
+from recollect.loops import LoopEnd, LoopWatch, PerLoop, Underway
 from recollect.stores.postgres.citus import distribute
 from recollect.stores.postgres.connections import (
     MAX_CONNECTIONS,
@@ -20,8 +22,10 @@ from recollect.stores.postgres.connections import (
     WAIT_SECONDS,
     Connection,
     Pool,
+    close_with_loop,
     connect,
     connect_beside,
+    drop,
     execute_for,
     new_pool,
     parse_conninfo,
@@ -63,8 +67,10 @@ class PostgresBackend(Backend):
         self.listener = Listener(self._connect_beside, self.server)
         self.abilities = Abilities()
         self._pool: Pool | None = None
-        self._busy = 0
-        self._idle = asyncio.Event()
+        self._loop = LoopWatch()
+        self._loop_end: LoopEnd | None = None
+        self._renewing = PerLoop(asyncio.Lock)
+        self._underway = PerLoop(Underway)
 
     async def open(self) -> None:
         if self._pool is not None:
@@ -100,35 +106,50 @@ class PostgresBackend(Backend):
             raise StoreClosed(f"{self.server} is not open")
         return self._pool
 
+    async def _pool_here(self) -> Pool:
+        """The pool, made anew on another event loop: connections are bound to the loop that made them."""
+        pool = self._require_pool()
+        if pool is self._lent or self._loop.is_here:
+            return pool
+        async with self._renewing.here():
+            if not self._loop.is_here:
+                drop(pool)
+                self._pool = await self._new_pool()
+            return self._require_pool()
+
     async def _new_pool(self) -> Pool:
         pool = new_pool(self._conninfo, max_connections=self._max_connections)
         await pool.open(wait=True, timeout=WAIT_SECONDS)
+        self._loop.follow()
+        self._loop_end = LoopEnd(partial(close_with_loop, pool))
         return pool
 
     async def close(self) -> None:
         pool, self._pool = self._pool, None
         try:
             await self.listener.close()
-            while self._busy:  # finish what was accepted
-                self._idle.clear()
-                await self._idle.wait()
+            await self._underway.here().finished()
         finally:
             if pool is not None and pool is not self._lent:
-                await pool.close()
+                await self._close_pool(pool)
+
+    async def _close_pool(self, pool: Pool) -> None:
+        if self._loop_end is not None:
+            await self._loop_end.release()
+        if self._loop.is_here:
+            await pool.close()
+        else:
+            drop(pool)
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection for one piece of work; what goes wrong with it comes out as one of our errors."""
-        pool = self._require_pool()
-        self._busy += 1
-        try:
-            with translated(self.server):
-                async with pool.connection() as connection:
-                    with whole(connection):
-                        yield connection
-        finally:
-            self._busy -= 1
-            self._idle.set()
+        self._require_pool()
+        with self._underway.here().one(), translated(self.server):
+            pool = await self._pool_here()
+            async with pool.connection() as connection:
+                with whole(connection):
+                    yield connection
 
     async def run(self, name: str, values: Mapping[str, Any]) -> list[Row]:
         """One query, in one round trip. It has to name the owner by itself."""

@@ -7,6 +7,7 @@ import contextlib
 import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
+from weakref import WeakSet
 
 import psycopg
 from psycopg import errors
@@ -68,9 +69,34 @@ def server_name(conninfo: str | None) -> str:
     return f"PostgreSQL database {given.get('dbname') or ''} at {host}:{given.get('port') or 5432}"
 
 
+class OwnPool(AsyncConnectionPool[Any]):
+    """A pool that knows all of its connections, also those that are in use."""
+
+    def __init__(self, conninfo: str, **options: Any) -> None:
+        self.made: WeakSet[Connection] = WeakSet()
+        super().__init__(conninfo, configure=self._note, **options)
+
+    async def _note(self, connection: Connection) -> None:
+        self.made.add(connection)
+
+
+async def close_with_loop(pool: Pool) -> None:
+    """Close a pool at the end of its event loop. Connections that are in use are closed when they come back:
+    a call that is being cancelled waits for its own."""
+    with contextlib.suppress(psycopg.Error, RuntimeError):
+        await pool.close()
+
+
+def drop(pool: Pool) -> None:
+    """Close the connections that came back to nobody, because their event loop is closed."""
+    if isinstance(pool, OwnPool):
+        for connection in list(pool.made):
+            connection.pgconn.finish()
+
+
 def new_pool(conninfo: str, *, max_connections: int) -> Pool:
     """A pool that is not open yet."""
-    return AsyncConnectionPool(
+    return OwnPool(
         conninfo,
         min_size=1,
         max_size=max_connections,

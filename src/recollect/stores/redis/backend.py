@@ -4,12 +4,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Mapping
 from datetime import datetime
+from functools import partial
 
 from recollect.clock import Clock, system_clock
 from recollect.contracts import Backend
 from recollect.conversations import check_count
 from recollect.errors import InvalidSetting, StoreClosed, StoreError, StoreForeign, shown
 from recollect.ids import parse_name
+from recollect.loops import PerLoop
 from recollect.stores.redis.addresses import Client, Target, make_client, name_of, parse_target
 from recollect.stores.redis.connections import Bounds, Connections, connections_of, parse_info
 from recollect.stores.redis.keys import DEFAULT_PREFIX, format_key, owners_key, parse_prefix
@@ -52,10 +54,10 @@ class RedisBackend(Backend):
         self._bounds = Bounds(commands=max_connections, seconds=timeout)
         self._tls = tls or {}
         self._connections: Connections | None = None
-        self._opening = asyncio.Lock()
+        self._opening = PerLoop(asyncio.Lock)
 
     async def open(self) -> None:
-        async with self._opening:
+        async with self._opening.here():
             if self._connections is not None:
                 return
             connections = self._connect()
@@ -69,9 +71,9 @@ class RedisBackend(Backend):
     def _connect(self) -> Connections:
         source = self._source
         if not isinstance(source, Target):
-            return connections_of(source, name=name_of(source), owned=False, bounds=self._bounds)
-        client = make_client(source, connections=self._bounds.commands, tls=self._tls)
-        return connections_of(client, name=source.name, owned=True, bounds=self._bounds)
+            return connections_of(source, name=name_of(source), bounds=self._bounds)
+        make = partial(make_client, source, connections=self._bounds.commands, tls=self._tls)
+        return connections_of(make(), name=source.name, bounds=self._bounds, make=make)
 
     async def _prepare(self, connections: Connections) -> None:
         await _check_server(connections)

@@ -26,6 +26,7 @@ from recollect.errors import (
     StoreError,
     StoreUnavailable,
 )
+from recollect.loops import LoopEnd, LoopWatch
 from recollect.stores.redis.addresses import Client
 from recollect.stores.redis.scripts import Script
 
@@ -44,11 +45,14 @@ class Bounds(Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-def connections_of(client: Client, *, name: str, owned: bool, bounds: Bounds) -> "Connections":
-    """The connections of a client, on one server or on a cluster."""
+def connections_of(
+    client: Client, *, name: str, bounds: Bounds, make: Callable[[], Client] | None = None
+) -> "Connections":
+    """The connections of a client, on one server or on a cluster. `make` makes another such client: without
+    it the client was handed in, and stays its giver's."""
     if isinstance(client, RedisCluster):
-        return ClusterConnections(client, name=name, owned=owned, bounds=bounds)
-    return ServerConnections(client, name=name, owned=owned, bounds=bounds)
+        return ClusterConnections(client, name=name, bounds=bounds, make=make)
+    return ServerConnections(client, name=name, bounds=bounds, make=make)
 
 
 class Connections(ABC):
@@ -56,11 +60,16 @@ class Connections(ABC):
 
     clustered = False
 
-    def __init__(self, client: Any, *, name: str, owned: bool, bounds: Bounds) -> None:
+    def __init__(
+        self, client: Any, *, name: str, bounds: Bounds, make: Callable[[], Client] | None = None
+    ) -> None:
         self.name = name
         self._client = client
-        self._owned = owned
+        self._make = make
         self._bounds = bounds
+        self._loop = LoopWatch()
+        self._loop.follow()
+        self._loop_end = self._close_with_loop()
         self._free = asyncio.Semaphore(bounds.commands)
         self._waiting = 0
         self._closed = False
@@ -86,6 +95,8 @@ class Connections(ABC):
     @contextlib.asynccontextmanager
     async def _exchange(self) -> AsyncIterator[None]:
         """When it is our turn: within the time allowed, and with the driver's errors made ours."""
+        await self._follow_loop()
+        free = self._free
         await self._turn_comes()
         try:
             self._check_open()
@@ -93,7 +104,21 @@ class Connections(ABC):
                 async with asyncio.timeout(self._bounds.seconds):
                     yield
         finally:
-            self._free.release()
+            free.release()
+
+    async def _follow_loop(self) -> None:
+        """On another event loop, go on with a new client: connections belong to the old loop."""
+        if not self._loop.has_changed():
+            return
+        self._free = asyncio.Semaphore(self._bounds.commands)
+        self._waiting = 0
+        self._listeners = set()
+        if self._make is not None:
+            self._client = self._make()
+            self._loop_end = self._close_with_loop()
+
+    def _close_with_loop(self) -> LoopEnd | None:
+        return None if self._make is None else LoopEnd(partial(_dropped, self._client))
 
     async def _turn_comes(self) -> None:
         """Wait in line, but not for ever, and not in a line without end."""
@@ -115,6 +140,7 @@ class Connections(ABC):
     async def listening(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
         """What is said on a channel, from the moment of entering."""
         self._check_open()
+        await self._follow_loop()
         connection = self._listener()
         self._listeners.add(connection)
         try:
@@ -158,6 +184,7 @@ class Connections(ABC):
         if self._closed:
             return
         self._closed = True
+        await self._follow_loop()
         try:
             await self._finished()
         finally:
@@ -177,7 +204,8 @@ class Connections(ABC):
     async def _disconnect(self) -> None:
         for connection in list(self._listeners):
             await connection.disconnect(nowait=True)
-        if self._owned:
+        if self._loop_end is not None:
+            await self._loop_end.release()
             with translated(self.name):
                 await self._client.aclose()
 
@@ -245,14 +273,21 @@ class ClusterConnections(Connections):
     clustered = True
     _client: RedisCluster
 
-    def __init__(self, client: RedisCluster, *, name: str, owned: bool, bounds: Bounds) -> None:
+    def __init__(
+        self,
+        client: RedisCluster,
+        *,
+        name: str,
+        bounds: Bounds,
+        make: Callable[[], Client] | None = None,
+    ) -> None:
         if client.retry.get_retries():
             raise InvalidSetting(
                 "a cluster client that repeats commands by itself may store a turn twice: "
                 "make it with retry=Retry(NoBackoff(), 0)",
                 field="client",
             )
-        super().__init__(client, name=name, owned=owned, bounds=bounds)
+        super().__init__(client, name=name, bounds=bounds, make=make)
 
     async def _send(self, command: Command) -> Any:
         return await self._client.execute_command(*command, NEVER_DECODE=True)
@@ -275,6 +310,12 @@ class ClusterConnections(Connections):
         async with self._exchange():
             await self._client.initialize()
             return [await _settings(node.execute_command) for node in self._client.get_primaries()]
+
+
+async def _dropped(client: Client) -> None:
+    """Close a client with its event loop. A server that does not take the goodbye makes no difference."""
+    with contextlib.suppress(driver.RedisError, RuntimeError, OSError):
+        await client.aclose()
 
 
 SETTINGS = ("appendonly", "save", "maxmemory", "maxmemory-policy")

@@ -13,6 +13,7 @@ import apsw
 
 from recollect.clock import Clock, parse_moment, system_clock, to_micros
 from recollect.contracts import Backend, Progress, SchemaVersion
+from recollect.deadlines import ended
 from recollect.errors import InvalidInput, RecollectError, StoreClosed
 from recollect.ids import parse_name
 from recollect.stores.sql_files import queries
@@ -151,8 +152,7 @@ class SQLiteBackend(Backend):
         catching_up, self._catching_up = self._catching_up, None
         try:
             if catching_up is not None:
-                catching_up.cancel()
-                await asyncio.wait([catching_up])
+                await ended(catching_up)
         finally:
             await self._close_lanes()
 

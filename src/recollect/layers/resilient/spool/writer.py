@@ -9,7 +9,9 @@ import os
 import queue
 import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -37,7 +39,7 @@ class _Job(ABC):
     def settle(self) -> None:
         """Tell whoever waits. Runs on the event loop."""
         answer, error = self.answer()
-        if self.future.done():
+        if self.future.done() or self.loop.is_closed():
             return
         if error is not None:
             self.future.set_exception(error)
@@ -100,6 +102,8 @@ class Spool:
         self._files = SpoolFiles(folder, limit=limit)
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._places = asyncio.Semaphore(MOST_WAITING)
+        self._done: deque[Sequence[_Job]] = deque()
+        """Jobs that the thread is through with, in order, until they are settled on an event loop."""
         self._thread: threading.Thread | None = None
         self._closed = False
         self._process = os.getpid()
@@ -111,12 +115,18 @@ class Spool:
         """The bytes that the files hold."""
         return self._files.size
 
+    def follow_loop(self) -> None:
+        """Go on on another event loop, and settle the jobs that the last one did not come to."""
+        self._places = asyncio.Semaphore(MOST_WAITING)
+        self._settle_done()
+
     async def write(self, payload: bytes, settled: Settled) -> Any:
         """Keep an operation, durably, then give what `settled` makes of it.
 
         Cancelled while it waits, it is not kept; cancelled later, it is kept whole. `settled` is
         told of either.
         """
+        places = self._places
         try:
             await self._place()
         except BaseException:
@@ -125,7 +135,7 @@ class Spool:
         try:
             return await self._hand_over(_Append(asyncio.get_running_loop(), payload, settled))
         finally:
-            self._places.release()
+            places.release()
 
     async def _place(self) -> None:
         if not self._places.locked():
@@ -220,14 +230,14 @@ class Spool:
             appends = []
             assert isinstance(job, _Call)
             job.run()
-            _settle([job])
+            self._settle([job])
         self._append(appends)
 
     def _append(self, jobs: Sequence[_Append]) -> None:
         wanted = [job for job in jobs if not job.future.cancelled()]
         if wanted:
             self._keep(wanted)
-        _settle(jobs)
+        self._settle(jobs)
 
     def _keep(self, jobs: list[_Append]) -> None:
         try:
@@ -242,6 +252,21 @@ class Spool:
             for job, ref in zip(jobs, refs, strict=True):
                 job.ref = ref
 
+    def _settle(self, jobs: Sequence[_Job]) -> None:
+        """Hand the results to the event loop, in order, with one wake-up. A loop that is closed by now leaves
+        them to the next one."""
+        if not jobs:
+            return
+        self._done.append(jobs)
+        with suppress(RuntimeError):
+            jobs[0].loop.call_soon_threadsafe(self._settle_done)
+
+    def _settle_done(self) -> None:
+        """Settle what the thread is through with. Runs on the event loop."""
+        while self._done:
+            for job in self._done.popleft():
+                job.settle()
+
 
 def _ours(error: Exception) -> RecollectError:
     if isinstance(error, RecollectError):
@@ -249,18 +274,3 @@ def _ours(error: Exception) -> RecollectError:
     ours = StoreUnavailable(f"the spool failed: {error!r}")
     ours.__cause__ = error
     return ours
-
-
-def _settle(jobs: Sequence[_Job]) -> None:
-    """Hand the results to the event loop, in order, with one wake-up."""
-    if not jobs:
-        return
-    try:
-        jobs[0].loop.call_soon_threadsafe(_settle_all, jobs)
-    except RuntimeError:
-        return  # the loop was closed while its callers waited: nobody is left to tell
-
-
-def _settle_all(jobs: Sequence[_Job]) -> None:
-    for job in jobs:
-        job.settle()
