@@ -69,8 +69,8 @@ class Connections(ABC):
         self._bounds = bounds
         self._loop = LoopWatch()
         self._loop.follow()
-        self._loop_end = self._close_with_loop()
         self._free = asyncio.Semaphore(bounds.commands)
+        self._loop_end = self._close_with_loop()
         self._waiting = 0
         self._closed = False
         self._listeners: set[Any] = set()
@@ -118,7 +118,9 @@ class Connections(ABC):
             self._loop_end = self._close_with_loop()
 
     def _close_with_loop(self) -> LoopEnd | None:
-        return None if self._make is None else LoopEnd(partial(_dropped, self._client))
+        if self._make is None:
+            return None
+        return LoopEnd(partial(_closed_after, self._client, self._free, self._bounds))
 
     async def _turn_comes(self) -> None:
         """Wait in line, but not for ever, and not in a line without end."""
@@ -312,8 +314,13 @@ class ClusterConnections(Connections):
             return [await _settings(node.execute_command) for node in self._client.get_primaries()]
 
 
-async def _dropped(client: Client) -> None:
-    """Close a client with its event loop. A server that does not take the goodbye makes no difference."""
+async def _closed_after(client: Client, free: asyncio.Semaphore, bounds: Bounds) -> None:
+    """Close a client with its event loop, after the commands that are being cancelled with it. A server that
+    does not take the goodbye makes no difference."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(bounds.seconds):
+            for _ in range(bounds.commands):
+                await free.acquire()
     with contextlib.suppress(driver.RedisError, RuntimeError, OSError):
         await client.aclose()
 
