@@ -106,6 +106,7 @@ class SpoolFiles:
     def append(self, payloads: Sequence[bytes]) -> list[Ref]:
         """Keep the operations, durably. All of them, or none and an error."""
         with translated(self.folder):
+            self._restore_removed()
             self._check_room(sum(len(frame(OPERATION, 0, payload)) for payload in payloads))
             segment = self._current()
             before, first = segment.size, segment.next_number
@@ -113,10 +114,26 @@ class SpoolFiles:
             try:
                 _write(segment, b"".join(framed))
                 _sync(_opened(segment))
+                _check_name(segment)
             except OSError:
                 self._take_back(segment, before)
                 raise
         return _placed(segment, before, framed)
+
+    def _restore_removed(self) -> None:
+        """Write files again that were removed or replaced while they are open. What waits in them is still
+        readable here, and would be lost with this process."""
+        if self._lock is not None and not self._lock.is_held():
+            self._lock.release()
+            self._lock = None
+        for segment in [one for one in self.segments if not _has_name(one)]:
+            self._claim()
+            if segment.waiting:
+                event(log, logging.ERROR, "spool_removed", f"{segment.path} was removed; it is written again")
+                self._forget_in(segment, lambda payload: False)
+            else:
+                self.segments.remove(segment)
+                _shut(segment)
 
     def _check_room(self, needed: int) -> None:
         if self.size + needed > self.limit:
@@ -144,7 +161,12 @@ class SpoolFiles:
         if self._lock is None:
             self.folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
             lock = Lock(self.folder / f"{self._id}.lock")
-            lock.acquire()
+            try:
+                lock.acquire()
+            except Held:  # the lock was removed, and another process has adopted the set
+                self._id, self._begun = new_id(), 0
+                lock = Lock(self.folder / f"{self._id}.lock")
+                lock.acquire()
             self._lock = lock
 
     def _take_back(self, segment: Segment, size: int) -> None:
@@ -384,6 +406,19 @@ def _set_aside(path: Path, content: bytes) -> bool:
         os.close(descriptor)
     sync_folder(path.parent)
     return True
+
+
+def _has_name(segment: Segment) -> bool:
+    try:
+        return os.path.samestat(os.fstat(_opened(segment)), os.stat(segment.path))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _check_name(segment: Segment) -> None:
+    """Refuse what went into a file that has lost its name: it would be lost with this process."""
+    if not _has_name(segment):
+        raise FileNotFoundError(errno.ENOENT, "the file was removed while it was written", segment.path)
 
 
 def _opened(segment: Segment) -> int:
