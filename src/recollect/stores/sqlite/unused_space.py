@@ -10,6 +10,7 @@ is empty, so there is nothing that a checkpoint could copy. The file is opened t
 closing a descriptor of ours would release the locks of the whole process.
 """
 
+import os
 from collections.abc import Iterator
 
 import apsw
@@ -33,7 +34,8 @@ class PageFile:
 
     def __init__(self, path: str) -> None:
         flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE
-        self._file = apsw.VFSFile("", path, [flags, 0])
+        # SQLite's file layer follows no link.
+        self._file = apsw.VFSFile("", os.path.realpath(path), [flags, 0])
         header = self._file.xRead(_FILE_HEADER, 0)
         size = int.from_bytes(header[16:18])
         self._page_size = 65536 if size == 1 else size
