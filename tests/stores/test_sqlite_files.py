@@ -276,6 +276,7 @@ async def test_opening_a_new_file_waits_for_another_process_that_creates_it(
 ) -> None:
     """The other process lets go when this one has begun to wait."""
     holder = apsw.Connection(str(path))
+    holder.set_busy_timeout(SECONDS * 1000)
     holder.execute("BEGIN" if lock == "SHARED" else f"BEGIN {lock}")
     holder.execute("SELECT count(*) FROM sqlite_schema").fetchall()
     waited = threading.Event()
