@@ -25,14 +25,14 @@ help: ## Say what there is
 setup: $(VENV)/.ready ## Make .venv with everything in it
 
 $(VENV)/.ready: requirements/dev.txt pyproject.toml
-	@test -n "$(PYTHON)" || { echo "Recollect needs Python 3.11 or later; none was found."; exit 1; }
+	@test -n "$(PYTHON)" || { echo "Aforesaid needs Python 3.11 or later; none was found."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 run: setup ## Serve the embedded store to this machine, with an assistant that needs no model; Ctrl-C stops it
-	@$(BIN)/recollect serve
+	@$(BIN)/aforesaid serve
 
 test: check ## Every check and every test
 	$(PYTEST) --randomly-seed $(ORDER)

@@ -1,6 +1,6 @@
 """`python -m benchmarks`: everybody beside the floor, and the page about it.
 
-    python -m benchmarks [--only W1,W3] [--quick] [--peers Recollect,OpenAI] [--page]
+    python -m benchmarks [--only W1,W3] [--quick] [--peers Aforesaid,OpenAI] [--page]
 
 Results go to `benchmarks/results/`, one file for each workload, and into `docs/performance.md`. What is not
 asked for stays as it was measured last. A quick run leaves both alone and prints the page.

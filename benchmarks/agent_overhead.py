@@ -18,17 +18,17 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import recollect
+import aforesaid
+from aforesaid.agents import AgenticLoop, AnthropicAgent, OpenAIChatAgent, Specialist, answer_turn
+from aforesaid.agents.toolbox import owner_tools
+from aforesaid.agents.tools import ToolRegistry
+from aforesaid.contracts import Agent
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import Message
+from aforesaid.testing.providers import Called, FakeProvider, Says
+from aforesaid.testing.providers.provider import Kind
+from aforesaid.windows import WindowPolicy
 from benchmarks.measuring import RUN, Step, p50, side_by_side
-from recollect.agents import AgenticLoop, AnthropicAgent, OpenAIChatAgent, Specialist, answer_turn
-from recollect.contracts import Agent
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.testing.providers import Called, FakeProvider, Says
-from recollect.testing.providers.provider import Kind
-from recollect.toolbox import owner_tools
-from recollect.tools import ToolRegistry
-from recollect.windows import WindowPolicy
 
 QUESTION = "Is the front door locked, and did anybody ring while I was out this afternoon?"
 ANSWER = "The front door has been locked since 14:05. Two people rang: a parcel at 15:20, your neighbour."
@@ -102,7 +102,7 @@ def bare_call(kind: Kind, client: Any, body: dict[str, Any]) -> Step:
 
 async def measure(kind: Kind, url: str, rounds: int, *, quiet_between: bool = True) -> dict[str, list[float]]:
     async with (
-        recollect.open(url) as memory,
+        aforesaid.open(url) as memory,
         FakeProvider(kind) as provider,
     ):
         provider.will(Says(ANSWER))
@@ -143,7 +143,7 @@ async def measure(kind: Kind, url: str, rounds: int, *, quiet_between: bool = Tr
             await bare()
 
         spent: dict[str, list[float]] = {name: [] for name in ("bare", "turn")}
-        indexer = memory.search_room.indexer
+        indexer = memory.search_resources.indexer
         between = indexer.settled if quiet_between and indexer is not None else None
         times = await side_by_side(
             {"bare": _spending(bare, spent["bare"]), "turn": _spending(turn, spent["turn"])},

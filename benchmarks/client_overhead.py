@@ -21,9 +21,9 @@ from typing import Any
 
 import httpx
 
-import recollect
-from recollect.client import Client, RemoteMemory
-from recollect.manager import ConversationManager
+import aforesaid
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.remote import Client, RemoteMemory
 
 ROUNDS = 9
 CALLS = 60
@@ -34,11 +34,11 @@ Timed = dict[tuple[str, str], list[float]]
 
 @contextmanager
 def running_server(folder: str) -> Iterator[str]:
-    """`recollect serve` on a free port, without limits of its own; gives its URL."""
-    command = [sys.executable, "-m", "recollect", "serve", "--port", "0", "--url", _store(folder)]
-    unlimited = {f"RECOLLECT_RATE_{kind}": "0" for kind in ("READ", "WRITE", "SEARCH")}
-    told = Path(folder, "told")
-    with told.open("w") as output:
+    """`aforesaid serve` on a free port, without limits of its own; gives its URL."""
+    command = [sys.executable, "-m", "aforesaid", "serve", "--port", "0", "--url", _store(folder)]
+    unlimited = {f"AFORESAID_RATE_{kind}": "0" for kind in ("READ", "WRITE", "SEARCH")}
+    describe = Path(folder, "describe")
+    with describe.open("w") as output:
         process = subprocess.Popen(
             [*command, "--log-level", "warning"],
             stdout=output,
@@ -46,18 +46,18 @@ def running_server(folder: str) -> Iterator[str]:
             env=os.environ | unlimited,
         )
     try:
-        yield _address(process, told)
+        yield _address(process, describe)
     finally:
         process.terminate()
         process.wait(30)
 
 
-def _address(process: "subprocess.Popen[bytes]", told: Path) -> str:
+def _address(process: "subprocess.Popen[bytes]", describe: Path) -> str:
     while process.poll() is None:
-        if found := re.search(r"http://127\.0\.0\.1:\d+", told.read_text()):
+        if found := re.search(r"http://127\.0\.0\.1:\d+", describe.read_text()):
             return found[0]
         time.sleep(0.05)
-    raise RuntimeError(f"the server did not start: {told.read_text()}")
+    raise RuntimeError(f"the server did not start: {describe.read_text()}")
 
 
 def _store(folder: str) -> str:
@@ -107,9 +107,9 @@ async def measured(folder: str, url: str, rounds: int) -> Timed:
     timed: Timed = {}
     with Client(url) as client:
         async with (
-            recollect.open(f"sqlite:///{folder}/embedded.db", sweep_every=None, embedder=None) as embedded,
+            aforesaid.open(f"sqlite:///{folder}/embedded.db", sweep_every=None, embedder=None) as embedded,
             RemoteMemory(url) as remote,
-            httpx.AsyncClient(base_url=url, headers={"recollect-owner": "erin"}) as plain,
+            httpx.AsyncClient(base_url=url, headers={"aforesaid-owner": "erin"}) as plain,
         ):
             for number in range(rounds + 1):
                 here, there = embedded.of("erin"), remote.of("erin")

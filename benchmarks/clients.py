@@ -14,13 +14,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from recollect.clients.identifying import identify
-from recollect.clients.index import NameIndex
-from recollect.clients.matches import ClientMatch
-from recollect.clients.words import names
-from recollect.clock import system_clock
-from recollect.contacts import Contact
-from recollect.ids import new_id
+from aforesaid.contacts.identification import identify
+from aforesaid.contacts.matches import ClientMatch
+from aforesaid.contacts.name_index import NameIndex
+from aforesaid.contacts.words import names
+from aforesaid.model.clock import system_clock
+from aforesaid.model.contacts import Contact
+from aforesaid.model.ids import new_id
 
 DATA = Path(__file__).parent.parent / "tests" / "data" / "clients"
 

@@ -14,15 +14,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import recollect
-from recollect.ids import new_id
-from recollect.keys import MasterKeys
-from recollect.layers.encrypted import EncryptedBackend, Encryption
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.stores.sqlite import SQLiteBackend
-from recollect.stores.sqlite.glancing import Recent
-from recollect.windows import WindowPolicy
+import aforesaid
+from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.layers.encrypted import EncryptedBackend, Encryption
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.sqlite import SQLiteBackend
+from aforesaid.stores.sqlite.snapshots import Recent
+from aforesaid.windows import WindowPolicy
 
 ROUNDS = 1000
 HISTORY = 200
@@ -48,9 +48,9 @@ def turn() -> list[Message]:
     ]
 
 
-def memory_of(kind: str, folder: Path) -> recollect.Memory:
+def memory_of(kind: str, folder: Path) -> aforesaid.Memory:
     encryption = Encryption(master=MasterKeys(bytes(range(32))), records=True)
-    return recollect.open(
+    return aforesaid.open(
         f"sqlite:///{folder}/{kind}.db",
         sweep_every=None,
         embedder=None,  # indexing goes on in the background, and would be counted here and there
@@ -91,7 +91,7 @@ def _reading(handle: ConversationManager, conversation_id: str) -> Work:
     return lambda: handle.load_context(conversation_id, policy=WINDOW)
 
 
-def _cooling(memory: recollect.Memory) -> Work:
+def _cooling(memory: aforesaid.Memory) -> Work:
     """As in a process that has just begun: no message has been read or opened before."""
 
     async def forget() -> None:

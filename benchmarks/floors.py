@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from recollect.clock import system_clock, to_micros
-from recollect.ids import new_id
-from recollect.stores.sql_files import queries, sql_file
-from recollect.stores.sqlite.connections import PACKAGE, connect
+from aforesaid.model.clock import system_clock, to_micros
+from aforesaid.model.ids import new_id
+from aforesaid.stores._sql_files import queries, sql_file
+from aforesaid.stores.sqlite.connections import PACKAGE, connect
 
 SQL = queries(PACKAGE)
 MOVE_RECORD = """

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import apsw
 
-import recollect
+import aforesaid
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import Message
+from aforesaid.windows import WindowPolicy
 from benchmarks.measuring import micros, p50, side_by_side
 from benchmarks.turns import ANSWER, QUESTION
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.windows import WindowPolicy
 
 SIZES = (10, 1_000, 100_000)
 CONTEXT_SIZES = (100, 100_000, 1_000_000)
@@ -49,7 +49,7 @@ async def turn(manager: ConversationManager, conversation_id: str) -> None:
         one.assistant(ANSWER)
 
 
-async def bytes_a_turn(memory: recollect.Memory, wal: Path, conversation_id: str, turns: int = 100) -> float:
+async def bytes_a_turn(memory: aforesaid.Memory, wal: Path, conversation_id: str, turns: int = 100) -> float:
     """Bytes that a turn adds to the write-ahead log."""
     other = apsw.Connection(str(wal).removesuffix("-wal"))
     other.pragma("wal_checkpoint", "TRUNCATE")
@@ -63,7 +63,7 @@ async def bytes_a_turn(memory: recollect.Memory, wal: Path, conversation_id: str
 async def main() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "memory.db"
-        async with recollect.open(f"sqlite:///{path}", sweep_every=None) as memory:
+        async with aforesaid.open(f"sqlite:///{path}", sweep_every=None) as memory:
             manager = memory.of("bench")
             ids = {size: await filled(manager, size) for size in SIZES}
             turns = await side_by_side(

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from benchmarks.measuring import middle_half, p50, p99
-from benchmarks.serving import Quiet, Round, cpu_seconds, quiet, quiet_after, serve, told
+from benchmarks.serving import Quiet, Round, cpu_seconds, describe, quiet, quiet_after, serve
 from benchmarks.turns import ANSWER, QUESTION
 
 CONNECTIONS = 64
@@ -30,8 +30,8 @@ TURN = {"messages": [{"role": "user", "content": QUESTION}, {"role": "assistant"
 
 
 async def run_server(folder: Path) -> None:
-    from recollect.server.app import create_app
-    from recollect.settings import ServerConfig, Settings
+    from aforesaid.server.app import create_app
+    from aforesaid.settings import ServerConfig, Settings
 
     settings = Settings(server=ServerConfig(rate_write=2**40))  # counted, but never refused
     await serve(folder, ["erin"], settings, lambda memory: create_app(memory, settings))
@@ -166,7 +166,7 @@ async def main(*, seconds: float = SECONDS, rounds: int = ROUNDS) -> dict[str, f
     found, after = await _measured(seconds=seconds, rounds=rounds)
     print(f"{CONNECTIONS} connections, {rounds} rounds of {seconds:g} s each, alternating; SQLite, durable")
     for name, each in found.items():
-        print(f"{name:6} {told(each)}")
+        print(f"{name:6} {describe(each)}")
     print(after)
     turns, empty = found["turn"], found["empty"]
     by_rate = [turn.rate / bare.rate for turn, bare in zip(turns, empty, strict=True)]
@@ -188,7 +188,7 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     given = parser.parse_args()
     if given.serve is not None:
-        from recollect.server.running import fast_loop
+        from aforesaid.server.process import fast_loop
 
         with asyncio.Runner(loop_factory=fast_loop) as runner:
             runner.run(run_server(given.serve))

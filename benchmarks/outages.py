@@ -17,16 +17,16 @@ from tests.layers.failing import Failing
 from tests.servers.postgres import Databases, PostgresServer
 from tests.servers.redis import running
 
+from aforesaid.contracts import Backend
+from aforesaid.layers.resilient import ResilientBackend, resilient
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.stores.urls import backend_for
+from aforesaid.telemetry import Telemetry
 from benchmarks.measuring import micros, p50, p99, side_by_side
-from recollect.contracts import Backend
-from recollect.conversations import started
-from recollect.ids import new_id
-from recollect.layers.resilient import ResilientBackend, resilient
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.stores.urls import backend_for
-from recollect.telemetry import Telemetry
 
 ROUNDS = 1000
 CONVERSATIONS = 20
@@ -158,7 +158,7 @@ async def main() -> None:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--stores", default="sqlite,postgres,redis")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="recollect-outages-", dir=given.folder) as name:
+    with tempfile.TemporaryDirectory(prefix="aforesaid-outages-", dir=given.folder) as name:
         folder = Path(name)
         await accepted(folder)
         async with backends(given.stores, folder) as found:

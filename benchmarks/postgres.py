@@ -15,12 +15,12 @@ import psycopg
 from psycopg.types.json import Jsonb
 from tests.servers.postgres import Databases, PostgresServer
 
-from recollect.conversations import started
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.stores.postgres import PostgresBackend
-from recollect.stores.postgres.store import PostgresStore
-from recollect.wire import encode_message
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.model.wire import encode_message
+from aforesaid.stores.postgres import PostgresBackend
+from aforesaid.stores.postgres.store import PostgresStore
 
 LENGTHS = (10, 1_000, 100_000)
 WRITERS = (1, 8, 32)

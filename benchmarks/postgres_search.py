@@ -14,15 +14,15 @@ from itertools import accumulate, product
 import psycopg
 from tests.servers.postgres import Databases
 
+from aforesaid.contracts import Entry
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.postgres import PostgresBackend
+from aforesaid.stores.postgres.search import Index
+from aforesaid.stores.postgres.store import PostgresStore
+from aforesaid.stores.postgres.terms import Indexed
 from benchmarks.postgres import BARE_TABLE, Bench, server, timed
-from recollect.contracts import Entry
-from recollect.conversations import started
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.stores.postgres import PostgresBackend
-from recollect.stores.postgres.searching import Index
-from recollect.stores.postgres.store import PostgresStore
-from recollect.stores.postgres.terms import Indexed
 
 WORDS = ["".join(letters) for letters in product("bdfglmprst", "aeiou", "bdkmnprtvz", "aeiou", "knrtx")]
 SHARES = list(accumulate(1 / (place + 10) for place in range(len(WORDS))))
@@ -62,7 +62,7 @@ async def turns(url: str, url_without: str, number: int) -> None:
     """A turn beside bare SQL, with the terms and without."""
     connecting = psycopg.AsyncConnection.connect(url_without, autocommit=True)
     async with opened(url) as backend, opened(url_without) as other_backend, await connecting as connection:
-        await connection.execute(b"DROP INDEX recollect.messages_by_terms")
+        await connection.execute(b"DROP INDEX aforesaid.messages_by_terms")
         await connection.execute(BARE_TABLE.encode())
         bench, other = Bench(backend, connection, number), Bench(other_backend, connection, number)
         other.store = without_search(other_backend, "bench")

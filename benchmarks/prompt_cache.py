@@ -20,11 +20,11 @@ from random import Random
 
 from msgspec import Struct
 
-from recollect.contracts import Entry
-from recollect.dialects import read
-from recollect.messages import Message
-from recollect.testing.histories import entries_of
-from recollect.windows import WindowPolicy, build_window
+from aforesaid.contracts import Entry
+from aforesaid.dialects import read
+from aforesaid.model.messages import Message
+from aforesaid.testing.histories import entries_of
+from aforesaid.windows import WindowPolicy, build_window
 
 BUDGET = 4000
 
@@ -148,7 +148,7 @@ def _text(random: Random, least: int, most: int) -> str:
 
 
 def main(turns: int) -> None:
-    logging.getLogger("recollect.windows").setLevel(logging.ERROR)
+    logging.getLogger("aforesaid.windows").setLevel(logging.ERROR)
     print(f"{turns} turns, budget {BUDGET} tokens; share of prompt tokens that a prefix cache serves")
     print(
         f"{'shape':12} {'scheme':12} {'requests':>9} {'cuts':>6} {'in all':>8} {'full':>9} {'once full':>10}"

@@ -15,12 +15,12 @@ from collections.abc import Awaitable, Callable
 from redis.asyncio import Redis
 from tests.servers.redis import running
 
-from recollect.contracts import ConversationStore
-from recollect.conversations import started
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.stores.redis import RedisBackend
-from recollect.wire import encode_message
+from aforesaid.contracts import ConversationStore
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.model.wire import encode_message
+from aforesaid.stores.redis import RedisBackend
 
 ROUNDS = 3000
 LENGTHS = (10, 1_000, 100_000)

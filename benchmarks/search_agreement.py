@@ -15,13 +15,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-import recollect
+import aforesaid
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.ids import new_id
+from aforesaid.search.encoders import installed_encoder
+from aforesaid.search.searcher import Findings
 from benchmarks.search_eval.labelled import Person, read_sets
 from benchmarks.search_speed import RandomVectors, Speech, fill
-from recollect.ids import new_id
-from recollect.manager import ConversationManager
-from recollect.search.encoders import installed_encoder
-from recollect.search.searching import Findings
 
 RESULTS = 5
 QUESTIONS = 100
@@ -57,14 +57,14 @@ def places(found: Findings) -> list[tuple[object, ...]]:
 
 
 @asynccontextmanager
-async def memories(urls: Sequence[str], embedder: object) -> AsyncIterator[dict[str, recollect.Memory]]:
+async def memories(urls: Sequence[str], embedder: object) -> AsyncIterator[dict[str, aforesaid.Memory]]:
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         named = {"memory": "memory://", "sqlite": f"sqlite:///{Path(folder) / 'agree.db'}?synchronous=normal"}
         named |= {url.partition(":")[0]: url for url in urls}
         yield {
             name: await stack.enter_async_context(
-                recollect.open(url, ttl=None, sweep_every=None, embedder=embedder)  # type: ignore[arg-type]
+                aforesaid.open(url, ttl=None, sweep_every=None, embedder=embedder)  # type: ignore[arg-type]
             )
             for name, url in named.items()
         }
@@ -103,7 +103,7 @@ async def labelled(urls: Sequence[str], title: str, person: Person, *, by_words:
             for number, messages in enumerate(person.sessions):
                 conversation = await manager.get_or_create_conversation(f"session {number}")
                 await manager.append(conversation.id, messages)
-            if (indexer := opened[name].search_room.indexer) is not None:
+            if (indexer := opened[name].search_resources.indexer) is not None:
                 await indexer.settled()
         await compare(managers, [one.text for one in person.questions], f"{title}, {person.name}")
 

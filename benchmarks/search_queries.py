@@ -12,11 +12,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from aforesaid.contracts import Searchable
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.stores.sqlite import SQLiteBackend
 from benchmarks.search_writes import Texts
-from recollect.contracts import Searchable
-from recollect.conversations import started
-from recollect.ids import new_id
-from recollect.stores.sqlite import SQLiteBackend
 
 LIMIT = 500
 """Candidates, as many as the search of an owner asks for."""
@@ -56,7 +56,7 @@ async def measure(backend: SQLiteBackend, owner: str, asked: list[list[str]]) ->
     return best
 
 
-def told(name: str, seconds: list[float]) -> str:
+def describe(name: str, seconds: list[float]) -> str:
     millis = sorted(second * 1e3 for second in seconds)
     p95 = statistics.quantiles(millis, n=20)[18]
     return f"{name}: p50 {statistics.median(millis):.1f} ms, p95 {p95:.1f} ms, most {millis[-1]:.1f} ms"
@@ -75,7 +75,7 @@ async def main(messages: int = 100_000, owners: int = 1) -> None:
                 await fill(backends[name], f"owner {number}", messages, number)
         results = {name: await measure(backend, "owner 0", asked) for name, backend in backends.items()}
         for name, seconds in results.items():
-            print(told(f"{messages:,} messages, {name}", seconds))
+            print(describe(f"{messages:,} messages, {name}", seconds))
         if len(results) > 1:
             pairs = zip(results["among others"], results["alone"], strict=True)
             print(f"ratio {statistics.median(b / a for b, a in pairs):.2f}")

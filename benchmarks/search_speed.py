@@ -25,13 +25,13 @@ from typing import Any
 
 import numpy
 
-import recollect
+import aforesaid
+from aforesaid.contracts import Embedder
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import Message
+from aforesaid.search.encoders import UniversalEncoder
+from aforesaid.search.indexing import Indexer
 from benchmarks.measuring import p50
-from recollect.contracts import Embedder
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.search.encoders import UniversalEncoder
-from recollect.search.indexing import Indexer
 
 QUESTIONS = 200
 WARM = 20
@@ -161,7 +161,7 @@ async def main() -> None:
             path = folder / f"{name}.db"
             is_new = not path.exists()
             url = f"sqlite:///{path}?synchronous=normal"
-            opened = recollect.open(url, ttl=None, sweep_every=None, embedder=embedder)
+            opened = aforesaid.open(url, ttl=None, sweep_every=None, embedder=embedder)
             memory = await stack.enter_async_context(opened)
             for owner, speech in zip(("erin", *range(others)), map(Speech, range(others + 1)), strict=True):
                 if is_new:

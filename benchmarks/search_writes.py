@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable
 from itertools import accumulate
 from pathlib import Path
 
+from aforesaid.contracts import ConversationStore
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.sqlite import SQLiteBackend
 from benchmarks.measuring import micros, p50, p99
-from recollect.contracts import ConversationStore
-from recollect.conversations import started
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.stores.sqlite import SQLiteBackend
 
 RUN = 128
 """Turns in a row: a whole number of rounds in which fresh terms go into the index."""

@@ -21,8 +21,8 @@ from benchmarks.measuring import p50, p99
 if TYPE_CHECKING:
     from litestar import Litestar
 
-    import recollect
-    from recollect.settings import Settings
+    import aforesaid
+    from aforesaid.settings import Settings
 
 BARE = ("/empty", "/echo", "/words", "/vectors", "/no-vectors")
 
@@ -34,11 +34,11 @@ async def serve(
     folder: Path,
     owners: list[str],
     settings: "Settings",
-    application: "Callable[[recollect.Memory], Litestar]",
+    application: "Callable[[aforesaid.Memory], Litestar]",
 ) -> None:
-    """Serve as `recollect serve` does; says on stdout where, and with which key."""
-    from recollect.server.auth.keys import ApiKeys
-    from recollect.server.running import Server, bound_socket, configured, opened, settle
+    """Serve as `aforesaid serve` does; says on stdout where, and with which key."""
+    from aforesaid.server.auth.keys import ApiKeys
+    from aforesaid.server.process import Server, bound_socket, configured, opened, settle
 
     listening = bound_socket("127.0.0.1", 0)
     async with opened(f"sqlite:///{folder}/turns.db", settings) as memory:
@@ -61,7 +61,7 @@ def _beside(ours: Any, bare: Any) -> Any:
     return application
 
 
-def _bare(memory: "recollect.Memory", owners: list[str]) -> "Litestar":
+def _bare(memory: "aforesaid.Memory", owners: list[str]) -> "Litestar":
     """The framework by itself."""
     from litestar import Litestar, Request, WebSocket, post, websocket
 
@@ -83,15 +83,15 @@ def _bare(memory: "recollect.Memory", owners: list[str]) -> "Litestar":
     @post("/vectors")
     async def vectors() -> None:
         """Make all vectors."""
-        if memory.search_room.indexer is not None:
-            await memory.search_room.indexer.settled()
+        if memory.search_resources.indexer is not None:
+            await memory.search_resources.indexer.settled()
 
     @post("/no-vectors")
     async def no_vectors() -> None:
         """Have no vectors made of what was said so far."""
         for owner in owners:
-            if memory.search_room.indexer is not None:
-                memory.search_room.indexer.forget(owner)
+            if memory.search_resources.indexer is not None:
+                memory.search_resources.indexer.forget(owner)
 
     handlers = [empty, echo, words, vectors, no_vectors]
     return Litestar(handlers, openapi_config=None, logging_config=None)
@@ -158,7 +158,7 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def told(rounds: list[Round]) -> str:
+def describe(rounds: list[Round]) -> str:
     """What several rounds of one kind say, in a line."""
     times = [each for one in rounds for each in one.times]
     rate, cpu, own = (

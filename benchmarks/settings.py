@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-import recollect
-from recollect.manager import ConversationManager
-from recollect.settings import ConversationConfig
+import aforesaid
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.settings import ConversationConfig
 
 DEFAULT, ALONE = "default settings", "the log alone"
 OWNER = "bench"
@@ -29,7 +29,7 @@ class NoCounter:
 class Opened(NamedTuple):
     """A memory, and the handle of an owner."""
 
-    memory: recollect.Memory
+    memory: aforesaid.Memory
     manager: ConversationManager
 
 
@@ -37,10 +37,10 @@ class Opened(NamedTuple):
 async def opened(url: str, settings: str) -> AsyncIterator[Opened]:
     """A store on SQLite under these settings. The URL has no parameters but `synchronous`."""
     if settings == DEFAULT:
-        async with recollect.open(url, sweep_every=None) as memory:
+        async with aforesaid.open(url, sweep_every=None) as memory:
             yield Opened(memory, memory.of(OWNER))
     else:
         alone = f"{url}{'&' if '?' in url else '?'}search=off"
         config = ConversationConfig(enable_client_association=False)
-        async with recollect.open(alone, sweep_every=None, embedder=None, config=config) as memory:
+        async with aforesaid.open(alone, sweep_every=None, embedder=None, config=config) as memory:
             yield Opened(memory, memory.of(OWNER).counting_with(NoCounter()))

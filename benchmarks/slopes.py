@@ -22,12 +22,12 @@ import psycopg
 from tests.servers.postgres import Databases, PostgresServer
 from tests.servers.redis import running, running_cluster
 
-import recollect
+import aforesaid
+from aforesaid.testing.load import Grown, Load, generate
 from benchmarks.__main__ import RESULTS, about
 from benchmarks.peers.environments import ROOT
 from benchmarks.report.numbers import size, table
 from benchmarks.report.writing import put_into
-from recollect.loadgen import Grown, Load, generate
 
 PAGE = ROOT / "docs" / "growth.md"
 CONVERSATIONS, MESSAGES = 4, 25 * 2
@@ -37,11 +37,11 @@ ONE_PARTITION = """
 DO $$
 BEGIN
     FOR part IN 0..15 LOOP
-        EXECUTE format('DROP TABLE recollect.messages_%s', lpad(part::text, 2, '0'));
+        EXECUTE format('DROP TABLE aforesaid.messages_%s', lpad(part::text, 2, '0'));
     END LOOP;
-    CREATE TABLE recollect.messages_00 PARTITION OF recollect.messages
+    CREATE TABLE aforesaid.messages_00 PARTITION OF aforesaid.messages
     FOR VALUES WITH (MODULUS 1, REMAINDER 0);
-    PERFORM recollect.guard_search('messages_00');
+    PERFORM aforesaid.guard_search('messages_00');
 END
 $$
 """
@@ -53,13 +53,13 @@ async def grown(url: str, owners: int, *, prepare: str = "") -> Grown:
     if prepare:
         await _prepared(url, prepare)
     load = Load(owners=owners, conversations=CONVERSATIONS, messages=MESSAGES, steps=min(6, owners))
-    async with recollect.open(url, resilience="off", sweep_every=None, ttl=None, embedder=None) as memory:
+    async with aforesaid.open(url, resilience="off", sweep_every=None, ttl=None, embedder=None) as memory:
         return await generate(memory, url, load)
 
 
 async def _prepared(url: str, sql: str) -> None:
     """The schema, made by the store and then changed."""
-    async with recollect.open(url, resilience="off", sweep_every=None):
+    async with aforesaid.open(url, resilience="off", sweep_every=None):
         pass
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
         await connection.execute(sql.encode())
@@ -79,7 +79,7 @@ def measured(owners: int) -> dict[str, Any]:
 def _places() -> Iterator[dict[str, tuple[str, str]]]:
     """A store of each kind, by URL, and what is done to it before."""
     with ExitStack() as cleanup:
-        folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="recollect-slopes-")))
+        folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="aforesaid-slopes-")))
         server = PostgresServer()
         cleanup.callback(server.stop)
         server.start()

@@ -8,8 +8,8 @@ import time
 
 from tests.voice.speech import say, word_errors
 
-from recollect.contracts import Transcriber
-from recollect.voice import EmbeddedTranscriber
+from aforesaid.contracts import Transcriber
+from aforesaid.voice import EmbeddedTranscriber
 
 SENTENCES = (
     "what is the status of the johnson house project",
@@ -46,15 +46,15 @@ async def measure(transcriber: Transcriber, voice: str, label: str) -> None:
 
 
 async def main() -> None:
-    freely, told = EmbeddedTranscriber(), EmbeddedTranscriber(phrases=SENTENCES)
-    for transcriber in (freely, told):
+    freely, describe = EmbeddedTranscriber(), EmbeddedTranscriber(phrases=SENTENCES)
+    for transcriber in (freely, describe):
         await transcriber.transcribe(say("hello"))  # loads the models
     print("| voice of espeak-ng | | words wrong | sentences right | seconds for a second of sound |")
     print("| --- | --- | --- | --- | --- |")
     for voice in VOICES:
         await measure(freely, voice, "freely")
-    await measure(told, VOICES[0], "with these phrases")
-    await measure(told, VOICES[1], "with these phrases")
+    await measure(describe, VOICES[0], "with these phrases")
+    await measure(describe, VOICES[1], "with these phrases")
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from recollect.layers.observed import ObservedStore, _Measures, _timing
-from recollect.messages import Message
-from recollect.telemetry import Telemetry, happenings
-from recollect.telemetry.calls import watched
-from recollect.telemetry.requests import Request, answering
+from aforesaid.layers.timed import TimedStore, _Measures, _timing
+from aforesaid.model.messages import Message
+from aforesaid.telemetry import Telemetry, events
+from aforesaid.telemetry.instrumentation import watched
+from aforesaid.telemetry.requests import Request, answering
 
 ROUNDS, CALLS = 400, 500
 TURN = (
@@ -52,13 +52,13 @@ async def least(work: Callable[[], Awaitable[Any]]) -> float:
 async def main() -> None:
     plain, seen = Plain(), Watched()
     inner: Any = Plain()
-    store: ObservedStore = _timing(())(inner, _Measures("sqlite://", Telemetry()))
+    store: TimedStore = _timing(())(inner, _Measures("sqlite://", Telemetry()))
 
     async def nothing() -> None:
         return None
 
     async def counted() -> None:
-        happenings.turn_stored("", TURN, known=0)
+        events.turn_stored("", TURN, known=0)
 
     async def both(of: Any) -> float:
         return await least(lambda: of.append("", TURN, expected_revision=None))

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.opening import Memory
+from aforesaid.stores.sqlite import SQLiteBackend, workers
+from aforesaid.stores.sqlite.search_index import MOST_WAITING
 from benchmarks.floors import Floor
 from benchmarks.measuring import middle_half
 from benchmarks.settings import ALONE, DEFAULT, OWNER, opened
 from benchmarks.turns import ANSWER, QUESTION, bodies
-from recollect.manager import ConversationManager
-from recollect.memory import Memory
-from recollect.stores.sqlite import SQLiteBackend, lanes
-from recollect.stores.sqlite.indexing import MOST_WAITING
 
 CONVERSATIONS = 64
 TURNS = 100
@@ -72,8 +72,8 @@ async def quiet(memory: Memory) -> None:
     """What is done when nobody writes, is done; vectors would take longer than all rounds."""
     assert isinstance(memory.backend, SQLiteBackend)
     await memory.backend.catch_up()
-    if memory.search_room.indexer is not None:
-        memory.search_room.indexer.forget(OWNER)
+    if memory.search_resources.indexer is not None:
+        memory.search_resources.indexer.forget(OWNER)
 
 
 class Measured(NamedTuple):
@@ -95,7 +95,7 @@ async def measure(folder: Path, settings: str) -> Measured:
         for _ in range(1 + ROUNDS):
             grouped = await ours.round()
             await quiet(memory)
-            with patch.object(lanes, "LARGEST_BATCH", 1):
+            with patch.object(workers, "LARGEST_BATCH", 1):
                 single = await ours.round()
             await quiet(memory)
             rounds.append((grouped, single, await asyncio.to_thread(floor.round)))

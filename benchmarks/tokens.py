@@ -9,10 +9,10 @@ Every counter counts the same messages in the same run, the best of several roun
 import time
 from collections.abc import Callable
 
-from recollect.contracts import TokenCounter
-from recollect.messages import Message
-from recollect.tokens import Estimator, ExactCounter, RoughCounter, count
-from recollect.tokens.exact import ENCODINGS, encoding_of
+from aforesaid.contracts import TokenCounter
+from aforesaid.model.messages import Message
+from aforesaid.tokens import Estimator, ExactCounter, RoughCounter, count
+from aforesaid.tokens.exact import ENCODINGS, encoding_of
 
 SENTENCE = (
     "Could you find me a chicken dinner for tonight that is ready in half an hour, uses the rice and the "

@@ -17,12 +17,12 @@ from contextlib import contextmanager, suppress
 from itertools import product
 from pathlib import Path
 
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import Message
+from aforesaid.model.wire import encode_message
 from benchmarks.floors import Floor
 from benchmarks.measuring import Step, micros, middle_half, p50, p99, ratio, ratios, side_by_side
 from benchmarks.settings import ALONE, DEFAULT, opened
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.wire import encode_message
 
 QUESTION = "Is the front door locked, and did anybody ring while I was out this afternoon?"
 ANSWER = (

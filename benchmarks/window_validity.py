@@ -20,14 +20,14 @@ import sys
 from collections import Counter
 from random import Random
 
-from recollect.contexts import Context
-from recollect.contracts import Entry
-from recollect.dialects import meaning_of, write
-from recollect.errors import NothingToSend
-from recollect.messages import Message
-from recollect.testing.histories import DIALECT_NAMES, STATES, State, entries_of, random_history
-from recollect.testing.validity import problems
-from recollect.windows import WindowPolicy, build_window, write_request
+from aforesaid.contracts import Entry
+from aforesaid.dialects import meaning_of, write
+from aforesaid.errors import NothingToSend
+from aforesaid.model.contexts import Context
+from aforesaid.model.messages import Message
+from aforesaid.testing.histories import DIALECT_NAMES, STATES, State, entries_of, random_history
+from aforesaid.testing.validity import problems
+from aforesaid.windows import WindowPolicy, build_window, write_request
 
 SOURCES = (*DIALECT_NAMES, "mixed")
 
@@ -128,7 +128,7 @@ def count(state: State, source: str, histories: int) -> Counter[str]:
 
 
 def main(histories: int) -> None:
-    logging.getLogger("recollect.windows").setLevel(logging.ERROR)
+    logging.getLogger("aforesaid.windows").setLevel(logging.ERROR)
     columns = ("windows", "nothing to send", "requests", "question lost", "over budget")
     measures = ("refused per 1,000", "last messages")
     print(f"{'state':12} {'log in':17} " + " ".join(f"{column:>17}" for column in (*columns, *measures)))

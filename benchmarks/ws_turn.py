@@ -23,10 +23,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
+from aforesaid.model.ids import new_id
 from benchmarks.measuring import middle_half, p50, p99
-from benchmarks.serving import Quiet, Round, cpu_seconds, quiet, quiet_after, serve, told
+from benchmarks.serving import Quiet, Round, cpu_seconds, describe, quiet, quiet_after, serve
 from benchmarks.turns import ANSWER, QUESTION
-from recollect.ids import new_id
 
 CONNECTIONS = 64
 GIVEN, AT_ONCE, LOOKS_BACK = "given", "at once", "looks back"
@@ -41,15 +41,15 @@ ROUNDS = 6
 
 
 async def run_server(folder: Path) -> None:
-    from recollect.agents import AgenticLoop, Answer, Specialist, SupervisorAgent
-    from recollect.agents.beginnings import TakeBack
-    from recollect.contracts import Ask, OnText, Reply
-    from recollect.ids import following_id
-    from recollect.manager import ConversationManager
-    from recollect.messages import Message
-    from recollect.server.app import create_app
-    from recollect.server.live.limits import LiveLimits
-    from recollect.settings import ServerConfig, Settings
+    from aforesaid.agents import AgenticLoop, Answer, Specialist, SupervisorAgent
+    from aforesaid.agents.new_conversations import TakeBack
+    from aforesaid.contracts import Ask, OnText, Reply
+    from aforesaid.memory.manager import ConversationManager
+    from aforesaid.model.ids import following_id
+    from aforesaid.model.messages import Message
+    from aforesaid.server.app import create_app
+    from aforesaid.server.live.limits import LiveLimits
+    from aforesaid.settings import ServerConfig, Settings
 
     class Instant:
         name, dialect = "instant", "plain"
@@ -297,7 +297,7 @@ async def main(*, seconds: float = SECONDS, rounds: int = ROUNDS) -> dict[str, f
     found, after = await _measured(seconds=seconds, rounds=rounds)
     print(f"{CONNECTIONS} connections, {rounds} rounds of {seconds:g} s, alternating; SQLite, durable (FULL)")
     for name, each in found.items():
-        print(f"{name:22} {told(each)}")
+        print(f"{name:22} {describe(each)}")
     print(after)
     for name in ("turn", "asked", "asked, with its window"):
         by_rate, by_cpu = _shares(found, name)
@@ -327,7 +327,7 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     given = parser.parse_args()
     if given.serve is not None:
-        from recollect.server.running import fast_loop
+        from aforesaid.server.process import fast_loop
 
         with asyncio.Runner(loop_factory=fast_loop) as runner:
             runner.run(run_server(given.serve))

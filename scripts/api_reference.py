@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from recollect.server.app import ENDPOINTS
-from recollect.server.openapi import openapi_document
+from aforesaid.server.app import ENDPOINTS
+from aforesaid.server.openapi import openapi_document
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "http.md"
 
@@ -62,17 +62,17 @@ def _parameter(parameter: dict[str, Any]) -> str:
     words = parameter.get("description") or schema.get("description") or ""
     default = f"; default `{schema['default']}`" if "default" in schema else ""
     needed = ", needed" if parameter["required"] else ""
-    told = f"{kind}{default}{'. ' if words else ''}{words}"
-    return f"| `{parameter['name']}` | {parameter['in']}{needed} | {told} |"
+    describe = f"{kind}{default}{'. ' if words else ''}{words}"
+    return f"| `{parameter['name']}` | {parameter['in']}{needed} | {describe} |"
 
 
 def _answers(operation: dict[str, Any]) -> str:
-    told = []
+    describe = []
     for status, answer in operation["responses"].items():
         good = int(status) < 300
         media = next(iter(answer.get("content", {"": {"schema": {}}}).items()))
-        told.append(f"{status}{_named(media[1].get('schema', {})) if good else ''}")
-    return ", ".join(told)
+        describe.append(f"{status}{_named(media[1].get('schema', {})) if good else ''}")
+    return ", ".join(describe)
 
 
 def _named(schema: dict[str, Any]) -> str:

@@ -5,17 +5,17 @@ from typing import Any
 
 import typer.main
 
-from recollect.cli.app import app
-from recollect.cli.running import EXIT_CODES
+from aforesaid.cli.app import app
+from aforesaid.cli.runtime import EXIT_CODES
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
 
 HEAD = """\
 # The command line
 
-Made from the commands themselves. `recollect COMMAND --help` says the same.
+Made from the commands themselves. `aforesaid COMMAND --help` says the same.
 
-Without `--url`, the store is the one that `RECOLLECT_URL` names, or `sqlite:///recollect.db`.
+Without `--url`, the store is the one that `AFORESAID_URL` names, or `sqlite:///aforesaid.db`.
 """
 
 
@@ -29,7 +29,7 @@ def page() -> str:
     return "\n".join(parts) + "\n"
 
 
-def _section(name: str, command: Any, prefix: str = "recollect") -> list[str]:
+def _section(name: str, command: Any, prefix: str = "aforesaid") -> list[str]:
     if hasattr(command, "commands"):
         return [
             line

@@ -1,10 +1,10 @@
-"""Write deploy/grafana/recollect.json from the panels below: `python scripts/grafana_dashboard.py`."""
+"""Write deploy/grafana/aforesaid.json from the panels below: `python scripts/grafana_dashboard.py`."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-FILE = Path(__file__).parents[1] / "deploy" / "grafana" / "recollect.json"
+FILE = Path(__file__).parents[1] / "deploy" / "grafana" / "aforesaid.json"
 
 RATE = "[$__rate_interval]"
 Query = tuple[str, str]
@@ -36,137 +36,137 @@ def call(name: str) -> str:
     return f'{{call="{name}"}}'
 
 
-_HITS, _MISSES = (f"sum(rate(recollect_cache_{kind}_total{RATE}))" for kind in ("hits", "misses"))
-_REQUESTS = f"sum(rate(recollect_http_requests_total{RATE}))"
-_FAILED = f'sum(rate(recollect_http_requests_total{{status=~"5.."}}{RATE}))'
-_BREAKER = "max by (store) (recollect_breaker_state)"
-_RELEASE = "max by (version) (recollect_build_info)"
-_OPENED = f"sum(rate(recollect_live_opened_total{RATE}))"
+_HITS, _MISSES = (f"sum(rate(aforesaid_cache_{kind}_total{RATE}))" for kind in ("hits", "misses"))
+_REQUESTS = f"sum(rate(aforesaid_http_requests_total{RATE}))"
+_FAILED = f'sum(rate(aforesaid_http_requests_total{{status=~"5.."}}{RATE}))'
+_BREAKER = "max by (store) (aforesaid_breaker_state)"
+_RELEASE = "max by (version) (aforesaid_build_info)"
+_OPENED = f"sum(rate(aforesaid_live_opened_total{RATE}))"
 
 ROWS: dict[str, list[tuple[str, str, list[Query]]]] = {
     "Conversation health": [
-        ("Conversations begun", "cps", by("channel", "recollect_conversations_started_total")),
+        ("Conversations begun", "cps", by("channel", "aforesaid_conversations_started_total")),
         (
             "Turns and messages stored",
             "cps",
-            [("turns", f"sum(rate(recollect_turns_total{RATE}))"), *by("role", "recollect_messages_total")],
+            [("turns", f"sum(rate(aforesaid_turns_total{RATE}))"), *by("role", "aforesaid_messages_total")],
         ),
-        ("Conversations that went", "cps", by("how", "recollect_conversations_ended_total")),
+        ("Conversations that went", "cps", by("how", "aforesaid_conversations_ended_total")),
         (
             "Clients linked",
             "cps",
             [
-                ("linked", f"sum(rate(recollect_client_associations_total{RATE}))"),
-                ("may name several", f"sum(rate(recollect_clients_ambiguous_total{RATE}))"),
-                ("not looked through", f"sum(rate(recollect_client_notes_dropped_total{RATE}))"),
+                ("linked", f"sum(rate(aforesaid_client_associations_total{RATE}))"),
+                ("may name several", f"sum(rate(aforesaid_clients_ambiguous_total{RATE}))"),
+                ("not looked through", f"sum(rate(aforesaid_client_notes_dropped_total{RATE}))"),
             ],
         ),
         (
             "Lengths, on average",
             "short",
             [
-                ("messages in a conversation", mean("recollect_conversation_messages")),
-                ("messages in a context", mean("recollect_context_messages")),
+                ("messages in a conversation", mean("aforesaid_conversation_messages")),
+                ("messages in a context", mean("aforesaid_context_messages")),
             ],
         ),
         (
             "Tokens in a context, characters in a message",
             "short",
             [
-                ("tokens, p95", quantiles("recollect_context_tokens")[1][1]),
-                ("characters, p95", quantiles("recollect_message_characters")[1][1]),
+                ("tokens, p95", quantiles("aforesaid_context_tokens")[1][1]),
+                ("characters, p95", quantiles("aforesaid_message_characters")[1][1]),
             ],
         ),
     ],
     "Latency": [
-        ("A turn is stored", "s", quantiles("recollect_call_seconds", call("append"))),
-        ("A context is loaded", "s", quantiles("recollect_call_seconds", call("load_context"))),
-        ("History is searched", "s", quantiles("recollect_call_seconds", call("search"))),
-        ("A request is answered", "s", quantiles("recollect_http_request_seconds")),
+        ("A turn is stored", "s", quantiles("aforesaid_call_seconds", call("append"))),
+        ("A context is loaded", "s", quantiles("aforesaid_call_seconds", call("load_context"))),
+        ("History is searched", "s", quantiles("aforesaid_call_seconds", call("search"))),
+        ("A request is answered", "s", quantiles("aforesaid_http_request_seconds")),
     ],
     "Errors": [
-        ("Calls that fail", "cps", by("error", "recollect_call_errors_total")),
-        ("Requests by status", "reqps", by("status", "recollect_http_requests_total")),
+        ("Calls that fail", "cps", by("error", "aforesaid_call_errors_total")),
+        ("Requests by status", "reqps", by("status", "aforesaid_http_requests_total")),
         ("Share of requests that fail", "percentunit", [("5xx", f"{_FAILED} / {_REQUESTS}")]),
-        ("Degraded contexts", "cps", [("degraded", f"sum(rate(recollect_contexts_degraded_total{RATE}))")]),
+        ("Degraded contexts", "cps", [("degraded", f"sum(rate(aforesaid_contexts_degraded_total{RATE}))")]),
     ],
     "Stores": [
-        ("Operations, p95", "s", p95_by("operation", "recollect_store_seconds")),
-        ("Operations that fail", "cps", by("error", "recollect_store_errors_total")),
+        ("Operations, p95", "s", p95_by("operation", "aforesaid_store_seconds")),
+        ("Operations that fail", "cps", by("error", "aforesaid_store_errors_total")),
         ("Cache hit rate", "percentunit", [("hits", f"{_HITS} / ({_HITS} + {_MISSES})")]),
         ("Breaker (0 closed, 1 half open, 2 open)", "short", [("{{store}}", _BREAKER)]),
         (
             "Spool",
             "short",
             [
-                ("{{store}}: operations", "sum by (store) (recollect_spool_operations)"),
-                ("{{store}}: accepted/s", f"sum by (store) (rate(recollect_spool_accepted_total{RATE}))"),
-                ("{{store}}: replayed/s", f"sum by (store) (rate(recollect_spool_replayed_total{RATE}))"),
+                ("{{store}}: operations", "sum by (store) (aforesaid_spool_operations)"),
+                ("{{store}}: accepted/s", f"sum by (store) (rate(aforesaid_spool_accepted_total{RATE}))"),
+                ("{{store}}: replayed/s", f"sum by (store) (rate(aforesaid_spool_replayed_total{RATE}))"),
             ],
         ),
         (
             "Spool: how full, how old",
             "short",
             [
-                ("{{store}}: share", "max by (store) (recollect_spool_bytes / recollect_spool_limit_bytes)"),
-                ("{{store}}: minutes", "max by (store) (recollect_spool_oldest_seconds) / 60"),
+                ("{{store}}: share", "max by (store) (aforesaid_spool_bytes / aforesaid_spool_limit_bytes)"),
+                ("{{store}}: minutes", "max by (store) (aforesaid_spool_oldest_seconds) / 60"),
             ],
         ),
         (
             "Retries, degraded reads, dead letters",
             "cps",
             [
-                ("retries", f"sum(rate(recollect_retries_total{RATE}))"),
-                ("degraded reads", f"sum(rate(recollect_degraded_reads_total{RATE}))"),
-                ("dead letters", f"sum(rate(recollect_dead_letters_total{RATE}))"),
-                ("damaged spool", f"sum(rate(recollect_spool_damaged_total{RATE}))"),
-                ("log violations", f"sum(rate(recollect_log_violations_total{RATE}))"),
+                ("retries", f"sum(rate(aforesaid_retries_total{RATE}))"),
+                ("degraded reads", f"sum(rate(aforesaid_degraded_reads_total{RATE}))"),
+                ("dead letters", f"sum(rate(aforesaid_dead_letters_total{RATE}))"),
+                ("damaged spool", f"sum(rate(aforesaid_spool_damaged_total{RATE}))"),
+                ("log violations", f"sum(rate(aforesaid_log_violations_total{RATE}))"),
             ],
         ),
         (
             "Memory of layers",
             "bytes",
-            [("cache", "sum(recollect_cache_bytes)"), ("last known state", "sum(recollect_known_bytes)")],
+            [("cache", "sum(aforesaid_cache_bytes)"), ("last known state", "sum(aforesaid_known_bytes)")],
         ),
     ],
     "Search": [
-        ("Searches", "cps", by("by", "recollect_searches_total")),
-        ("Stages, p95", "s", p95_by("stage", "recollect_search_stage_seconds")),
-        ("Results of a search, on average", "short", [("results", mean("recollect_search_results"))]),
+        ("Searches", "cps", by("by", "aforesaid_searches_total")),
+        ("Stages, p95", "s", p95_by("stage", "aforesaid_search_stage_seconds")),
+        ("Results of a search, on average", "short", [("results", mean("aforesaid_search_results"))]),
     ],
     "Agents": [
-        ("A reply takes, p95", "s", p95_by("agent", "recollect_agent_step_seconds")),
-        ("Replies that fail", "cps", by("error", "recollect_agent_errors_total")),
-        ("Tokens", "cps", by("direction", "recollect_agent_tokens_total")),
-        ("Answers that could not be stored", "cps", by("status", "recollect_unstored_turns_total")),
-        ("Tools, p95", "s", p95_by("tool", "recollect_tool_seconds")),
-        ("Tools that fail", "cps", by("tool", "recollect_tool_errors_total")),
+        ("A reply takes, p95", "s", p95_by("agent", "aforesaid_agent_step_seconds")),
+        ("Replies that fail", "cps", by("error", "aforesaid_agent_errors_total")),
+        ("Tokens", "cps", by("direction", "aforesaid_agent_tokens_total")),
+        ("Answers that could not be stored", "cps", by("status", "aforesaid_unstored_turns_total")),
+        ("Tools, p95", "s", p95_by("tool", "aforesaid_tool_seconds")),
+        ("Tools that fail", "cps", by("tool", "aforesaid_tool_errors_total")),
     ],
     "Server": [
-        ("Requests by route", "reqps", by("route", "recollect_http_requests_total")),
-        ("Requests being answered", "short", [("requests", "sum(recollect_http_requests_in_progress)")]),
+        ("Requests by route", "reqps", by("route", "aforesaid_http_requests_total")),
+        ("Requests being answered", "short", [("requests", "sum(aforesaid_http_requests_in_progress)")]),
         (
             "WebSocket connections",
             "short",
             [
-                ("open", "sum(recollect_live_connections)"),
-                ("conversations watched", "sum(recollect_live_feeds)"),
-                ("turns under way", "sum(recollect_live_turns)"),
+                ("open", "sum(aforesaid_live_connections)"),
+                ("conversations watched", "sum(aforesaid_live_feeds)"),
+                ("turns under way", "sum(aforesaid_live_turns)"),
             ],
         ),
-        ("Frames", "cps", by("direction", "recollect_live_frames_total")),
+        ("Frames", "cps", by("direction", "aforesaid_live_frames_total")),
         (
             "Frames that wait",
             "short",
-            [("all", "sum(recollect_live_queued)"), ("on one", "max(recollect_live_queue_longest)")],
+            [("all", "sum(aforesaid_live_queued)"), ("on one", "max(aforesaid_live_queue_longest)")],
         ),
         (
             "Connections that come and go",
             "cps",
-            [("opened", _OPENED), *by("code", "recollect_live_closed_total")],
+            [("opened", _OPENED), *by("code", "aforesaid_live_closed_total")],
         ),
-        ("Processes", "short", [("processes", "sum(recollect_processes)"), ("{{version}}", _RELEASE)]),
-        ("Up for", "s", [("since the last start", "time() - max(recollect_start_time_seconds)")]),
+        ("Processes", "short", [("processes", "sum(aforesaid_processes)"), ("{{version}}", _RELEASE)]),
+        ("Up for", "s", [("since the last start", "time() - max(aforesaid_start_time_seconds)")]),
     ],
 }
 
@@ -177,9 +177,9 @@ WIDTH, HEIGHT, ALL = 8, 8, 24
 def dashboard() -> dict[str, Any]:
     """The whole dashboard."""
     return {
-        "title": "Recollect",
-        "uid": "recollect",
-        "tags": ["recollect"],
+        "title": "Aforesaid",
+        "uid": "aforesaid",
+        "tags": ["aforesaid"],
         "schemaVersion": 39,
         "time": {"from": "now-6h", "to": "now"},
         "refresh": "30s",

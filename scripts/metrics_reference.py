@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
-from recollect.telemetry.catalogue import CHAPTERS, LENGTHS, SECONDS, Family
-from recollect.telemetry.metrics import MOST_SERIES
+from aforesaid.telemetry.catalogue import CHAPTERS, LENGTHS, SECONDS, Family
+from aforesaid.telemetry.metrics import MOST_SERIES
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "metrics.md"
 
 HEAD = f"""\
 # Metrics
 
-Made from the catalogue in `recollect.telemetry`. A server gives them at `/metrics`, as OpenMetrics with
+Made from the catalogue in `aforesaid.telemetry`. A server gives them at `/metrics`, as OpenMetrics with
 exemplars (the id of a request, and of its trace) or in the classic text form, as the scraper asks; with
-several workers, their sum. An application reads them with `recollect.telemetry.telemetry.samples()`.
+several workers, their sum. An application reads them with `aforesaid.telemetry.telemetry.samples()`.
 [How to watch a server](../how-to/monitor.md) says what to look at.
 
 No label names an owner, an id, or anything that was said. Values of labels come from sets that are known

@@ -15,10 +15,10 @@ from types import FunctionType
 
 from tiktoken_ext import openai_public  # type: ignore[import-untyped]
 
-from recollect.tokens.exact import ENCODINGS
-from recollect.tokens.packed import as_tiktoken_file, pack, unpack
+from aforesaid.tokens.exact import ENCODINGS
+from aforesaid.tokens.packed import as_tiktoken_file, pack, unpack
 
-RANKS = Path(__file__).parent.parent / "src" / "recollect" / "tokens" / "ranks"
+RANKS = Path(__file__).parent.parent / "src" / "aforesaid" / "tokens" / "ranks"
 
 
 def main(directory: Path) -> None:

@@ -11,9 +11,9 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from recollect.conversations import Changes, started
-from recollect.messages import Message
-from recollect.stores.sqlite import SQLiteBackend
+from aforesaid.model.conversations import Changes, started
+from aforesaid.model.messages import Message
+from aforesaid.stores.sqlite import SQLiteBackend
 
 FOLDER = Path(__file__).parents[1] / "tests" / "data"
 START = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
@@ -76,8 +76,8 @@ async def _fill(backend: SQLiteBackend) -> None:
 
 
 def main() -> None:
-    from recollect.stores.sql_files import migrations
-    from recollect.stores.sqlite.connections import PACKAGE
+    from aforesaid.stores._sql_files import migrations
+    from aforesaid.stores.sqlite.connections import PACKAGE
 
     path = FOLDER / f"sqlite-v{len(migrations(PACKAGE))}.db"
     if path.exists():

@@ -12,14 +12,14 @@ import pytest
 from blockbuster import BlockBuster
 
 # Loaded before any loop runs: importing reads files, once.
-import recollect.stores.json_file
-import recollect.stores.postgres
-import recollect.stores.redis
-import recollect.stores.sqlite  # noqa: F401
+import aforesaid.stores.json_file
+import aforesaid.stores.postgres
+import aforesaid.stores.redis
+import aforesaid.stores.sqlite  # noqa: F401
 from tests import summary
 from tests.servers.apart import stays_apart
 
-pytest.register_assert_rewrite("recollect.testing")
+pytest.register_assert_rewrite("aforesaid.testing")
 
 pytest_plugins = ["tests.servers.postgres", "tests.servers.redis", "tests.servers.remote", "tests.tiers"]
 
@@ -66,7 +66,7 @@ def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 @pytest.fixture(scope="session")
 def guard() -> BlockBuster:
     """What makes our blocking calls errors, while it is active."""
-    guard = BlockBuster("recollect")
+    guard = BlockBuster("aforesaid")
     for function in guard.functions.values():
         # A Redis client that is handed to us looks up its own version on disk at its first connection.
         function.can_block_in("redis/utils.py", "get_lib_version")

@@ -7,12 +7,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from recollect.contracts import Backend
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.stores.json_file import JsonFileBackend
-from recollect.stores.postgres import PostgresBackend
-from recollect.stores.redis import RedisBackend
-from recollect.stores.sqlite import SQLiteBackend
+from aforesaid.contracts import Backend
+from aforesaid.stores.json_file import JsonFileBackend
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.stores.postgres import PostgresBackend
+from aforesaid.stores.redis import RedisBackend
+from aforesaid.stores.sqlite import SQLiteBackend
 
 Bodies = dict[int, bytes]
 """The stored form of each message of a conversation, by its sequence."""
@@ -110,14 +110,14 @@ async def _edit_postgres(
     backend: PostgresBackend, owner: str, conversation_id: str, edit: Callable[[Bodies], object]
 ) -> None:
     async with backend.connection() as connection, connection.transaction():
-        await connection.execute("SELECT set_config('recollect.owner', %s, true)", (owner,))
+        await connection.execute("SELECT set_config('aforesaid.owner', %s, true)", (owner,))
         found = await connection.execute(
-            "SELECT sequence, body FROM recollect.messages WHERE conversation_id = %s", (conversation_id,)
+            "SELECT sequence, body FROM aforesaid.messages WHERE conversation_id = %s", (conversation_id,)
         )
         bodies = {sequence: body.encode() for sequence, body in await found.fetchall()}
         for sequence, body in _changed(bodies, edit).items():
             done = await connection.execute(
-                "UPDATE recollect.messages SET body = %s WHERE conversation_id = %s AND sequence = %s",
+                "UPDATE aforesaid.messages SET body = %s WHERE conversation_id = %s AND sequence = %s",
                 (body.decode(), conversation_id, sequence),
             )
             assert done.rowcount == 1

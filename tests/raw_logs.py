@@ -5,15 +5,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recollect.clock import from_micros, to_micros
-from recollect.contracts import Backend, Position
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.stores.json_file import JsonFileBackend
-from recollect.stores.postgres import PostgresBackend
-from recollect.stores.redis import RedisBackend
-from recollect.stores.redis.values import moment, moment_from
-from recollect.stores.shelf import Slot
-from recollect.stores.sqlite import SQLiteBackend
+from aforesaid.contracts import Backend, Position
+from aforesaid.model.clock import from_micros, to_micros
+from aforesaid.stores.json_file import JsonFileBackend
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.stores.owner_data import Slot
+from aforesaid.stores.postgres import PostgresBackend
+from aforesaid.stores.redis import RedisBackend
+from aforesaid.stores.redis.values import moment, moment_from
+from aforesaid.stores.sqlite import SQLiteBackend
 
 
 class Row(NamedTuple):
@@ -197,9 +197,9 @@ async def _write_redis(backend: RedisBackend, owner: str, conversation_id: str, 
 
 async def _read_postgres(backend: PostgresBackend, owner: str, conversation_id: str) -> RawLog:
     async with backend.connection() as connection, connection.transaction():
-        await connection.execute("SELECT set_config('recollect.owner', %s, true)", (owner,))
+        await connection.execute("SELECT set_config('aforesaid.owner', %s, true)", (owner,))
         found = await connection.execute(
-            "SELECT at, sequence, message_key, revision, stored_at, body FROM recollect.messages "
+            "SELECT at, sequence, message_key, revision, stored_at, body FROM aforesaid.messages "
             "WHERE conversation_id = %s ORDER BY at, sequence",
             (conversation_id,),
         )
@@ -208,7 +208,7 @@ async def _read_postgres(backend: PostgresBackend, owner: str, conversation_id: 
             for at, sequence, key, revision, stored_at, body in await found.fetchall()
         ]
         heads = await connection.execute(
-            "SELECT head FROM recollect.conversations WHERE id = %s", (conversation_id,)
+            "SELECT head FROM aforesaid.conversations WHERE id = %s", (conversation_id,)
         )
         ((head,),) = await heads.fetchall()
     return RawLog(tuple(rows), head)
@@ -216,14 +216,14 @@ async def _read_postgres(backend: PostgresBackend, owner: str, conversation_id: 
 
 async def _write_postgres(backend: PostgresBackend, owner: str, conversation_id: str, log: RawLog) -> None:
     insert = (
-        "INSERT INTO recollect.messages "
+        "INSERT INTO aforesaid.messages "
         "(owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body, term_count) "
         "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, 0)"
     )
     async with backend.connection() as connection, connection.transaction():
-        await connection.execute("SELECT set_config('recollect.owner', %s, true)", (owner,))
+        await connection.execute("SELECT set_config('aforesaid.owner', %s, true)", (owner,))
         await connection.execute(
-            "DELETE FROM recollect.messages WHERE conversation_id = %s", (conversation_id,)
+            "DELETE FROM aforesaid.messages WHERE conversation_id = %s", (conversation_id,)
         )
         for row in log.rows:
             role = json.loads(row.body)["role"]
@@ -231,5 +231,5 @@ async def _write_postgres(backend: PostgresBackend, owner: str, conversation_id:
             values = (moments[0], row.sequence, role, row.message_id, row.revision, moments[1])
             await connection.execute(insert, (owner, conversation_id, *values, row.body.decode()))
         await connection.execute(
-            "UPDATE recollect.conversations SET head = %s WHERE id = %s", (log.head, conversation_id)
+            "UPDATE aforesaid.conversations SET head = %s WHERE id = %s", (log.head, conversation_id)
         )

@@ -79,8 +79,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     # How long an example takes says how busy the machine is, and must not decide a test.
-    settings.register_profile("recollect", deadline=None, derandomize=config.getoption("explore") is None)
-    settings.load_profile("recollect")
+    settings.register_profile("aforesaid", deadline=None, derandomize=config.getoption("explore") is None)
+    settings.load_profile("aforesaid")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -58,7 +58,7 @@ class Race:
         elif entrant.place == "postgres":
             yield self._databases().new()
         else:
-            folder = tempfile.mkdtemp(dir=within or self.folder, prefix="recollect-bench-")
+            folder = tempfile.mkdtemp(dir=within or self.folder, prefix="aforesaid-bench-")
             yield folder
             shutil.rmtree(folder)
 
@@ -105,7 +105,7 @@ class Race:
     ) -> list[str]:
         # Beside the memory that is measured, so that both have the same disk.
         beside = Path(place).parent if entrant.place == "folder" else self.folder
-        yardstick = tempfile.mkdtemp(dir=beside, prefix="recollect-yardstick-")
+        yardstick = tempfile.mkdtemp(dir=beside, prefix="aforesaid-yardstick-")
         self._cleanup.callback(shutil.rmtree, yardstick, ignore_errors=True)
         worker = [str(python_of(entrant.environment)), "-m", "benchmarks.peers.worker", entrant.adapter, job]
         where = ["--place", place, "--folder", yardstick, "--answer", str(answer)]

@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 BENCH = ROOT / ".bench"
-OURS = "recollect"
+OURS = "aforesaid"
 NAMES = ("openai-agents", "langgraph", "langchain", "strands", "llama-index", "google-adk")
 
 

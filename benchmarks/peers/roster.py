@@ -38,14 +38,14 @@ SERVER = "power cut (server flushes each commit)"
 
 ENTRANTS = (
     Entrant(
-        name="Recollect",
+        name="Aforesaid",
         adapter="ours:SQLite",
         kind="ours",
         durable=FULL,
         driven="`manager.turn`, defaults: tokens counted, searchable by words, `synchronous=FULL`",
     ),
     Entrant(
-        name="Recollect, search=off",
+        name="Aforesaid, search=off",
         adapter="ours:SQLiteWithoutSearch",
         kind="ours",
         is_variant=True,
@@ -144,7 +144,7 @@ ENTRANTS = (
         driven="the agent is restored from its session first, as a service does that keeps nothing",
     ),
     Entrant(
-        name="Recollect on Redis",
+        name="Aforesaid on Redis",
         adapter="ours:Redis",
         kind="ours",
         place="redis",
@@ -168,7 +168,7 @@ ENTRANTS = (
         driven="`add_items` of both messages, `get_items(limit=20)`; one client",
     ),
     Entrant(
-        name="Recollect on PostgreSQL",
+        name="Aforesaid on PostgreSQL",
         adapter="ours:Postgres",
         kind="ours",
         place="postgres",

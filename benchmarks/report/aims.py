@@ -9,7 +9,7 @@ from benchmarks.report.numbers import size, span, table, times
 from benchmarks.report.tables import MARK
 
 Results = dict[str, Any]
-OURS = "Recollect"
+OURS = "Aforesaid"
 RIVAL = "OpenAI SQLiteSession"
 NOT_DURABLE = "Strands"
 
@@ -109,7 +109,7 @@ def _faster(entrants: Results, step: str, what: str) -> Iterator[Aim]:
     then. Windows as they are: they wait for no disk."""
     ours = _scaled(entrants[OURS], step)
     for name, one in entrants.items():
-        if name.startswith(("Recollect", "floor")) or _is_server(name):
+        if name.startswith(("Aforesaid", "floor")) or _is_server(name):
             continue
         theirs = _scaled(one, step)
         least = (1.3 if step == "turn" else 1.0) if name == RIVAL else 10.0
@@ -133,7 +133,7 @@ def _faster_free(entrants: Results) -> Iterator[Aim]:
     ours = (entrants[OURS].get("free") or {}).get("turn")
     for name, one in entrants.items():
         theirs = (one.get("free") or {}).get("turn")
-        if ours and theirs and not name.startswith(("Recollect", "floor")):
+        if ours and theirs and not name.startswith(("Aforesaid", "floor")):
             ratio = theirs["p50"] / ours["p50"]
             least = 1.3 if name == RIVAL else 10.0
             yield Aim(
@@ -161,7 +161,7 @@ def _together(results: dict[str, Results]) -> Iterator[Aim]:
         if "ratio" in one and not name.startswith(("floor", NOT_DURABLE)) and not _is_server(name)
     }
     peers = {
-        name: one["turns_a_second"] for name, one in entrants.items() if not name.startswith("Recollect")
+        name: one["turns_a_second"] for name, one in entrants.items() if not name.startswith("Aforesaid")
     }
     best = max(peers, key=lambda name: peers[name])
     ratio = entrants[OURS]["turns_a_second"] / peers[best]

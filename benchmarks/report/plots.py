@@ -19,7 +19,7 @@ _COLOURS = (
 
 def colour(name: str, at: int) -> str:
     """Ours green, floors grey, everybody else one of their own."""
-    if name.startswith("Recollect"):
+    if name.startswith("Aforesaid"):
         return OURS
     return FLOOR if name.startswith("floor") else _COLOURS[at % len(_COLOURS)]
 
@@ -53,7 +53,7 @@ def lines(title: str, series: Mapping[str, Points]) -> str:
 
 
 def _line(name: str, places: Points, label_y: float, shade: str) -> list[str]:
-    width = 3 if name.startswith("Recollect") else 1.5
+    width = 3 if name.startswith("Aforesaid") else 1.5
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     dots = [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{shade}"/>' for x, y in places]
     end_x, end_y = places[-1]

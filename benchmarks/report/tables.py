@@ -212,7 +212,7 @@ def _small(results: Results) -> Iterator[str]:
 
 def _server(results: Results) -> Iterator[str]:
     for state, one in results.get("server", {}).items():
-        yield f"`recollect serve` on that store, {state}: {size(one)} resident."
+        yield f"`aforesaid serve` on that store, {state}: {size(one)} resident."
 
 
 def _search(results: Results) -> Iterator[str]:

@@ -10,13 +10,13 @@ from time import perf_counter
 from msgspec import Struct
 from msgspec.structs import replace
 
-import recollect
+import aforesaid
+from aforesaid.contracts import Embedder
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.search.encoders import installed_encoder
+from aforesaid.search.ranking import WEIGHTS, Weights
 from benchmarks.search_eval.figures import Figures, judged
 from benchmarks.search_eval.labelled import LabelledSet, Person, Question, Spot
-from recollect.contracts import Embedder
-from recollect.manager import ConversationManager
-from recollect.search.encoders import installed_encoder
-from recollect.search.ranking import WEIGHTS, Weights
 
 _NOTHING = Weights(words=0.0, meaning=0.0, speaker=0.0, date=0.0, conversation=0.0, previous=0.0, person=1.0)
 
@@ -56,7 +56,7 @@ class Clock:
 class Asking:
     """A set in a store, ready to be asked."""
 
-    def __init__(self, memory: recollect.Memory, clock: Clock, people: list[Person]) -> None:
+    def __init__(self, memory: aforesaid.Memory, clock: Clock, people: list[Person]) -> None:
         self._memory = memory
         self._clock = clock
         self._people = people
@@ -70,8 +70,8 @@ class Asking:
                 conversation = await manager.get_or_create_conversation(f"session {number}", channel="text")
                 await manager.append(conversation.id, messages)
                 numbers[conversation.id] = number
-        if self._memory.search_room.indexer is not None:
-            await self._memory.search_room.indexer.settled()
+        if self._memory.search_resources.indexer is not None:
+            await self._memory.search_resources.indexer.settled()
 
     async def answers(self, weights: Weights, people: Sequence[Person] | None = None) -> list[Answered]:
         """Every question, or those of some people."""
@@ -101,7 +101,7 @@ async def asking(labelled: LabelledSet, embedder: Embedder | None) -> AsyncItera
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'eval.db'}"
-        async with recollect.open(url, clock=clock, ttl=None, sweep_every=None, embedder=embedder) as memory:
+        async with aforesaid.open(url, clock=clock, ttl=None, sweep_every=None, embedder=embedder) as memory:
             ready = Asking(memory, clock, labelled.people)
             await ready.fill()
             yield ready

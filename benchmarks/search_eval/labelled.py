@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from recollect.messages import Message
+from aforesaid.model.messages import Message
 
 BETWEEN_TURNS = timedelta(seconds=30)
 

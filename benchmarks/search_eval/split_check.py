@@ -8,12 +8,12 @@ from statistics import fmean
 
 from msgspec.structs import asdict, replace
 
+from aforesaid.search.encoders import installed_encoder
+from aforesaid.search.ranking import WEIGHTS, Weights
 from benchmarks.search_eval.__main__ import ROOT
 from benchmarks.search_eval.asking import Asking, asking
 from benchmarks.search_eval.figures import mean
 from benchmarks.search_eval.labelled import LabelledSet, Person, read_sets
-from recollect.search.encoders import installed_encoder
-from recollect.search.ranking import WEIGHTS, Weights
 
 CHOICES: dict[str, tuple[float, ...]] = {
     "words": (0.5, 0.6, 0.7),

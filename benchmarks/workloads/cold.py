@@ -13,7 +13,8 @@ from urllib.request import Request, urlopen
 
 from tests.servers.ports import free_port
 
-import recollect
+import aforesaid
+from aforesaid.contracts import Reindexed
 from benchmarks.measuring import p50
 from benchmarks.peers.adapters.ours import OWNER
 from benchmarks.peers.driving import Race
@@ -22,7 +23,6 @@ from benchmarks.peers.jobs import summary
 from benchmarks.peers.roster import Entrant
 from benchmarks.search_speed import Speech, fill
 from benchmarks.workloads.size import Size
-from recollect.contracts import Reindexed
 
 SESSION = "s7"
 SETTLED = 3.0
@@ -80,7 +80,7 @@ def _ours(race: Race, size: Size, entrant: Entrant) -> tuple[dict[str, Any], ...
 def _served(place: str) -> dict[str, int]:
     """What a server on this store weighs: at rest, and after it was asked for its list and a search."""
     port = free_port()
-    command = [sys.executable, "-m", "recollect", "serve", "--url", f"sqlite:///{place}/memory.db"]
+    command = [sys.executable, "-m", "aforesaid", "serve", "--url", f"sqlite:///{place}/memory.db"]
     server = subprocess.Popen(
         [*command, "--port", str(port), "--log-level", "error"],
         env=environment(),
@@ -106,7 +106,7 @@ def _served(place: str) -> dict[str, int]:
 def _answered(server: "subprocess.Popen[bytes]", url: str) -> None:
     """Waits for any answer, for as long as the server runs and within bounds."""
     deadline = time.monotonic() + 60
-    request = Request(url, headers={"Recollect-Owner": OWNER})
+    request = Request(url, headers={"Aforesaid-Owner": OWNER})
     while server.poll() is None and time.monotonic() < deadline:
         try:
             with urlopen(request, timeout=30):
@@ -124,7 +124,7 @@ def _resident(pid: int) -> int:
 
 async def _filled(place: str, conversations: int, messages: int) -> None:
     url = f"sqlite:///{place}/memory.db?synchronous=normal"
-    async with recollect.open(url, ttl=None, sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(url, ttl=None, sweep_every=None, embedder=None) as memory:
         await fill(memory.of(OWNER), Speech(), conversations=conversations, messages=messages, embedder=None)
         # What waits for a quiet moment belongs to the store, too.
         assert isinstance(memory.backend, Reindexed)
@@ -134,7 +134,7 @@ async def _filled(place: str, conversations: int, messages: int) -> None:
 async def _asked(place: str, size: Size) -> dict[str, Any]:
     """Questions of three to eight words, in a process that has just opened the store; best five passages."""
     speech = Speech()
-    async with recollect.open(
+    async with aforesaid.open(
         f"sqlite:///{place}/memory.db", ttl=timedelta(days=36500), sweep_every=None, embedder=None
     ) as memory:
         manager = memory.of(OWNER)

@@ -51,7 +51,7 @@ LONG_RUNNING = Scenario(
 SCENARIOS = (HOUSEHOLD, CALL_CENTRE, LONG_RUNNING)
 
 SCHEMES = {
-    "Recollect: 4,000 tokens": prompt_cache.SCHEMES["in blocks"],
+    "Aforesaid: 4,000 tokens": prompt_cache.SCHEMES["in blocks"],
     "oldest out first: 4,000 tokens": prompt_cache.SCHEMES["FIFO"],
     "last 20 messages": lambda entries: [one.message for one in (entries[0], *entries[1:][-20:])],
     "everything so far (the last 400 messages)": lambda entries: [one.message for one in entries],

@@ -10,16 +10,16 @@ from typing import Any
 
 import msgspec
 
+from aforesaid.dialects import write
+from aforesaid.model.messages import Message
+from aforesaid.testing.histories import DIALECT_NAMES, STATES, entries_of, random_history
+from aforesaid.testing.validity import problems
+from aforesaid.windows import WindowPolicy, build_window
 from benchmarks import window_validity
 from benchmarks.peers.driving import Race
 from benchmarks.peers.jobs import summary
 from benchmarks.peers.roster import Entrant
 from benchmarks.workloads.size import Size
-from recollect.dialects import write
-from recollect.messages import Message
-from recollect.testing.histories import DIALECT_NAMES, STATES, entries_of, random_history
-from recollect.testing.validity import problems
-from recollect.windows import WindowPolicy, build_window
 
 POLICY = WindowPolicy(max_tokens=4_000)
 
@@ -37,7 +37,7 @@ MOST = 8
 
 
 def run(race: Race, size: Size, entrants: tuple[Entrant, ...]) -> dict[str, Any]:
-    logging.getLogger("recollect.windows").setLevel(logging.ERROR)
+    logging.getLogger("aforesaid.windows").setLevel(logging.ERROR)
     return {
         "states": {state: _state(state, size.histories) for state in STATES},
         "window": _timed(size),
@@ -54,7 +54,7 @@ def _peers(race: Race, size: Size, entrants: tuple[Entrant, ...]) -> Iterator[tu
             for kind in ("sound", "flawed"):
                 logs = _logs(dialect, kind, size.histories)
                 yield f"{one.name}, {kind} histories", _peer(race, one, dialect, logs)
-                yield "Recollect, the same " + f"({dialect}, {kind})", _ours(dialect, logs)
+                yield "Aforesaid, the same " + f"({dialect}, {kind})", _ours(dialect, logs)
 
 
 def _logs(dialect: str, kind: str, histories: int) -> list[list[Message]]:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.agents import AnthropicAgent, OpenAIChatAgent, OpenAIResponsesAgent, StrandsAgent
-from recollect.contracts import Agent, OnText
-from recollect.manager import ConversationManager
-from recollect.testing.providers import FakeProvider
-from recollect.testing.providers.provider import Kind
+import aforesaid
+from aforesaid.agents import AnthropicAgent, OpenAIChatAgent, OpenAIResponsesAgent, StrandsAgent
+from aforesaid.contracts import Agent, OnText
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.testing.providers import FakeProvider
+from aforesaid.testing.providers.provider import Kind
 
 KEY = "sk-test-0123456789abcdef"
 KINDS: tuple[Kind, ...] = ("anthropic", "openai_chat", "openai_responses", "bedrock")
@@ -134,12 +134,12 @@ def on_text(streaming: bool, pieces: list[str]) -> OnText | None:
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[recollect.Memory]:
+async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[aforesaid.Memory]:
     url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/memory.db?synchronous=normal"
-    async with recollect.open(url, sweep_every=None) as memory:
+    async with aforesaid.open(url, sweep_every=None) as memory:
         yield memory
 
 
 @pytest.fixture
-def erin(memory: recollect.Memory) -> ConversationManager:
+def erin(memory: aforesaid.Memory) -> ConversationManager:
     return memory.of("erin")

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Iterable
 
-from recollect.contracts import Ask, OnText, Reply
-from recollect.errors import AgentUnavailable
-from recollect.messages import Message
+from aforesaid.contracts import Ask, OnText, Reply
+from aforesaid.errors import AgentUnavailable
+from aforesaid.model.messages import Message
 
 Line = str | Reply | BaseException
 

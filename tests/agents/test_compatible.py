@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.agents import (
+from aforesaid.agents import (
     AgenticLoop,
     AnthropicAgent,
     OpenAIChatAgent,
     OpenAIResponsesAgent,
     StrandsAgent,
 )
-from recollect.agents.clients import without_secrets
-from recollect.agents.openai_chat import grow
-from recollect.contracts import Ask
-from recollect.errors import MissingExtra
-from recollect.messages import Message
-from recollect.testing.providers import FakeProvider, Says
+from aforesaid.agents.providers.openai_chat import grow
+from aforesaid.agents.providers.sdk import without_secrets
+from aforesaid.contracts import Ask
+from aforesaid.errors import MissingExtra
+from aforesaid.model.messages import Message
+from aforesaid.testing.providers import FakeProvider, Says
 from tests.agents.tools import registry
 
 ENVIRONMENT_KEY = "sk-of-somebody-else-entirely"
@@ -117,14 +117,16 @@ async def test_an_agent_may_be_closed_twice_and_unused() -> None:
 def test_a_missing_sdk_says_what_to_type(
     monkeypatch: pytest.MonkeyPatch, package: str, make: Any, extra: str
 ) -> None:
-    monkeypatch.setattr("recollect.agents.clients.find_spec", lambda name: None if name == package else 1)
-    with pytest.raises(MissingExtra, match=rf"recollect\[{extra}\]"):
+    monkeypatch.setattr(
+        "aforesaid.agents.providers.sdk.find_spec", lambda name: None if name == package else 1
+    )
+    with pytest.raises(MissingExtra, match=rf"aforesaid\[{extra}\]"):
         make()
 
 
 def test_agents_are_light_until_they_are_used() -> None:
     code = (
-        "import sys, recollect.agents; "
+        "import sys, aforesaid.agents; "
         "print([m for m in ('anthropic', 'openai', 'strands', 'boto3', 'httpx') if m in sys.modules])"
     )
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
@@ -194,10 +196,10 @@ def test_a_known_secret_is_taken_out_wherever_it_stands(key: str, before: str, a
     ],
 )
 def test_what_looks_like_a_secret_is_taken_out(words: str) -> None:
-    told = without_secrets(words)
-    assert "[secret]" in told
+    describe = without_secrets(words)
+    assert "[secret]" in describe
     for part in ("abcd1234efgh", "abcdef123456", "AKIAABCDEF", "eyJhbGci"):
-        assert part not in told
+        assert part not in describe
 
 
 def test_long_words_are_cut() -> None:

@@ -7,19 +7,19 @@ from uuid import UUID
 
 import pytest
 
-import recollect
-from recollect.agents import (
+import aforesaid
+from aforesaid.agents import (
     AgenticLoop,
     ConversationEntity,
     ConversationInput,
     ConversationResult,
     InputContext,
 )
-from recollect.contracts import Ask
-from recollect.dialects import meaning_of
-from recollect.errors import AgentUnavailable, InvalidInput, InvalidSetting
-from recollect.manager import ConversationManager
-from recollect.tools import history_tool
+from aforesaid.agents.tools import history_tool
+from aforesaid.contracts import Ask
+from aforesaid.dialects import meaning_of
+from aforesaid.errors import AgentUnavailable, InvalidInput, InvalidSetting
+from aforesaid.memory.manager import ConversationManager
 from tests.agents.doubles import InTurn, Scripted, calling
 from tests.agents.tools import registry
 
@@ -42,7 +42,7 @@ async def talk(entity: ConversationEntity, count: int, conversation_id: str | No
 
 
 @pytest.fixture(params=["own", "manager", "memory"])
-def where(request: pytest.FixtureRequest, memory: recollect.Memory) -> Any:
+def where(request: pytest.FixtureRequest, memory: aforesaid.Memory) -> Any:
     """In the entity itself, with one owner, or with every user's own."""
     return {"own": None, "manager": memory.of("erin"), "memory": memory}[request.param]
 
@@ -116,7 +116,7 @@ async def test_what_a_process_keeps_is_bounded() -> None:
     assert record.message_count == 6
 
 
-async def test_a_store_keeps_everything(memory: recollect.Memory) -> None:
+async def test_a_store_keeps_everything(memory: aforesaid.Memory) -> None:
     erin = memory.of("erin")
     entity = ConversationEntity(AgenticLoop(answering(12)), memory=erin, max_history_turns=3)
     await talk(entity, 12)
@@ -125,7 +125,7 @@ async def test_a_store_keeps_everything(memory: recollect.Memory) -> None:
     assert record.message_count == 24
 
 
-async def test_history_outlives_the_entity(memory: recollect.Memory) -> None:
+async def test_history_outlives_the_entity(memory: aforesaid.Memory) -> None:
     agent = answering(2)
     await talk(ConversationEntity(AgenticLoop(agent), memory=memory), 1)
     await ConversationEntity(AgenticLoop(agent), memory=memory).async_process(says("and now?"))
@@ -168,7 +168,7 @@ async def test_a_failed_turn_is_said_sorry_for_and_leaves_history_as_it_was(wher
     assert texts(agent.asked[3]) == ["question 0", "answer 0", "question 1"]
 
 
-async def test_a_first_turn_that_fails_leaves_nothing(memory: recollect.Memory) -> None:
+async def test_a_first_turn_that_fails_leaves_nothing(memory: aforesaid.Memory) -> None:
     erin = memory.of("erin")
     entity = ConversationEntity(AgenticLoop(Scripted()), memory=erin)
     await entity.async_process(says("hello"))
@@ -176,7 +176,7 @@ async def test_a_first_turn_that_fails_leaves_nothing(memory: recollect.Memory) 
 
 
 async def test_a_first_turn_that_fails_takes_nothing_back_that_somebody_else_said(
-    memory: recollect.Memory, monkeypatch: pytest.MonkeyPatch
+    memory: aforesaid.Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     erin = memory.of("erin")
     await talk(ConversationEntity(AgenticLoop(answering(1)), memory=erin), 1)
@@ -191,7 +191,7 @@ async def test_a_first_turn_that_fails_takes_nothing_back_that_somebody_else_sai
     assert record.message_count == 2
 
 
-async def test_a_first_turn_that_fails_takes_nothing_from_under_another(memory: recollect.Memory) -> None:
+async def test_a_first_turn_that_fails_takes_nothing_from_under_another(memory: aforesaid.Memory) -> None:
     agent = InTurn(AgentUnavailable("down"), "Noted.")
     entity = ConversationEntity(AgenticLoop(agent), memory=memory.of("erin"))
     turns = []
@@ -227,7 +227,7 @@ async def test_clearing_one_conversation_leaves_the_others(where: Any) -> None:
     assert len(texts(agent.asked[3])) == 3
 
 
-async def test_a_conversation_can_be_cleared_for_one_user_alone(memory: recollect.Memory) -> None:
+async def test_a_conversation_can_be_cleared_for_one_user_alone(memory: aforesaid.Memory) -> None:
     agent = answering(4)
     entity = ConversationEntity(AgenticLoop(agent), memory=memory)
     ann, bob = (InputContext(user_id=name) for name in ("ann", "bob"))
@@ -240,7 +240,7 @@ async def test_a_conversation_can_be_cleared_for_one_user_alone(memory: recollec
 
 
 async def test_clearing_a_conversation_leaves_what_others_have_under_its_name(
-    memory: recollect.Memory,
+    memory: aforesaid.Memory,
 ) -> None:
     carol = memory.of("carol")
     record = await carol.get_or_create_conversation("kitchen")
@@ -253,7 +253,7 @@ async def test_clearing_a_conversation_leaves_what_others_have_under_its_name(
 
 
 async def test_a_conversation_that_somebody_else_began_is_cleared_where_the_entity_spoke_in_it(
-    memory: recollect.Memory,
+    memory: aforesaid.Memory,
 ) -> None:
     erin = memory.of("erin")
     record = await erin.get_or_create_conversation("kitchen")
@@ -266,7 +266,7 @@ async def test_a_conversation_that_somebody_else_began_is_cleared_where_the_enti
     assert (await erin.list()).conversations == ()
 
 
-async def test_clearing_everything_leaves_what_is_not_the_entitys(memory: recollect.Memory) -> None:
+async def test_clearing_everything_leaves_what_is_not_the_entitys(memory: aforesaid.Memory) -> None:
     erin = memory.of("erin")
     other = await erin.get_or_create_conversation("telephone")
     await erin.add_message(other.id, "user", "hello")
@@ -280,7 +280,7 @@ async def test_clearing_everything_leaves_what_is_not_the_entitys(memory: recoll
     assert len(await erin.messages(other.id)) == 1
 
 
-async def test_users_and_devices_are_kept_apart(memory: recollect.Memory) -> None:
+async def test_users_and_devices_are_kept_apart(memory: aforesaid.Memory) -> None:
     agent = answering(5)
     entity = ConversationEntity(AgenticLoop(agent), memory=memory)
     whose: list[dict[str, Any]] = [
@@ -298,7 +298,7 @@ async def test_users_and_devices_are_kept_apart(memory: recollect.Memory) -> Non
     assert [len((await memory.of(owner).list()).conversations) for owner in owners] == [0, 0, 0, 0]
 
 
-async def test_tools_may_be_the_owners_own(memory: recollect.Memory) -> None:
+async def test_tools_may_be_the_owners_own(memory: aforesaid.Memory) -> None:
     agent = Scripted("Noted.")
     entity = ConversationEntity(
         AgenticLoop(agent), memory=memory, tools=lambda manager: [history_tool(manager)]

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.agents import AgenticLoop, Answer
-from recollect.contexts import Context
-from recollect.contracts import Ask, OnText, Reply, Usage
-from recollect.dialects import meaning_of, write
-from recollect.errors import AgentUnavailable, InvalidInput, TooManySteps
-from recollect.messages import Message
-from recollect.testing.validity import problems
-from recollect.tools import Tool
+from aforesaid.agents import AgenticLoop, Answer
+from aforesaid.agents.tools import Tool
+from aforesaid.contracts import Ask, OnText, Reply, Usage
+from aforesaid.dialects import meaning_of, write
+from aforesaid.errors import AgentUnavailable, InvalidInput, TooManySteps
+from aforesaid.model.contexts import Context
+from aforesaid.model.messages import Message
+from aforesaid.testing.validity import problems
 from tests.agents.doubles import Scripted, calling
 from tests.agents.tools import NOTHING, registry
 

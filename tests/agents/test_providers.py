@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from recollect.agents import AgenticLoop, Specialist, answer_turn
-from recollect.contracts import Agent, OnText
-from recollect.dialects import meaning_of
-from recollect.errors import (
+from aforesaid.agents import AgenticLoop, Specialist, answer_turn
+from aforesaid.contracts import Agent, OnText
+from aforesaid.dialects import meaning_of
+from aforesaid.errors import (
     AgentError,
     AgentRateLimited,
     AgentRefused,
@@ -16,11 +16,11 @@ from recollect.errors import (
     RequestTooLong,
     TooManySteps,
 )
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.testing.providers import Called, Fails, FakeProvider, Garbage, Refuses, Says, Silence
-from recollect.testing.providers.provider import Kind
-from recollect.testing.validity import problems
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import Message
+from aforesaid.testing.providers import Called, Fails, FakeProvider, Garbage, Refuses, Says, Silence
+from aforesaid.testing.providers.provider import Kind
+from aforesaid.testing.validity import problems
 from tests.agents.conftest import DIALECTS, KEY, Make
 from tests.agents.tools import meeting, registry
 
@@ -121,7 +121,7 @@ async def test_an_agent_without_tools_goes_on_where_tools_were_called(
 
 
 @pytest.mark.parametrize(
-    ("called", "told"),
+    ("called", "describe"),
     [
         (Called("call_1", "broken"), "broken failed"),
         (Called("call_1", "hangs"), "hangs took longer than 0.01 seconds and was given up"),
@@ -136,19 +136,19 @@ async def test_what_goes_wrong_in_a_tool_is_told_to_the_model(
     erin: ConversationManager,
     on_text: OnText | None,
     called: Called,
-    told: str,
+    describe: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     provider.will(Says("", (called,)), Says("That did not work."))
     chat = await conversation(erin)
     specialist = Specialist(loop=AgenticLoop(agent), tools=registry())
-    with caplog.at_level(logging.CRITICAL, "recollect.tools"):
+    with caplog.at_level(logging.CRITICAL, "aforesaid.tools"):
         answer = await answer_turn(erin, chat, specialist, "Try.", on_text=on_text)
     assert answer.text == "That did not work."
     ((_, text, _),) = results_in(await stored(erin, chat))
-    assert told in text
+    assert describe in text
     assert "hunter2" not in text
-    assert told in str(provider.requests[1]).replace("\\", "")
+    assert describe in str(provider.requests[1]).replace("\\", "")
 
 
 async def test_a_rate_limit_is_waited_for_as_the_provider_says(
@@ -212,8 +212,8 @@ async def test_a_loop_without_end_is_told_to_answer_and_then_given_up(
         await answer_turn(erin, chat, specialist, "Go on.", on_text=on_text)
     assert len(provider.requests) == 3
     choices = ["none" in str(body.get("tool_choice", "")) for body in provider.requests]
-    told = ["Do not call any tool" in str(body.get("system", "")) for body in provider.requests]
-    assert (told if kind == "bedrock" else choices) == [False, False, True]
+    describe = ["Do not call any tool" in str(body.get("system", "")) for body in provider.requests]
+    assert (describe if kind == "bedrock" else choices) == [False, False, True]
     assert await stored(erin, chat) == []
 
 
@@ -277,7 +277,7 @@ async def test_errors_of_the_provider_are_ours_and_say_no_secret(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     provider.will(fails)
-    with caplog.at_level(logging.DEBUG, "recollect"), pytest.raises(error) as caught:
+    with caplog.at_level(logging.DEBUG, "aforesaid"), pytest.raises(error) as caught:
         await AgenticLoop(agent).run("Hello?", on_text=on_text)
     assert type(caught.value) is error
     assert caught.value.status in (fails.status, 413 if error is RequestTooLong else fails.status)

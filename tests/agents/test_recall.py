@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-import recollect
-from recollect.agents import RecallAgent, SupervisorAgent, answer_turn, assistant_for
-from recollect.agents.choosing import Assistants, agent_for
-from recollect.agents.loop import AgenticLoop
-from recollect.agents.recall import LABEL, when
-from recollect.contracts import Agent, Ask
-from recollect.errors import InvalidInput, InvalidSetting
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.notes import Source
-from recollect.settings import AgentConfig, Settings
-from recollect.testing import FixedClock
-from recollect.testing.providers import FakeProvider, Says
-from recollect.testing.validity import problems
+import aforesaid
+from aforesaid.agents import RecallAgent, SupervisorAgent, answer_turn, assistant_for
+from aforesaid.agents.configured import Assistants, agent_for
+from aforesaid.agents.loop import AgenticLoop
+from aforesaid.agents.recall import LABEL, when
+from aforesaid.contracts import Agent, Ask
+from aforesaid.errors import InvalidInput, InvalidSetting
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import Message
+from aforesaid.notes.records import Source
+from aforesaid.settings import AgentConfig, Settings
+from aforesaid.testing import FixedClock
+from aforesaid.testing.providers import FakeProvider, Says
+from aforesaid.testing.validity import problems
 
 MONDAY = datetime(2026, 3, 2, 9, 30, tzinfo=UTC)
 TILES = "The bathroom tiles are from Porto."
@@ -33,9 +33,9 @@ def clock() -> FixedClock:
 @pytest.fixture(params=["memory", "sqlite"])
 async def memory(
     request: pytest.FixtureRequest, tmp_path: Path, clock: FixedClock
-) -> AsyncIterator[recollect.Memory]:
+) -> AsyncIterator[aforesaid.Memory]:
     url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/memory.db?synchronous=normal"
-    async with recollect.open(url, clock=clock, sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(url, clock=clock, sweep_every=None, embedder=None) as memory:
         yield memory
 
 
@@ -88,7 +88,7 @@ async def test_it_greets_and_says_what_it_is(erin: ConversationManager) -> None:
         assert await assistant(erin).process_query(said, "s")
 
 
-async def test_it_never_quotes_another_owner(memory: recollect.Memory) -> None:
+async def test_it_never_quotes_another_owner(memory: aforesaid.Memory) -> None:
     await assistant(memory.of("erin")).process_query(TILES, "s")
     await memory.of("erin").remember("The bathroom tiles cost 900")
     answer = await assistant(memory.of("bob")).process_query("What did I say about the bathroom tiles?", "s")
@@ -199,11 +199,11 @@ async def test_the_settings_name_a_provider(erin: ConversationManager) -> None:
     async with FakeProvider("anthropic") as provider:
         provider.will(Says("Hello Erin."))
         environ = {
-            "RECOLLECT_PROVIDER": "anthropic",
-            "RECOLLECT_MODEL": "claude-fake",
-            "RECOLLECT_PROVIDER_URL": provider.url,
-            "RECOLLECT_PROVIDER_KEY": "sk-test",
-            "RECOLLECT_INSTRUCTIONS": "Be brief.",
+            "AFORESAID_PROVIDER": "anthropic",
+            "AFORESAID_MODEL": "claude-fake",
+            "AFORESAID_PROVIDER_URL": provider.url,
+            "AFORESAID_PROVIDER_KEY": "sk-test",
+            "AFORESAID_INSTRUCTIONS": "Be brief.",
         }
         assistants = Assistants(Settings.load(environ=environ).agent)
         assert assistants.uses_model
@@ -221,13 +221,13 @@ async def test_every_provider_can_be_named_and_needs_a_model(provider: str) -> N
     agent = agent_for(AgentConfig(provider=provider, model="m", provider_url="http://127.0.0.1:9"))
     assert agent is not None
     await agent.close()
-    with pytest.raises(InvalidSetting, match="RECOLLECT_MODEL"):
+    with pytest.raises(InvalidSetting, match="AFORESAID_MODEL"):
         agent_for(AgentConfig(provider=provider))
 
 
 async def test_a_provider_that_is_none_names_its_variable() -> None:
-    with pytest.raises(InvalidSetting, match="RECOLLECT_PROVIDER"):
-        Settings.load(environ={"RECOLLECT_PROVIDER": "oracle"})
+    with pytest.raises(InvalidSetting, match="AFORESAID_PROVIDER"):
+        Settings.load(environ={"AFORESAID_PROVIDER": "oracle"})
 
 
 async def test_a_turn_of_the_recall_agent_is_a_turn_like_any_other(erin: ConversationManager) -> None:

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.agents import AgenticLoop, ModelRouter, RuleRouter, Specialist, SupervisorAgent, apology_for
-from recollect.agents.views import View
-from recollect.contracts import Ask, OnText, Reply
-from recollect.dialects import meaning_of
-from recollect.errors import (
+import aforesaid
+from aforesaid.agents import AgenticLoop, ModelRouter, RuleRouter, Specialist, SupervisorAgent, apology_for
+from aforesaid.agents.tools import ToolRegistry
+from aforesaid.agents.views import View
+from aforesaid.contracts import Ask, OnText, Reply
+from aforesaid.dialects import meaning_of
+from aforesaid.errors import (
     AgentRateLimited,
     AgentRefused,
     AgentUnavailable,
@@ -22,13 +23,12 @@ from recollect.errors import (
     StoreUnavailable,
     TooManySteps,
 )
-from recollect.ids import new_id
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.sessions import SessionManager
-from recollect.tokens import count, ready
-from recollect.tools import ToolRegistry
-from recollect.windows import WindowPolicy
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.sessions import SessionManager
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.tokens import count, ready
+from aforesaid.windows import WindowPolicy
 from tests.agents.doubles import InTurn, Scripted, Silent, calling
 from tests.agents.tools import registry
 
@@ -359,7 +359,7 @@ def test_an_apology_never_says_what_went_wrong_inside() -> None:
 
 async def test_an_answer_that_a_closed_store_cannot_keep_is_delivered(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
-    memory = await recollect.open(url, sweep_every=None)
+    memory = await aforesaid.open(url, sweep_every=None)
     agent = Scripted("One.")
     supervisor = SupervisorAgent(memory.of("erin"), [specialist(agent)])
     await supervisor.process_query("A?", "s1")
@@ -371,5 +371,5 @@ async def test_an_answer_that_a_closed_store_cannot_keep_is_delivered(tmp_path: 
 
     failing = SupervisorAgent(memory.of("erin"), [specialist(Closing("Two."))])
     assert await failing.process_query("B?", "s1") == "Two."
-    async with recollect.open(url, sweep_every=None) as again:
+    async with aforesaid.open(url, sweep_every=None) as again:
         assert [message.content for message in await log_of(again.of("erin"))] == ["A?", "One."]

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from recollect.errors import InvalidInput
-from recollect.tools import Tool, ToolRegistry
+from aforesaid.agents.tools import Tool, ToolRegistry
+from aforesaid.errors import InvalidInput
 from tests.agents.tools import NOTHING, hangs, registry
 
 

@@ -12,21 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import recollect
-from recollect.agents import AgenticLoop, Answer, ConversationEntity, ConversationInput, Specialist
-from recollect.agents.supervisor import SupervisorAgent
-from recollect.contracts import Ask, OnText, Reply
-from recollect.dialects import meaning_of
-from recollect.errors import ConversationNotFound, StoreClosed, StoreUnavailable
-from recollect.ids import new_id
-from recollect.manager import ConversationManager
-from recollect.memory import Memory
-from recollect.messages import Message
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.stores.urls import backend_for
-from recollect.telemetry import telemetry
-from recollect.testing import FixedClock
-from recollect.unstored import UnstoredTurns
+import aforesaid
+from aforesaid.agents import AgenticLoop, Answer, ConversationEntity, ConversationInput, Specialist
+from aforesaid.agents.supervisor import SupervisorAgent
+from aforesaid.contracts import Ask, OnText, Reply
+from aforesaid.dialects import meaning_of
+from aforesaid.errors import ConversationNotFound, StoreClosed, StoreUnavailable
+from aforesaid.intake.unstored_turns import UnstoredTurns
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.opening import Memory
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.stores.urls import backend_for
+from aforesaid.telemetry import telemetry
+from aforesaid.testing import FixedClock
 from tests.agents.doubles import Scripted
 from tests.chaos.disks import disk_of_its_own
 from tests.layers.failing import Failing, Fault
@@ -262,7 +262,7 @@ async def test_closing_tries_a_last_time(tmp_path: Path) -> None:
         await supervisor.process_query("A?", "s1")
         failing.plan = only_append("before")
         await supervisor.process_query("B?", "s1")
-    async with recollect.open(url, sweep_every=None) as again:
+    async with aforesaid.open(url, sweep_every=None) as again:
         assert await words(again.of(erin.owner)) == ["A?", "One.", "B?", "Two."]
 
 
@@ -270,7 +270,7 @@ async def test_closing_reports_what_was_not_stored(caplog: pytest.LogCaptureFixt
     failing = Failing(InMemoryBackend())
     memory = Memory(failing, sweep_every=None, warm=False, embedder=None)
     memory.unstored = quick(first_pause=LONG, closing=0.05)
-    lost = telemetry.counter("recollect_unstored_turns_total", status="lost")
+    lost = telemetry.counter("aforesaid_unstored_turns_total", status="lost")
     async with memory:
         supervisor = asking(memory.of("erin"), "One.", "Two.")
         await supervisor.process_query("A?", "s1")
@@ -286,7 +286,7 @@ async def test_closing_reports_what_was_not_stored(caplog: pytest.LogCaptureFixt
 
 
 async def test_after_closing_an_answer_is_delivered_and_not_queued() -> None:
-    memory = await recollect.open("memory://", sweep_every=None)
+    memory = await aforesaid.open("memory://", sweep_every=None)
     erin = memory.of("erin")
     record = await erin.get_or_create_conversation("s1")
 
@@ -366,7 +366,7 @@ async def locked(path: Path) -> AsyncIterator[None]:
 
 async def test_a_locked_sqlite_file_delays_storing_and_not_the_answer(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    memory = recollect.open(f"sqlite:///{path}?lock_timeout=0.1", sweep_every=None)
+    memory = aforesaid.open(f"sqlite:///{path}?lock_timeout=0.1", sweep_every=None)
     memory.unstored = quick()
     async with memory:
         erin = memory.of("erin")
@@ -390,7 +390,7 @@ async def test_a_full_disk_delays_storing_and_not_the_answer(store: str, tmp_pat
     with disk_of_its_own(tmp_path) as is_mounted:
         if not is_mounted:
             pytest.skip("mounting is not allowed")
-        memory = recollect.open(f"{scheme}{tmp_path}/{name}", sweep_every=None)
+        memory = aforesaid.open(f"{scheme}{tmp_path}/{name}", sweep_every=None)
         memory.unstored = quick()
         async with memory:
             erin = memory.of("erin")

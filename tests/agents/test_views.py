@@ -5,12 +5,12 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.agents.views import narrated
-from recollect.dialects import meaning_of, write
-from recollect.messages import Message
-from recollect.testing.histories import DIALECT_NAMES, STATES, State, entries_of, random_history
-from recollect.testing.validity import problems
-from recollect.windows import WindowPolicy, build_window
+from aforesaid.agents.views import narrated
+from aforesaid.dialects import meaning_of, write
+from aforesaid.model.messages import Message
+from aforesaid.testing.histories import DIALECT_NAMES, STATES, State, entries_of, random_history
+from aforesaid.testing.validity import problems
+from aforesaid.windows import WindowPolicy, build_window
 from tests.windows.logs import words
 
 
@@ -67,8 +67,8 @@ def test_a_narrated_window_is_valid_everywhere_and_loses_no_words(
         assert problems(write(seen, dialect), dialect) == []
     assert not any(meaning_of(message).calls and message.agent_name not in (None, agent) for message in seen)
     texts = [text for message in window.messages if (text := meaning_of(message).text.strip())]
-    told = "\n".join(meaning_of(message).text for message in seen)
-    assert all(text in told for text in texts)
+    describe = "\n".join(meaning_of(message).text for message in seen)
+    assert all(text in describe for text in texts)
 
 
 @given(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.agents.wishes import Wish, is_question, wish_in
+from aforesaid.agents.recall_requests import RecallRequest, is_question, parse_request
 
 WISHES = [
     ("hello", "greet", ""),
@@ -41,24 +41,24 @@ WISHES = [
 
 @pytest.mark.parametrize(("said", "kind", "about"), WISHES)
 def test_words_become_a_wish(said: str, kind: str, about: str) -> None:
-    wish = wish_in(said)
+    wish = parse_request(said)
     assert (wish.kind, wish.about) == (kind, about)
 
 
 def test_whose_words_are_asked_for() -> None:
-    assert wish_in("what did I say about tea?").whose == "user"
-    assert wish_in("what did you say about tea?").whose == "assistant"
-    assert wish_in("what did we say about tea?").whose is None
+    assert parse_request("what did I say about tea?").whose == "user"
+    assert parse_request("what did you say about tea?").whose == "assistant"
+    assert parse_request("what did we say about tea?").whose is None
 
 
 def test_what_was_asked_is_not_what_was_said() -> None:
-    assert wish_in("when did I ask about the weather?").asked
-    assert wish_in("what did we ask about tea?").asked
-    assert not wish_in("what did I say about tea?").asked
-    assert not wish_in("what did you ask me about tea?").asked
+    assert parse_request("when did I ask about the weather?").asked
+    assert parse_request("what did we ask about tea?").asked
+    assert not parse_request("what did I say about tea?").asked
+    assert not parse_request("what did you ask me about tea?").asked
 
 
 @given(st.text(max_size=300))
 def test_any_words_are_a_wish(said: str) -> None:
-    assert isinstance(wish_in(said), Wish)
+    assert isinstance(parse_request(said), RecallRequest)
     assert isinstance(is_question(said), bool)

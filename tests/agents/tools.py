@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from recollect.tools import Tool, ToolRegistry
+from aforesaid.agents.tools import Tool, ToolRegistry
 
 ROOM = {"type": "object", "properties": {"room": {"type": "string"}}, "required": ["room"]}
 NOTHING: dict[str, Any] = {"type": "object", "properties": {}}

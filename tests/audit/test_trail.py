@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from recollect.audit import AuditTrail, Event, audit_key_from_env, check_trail, checking, read_trail
-from recollect.audit.checking import files_of
-from recollect.audit.events import Chain
-from recollect.errors import InvalidSetting, StoreClosed, StoreDamaged, StoreUnavailable
+from aforesaid.audit import AuditTrail, Event, audit_key_from_env, check_trail, read_trail, verification
+from aforesaid.audit.events import Chain
+from aforesaid.audit.verification import files_of
+from aforesaid.errors import InvalidSetting, StoreClosed, StoreDamaged, StoreUnavailable
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 KEY = bytes(range(32))
@@ -96,7 +96,7 @@ def test_who_is_cancelled_is_noted_all_the_same(path: Path) -> None:
 CHILD = """
 import asyncio, sys
 from datetime import UTC, datetime
-from recollect.audit import AuditTrail, Event
+from aforesaid.audit import AuditTrail, Event
 
 async def main() -> None:
     trail = AuditTrail(sys.argv[1], largest_file=20_000)
@@ -140,7 +140,7 @@ def test_what_is_written_while_a_trail_is_checked_is_no_part_of_the_check(
                 write(path, count, largest_file=1)
             return super().is_signed(line)
 
-    monkeypatch.setattr(checking, "Chain", Interrupted)
+    monkeypatch.setattr(verification, "Chain", Interrupted)
     checked = check_trail(path)
     assert (checked.lines, checked.problems) == (3, ())
     checked = check_trail(path)
@@ -347,7 +347,7 @@ def test_the_key_comes_from_the_environment() -> None:
     import base64
 
     assert audit_key_from_env({}) is None
-    assert audit_key_from_env({"RECOLLECT_AUDIT_KEY": base64.b64encode(KEY).decode()}) == KEY
-    with pytest.raises(InvalidSetting, match="RECOLLECT_AUDIT_KEY") as caught:
-        audit_key_from_env({"RECOLLECT_AUDIT_KEY": "secret"})
+    assert audit_key_from_env({"AFORESAID_AUDIT_KEY": base64.b64encode(KEY).decode()}) == KEY
+    with pytest.raises(InvalidSetting, match="AFORESAID_AUDIT_KEY") as caught:
+        audit_key_from_env({"AFORESAID_AUDIT_KEY": "secret"})
     assert "secret" not in str(caught.value)

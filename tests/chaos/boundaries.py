@@ -33,7 +33,7 @@ class Boundaries:
     def install(self) -> None:
         for name, real in self._real_os.items():
             setattr(os, name, self._around(f"os.{name}", real))
-        import recollect.layers.resilient.spool.files as files
+        import aforesaid.layers.resilient.spool.files as files
 
         files._sync = self._around("os.fdatasync", files._sync)
         apsw.set_default_vfs(_register(self).name)

@@ -17,8 +17,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from recollect.errors import ConversationNotFound, StoreError, StoreUnavailable
-from recollect.messages import Message
+from aforesaid.errors import ConversationNotFound, StoreError, StoreUnavailable
+from aforesaid.model.messages import Message
 from tests.chaos.boundaries import Boundaries
 from tests.chaos.checking import Verdict
 from tests.chaos.kills import Files, backend_of, forked
@@ -34,7 +34,7 @@ READ_ONLY, REMOUNT = 1, 32
 def mount(folder: Path, options: bytes, flags: int = 0) -> bool:
     """A file system in memory, or the same with other options; whether that is allowed."""
     system = ctypes.CDLL(None)
-    return not system.mount(b"recollect", bytes(folder), b"tmpfs", flags, options)
+    return not system.mount(b"aforesaid", bytes(folder), b"tmpfs", flags, options)
 
 
 @contextlib.contextmanager
@@ -143,7 +143,7 @@ STAND_INS = {"full": "limited", "read-only": "forbidden"}
 
 def main(kind: str, trouble: str) -> int:
     logging.disable(logging.ERROR)
-    with tempfile.TemporaryDirectory(prefix="recollect-disks-") as place, contextlib.ExitStack() as stack:
+    with tempfile.TemporaryDirectory(prefix="aforesaid-disks-") as place, contextlib.ExitStack() as stack:
         if trouble in STAND_INS and not stack.enter_context(disk_of_its_own(Path(place))):
             trouble = STAND_INS[trouble]
         Path(place).chmod(0o755)

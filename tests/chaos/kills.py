@@ -21,14 +21,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from recollect.contracts import Backend
-from recollect.conversations import started
-from recollect.ids import new_id
-from recollect.layers.resilient import ResilientBackend, resilient
-from recollect.messages import Message
-from recollect.stores.json_file import JsonFileBackend
-from recollect.stores.sqlite import SQLiteBackend
-from recollect.telemetry import Telemetry
+from aforesaid.contracts import Backend
+from aforesaid.layers.resilient import ResilientBackend, resilient
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.json_file import JsonFileBackend
+from aforesaid.stores.sqlite import SQLiteBackend
+from aforesaid.telemetry import Telemetry
 from tests.chaos.boundaries import MOMENTS, Boundaries, Moment
 from tests.chaos.checking import Verdict, judge
 from tests.layers.failing import Failing
@@ -181,7 +181,7 @@ def forked(work: Callable[[Callable[[str], None]], None]) -> tuple[list[str], in
 
 def random_kills(kills: int, source: random.Random) -> Iterator[tuple[str, Verdict, bool]]:
     """Kills at boundaries drawn at random, in lives that go on with the files of the life before."""
-    with tempfile.TemporaryDirectory(prefix="recollect-kills-") as place:
+    with tempfile.TemporaryDirectory(prefix="aforesaid-kills-") as place:
         done = 0
         for round_ in range(10**9):
             kind = KINDS[round_ % len(KINDS)]
@@ -201,7 +201,7 @@ def random_kills(kills: int, source: random.Random) -> Iterator[tuple[str, Verdi
 
 def every_boundary(kind: str, moment: Moment) -> Iterator[tuple[str, Verdict, bool]]:
     """A kill at each boundary that one life has, from the first to the last, each in fresh files."""
-    with tempfile.TemporaryDirectory(prefix="recollect-kills-") as place:
+    with tempfile.TemporaryDirectory(prefix="aforesaid-kills-") as place:
         number = 0
         while True:
             folder = Path(place) / str(number)
@@ -218,7 +218,7 @@ def every_boundary(kind: str, moment: Moment) -> Iterator[tuple[str, Verdict, bo
 
 def first_of_each(kind: str) -> Iterator[tuple[str, Verdict, bool]]:
     """A kill at the first boundary of each name, at each moment, each in fresh files."""
-    with tempfile.TemporaryDirectory(prefix="recollect-kills-") as place:
+    with tempfile.TemporaryDirectory(prefix="aforesaid-kills-") as place:
         folders = (Path(place) / str(number) for number in range(10**6))
 
         def fresh() -> Files:

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-import recollect
-from recollect.layers.resilient import Resilience, ResilientBackend
-from recollect.messages import Message
-from recollect.stores.urls import backend_for
+import aforesaid
+from aforesaid.layers.resilient import Resilience, ResilientBackend
+from aforesaid.model.messages import Message
+from aforesaid.stores.urls import backend_for
 from tests.chaos.checking import Verdict, judge
 from tests.chaos.proxy import Mode, Proxy
 from tests.chaos.servers import SERVERS, Server
@@ -61,7 +61,7 @@ class Figures(Struct, kw_only=True):
 class Speakers:
     """Who speaks, and what they were told is stored."""
 
-    def __init__(self, memory: recollect.Memory) -> None:
+    def __init__(self, memory: aforesaid.Memory) -> None:
         self._memory = memory
         self.acknowledged: dict[tuple[str, str], set[int]] = {}
         self.figures = Figures(outages=Counter(), verdict=Verdict())
@@ -72,7 +72,7 @@ class Speakers:
     async def speak(self, owner: str, session: str) -> None:
         manager = self._memory.of(owner)
         conversation = await manager.get_or_create_conversation(session)
-        told = self.acknowledged[owner, conversation.id] = set()
+        describe = self.acknowledged[owner, conversation.id] = set()
         number = 0
         while not self._over:
             begin = time.monotonic()
@@ -81,7 +81,7 @@ class Speakers:
                 [Message(role="user", content=number), Message(role="assistant", content=number)],
             )
             self.figures.slowest_turn = max(self.figures.slowest_turn, time.monotonic() - begin)
-            told.add(number)
+            describe.add(number)
             number += 1
             self._total += 1
             self._progress.set()
@@ -107,7 +107,7 @@ async def run(server: Server, folder: Path, *, outages: int, source: random.Rand
     """So many outages, one after the other, and the verdict."""
     proxy = Proxy(server.port)
     await proxy.start()
-    memory = recollect.open(
+    memory = aforesaid.open(
         server.url(proxy.port),
         resilience=Resilience(folder=folder, read_deadline=0.5, write_deadline=1.0),
         sweep_every=None,
@@ -159,16 +159,16 @@ async def _outage(kind: str, server: Server, proxy: Proxy, meanwhile: Callable[[
 async def _until_well(layer: ResilientBackend) -> None:
     """Until the store is asked again, and nothing waits for it."""
     async with asyncio.timeout(PATIENCE):
-        while not layer.reachable or layer.lanes:  # noqa: ASYNC110  the layer tells nobody that it is well
+        while not layer.reachable or layer.queues:  # noqa: ASYNC110  the layer tells nobody that it is well
             await asyncio.sleep(0.01)
 
 
 async def _judge(server: Server, speakers: Speakers) -> None:
     backend = backend_for(server.url(server.port))
     await backend.open()
-    for (owner, conversation_id), told in speakers.acknowledged.items():
+    for (owner, conversation_id), describe in speakers.acknowledged.items():
         entries = await backend.of(owner).page(conversation_id, limit=10**6)
-        speakers.figures.verdict += judge(told, [entry.message.content for entry in entries])
+        speakers.figures.verdict += judge(describe, [entry.message.content for entry in entries])
     await backend.close()
 
 
@@ -182,7 +182,7 @@ def main() -> int:
     clean = True
     for name in given.stores.split(","):
         server = SERVERS[name]()
-        with tempfile.TemporaryDirectory(prefix="recollect-outages-") as folder:
+        with tempfile.TemporaryDirectory(prefix="aforesaid-outages-") as folder:
             server.start()
             try:
                 figures = asyncio.run(

@@ -61,7 +61,7 @@ class Redis(Server):
     """A server with an append-only file."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="recollect-chaos-redis-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="aforesaid-chaos-redis-"))
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -5,7 +5,7 @@
 Turns are stored and contexts read at a steady rate, over many conversations that come and go. Every so
 many seconds a line is printed: resident memory, open files, tasks, processor time, and the latencies since
 the last one, beside the floor: some bytes appended to a file and synced, by a thread. The floor tells a slow
-machine from a slow Recollect: latency is compared in multiples of it. At the end the last quarter is
+machine from a slow Aforesaid: latency is compared in multiples of it. At the end the last quarter is
 compared with the second; exit 1 when it has grown.
 """
 
@@ -26,7 +26,7 @@ from typing import Any
 
 from msgspec import Struct
 
-import recollect
+import aforesaid
 
 CONVERSATIONS = 200
 MOST_GROWTH = {"memory": 1.15, "files": 1.1, "latency over floor": 1.3, "processor": 1.3}
@@ -67,7 +67,7 @@ async def soak(url: str, folder: Path, *, minutes: float, rate: float, every: fl
     samples: list[Sample] = []
     begin = time.monotonic()
     window, turn = Window(), 0
-    async with recollect.open(url, ttl=timedelta(minutes=5), sweep_every=timedelta(seconds=30)) as memory:
+    async with aforesaid.open(url, ttl=timedelta(minutes=5), sweep_every=timedelta(seconds=30)) as memory:
         with (folder / "floor").open("ab", buffering=0) as floor:
             while time.monotonic() - begin < minutes * 60:
                 await asyncio.sleep(max(0.0, begin + turn / rate - time.monotonic()))
@@ -93,7 +93,7 @@ def _append(file: FileIO) -> None:
     os.fdatasync(file.fileno())
 
 
-async def _one_turn(memory: recollect.Memory, turn: int) -> None:
+async def _one_turn(memory: aforesaid.Memory, turn: int) -> None:
     manager = memory.of(f"owner {turn % 20}")
     # Sessions come and go: each conversation is spoken in for a while, then left to expire.
     session = f"session {turn % CONVERSATIONS} of {turn // (CONVERSATIONS * 50)}"
@@ -189,7 +189,7 @@ def main() -> int:
     parser.add_argument("--url")
     parser.add_argument("--plot", type=Path)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="recollect-soak-") as folder:
+    with tempfile.TemporaryDirectory(prefix="aforesaid-soak-") as folder:
         url = given.url or f"sqlite:///{folder}/memory.db"
         run = soak(url, Path(folder), minutes=given.minutes, rate=given.rate, every=given.every)
         samples = asyncio.run(run)

@@ -24,14 +24,13 @@ from typing import Any
 
 from msgspec import Struct
 
-import recollect
-from recollect.errors import RevisionConflict, StoreUnavailable
-from recollect.ids import new_id
-from recollect.keys import MasterKeys
-from recollect.layers import rekeying
-from recollect.layers.encrypted import EncryptedBackend
-from recollect.layers.resilient import Resilience, ResilientBackend
-from recollect.messages import Message
+import aforesaid
+from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.errors import RevisionConflict, StoreUnavailable
+from aforesaid.layers.encrypted import EncryptedBackend, rotation
+from aforesaid.layers.resilient import Resilience, ResilientBackend
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
 from tests.chaos.outages import _until_well
 from tests.chaos.proxy import Mode, Proxy
 from tests.chaos.servers import SERVERS, Server
@@ -77,7 +76,7 @@ class Run:
         self.figures = Figures(done=Counter(), refused=Counter())
 
     async def open(self) -> None:
-        self.memory = await recollect.open(
+        self.memory = await aforesaid.open(
             self._server.url(self._proxy.port),
             resilience=Resilience(
                 folder=self._folder / "spool", read_deadline=0.4, write_deadline=0.6, settle_deadline=20
@@ -158,7 +157,7 @@ class Run:
 
     async def _die(self) -> None:
         """The client ends without storing its backlog; a new one adopts the spool."""
-        self.figures.adopted += bool(self._layer.lanes)
+        self.figures.adopted += bool(self._layer.queues)
         self._layer.breaker.trip("the process dies")
         await self.memory.close()
         await self.open()
@@ -240,7 +239,7 @@ class Run:
 
     async def rotate(self) -> None:
         assert isinstance(self.memory.backend, EncryptedBackend)
-        await rekeying.rotate(self.memory.backend, deep=True, grace=timedelta(0))
+        await rotation.rotate(self.memory.backend, deep=True, grace=timedelta(0))
 
     async def count(self) -> None:
         owners = {owner async for owner in self.memory.owners()}
@@ -296,7 +295,7 @@ def main() -> int:
     clean = True
     for name in given.stores.split(","):
         server = SERVERS[name]()
-        with tempfile.TemporaryDirectory(prefix="recollect-whole-") as folder:
+        with tempfile.TemporaryDirectory(prefix="aforesaid-whole-") as folder:
             server.start()
             try:
                 run = Run(server, Path(folder), random.Random(given.seed))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from recollect.cli.app import app
+from aforesaid.cli.app import app
 
 Run = Callable[..., Result]
 
@@ -14,7 +14,7 @@ Run = Callable[..., Result]
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RECOLLECT_URL", "sqlite:///recollect-demo.db")
+    monkeypatch.setenv("AFORESAID_URL", "sqlite:///aforesaid-demo.db")
 
     def run(*arguments: str, code: int = 0, standard_input: bytes | None = None) -> Result:
         result = CliRunner().invoke(app, list(arguments), input=standard_input)

@@ -5,8 +5,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from recollect.testing.providers import FakeProvider, Says
-from recollect.testing.providers.provider import Kind
+from aforesaid.testing.providers import FakeProvider, Says
+from aforesaid.testing.providers.provider import Kind
 
 
 @contextmanager

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import recollect
-from recollect.cli import chat as chat_module
-from recollect.errors import StoreUnavailable
-from recollect.stores.sqlite.store import SQLiteStore
-from recollect.testing.providers.script import Says
+import aforesaid
+from aforesaid.cli import chat as chat_module
+from aforesaid.errors import StoreUnavailable
+from aforesaid.stores.sqlite.store import SQLiteStore
+from aforesaid.testing.providers.script import Says
 from tests.cli.conftest import Run
 from tests.cli.providing import served
 from tests.servers.remote import served as server_at
@@ -82,7 +82,7 @@ def test_what_others_said_is_not_found(run: Run) -> None:
 def test_a_provider_answers_in_pieces_with_notes_and_tools(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run("notes", "add", "I like tea")
     with served("openai_chat", Says("Tea, as always."), Says("Goodbye.")) as provider:
-        monkeypatch.setenv("RECOLLECT_PROVIDER_URL", provider.url)
+        monkeypatch.setenv("AFORESAID_PROVIDER_URL", provider.url)
         said = talk(run, "what do I like?", "bye", options=("--provider", "openai", "--model", "gpt-fake"))
     assert "Tea, as always." in said
     sent = provider.requests[0]
@@ -94,14 +94,14 @@ def test_a_provider_answers_in_pieces_with_notes_and_tools(run: Run, monkeypatch
 def test_a_turn_that_fails_is_apologised_for_and_not_stored(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RECOLLECT_PROVIDER_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AFORESAID_PROVIDER_URL", "http://127.0.0.1:9")
     options = ("--provider", "openai", "--model", "gpt-fake")
     assert "I'm sorry" in talk(run, "hello", options=options)
     assert json.loads(run("conversations", "--json").stdout) == []
 
 
 def test_a_provider_without_a_model_is_refused(run: Run) -> None:
-    assert "RECOLLECT_MODEL" in talk(run, options=("--provider", "anthropic"), code=2)
+    assert "AFORESAID_MODEL" in talk(run, options=("--provider", "anthropic"), code=2)
     assert "must be one of" in talk(run, options=("--provider", "oracle"), code=2)
 
 
@@ -155,8 +155,8 @@ def test_at_a_terminal_there_is_a_prompt_and_a_name(run: Run, monkeypatch: pytes
 
 
 def test_it_works_in_a_pipe(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "recollect", "chat", "--url", f"sqlite:///{tmp_path}/memory.db"]
-    here = {**os.environ, "PYTHONPATH": str(Path(recollect.__file__).parents[1])}
+    command = [sys.executable, "-m", "aforesaid", "chat", "--url", f"sqlite:///{tmp_path}/memory.db"]
+    here = {**os.environ, "PYTHONPATH": str(Path(aforesaid.__file__).parents[1])}
     done = subprocess.run(
         command, input=f"{TILES}\n", env=here, capture_output=True, text=True, timeout=240, check=True
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from recollect.ids import new_id
+from aforesaid.model.ids import new_id
 from tests.cli.conftest import Run
 from tests.servers.remote import served
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import typer
 
-from recollect.cli.lean import parsed, run_lean
-from recollect.cli.serve import serve
-from recollect.ids import new_id
-from recollect.settings import ENVIRONMENT
+from aforesaid.cli.lean import parsed, run_lean
+from aforesaid.cli.serve import serve
+from aforesaid.model.ids import new_id
+from aforesaid.settings import ENVIRONMENT
 from tests.cli.conftest import Run
 
 
@@ -42,7 +42,7 @@ def test_the_demo_as_json_is_a_record_and_a_context(demo: Any) -> None:
 
 
 def test_conversations_are_listed(run: Run, demo: Any) -> None:
-    assert "Door and dinner" in run("conversations").stdout
+    assert "Slots and dinner" in run("conversations").stdout
     (listed,) = json.loads(run("conversations", "--json", "--owner", "erin", "--tag", "demo").stdout)
     assert listed["id"] == demo["conversation"]["id"]
     assert listed["owner"] == "erin"
@@ -85,12 +85,12 @@ def test_purging(run: Run, demo: Any) -> None:
 
 
 def test_settings_say_where_they_came_from(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RECOLLECT_URL", "postgresql://erin:s3cret@db/memory")
+    monkeypatch.setenv("AFORESAID_URL", "postgresql://erin:s3cret@db/memory")
     file = tmp_path / "settings.yaml"
     file.write_text("context_window_size: 7\n")
     found = {s["name"]: s for s in json.loads(run("config", "--config", str(file), "--json").stdout)}
     assert found["url"]["value"] == "postgresql://erin:***@db/memory"
-    assert found["url"]["source"] == "RECOLLECT_URL"
+    assert found["url"]["source"] == "AFORESAID_URL"
     assert (found["context_window_size"]["value"], found["context_window_size"]["source"]) == (7, str(file))
     assert "s3cret" not in run("config").output
 
@@ -128,21 +128,21 @@ def test_reading_makes_no_file(run: Run, tmp_path: Path) -> None:
 
 def test_it_runs_as_a_module_and_as_a_script(tmp_path: Path) -> None:
     shown = subprocess.run(
-        [sys.executable, "-m", "recollect", "demo", "--json"],
+        [sys.executable, "-m", "aforesaid", "demo", "--json"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert json.loads(shown.stdout)["url"] == "sqlite:///recollect-demo.db"
+    assert json.loads(shown.stdout)["url"] == "sqlite:///aforesaid-demo.db"
     assert shown.stderr == ""
 
 
 def test_without_its_extra_the_command_says_what_to_type() -> None:
-    code = "import sys; sys.modules['typer'] = None\nfrom recollect.cli import main\nmain()"
+    code = "import sys; sys.modules['typer'] = None\nfrom aforesaid.cli import main\nmain()"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 1
-    assert "pip install 'recollect[cli]'" in result.stderr
+    assert "pip install 'aforesaid[cli]'" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_the_options_of_a_server_are_read_as_it_declares_them(arguments: str, gi
 def test_what_is_no_plain_option_is_left_to_the_full_command_line(arguments: str) -> None:
     assert parsed(serve, arguments.split()) is None
     shown = subprocess.run(
-        [sys.executable, "-m", "recollect", "serve", *arguments.split()],
+        [sys.executable, "-m", "aforesaid", "serve", *arguments.split()],
         capture_output=True,
         text=True,
         check=False,
@@ -189,12 +189,12 @@ def test_a_command_alone_ends_as_it_does_among_the_others() -> None:
 def test_a_server_is_started_without_what_only_other_commands_need() -> None:
     code = """
 import sys
-sys.argv = ["recollect", "serve", "--url", "nowhere://x"]
-from recollect.cli import main
+sys.argv = ["aforesaid", "serve", "--url", "nowhere://x"]
+from aforesaid.cli import main
 try:
     main()
 except SystemExit as ending:
-    print(ending.code, *sorted({"pydantic", "recollect.cli.app", "numpy"} & set(sys.modules)))
+    print(ending.code, *sorted({"pydantic", "aforesaid.cli.app", "numpy"} & set(sys.modules)))
 """
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.split() == ["2"]
@@ -228,7 +228,7 @@ def test_vectors_are_made_anew(run: Run, demo: Any) -> None:
 def test_a_disk_without_room_is_told_in_words(arguments: list[str]) -> None:
     with Path("/dev/full").open("wb", buffering=0) as full:
         shown = subprocess.run(
-            [sys.executable, "-m", "recollect", *arguments],
+            [sys.executable, "-m", "aforesaid", *arguments],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -236,5 +236,5 @@ def test_a_disk_without_room_is_told_in_words(arguments: list[str]) -> None:
         )
     assert (shown.returncode, shown.stderr) == (
         4,
-        "recollect: the output cannot be written: No space left on device\n",
+        "aforesaid: the output cannot be written: No space left on device\n",
     )

@@ -1,4 +1,4 @@
-"""`recollect doctor`: what is wrong is named, with what to do, and with an exit code."""
+"""`aforesaid doctor`: what is wrong is named, with what to do, and with an exit code."""
 
 import asyncio
 import json
@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from recollect.checkup import Finding, checkup
-from recollect.conversations import started
-from recollect.ids import new_id
-from recollect.keys import generate_master_key
-from recollect.layers.choosing import spool_folder
-from recollect.layers.resilient import resilient
-from recollect.messages import Message
-from recollect.settings import ResilienceConfig, Settings
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.stores.sqlite import SQLiteBackend
-from recollect.telemetry import Telemetry
+from aforesaid.cli.checkup import Finding, checkup
+from aforesaid.encryption.master_keys import generate_master_key
+from aforesaid.layers.build import spool_folder
+from aforesaid.layers.resilient import resilient
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.settings import ResilienceConfig, Settings
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.stores.sqlite import SQLiteBackend
+from aforesaid.telemetry import Telemetry
 from tests.cli.conftest import Run
 from tests.layers.failing import Failing
 
@@ -48,7 +48,7 @@ def test_all_is_well(run: Run) -> None:
 def test_a_store_that_is_away_is_a_problem_with_advice(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("RECOLLECT_SPOOL_FOLDER", str(tmp_path))
+    monkeypatch.setenv("AFORESAID_SPOOL_FOLDER", str(tmp_path))
     done = run("doctor", "--url", AWAY, "--json", code=1)
     (store,) = [finding for finding in json.loads(done.stdout) if finding["about"] == "store"]
     assert store["state"] == "problem"
@@ -84,7 +84,7 @@ async def test_a_spool_that_cannot_be_written_is_a_problem(tmp_path: Path) -> No
     blocked.write_text("in the way")
     found = of(await checkup(AWAY, with_spool(blocked)), "permissions (spool)")
     assert found.state == "problem"
-    assert "RECOLLECT_SPOOL_FOLDER" in str(found.advice)
+    assert "AFORESAID_SPOOL_FOLDER" in str(found.advice)
 
 
 async def test_little_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,11 +128,11 @@ async def test_a_look_makes_no_file(tmp_path: Path) -> None:
 
 
 def test_a_wrong_master_key_is_a_problem(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RECOLLECT_MASTER_KEY", generate_master_key())
+    monkeypatch.setenv("AFORESAID_MASTER_KEY", generate_master_key())
     run("demo", "--url", "sqlite:///sealed.db")
     run("doctor", "--url", "sqlite:///sealed.db")
-    monkeypatch.setenv("RECOLLECT_MASTER_KEY", generate_master_key())
+    monkeypatch.setenv("AFORESAID_MASTER_KEY", generate_master_key())
     done = run("doctor", "--url", "sqlite:///sealed.db", "--json", code=1)
     (found,) = [each for each in json.loads(done.stdout) if each["about"] == "encryption"]
     assert found["state"] == "problem"
-    assert "RECOLLECT_MASTER_KEY" in found["advice"]
+    assert "AFORESAID_MASTER_KEY" in found["advice"]

@@ -79,15 +79,15 @@ def test_a_sealed_archive_needs_its_key_file(
     run: Run, demo: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "key").write_text("correct horse\n")
-    monkeypatch.setenv("RECOLLECT_ARCHIVE_FOLDER", str(tmp_path / "archives"))
-    monkeypatch.setenv("RECOLLECT_ARCHIVE_KEY_FILE", str(tmp_path / "key"))
+    monkeypatch.setenv("AFORESAID_ARCHIVE_FOLDER", str(tmp_path / "archives"))
+    monkeypatch.setenv("AFORESAID_ARCHIVE_KEY_FILE", str(tmp_path / "key"))
     run("archive", demo)
-    monkeypatch.delenv("RECOLLECT_ARCHIVE_KEY_FILE")
+    monkeypatch.delenv("AFORESAID_ARCHIVE_KEY_FILE")
     run("restore", demo, "--owner", "erin", code=4)
     assert "name the owner with --owner" in run("archives").stderr
-    monkeypatch.setenv("RECOLLECT_ARCHIVE_KEY_FILE", str(tmp_path / "missing"))
+    monkeypatch.setenv("AFORESAID_ARCHIVE_KEY_FILE", str(tmp_path / "missing"))
     run("restore", demo, "--owner", "erin", code=2)
-    monkeypatch.setenv("RECOLLECT_ARCHIVE_KEY_FILE", str(tmp_path / "key"))
+    monkeypatch.setenv("AFORESAID_ARCHIVE_KEY_FILE", str(tmp_path / "key"))
     run("restore", demo, "--owner", "erin")
 
 
@@ -110,7 +110,7 @@ def test_erasing_asks_first_and_gives_a_receipt(run: Run, demo: str, tmp_path: P
     run("notes", "add", "likes tea", "--owner", "erin")
     assert "\n  notes  1\n" in run("erase", "--owner", "erin", "--yes").stdout
     assert json.loads(run("stats", "--json").stdout)["messages"] == 0
-    for file in tmp_path.glob("recollect-demo.db*"):
+    for file in tmp_path.glob("aforesaid-demo.db*"):
         assert b"potatoes" not in file.read_bytes()
     run("erase", code=2)
 

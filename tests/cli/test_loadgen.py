@@ -1,4 +1,4 @@
-"""`recollect loadgen`: made-up load, on every store, within bounds, and never elsewhere."""
+"""`aforesaid loadgen`: made-up load, on every store, within bounds, and never elsewhere."""
 
 import asyncio
 import json
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.errors import InvalidInput, InvalidSetting
-from recollect.loadgen import MOST_MESSAGES, Load, check_near
+import aforesaid
+from aforesaid.errors import InvalidInput, InvalidSetting
+from aforesaid.testing.load import MOST_MESSAGES, Load, check_near
 from tests.cli.conftest import Run
 from tests.properties.worlds import STORES, empty_url
 
@@ -23,7 +23,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 async def kept(url: str) -> dict[str, list[str]]:
     """What is in the store, by owner and conversation."""
-    async with recollect.open(url, sweep_every=None, embedder=None, resilience="off") as memory:
+    async with aforesaid.open(url, sweep_every=None, embedder=None, resilience="off") as memory:
         found = {}
         async for owner in memory.owners():
             manager = memory.of(owner)

@@ -12,15 +12,15 @@ from typing import Any
 import apsw
 import pytest
 
-import recollect
-from recollect.stores.sql_files import migrations
-from recollect.stores.sqlite.connections import PACKAGE
+import aforesaid
+from aforesaid.stores._sql_files import migrations
+from aforesaid.stores.sqlite.connections import PACKAGE
 from tests.cli.conftest import Run
 from tests.properties.worlds import STORES, empty_url
 from tests.servers.postgres import Databases
 
-DEMO = "sqlite:///recollect-demo.db"
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(recollect.__file__).parents[1])}
+DEMO = "sqlite:///aforesaid-demo.db"
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(aforesaid.__file__).parents[1])}
 """For commands in a process of their own: the package under test, also where another one is installed."""
 SAMPLE = Path(__file__).parents[1] / "data" / "sqlite-v1.db"
 
@@ -59,7 +59,7 @@ class TestCopy:
 
     def test_a_bar_moves_on_a_terminal(self, tmp_path: Path) -> None:
         code = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"
-        command = [sys.executable, "-m", "recollect", "copy", DEMO, "file:copy.json"]
+        command = [sys.executable, "-m", "aforesaid", "copy", DEMO, "file:copy.json"]
         done = subprocess.run(
             [sys.executable, "-c", code, *command],
             cwd=tmp_path,
@@ -81,8 +81,8 @@ class TestCopy:
         db = apsw.Connection("other.db")
         db.execute("UPDATE conversations SET revision = revision + 1, subject = 'changed here'")
         db.close()
-        told = run("copy", DEMO, "sqlite:///other.db", code=1).output
-        assert "1 of 1 conversations were left as they are" in told
+        describe = run("copy", DEMO, "sqlite:///other.db", code=1).output
+        assert "1 of 1 conversations were left as they are" in describe
         assert shown(run, "sqlite:///other.db")["subject"] == "changed here"
 
 
@@ -104,7 +104,7 @@ class TestExportAndImport:
         assert run("export", "--owner", "nobody").stdout_bytes.count(b"\n") == 2
 
     def test_through_a_pipe(self, run: Run, tmp_path: Path) -> None:
-        program = f"{sys.executable} -m recollect"
+        program = f"{sys.executable} -m aforesaid"
         command = f"{program} export -u {DEMO} | {program} import - -u sqlite:///other.db --json"
         done = subprocess.run(
             command, shell=True, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, check=True
@@ -114,7 +114,7 @@ class TestExportAndImport:
 
     def test_a_standard_output_that_is_closed_is_told_of(self, tmp_path: Path) -> None:
         done = subprocess.run(
-            f"{sys.executable} -m recollect export -u {DEMO} >&-",
+            f"{sys.executable} -m aforesaid export -u {DEMO} >&-",
             shell=True,
             check=False,
             cwd=tmp_path,
@@ -122,13 +122,13 @@ class TestExportAndImport:
             stderr=subprocess.PIPE,
             text=True,
         )
-        assert (done.returncode, done.stderr) == (4, "recollect: standard output is closed\n")
+        assert (done.returncode, done.stderr) == (4, "aforesaid: standard output is closed\n")
 
     def test_what_is_cut_off_is_refused_with_its_line(self, run: Run, tmp_path: Path) -> None:
         text = run("export").stdout_bytes
         (tmp_path / "cut.jsonl").write_bytes(text[:-40])
-        told = run("import", "cut.jsonl", "--url", "file:other.json", code=4).output
-        assert "cut off in line 9" in told
+        describe = run("import", "cut.jsonl", "--url", "file:other.json", code=4).output
+        assert "cut off in line 9" in describe
         assert json.loads(run("conversations", "--json", "--url", "file:other.json").stdout) == []
 
     def test_a_pipe_is_written_into_and_stays_one(self, run: Run, tmp_path: Path) -> None:
@@ -137,10 +137,10 @@ class TestExportAndImport:
         reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # whoever opens it to write need not wait
         try:
             run("export", "--output", "pipe")
-            told = os.read(reading, 1_000_000)
+            describe = os.read(reading, 1_000_000)
         finally:
             os.close(reading)
-        assert _between(told) == _between(run("export").stdout_bytes)
+        assert _between(describe) == _between(run("export").stdout_bytes)
         assert pipe.is_fifo()
 
     def test_a_link_goes_on_to_lead_where_it_led(self, run: Run, tmp_path: Path) -> None:
@@ -175,8 +175,8 @@ class TestMigrate:
 
     def test_a_new_file(self, run: Run, tmp_path: Path) -> None:
         needed = len(migrations(PACKAGE))
-        told = run("migrate", "--check", "--url", "sqlite:///new.db", code=1).stdout
-        assert f"has schema 0 and needs {needed}" in told
+        describe = run("migrate", "--check", "--url", "sqlite:///new.db", code=1).stdout
+        assert f"has schema 0 and needs {needed}" in describe
         assert not (tmp_path / "new.db").exists()
         assert f"from schema 0 to {needed}" in run("migrate", "--url", "sqlite:///new.db").stdout
         run("migrate", "--check", "--url", "sqlite:///new.db")
@@ -185,16 +185,16 @@ class TestMigrate:
         shutil.copy(SAMPLE, tmp_path / "old.db")
         needed = len(migrations(PACKAGE))
         before = (tmp_path / "old.db").read_bytes()
-        told = json.loads(
+        describe = json.loads(
             run("migrate", "--check", "--json", "--url", "sqlite:///old.db", code=int(needed > 1)).stdout
         )
-        assert (told["found"], told["needed"]) == (1, needed)
+        assert (describe["found"], describe["needed"]) == (1, needed)
         assert (tmp_path / "old.db").read_bytes() == before
         run("migrate", "--url", "sqlite:///old.db")
         run("migrate", "--check", "--url", "sqlite:///old.db")
 
     def test_a_file_of_a_newer_release(self, run: Run) -> None:
-        db = apsw.Connection("recollect-demo.db")
+        db = apsw.Connection("aforesaid-demo.db")
         db.pragma("user_version", 99)
         db.close()
         assert "has schema 99 and needs" in run("migrate", "--check", code=1).stdout
@@ -204,9 +204,9 @@ class TestMigrate:
         url = databases.new()
         assert "has schema 0 and needs" in run("migrate", "--check", "--url", url, code=1).stdout
         assert "brought from schema 0" in run("migrate", "--url", url).stdout
-        told = run("migrate", "--check", "--url", url).stdout
-        assert "is up to date" in told
-        assert "***" in told
+        describe = run("migrate", "--check", "--url", url).stdout
+        assert "is up to date" in describe
+        assert "***" in describe
 
     def test_stores_without_a_schema_need_none(self, run: Run, one_redis_url: str) -> None:
         for url in ("memory://", "file:x.json", one_redis_url):

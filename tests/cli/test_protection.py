@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from recollect.keys import master_keys_from
+from aforesaid.encryption.master_keys import master_keys_from
 from tests.cli.conftest import Run
 
-DEMO = "sqlite:///recollect-demo.db"
+DEMO = "sqlite:///aforesaid-demo.db"
 SEALED = "sqlite:///sealed.db"
 
 
@@ -17,7 +17,7 @@ SEALED = "sqlite:///sealed.db"
 def key(run: Run, monkeypatch: pytest.MonkeyPatch) -> str:
     key = run("keys", "generate").stdout.strip()
     run("demo")
-    monkeypatch.setenv("RECOLLECT_MASTER_KEY", key)
+    monkeypatch.setenv("AFORESAID_MASTER_KEY", key)
     return key
 
 
@@ -36,13 +36,13 @@ def test_a_store_is_encrypted_by_copying_it_and_read_with_the_key_alone(
     assert texts
     raw = (tmp_path / "sealed.db").read_bytes()
     assert not [text for text in texts if text.encode() in raw]
-    assert b"recollect/sealed" in raw
+    assert b"aforesaid/sealed" in raw
     # The plain store is refused while the key is set; the sealed one says nothing without it.
     plain = run("show", listed["id"], "--url", DEMO).stdout
     assert "not encrypted" in plain
     assert texts[0] not in plain
     run("copy", SEALED, "sqlite:///opened.db", "--decrypt")
-    monkeypatch.delenv("RECOLLECT_MASTER_KEY")
+    monkeypatch.delenv("AFORESAID_MASTER_KEY")
     assert "there is no master key here" in run("show", listed["id"], "--url", SEALED).stdout
     assert texts[0] in run("show", listed["id"], "--json", "--url", "sqlite:///opened.db").stdout
 
@@ -51,20 +51,20 @@ def test_a_master_key_is_replaced(run: Run, key: str, monkeypatch: pytest.Monkey
     run("copy", DEMO, SEALED, "--encrypt")
     new = run("keys", "generate").stdout.strip()
     (listed,) = json.loads(run("conversations", "--json", "--url", SEALED).stdout)
-    monkeypatch.setenv("RECOLLECT_MASTER_KEY", new)
+    monkeypatch.setenv("AFORESAID_MASTER_KEY", new)
     for command in (("show", listed["id"]), ("conversations",)):
         failed = run(*command, "--url", SEALED, code=4)
         assert master_keys_from(key).current in failed.stderr
-    monkeypatch.setenv("RECOLLECT_MASTER_KEY", f"{new} {key}")
+    monkeypatch.setenv("AFORESAID_MASTER_KEY", f"{new} {key}")
     assert "1 wrapped by the new master key" in run("keys", "rotate", "--url", SEALED).stdout
-    monkeypatch.setenv("RECOLLECT_MASTER_KEY", new)
+    monkeypatch.setenv("AFORESAID_MASTER_KEY", new)
     run("show", listed["id"], "--url", SEALED)
     done = json.loads(run("keys", "rotate", "--deep", "--json", "--url", SEALED).stdout)
     assert (done["rewrapped"], done["waiting"]) == (0, 1)
     assert done["messages"] > 0
-    told = run("keys", "rotate", "--deep", "--url", SEALED).stdout
-    assert "1 old data key kept for other processes" in told
-    assert "once nothing waits in a spool" in " ".join(told.split())
+    describe = run("keys", "rotate", "--deep", "--url", SEALED).stdout
+    assert "1 old data key kept for other processes" in describe
+    assert "once nothing waits in a spool" in " ".join(describe.split())
     run("show", listed["id"], "--url", SEALED)
 
 
@@ -75,10 +75,10 @@ def test_archives_open_with_the_new_master_key_alone(
     (listed,) = json.loads(run("conversations", "--json", "--url", SEALED).stdout)
     run("archive", listed["id"], "--url", SEALED, "--folder", "archives")
     new = run("keys", "generate").stdout.strip()
-    monkeypatch.setenv("RECOLLECT_MASTER_KEY", f"{new} {key}")
-    monkeypatch.setenv("RECOLLECT_ARCHIVE_FOLDER", "archives")
+    monkeypatch.setenv("AFORESAID_MASTER_KEY", f"{new} {key}")
+    monkeypatch.setenv("AFORESAID_ARCHIVE_FOLDER", "archives")
     assert "1 archive: the key is wrapped" in run("keys", "rotate", "--url", SEALED).stdout
-    monkeypatch.setenv("RECOLLECT_MASTER_KEY", new)
+    monkeypatch.setenv("AFORESAID_MASTER_KEY", new)
     assert "archive" not in run("keys", "rotate", "--url", SEALED).stdout
     run("restore", listed["id"], "--url", SEALED)
 
@@ -90,19 +90,19 @@ def test_archives_that_need_another_master_key_are_counted(
     (listed,) = json.loads(run("conversations", "--json", "--url", SEALED).stdout)
     run("archive", listed["id"], "--url", SEALED, "--folder", "archives")
     new, newest = (run("keys", "generate").stdout.strip() for _ in range(2))
-    monkeypatch.setenv("RECOLLECT_MASTER_KEY", f"{new} {key}")
+    monkeypatch.setenv("AFORESAID_MASTER_KEY", f"{new} {key}")
     assert "archive" not in run("keys", "rotate", "--url", SEALED).stdout  # it does not know of them
-    monkeypatch.setenv("RECOLLECT_MASTER_KEY", f"{newest} {new}")
-    told = run("keys", "rotate", "--url", SEALED, "--folder", "archives").stdout
-    assert "1 archive could not be opened" in told
+    monkeypatch.setenv("AFORESAID_MASTER_KEY", f"{newest} {new}")
+    describe = run("keys", "rotate", "--url", SEALED, "--folder", "archives").stdout
+    assert "1 archive could not be opened" in describe
     done = json.loads(run("keys", "rotate", "--url", SEALED, "--folder", "archives", "--json").stdout)
     assert (done["archives"], done["archives_left"]) == (0, 1)
 
 
 def test_without_a_master_key_nothing_is_rotated_or_encrypted(run: Run) -> None:
     run("demo")
-    assert "RECOLLECT_MASTER_KEY" in run("keys", "rotate", code=2).stderr
-    assert "RECOLLECT_MASTER_KEY" in run("copy", DEMO, SEALED, "--encrypt", code=2).stderr
+    assert "AFORESAID_MASTER_KEY" in run("keys", "rotate", code=2).stderr
+    assert "AFORESAID_MASTER_KEY" in run("copy", DEMO, SEALED, "--encrypt", code=2).stderr
 
 
 def test_a_store_that_is_not_there_is_not_made_by_rotating(run: Run, key: str, tmp_path: Path) -> None:
@@ -116,8 +116,8 @@ def test_the_demo_is_encrypted_where_the_settings_say_so(run: Run, key: str, tmp
 
 
 def test_secrets_are_not_shown(run: Run, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RECOLLECT_AUDIT_KEY", key)
-    monkeypatch.setenv("RECOLLECT_KEYRING_URL", "postgresql://erin:hidden@localhost/keys")
+    monkeypatch.setenv("AFORESAID_AUDIT_KEY", key)
+    monkeypatch.setenv("AFORESAID_KEYRING_URL", "postgresql://erin:hidden@localhost/keys")
     for shown in (run("config").stdout, run("config", "--json").stdout):
         assert key not in shown
         assert "hidden" not in shown
@@ -128,7 +128,7 @@ def test_what_commands_do_is_noted_and_shown(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run("demo")
-    monkeypatch.setenv("RECOLLECT_AUDIT_FILE", "audit.jsonl")
+    monkeypatch.setenv("AFORESAID_AUDIT_FILE", "audit.jsonl")
     (listed,) = json.loads(run("conversations", "--json").stdout)
     run("show", listed["id"])
     run("show", "01952f3e-0000-7000-8000-000000000000", code=3)
@@ -146,7 +146,7 @@ def test_what_commands_do_is_noted_and_shown(
 
 def test_a_trail_is_verified(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run("demo")
-    monkeypatch.setenv("RECOLLECT_AUDIT_FILE", "audit.jsonl")
+    monkeypatch.setenv("AFORESAID_AUDIT_FILE", "audit.jsonl")
     run("conversations")
     sound = run("audit", "verify").stdout
     known = sound.split("The last is ")[1].strip()
@@ -157,5 +157,5 @@ def test_a_trail_is_verified(run: Run, tmp_path: Path, monkeypatch: pytest.Monke
     path.write_bytes(path.read_bytes().replace(b'"action":"list"', b'"action":"look"', 1))
     assert "was altered" in run("audit", "verify", code=1).stdout
     assert json.loads(run("audit", "verify", "--json", code=1).stdout)["problems"]
-    monkeypatch.delenv("RECOLLECT_AUDIT_FILE")
-    assert "RECOLLECT_AUDIT_FILE" in run("audit", "verify", code=2).stderr
+    monkeypatch.delenv("AFORESAID_AUDIT_FILE")
+    assert "AFORESAID_AUDIT_FILE" in run("audit", "verify", code=2).stderr

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recollect.server.auth.keys import ApiKeys
+from aforesaid.server.auth.keys import ApiKeys
 from tests.cli.conftest import Run
 from tests.servers.remote import Served, served
 
@@ -22,7 +22,7 @@ def server(tmp_path: Path) -> Iterator[Served]:
 def demo(run: Run, server: Served, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The demo, put there through the server."""
     made = json.loads(run("demo", "--json", "--url", server.url).stdout)
-    monkeypatch.setenv("RECOLLECT_URL", server.url)
+    monkeypatch.setenv("AFORESAID_URL", server.url)
     return made
 
 
@@ -68,7 +68,7 @@ def test_a_key_that_does_not_reach_so_far_is_said_before_anybody_talks(
     run: Run, server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key, _ = server.begin(ApiKeys(server.memory.backend).create(["erin"])).result(30)
-    monkeypatch.setenv("RECOLLECT_KEY", key)
+    monkeypatch.setenv("AFORESAID_KEY", key)
     refused = run("chat", "--url", server.url, "--owner", "sam", standard_input=b"hello\n", code=1)
     assert "the key does not reach this owner" in refused.stderr
     assert not refused.stdout
@@ -101,7 +101,7 @@ def test_a_server_that_is_not_there_is_an_error_of_the_store(run: Run) -> None:
 def test_the_key_comes_from_the_environment_and_is_not_shown(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RECOLLECT_KEY", "rk_verysecret")
+    monkeypatch.setenv("AFORESAID_KEY", "rk_verysecret")
     assert "rk_verysecret" not in run("config").stdout
     said = run("stats", "--url", "http://example.org", code=2).stderr
     assert "unencrypted" in said

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.client import Client, RemoteMemory
-from recollect.client.addresses import server_at
-from recollect.errors import InvalidSetting
+import aforesaid
+from aforesaid.errors import InvalidSetting
+from aforesaid.remote import Client, RemoteMemory
+from aforesaid.remote.addresses import server_at
 
 KEY = "rk_verysecret"
 
@@ -18,7 +18,7 @@ KEY = "rk_verysecret"
     [
         ("https://memory.example.org", "https://memory.example.org"),
         ("https://memory.example.org:8443/", "https://memory.example.org:8443"),
-        ("https://example.org/recollect/", "https://example.org/recollect"),
+        ("https://example.org/aforesaid/", "https://example.org/aforesaid"),
         ("http://127.0.0.1:8000", "http://127.0.0.1:8000"),
         ("http://[::1]:8000", "http://[::1]:8000"),
         ("http://localhost", "http://localhost"),
@@ -92,12 +92,12 @@ def test_a_key_is_in_no_repr(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "https://example.org/x", "HTTP://localhost"])
 def test_open_knows_a_servers_url(url: str) -> None:
-    assert isinstance(recollect.open(url), RemoteMemory)
+    assert isinstance(aforesaid.open(url), RemoteMemory)
 
 
 def test_a_key_for_a_store_is_refused() -> None:
     with pytest.raises(InvalidSetting, match="key"):
-        recollect.open("memory://", key=KEY)
+        aforesaid.open("memory://", key=KEY)
 
 
 @pytest.mark.parametrize(
@@ -107,5 +107,5 @@ def test_a_key_for_a_store_is_refused() -> None:
 def test_what_the_server_decides_is_not_taken_in_silence(option: str, value: Any) -> None:
     options: dict[str, Any] = {option: value}
     with pytest.raises(InvalidSetting, match=option):
-        recollect.open("https://example.org", **options)
-    recollect.open("https://example.org", sweep_every=None, warm=False, cache="off", embedder=None)
+        aforesaid.open("https://example.org", **options)
+    aforesaid.open("https://example.org", sweep_every=None, warm=False, cache="off", embedder=None)

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.contexts import Context
-from recollect.ids import new_id
-from recollect.lifetimes import RetentionRules
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.receipts import digest_of
-from recollect.windows import WindowPolicy
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.contexts import Context
+from aforesaid.model.ids import new_id
+from aforesaid.model.lifetimes import RetentionRules
+from aforesaid.model.messages import Message
+from aforesaid.retention.receipts import digest_of
+from aforesaid.windows import WindowPolicy
 from tests.properties.worlds import client_ids, content_types, json_contents, moments, names, tags
 from tests.servers.remote import MemoryBehind, There
 

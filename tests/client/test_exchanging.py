@@ -6,36 +6,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.client.answers import reader
-from recollect.client.calls import Answer, Call, path_of
-from recollect.client.exchanging import (
+from aforesaid.errors import (
+    AforesaidError,
+    ConversationNotFound,
+    InvalidSetting,
+    NotFound,
+    StoreForeign,
+    StoreUnavailable,
+    TooManyRequests,
+)
+from aforesaid.protocol import problem_of, to_json
+from aforesaid.remote.attempts import (
     Done,
     Failure,
     Outcome,
-    Patience,
     Pause,
+    RetryPolicy,
     Send,
     advanced,
     course_of,
     retry_after,
 )
-from recollect.errors import (
-    ConversationNotFound,
-    InvalidSetting,
-    NotFound,
-    RecollectError,
-    StoreForeign,
-    StoreUnavailable,
-    TooManyRequests,
-)
-from recollect.protocol import problem_of, to_json
+from aforesaid.remote.calls import Answer, Call, path_of
+from aforesaid.remote.responses import reader
 
 GOOD = Answer(status=200, headers={"content-type": "application/json"}, content=b'{"a": 1}')
 AWAY = Failure(error=StoreUnavailable("away"))
 UNSENT = Failure(error=StoreUnavailable("nobody there"), arrived=False)
 
 
-def problem(error: RecollectError, status: int, **headers: str) -> Answer:
+def problem(error: AforesaidError, status: int, **headers: str) -> Answer:
     return Answer(
         status=status,
         headers={"content-type": "application/problem+json", **headers},
@@ -49,7 +49,7 @@ def call(**fields: Any) -> Call[Any]:
 
 def play(outcomes: list[Outcome], described: Call[Any], **patience: Any) -> tuple[Any, list[Send | Pause]]:
     """What comes of it, and the steps that were taken."""
-    course = course_of(described, Patience(**patience), clock=lambda: 0.0, chance=lambda: 0.5)
+    course = course_of(described, RetryPolicy(**patience), clock=lambda: 0.0, chance=lambda: 0.5)
     steps: list[Send | Pause] = []
     left = iter(outcomes)
     try:
@@ -57,7 +57,7 @@ def play(outcomes: list[Outcome], described: Call[Any], **patience: Any) -> tupl
         while not isinstance(step, Done):
             steps.append(step)
             step = advanced(course, next(left) if isinstance(step, Send) else None)
-    except RecollectError as error:
+    except AforesaidError as error:
         return error, steps
     return step.value, steps
 
@@ -113,7 +113,7 @@ def test_a_server_that_asks_for_time_gets_it_or_is_not_waited_for() -> None:
 def test_a_deadline_is_for_all_attempts_together() -> None:
     now = [0.0]
     course = course_of(
-        call(deadline=1.0), Patience(first_pause=0.4), clock=lambda: now[0], chance=lambda: 0.99
+        call(deadline=1.0), RetryPolicy(first_pause=0.4), clock=lambda: now[0], chance=lambda: 0.99
     )
     assert advanced(course, None) == Send(timeout=1.0)
     assert isinstance(advanced(course, AWAY), Pause)
@@ -147,7 +147,7 @@ def test_a_mapped_call_maps_whatever_it_gives() -> None:
 
 @given(attempt=st.integers(1, 60), chance=st.floats(0, 1, exclude_max=True))
 def test_pauses_grow_within_their_bound(attempt: int, chance: float) -> None:
-    patience = Patience()
+    patience = RetryPolicy()
     pause = patience.pause(attempt, chance=chance)
     assert 0 < pause <= patience.longest_pause
     assert pause <= patience.pause(attempt + 1, chance=chance)
@@ -173,7 +173,7 @@ def test_retry_after_is_seconds_or_a_date(given: str, seconds: float | None) -> 
 )
 def test_what_is_no_patience_is_refused(fields: Any) -> None:
     with pytest.raises(InvalidSetting, match=next(iter(fields))):
-        Patience(**fields)
+        RetryPolicy(**fields)
 
 
 @given(st.text(min_size=1), st.text(), st.lists(st.text(), max_size=3))

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from recollect.client import Client, RemoteManager, RemoteMemory, SyncManager, SyncTurn
-from recollect.client.contacts import RemoteAssociation, RemoteContacts, SyncAssociation, SyncContacts
-from recollect.client.describing import OwnerCalls
-from recollect.clients.association import Associating, Association
-from recollect.clients.book import Contacts
-from recollect.manager import ConversationManager
-from recollect.memory import Memory
-from recollect.turns import TurnInProgress
+from aforesaid.contacts.association import Associating, Association
+from aforesaid.contacts.book import Contacts
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.opening import Memory
+from aforesaid.memory.turns import TurnInProgress
+from aforesaid.remote import Client, RemoteManager, RemoteMemory, SyncManager, SyncTurn
+from aforesaid.remote.contacts import RemoteAssociation, RemoteContacts, SyncAssociation, SyncContacts
+from aforesaid.remote.requests import OwnerCalls
 
 NOT_CALLS = {"turn", "watch", "idling_after", "counting_with", "calibrate", "now"}
 """Methods that are no single call: each face has its own."""

@@ -7,25 +7,25 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.client import Client, Patience, RemoteMemory
-from recollect.errors import (
+import aforesaid
+from aforesaid.errors import (
+    AforesaidError,
     NotAllowed,
     NotAuthenticated,
     Overloaded,
-    RecollectError,
     StoreClosed,
     StoreForeign,
     StoreUnavailable,
     TooManyRequests,
 )
-from recollect.ids import new_id
+from aforesaid.model.ids import new_id
+from aforesaid.remote import Client, RemoteMemory, RetryPolicy
 from tests.client.scripted import DROP, HANG, answer, scripted
 
 KEY = "rk_verysecret"
 ID = "0193b0f0-0000-7000-8000-000000000001"
-QUICK = Patience(timeout=30, attempts=3, first_pause=0.001, longest_pause=0.01)
-HURRIED = Patience(timeout=0.2, attempts=3, first_pause=0.001, longest_pause=0.01)
+QUICK = RetryPolicy(timeout=30, attempts=3, first_pause=0.001, longest_pause=0.01)
+HURRIED = RetryPolicy(timeout=0.2, attempts=3, first_pause=0.001, longest_pause=0.01)
 RECORD = json.dumps(
     {"id": ID, "created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-01T00:00:00Z", "ttl": None}
 )
@@ -33,7 +33,7 @@ RECORD = json.dumps(
 
 def problem(status: int, name: str, **data: Any) -> bytes:
     document = {
-        "type": f"urn:recollect:problem:{name}",
+        "type": f"urn:aforesaid:problem:{name}",
         "title": "x",
         "status": status,
         "detail": "said",
@@ -42,7 +42,7 @@ def problem(status: int, name: str, **data: Any) -> bytes:
     return answer(status, json.dumps(document), "application/problem+json")
 
 
-async def asked(url: str, patience: Patience = QUICK) -> Any:
+async def asked(url: str, patience: RetryPolicy = QUICK) -> Any:
     async with RemoteMemory(url, key=KEY, patience=patience, verify=False) as memory:
         return await memory.of("erin").get_conversation(ID)
 
@@ -71,7 +71,7 @@ async def asked(url: str, patience: Patience = QUICK) -> Any:
         (problem(401, "not-authenticated"), NotAuthenticated, "said"),
         (problem(403, "not-allowed"), NotAllowed, "said"),
         (problem(503, "overloaded"), Overloaded, "said"),
-        (problem(418, "from-the-future"), RecollectError, "said"),
+        (problem(418, "from-the-future"), AforesaidError, "said"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\nconnection: close\r\n\r\n{", StoreUnavailable, "broke"),
         (b"220 smtp.example.org ESMTP\r\nconnection: close\r\n", StoreUnavailable, "broke"),
         (
@@ -82,7 +82,7 @@ async def asked(url: str, patience: Patience = QUICK) -> Any:
         (DROP, StoreUnavailable, "broke"),
     ],
 )
-async def test_what_comes_back_is_not_believed(said: bytes, error: type[RecollectError], words: str) -> None:
+async def test_what_comes_back_is_not_believed(said: bytes, error: type[AforesaidError], words: str) -> None:
     async with scripted(said) as server:
         with pytest.raises(error, match=words) as raised:
             await asked(server.url)
@@ -99,7 +99,7 @@ async def test_a_server_that_does_not_answer_is_away() -> None:
 
 async def test_it_comes_through_when_the_server_is_back() -> None:
     async with scripted(DROP, answer(503), HANG, answer(200, RECORD)) as server:
-        record = await asked(server.url, Patience(timeout=1.5, attempts=4, first_pause=0.001))
+        record = await asked(server.url, RetryPolicy(timeout=1.5, attempts=4, first_pause=0.001))
         assert record.id == ID
         assert len(server.asked) == 4
 
@@ -109,7 +109,7 @@ async def test_a_write_that_is_sent_again_is_the_same_to_the_letter() -> None:
         scripted(DROP, answer(502), problem(404, "conversation-not-found", conversation_id=ID)) as server,
         RemoteMemory(server.url, key=KEY, patience=QUICK, verify=False) as memory,
     ):
-        with pytest.raises(recollect.errors.ConversationNotFound):
+        with pytest.raises(aforesaid.errors.ConversationNotFound):
             await memory.of("erin").add_message(ID, "user", "hello")
     bodies = {one.body for one in server.asked}
     assert len(server.asked) == 3
@@ -137,13 +137,13 @@ async def test_whose_it_is_goes_in_a_header_whatever_the_name() -> None:
         await memory.of(name).get_conversation(ID)
     from urllib.parse import unquote
 
-    assert unquote(server.asked[0].headers["recollect-owner"]) == name
+    assert unquote(server.asked[0].headers["aforesaid-owner"]) == name
     assert "authorization" not in server.asked[0].headers
 
 
 async def test_a_context_comes_in_time_with_what_is_being_said() -> None:
     async with scripted(HANG) as server:
-        config = recollect.ConversationConfig(context_deadline=1)
+        config = aforesaid.ConversationConfig(context_deadline=1)
         async with RemoteMemory(server.url, config=config, verify=False) as memory:
             erin = memory.of("erin")
             pending = [erin.intake.message("user", "is anybody there?")]
@@ -183,7 +183,7 @@ async def test_closing_while_something_is_under_way_ends_it() -> None:
 
 async def test_more_than_there_are_connections_for_wait_and_are_told() -> None:
     async with scripted(HANG) as server:
-        patience = Patience(timeout=0.2, attempts=1)
+        patience = RetryPolicy(timeout=0.2, attempts=1)
         async with RemoteMemory(server.url, connections=2, patience=patience, verify=False) as memory:
             erin = memory.of("erin")
             calls = [erin.get_conversation(new_id()) for _ in range(6)]

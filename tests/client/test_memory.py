@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.agents import Assistants
-from recollect.client import Client, Patience, RemoteMemory, connect
-from recollect.clients import ClientAssociationService
-from recollect.contracts import Change
-from recollect.errors import (
+import aforesaid
+from aforesaid.agents import Assistants
+from aforesaid.contacts import ClientAssociationService
+from aforesaid.contracts import Change
+from aforesaid.errors import (
     ContactNotFound,
     ConversationNotFound,
     InvalidInput,
@@ -29,15 +28,16 @@ from recollect.errors import (
     StoreForeign,
     StoreUnavailable,
 )
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.portability.zips import pack_folder, unpack_folder
-from recollect.server.auth.keys import ApiKeys
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.remote import Client, RemoteMemory, RetryPolicy, connect
+from aforesaid.server.auth.keys import ApiKeys
+from aforesaid.transfer.zips import pack_folder, unpack_folder
 from tests.servers.remote import Served, served
 
 PATIENT_FOR = [(3.0, 45.0), (60.0, 60.0)]
 """Seconds for an answer, and what becomes of them where an answer goes on."""
-QUICK = Patience(timeout=5, attempts=3, first_pause=0.01, longest_pause=0.05)
+QUICK = RetryPolicy(timeout=5, attempts=3, first_pause=0.01, longest_pause=0.05)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ class TestCodeThatDoesNotAwait:
             note = erin.remember("the door code is 7")
             assert erin.recall("door") == [note]
             assert erin.forget(note.id) == [note]
-            assert erin.retention() == recollect.RetentionRules()
+            assert erin.retention() == aforesaid.RetentionRules()
 
     def test_several_threads_share_a_client(self, server: Served, owner: str) -> None:
         with Client(server.url, connections=4) as memory:
@@ -137,7 +137,7 @@ class TestCodeThatDoesNotAwait:
         self, server: Served, owner: str, monkeypatch: pytest.MonkeyPatch, seconds: float, patient_for: float
     ) -> None:
         reads = _noting_read_timeouts(monkeypatch)
-        patience = Patience(timeout=seconds)
+        patience = RetryPolicy(timeout=seconds)
         with Client(server.url, patience=patience, verify=False) as memory, memory.of(owner).watch():
             assert reads == [patient_for]
 
@@ -157,7 +157,7 @@ class TestWatching:
     ) -> None:
         """Whatever the patience for an answer: a server that is well may have nothing to tell."""
         reads = _noting_read_timeouts(monkeypatch)
-        patience = Patience(timeout=seconds)
+        patience = RetryPolicy(timeout=seconds)
         remote = RemoteMemory(server.url, patience=patience, verify=False)
         async with remote as memory, memory.of(owner).watch():
             assert reads == [patient_for]
@@ -199,14 +199,14 @@ class TestKeys:
         with served(f"sqlite:///{tmp_path}/memory.db", open_without_keys=False) as running:
             keys = ApiKeys(running.memory.backend)
             text, _ = await asyncio.wrap_future(running.begin(keys.create(["erin"], scope="admin")))
-            async with recollect.open(running.url, key=text) as memory:
+            async with aforesaid.open(running.url, key=text) as memory:
                 made = await memory.of("erin").get_or_create_conversation("kitchen")
                 assert [owner async for owner in memory.owners()] == ["erin"]
                 with pytest.raises(NotAllowed):
                     await memory.of("sam").get_conversation(made.id)
                 assert text not in repr(memory)
             for key in (None, "rk_wrong"):
-                async with recollect.open(running.url, key=key) as memory:
+                async with aforesaid.open(running.url, key=key) as memory:
                     with pytest.raises(NotAuthenticated):
                         await memory.of("erin").get_conversation(made.id)
 
@@ -215,14 +215,14 @@ class TestFaces:
     """What is written for a manager works with one behind a server, which has no store here."""
 
     async def test_a_chat_history(self, memory: RemoteMemory, owner: str) -> None:
-        chat = recollect.ChatHistory(memory.of(owner))
+        chat = aforesaid.ChatHistory(memory.of(owner))
         await chat.save_turn("+1", [{"role": "user", "content": "hello"}])
         assert await chat.get_history("+1") == [{"role": "user", "content": "hello"}]
         await chat.clear_history("+1")
         assert await chat.get_history("+1") == []
 
     async def test_a_sliding_window(self, memory: RemoteMemory, owner: str) -> None:
-        sliding = recollect.ConversationMemoryManager(memory.of(owner))
+        sliding = aforesaid.ConversationMemoryManager(memory.of(owner))
         await sliding.add_message("room", "user", "hello")
         assert [m["content"] for m in await sliding.get_messages("room")] == ["hello"]
         assert (await sliding.get_stats("room"))["message_count"] == 1
@@ -371,7 +371,7 @@ class TestFolders:
 
     @pytest.fixture
     async def packed(self, tmp_path: Path) -> bytes:
-        async with recollect.open() as memory:
+        async with aforesaid.open() as memory:
             await memory.of("erin").get_or_create_conversation("kitchen")
             await memory.of("erin").export(tmp_path / "folder")
         file = io.BytesIO()

@@ -6,9 +6,9 @@ from typing import BinaryIO
 
 import pytest
 
-from recollect.client.calls import Call
-from recollect.client.sending import _Luggage
-from recollect.errors import InvalidInput
+from aforesaid.errors import InvalidInput
+from aforesaid.remote.calls import Call
+from aforesaid.remote.transport import _Luggage
 
 
 def test_a_file_that_cannot_be_packed_leaves_no_folder(

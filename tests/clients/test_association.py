@@ -8,29 +8,29 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.clients import ClientAssociationService
-from recollect.clients.association import BY_HAND, Association
-from recollect.clients.room import ClientRoom
-from recollect.clients.waiting import Waiting
-from recollect.contacts import KIND
-from recollect.conversations import Conversation
-from recollect.errors import ContactNotFound, ConversationNotFound, InvalidInput, StoreUnavailable
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.stores.in_memory import InMemoryBackend
+import aforesaid
+from aforesaid.contacts import ClientAssociationService
+from aforesaid.contacts.association import BY_HAND, Association
+from aforesaid.contacts.queue import Waiting
+from aforesaid.contacts.shared import ContactResources
+from aforesaid.errors import ContactNotFound, ConversationNotFound, InvalidInput, StoreUnavailable
+from aforesaid.model.contacts import KIND
+from aforesaid.model.conversations import Conversation
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.memory import InMemoryBackend
 
-Manager = recollect.ConversationManager
+Manager = aforesaid.ConversationManager
 
 
 @pytest.fixture
-async def memory() -> AsyncIterator[recollect.Memory]:
-    async with recollect.open("memory://", sweep_every=None, warm=False, embedder=None) as memory:
+async def memory() -> AsyncIterator[aforesaid.Memory]:
+    async with aforesaid.open("memory://", sweep_every=None, warm=False, embedder=None) as memory:
         yield memory
 
 
 @pytest.fixture
-def manager(memory: recollect.Memory) -> Manager:
+def manager(memory: aforesaid.Memory) -> Manager:
     return memory.of("erin")
 
 
@@ -46,7 +46,7 @@ async def conversation(manager: Manager) -> Conversation:
 
 async def settled(manager: Manager, conversation: Conversation) -> Conversation:
     """The record when everything that was said has been looked through."""
-    await manager.client_room.waiting.settled()
+    await manager.contact_resources.waiting.settled()
     return await manager.get_conversation(conversation.id)
 
 
@@ -112,7 +112,7 @@ async def test_a_message_that_was_redacted_before_it_is_looked_through_links_nob
 
 
 async def test_a_message_that_is_redacted_while_its_link_is_made_links_nobody(
-    memory: recollect.Memory, manager: Manager, conversation: Conversation
+    memory: aforesaid.Memory, manager: Manager, conversation: Conversation
 ) -> None:
     class Redacting:
         """A store in which the message is redacted in the moment before its conversation is linked."""
@@ -129,13 +129,13 @@ async def test_a_message_that_is_redacted_while_its_link_is_made_links_nobody(
     said = Message(role="user", content="Ann Oakley called", message_id="m1")
     await manager.store.append(conversation.id, [said])
     store: Any = Redacting()
-    association = Association(store, "erin", memory.client_room)
+    association = Association(store, "erin", memory.contact_resources)
     assert await association.look_through(conversation.id, [said]) is None
     assert (await manager.get_conversation(conversation.id)).client_id is None
 
 
 async def test_the_setting_turns_it_off() -> None:
-    config = recollect.ConversationConfig(enable_client_association=False)
+    config = aforesaid.ConversationConfig(enable_client_association=False)
     manager = Manager(config=config)
     conversation = await manager.get_or_create_conversation("kitchen")
     await manager.clients.add("Ann Oakley")
@@ -215,7 +215,7 @@ async def test_changed_contacts_are_found_at_once(
     assert await service.identify_client("Ann Porter called") is None
 
 
-async def test_contacts_of_others_are_never_named(memory: recollect.Memory) -> None:
+async def test_contacts_of_others_are_never_named(memory: aforesaid.Memory) -> None:
     await memory.of("bob").clients.add("Ann Oakley")
     assert await ClientAssociationService(memory.of("erin")).identify_client("Ann Oakley called") is None
 
@@ -223,9 +223,9 @@ async def test_contacts_of_others_are_never_named(memory: recollect.Memory) -> N
 async def test_what_another_process_writes_is_found_when_the_index_is_read_again() -> None:
     now = 0.0
     backend = InMemoryBackend()
-    room = ClientRoom(monotonic=lambda: now)
+    resources = ContactResources(monotonic=lambda: now)
     store = backend.of("erin")
-    manager = Manager(store, client_room=room)
+    manager = Manager(store, contact_resources=resources)
     service = ClientAssociationService(manager)
     other = Manager(store)
     bob = await manager.clients.add("Robert Smith")
@@ -271,15 +271,15 @@ async def test_a_failure_is_logged_and_never_reaches_the_conversation(
     manager = Manager(_Broken.Store(store))  # type: ignore[arg-type]
     conversation = await manager.get_or_create_conversation("kitchen")
     await manager.add_message(conversation.id, "user", "Ann Oakley called")
-    with caplog.at_level(logging.WARNING, "recollect.clients"):
+    with caplog.at_level(logging.WARNING, "aforesaid.clients"):
         assert (await settled(manager, conversation)).message_count == 1
     assert "not linked to a client: away" in caplog.text
 
 
 async def test_the_queue_is_bounded_and_the_oldest_goes(manager: Manager) -> None:
     ann = await manager.clients.add("Ann Oakley")
-    room = manager.client_room
-    room.waiting = Waiting(room, most=2)
+    resources = manager.contact_resources
+    resources.waiting = Waiting(resources, most=2)
     records = [await manager.get_or_create_conversation(f"room {number}") for number in range(3)]
     for record in records:
         await manager.add_message(record.id, "user", "Ann Oakley called")
@@ -289,23 +289,23 @@ async def test_the_queue_is_bounded_and_the_oldest_goes(manager: Manager) -> Non
 
 async def test_a_process_that_ends_at_once_links_what_was_said_in_it(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
-    async with recollect.open(url, sweep_every=None, warm=False, embedder=None) as memory:
+    async with aforesaid.open(url, sweep_every=None, warm=False, embedder=None) as memory:
         ann = await memory.of("erin").clients.add("Ann Oakley")
-    async with recollect.open(url, sweep_every=None, warm=False, embedder=None) as memory:
+    async with aforesaid.open(url, sweep_every=None, warm=False, embedder=None) as memory:
         manager = memory.of("erin")
         conversation = await manager.get_or_create_conversation("kitchen")
         await manager.add_message(conversation.id, "user", "Ann Oakley called")
-    async with recollect.open(url, sweep_every=None, warm=False, embedder=None) as memory:
+    async with aforesaid.open(url, sweep_every=None, warm=False, embedder=None) as memory:
         assert (await memory.of("erin").get_conversation(conversation.id)).client_id == ann.id
 
 
 async def test_closing_makes_no_index_where_there_are_no_contacts(
-    memory: recollect.Memory, manager: Manager, conversation: Conversation, monkeypatch: pytest.MonkeyPatch
+    memory: aforesaid.Memory, manager: Manager, conversation: Conversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
-    monkeypatch.setattr(ClientRoom, "index_of", lambda *given: made.append(given))
+    monkeypatch.setattr(ContactResources, "index_of", lambda *given: made.append(given))
     await manager.add_message(conversation.id, "user", "Ann Oakley called")
-    await memory.client_room.close()
+    await memory.contact_resources.close()
     assert made == []
 
 
@@ -313,8 +313,8 @@ async def test_closing_does_not_fail_with_the_store(caplog: pytest.LogCaptureFix
     manager = Manager(_Broken.Store(InMemoryBackend().of("erin")))  # type: ignore[arg-type]
     conversation = await manager.get_or_create_conversation("kitchen")
     await manager.add_message(conversation.id, "user", "Ann Oakley called")
-    with caplog.at_level(logging.WARNING, "recollect.clients"):
-        await manager.client_room.close()
+    with caplog.at_level(logging.WARNING, "aforesaid.clients"):
+        await manager.contact_resources.close()
     assert "are not looked for: away" in caplog.text
 
 
@@ -348,7 +348,7 @@ async def test_a_contact_removed_while_a_link_is_made_leaves_no_link(
 ) -> None:
     ann = await manager.clients.add("Ann Oakley")
     await manager.add_message(conversation.id, "user", "Ann Oakley called")
-    await asyncio.gather(manager.client_room.waiting.settled(), manager.clients.remove(ann.id))
+    await asyncio.gather(manager.contact_resources.waiting.settled(), manager.clients.remove(ann.id))
     record = await settled(manager, conversation)
     assert record.client_id is None
 
@@ -377,7 +377,7 @@ async def test_contacts_are_found_by_parts_of_what_is_known(
 async def test_many_contacts_of_another_process_make_a_new_index_and_changes_meanwhile_stay() -> None:
     now = 0.0
     store = InMemoryBackend().of("erin")
-    manager = Manager(store, client_room=ClientRoom(monotonic=lambda: now))
+    manager = Manager(store, contact_resources=ContactResources(monotonic=lambda: now))
     service = ClientAssociationService(manager)
     ann = await manager.clients.add("Ann Oakley")
     assert await service.identify_client("Ann Oakley called") is not None

@@ -8,10 +8,10 @@ from benchmarks.clients import contact, half_of, judge, load, many
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.clients.identifying import identify
-from recollect.clients.index import NameIndex
-from recollect.clients.matches import CERTAIN
-from recollect.clients.spelling import distance, similarity, skeleton, sound
+from aforesaid.contacts.identification import identify
+from aforesaid.contacts.matches import CERTAIN
+from aforesaid.contacts.name_index import NameIndex
+from aforesaid.contacts.spelling import distance, similarity, skeleton, sound
 
 
 def index(*names: str) -> NameIndex:

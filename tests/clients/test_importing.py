@@ -2,15 +2,15 @@
 
 import pytest
 
-import recollect
-from recollect.clients.book import Contacts
-from recollect.errors import InvalidInput
-from recollect.ids import new_id
+import aforesaid
+from aforesaid.contacts.book import Contacts
+from aforesaid.errors import InvalidInput
+from aforesaid.model.ids import new_id
 
 
 @pytest.fixture
 def contacts() -> Contacts:
-    return recollect.ConversationManager().clients
+    return aforesaid.ConversationManager().clients
 
 
 async def test_the_usual_headers_in_any_case_and_order(contacts: Contacts) -> None:

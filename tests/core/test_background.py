@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from recollect.background import Background
+from aforesaid._internal.background import Background
 
 
 class Notes:

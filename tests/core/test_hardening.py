@@ -12,20 +12,20 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-import recollect
-from recollect.errors import (
+import aforesaid
+from aforesaid.errors import (
+    AforesaidError,
     InvalidInput,
     InvalidMessage,
     InvalidSetting,
     MessageConflict,
-    RecollectError,
     StoreClosed,
     shown,
 )
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.stores.sqlite import SQLiteBackend
-from recollect.stores.urls import backend_for
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import Message
+from aforesaid.stores.sqlite import SQLiteBackend
+from aforesaid.stores.urls import backend_for
 
 STORES = ["memory", "sqlite", "file"]
 
@@ -40,16 +40,16 @@ def url_of(store: str, folder: Path) -> str:
 
 @pytest.fixture(params=STORES)
 async def erin(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ConversationManager]:
-    async with recollect.open(url_of(request.param, tmp_path), sweep_every=None) as memory:
+    async with aforesaid.open(url_of(request.param, tmp_path), sweep_every=None) as memory:
         yield memory.of("erin")
 
 
-def recollect_threads() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name.startswith("recollect-")}
+def aforesaid_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("aforesaid-")}
 
 
 async def test_a_row_that_cannot_be_read_does_not_hold_up_other_readers(tmp_path: Path) -> None:
-    async with recollect.open(f"sqlite:///{tmp_path}/memory.db", sweep_every=None) as memory:
+    async with aforesaid.open(f"sqlite:///{tmp_path}/memory.db", sweep_every=None) as memory:
         backend = memory.backend
         assert isinstance(backend, SQLiteBackend)
         ann, bob = memory.of("ann"), memory.of("bob")
@@ -65,29 +65,29 @@ async def test_a_row_that_cannot_be_read_does_not_hold_up_other_readers(tmp_path
 
 @pytest.mark.parametrize("store", ["sqlite", "file"])
 async def test_opening_that_is_cancelled_leaves_nothing_behind(store: str, tmp_path: Path) -> None:
-    before = recollect_threads()
+    before = aforesaid_threads()
     for _ in range(5):
-        opening = asyncio.ensure_future(recollect.open(url_of(store, tmp_path)).start())
+        opening = asyncio.ensure_future(aforesaid.open(url_of(store, tmp_path)).start())
         await asyncio.sleep(0)
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
             await opening
-    assert recollect_threads() == before
-    async with recollect.open(url_of(store, tmp_path)) as memory:
+    assert aforesaid_threads() == before
+    async with aforesaid.open(url_of(store, tmp_path)) as memory:
         await memory.of("erin").get_or_create_conversation("s")
 
 
 @pytest.mark.parametrize("store", ["sqlite", "file"])
 async def test_closing_that_is_cancelled_closes_all_the_same(store: str, tmp_path: Path) -> None:
-    before = recollect_threads()
-    memory = await recollect.open(url_of(store, tmp_path))
+    before = aforesaid_threads()
+    memory = await aforesaid.open(url_of(store, tmp_path))
     closing = asyncio.ensure_future(memory.close())
     for _ in range(3):
         await asyncio.sleep(0)
     closing.cancel()
     await asyncio.wait([closing])
     await memory.close()
-    assert recollect_threads() == before
+    assert aforesaid_threads() == before
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -97,7 +97,7 @@ async def test_opening_twice_at_once_opens_once(store: str, tmp_path: Path) -> N
     await backend.close()
 
 
-def _use_after_fork(memory: recollect.Memory, conversation_id: str, answer: Any) -> None:
+def _use_after_fork(memory: aforesaid.Memory, conversation_id: str, answer: Any) -> None:
     async def use() -> str:
         try:
             await memory.of("erin").add_message(conversation_id, "user", "from the child")
@@ -111,8 +111,8 @@ def _use_after_fork(memory: recollect.Memory, conversation_id: str, answer: Any)
 @pytest.mark.parametrize("store", ["sqlite", "file"])
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_child_of_a_fork_is_told_to_open_for_itself(store: str, tmp_path: Path) -> None:
-    async def opened() -> tuple[recollect.Memory, str]:
-        memory = await recollect.open(url_of(store, tmp_path), sweep_every=None)
+    async def opened() -> tuple[aforesaid.Memory, str]:
+        memory = await aforesaid.open(url_of(store, tmp_path), sweep_every=None)
         return memory, (await memory.of("erin").get_or_create_conversation("s")).id
 
     with asyncio.Runner() as runner:
@@ -127,7 +127,7 @@ def test_a_child_of_a_fork_is_told_to_open_for_itself(store: str, tmp_path: Path
 
 
 async def test_one_callers_mistake_is_its_own(tmp_path: Path) -> None:
-    async with recollect.open(f"file://{tmp_path}/conversations.json", sweep_every=None) as memory:
+    async with aforesaid.open(f"file://{tmp_path}/conversations.json", sweep_every=None) as memory:
         ann, bob = memory.of("ann"), memory.of("bob")
         hers, his = [await one.get_or_create_conversation("s") for one in (ann, bob)]
         mistake: Any = None
@@ -266,7 +266,7 @@ def test_urls_that_lead_nowhere_are_refused(url: str) -> None:
 )
 def test_lengths_of_time_are_checked_when_a_memory_is_made(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match=next(iter(options))):
-        recollect.open(**options)
+        aforesaid.open(**options)
 
 
 @pytest.mark.parametrize("wrong", [None, 5, [], {}, b"x"], ids=repr)
@@ -286,6 +286,6 @@ async def test_wrong_types_are_our_errors_everywhere(erin: ConversationManager, 
         lambda: erin.load_context(wrong),
     ]
     for attempt in attempts:
-        with pytest.raises(RecollectError):
+        with pytest.raises(AforesaidError):
             await attempt()
     assert await erin.messages(conversation.id) == []

@@ -5,14 +5,14 @@ from datetime import timedelta
 
 import pytest
 
-from recollect import listing
-from recollect.conversations import Page, Query, started
-from recollect.ids import new_id
-from recollect.listing import all_records
-from recollect.messages import Message
-from recollect.stores.in_memory import InMemoryBackend, InMemoryStore
-from recollect.testing import FixedClock
-from recollect.watching import looking
+from aforesaid.contracts import listing
+from aforesaid.contracts.listing import all_records
+from aforesaid.memory.watching import looking
+from aforesaid.model.conversations import Page, Query, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.memory import InMemoryBackend, InMemoryStore
+from aforesaid.testing import FixedClock
 
 PAGE = 4
 

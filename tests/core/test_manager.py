@@ -8,38 +8,38 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.contracts import ConversationStore, Entry
-from recollect.conversations import Conversation
-from recollect.errors import (
+import aforesaid
+from aforesaid.contracts import ConversationStore, Entry
+from aforesaid.errors import (
+    AforesaidError,
     ConversationNotFound,
     InvalidId,
     InvalidInput,
     MessageConflict,
     NothingToSend,
-    RecollectError,
     StoreUnavailable,
 )
-from recollect.ids import new_id
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.settings import ConversationConfig
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.testing import FixedClock
-from recollect.testing.validity import problems
-from recollect.windows import WindowPolicy
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.conversations import Conversation
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.settings import ConversationConfig
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.testing import FixedClock
+from aforesaid.testing.validity import problems
+from aforesaid.windows import WindowPolicy
 from tests.properties.worlds import local_url
 from tests.servers.remote import open_at
 
 
 @pytest.fixture(params=["memory", "sqlite", "server"])
-async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[recollect.Memory]:
+async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[aforesaid.Memory]:
     async with open_at(local_url(request.param, tmp_path), clock=FixedClock(), sweep_every=None) as opened:
         yield opened
 
 
 @pytest.fixture
-def erin(memory: recollect.Memory) -> ConversationManager:
+def erin(memory: aforesaid.Memory) -> ConversationManager:
     return memory.of("erin")
 
 
@@ -102,7 +102,7 @@ class TestTurns:
     ) -> None:
         async with erin.turn(kitchen.id) as turn:
             turn.user("x")
-        with pytest.raises(RecollectError, match="over"):
+        with pytest.raises(AforesaidError, match="over"):
             turn.user("y")
 
     async def test_the_context_of_a_turn_has_what_was_said_in_it(
@@ -215,7 +215,7 @@ class TestMetadata:
 
 
 class TestLifetimes:
-    async def test_the_default_lifetime_is_thirty_days(self, memory: recollect.Memory) -> None:
+    async def test_the_default_lifetime_is_thirty_days(self, memory: aforesaid.Memory) -> None:
         erin = memory.of("erin")
         record = await erin.get_or_create_conversation("s")
         assert record.ttl == timedelta(days=30)
@@ -223,7 +223,7 @@ class TestLifetimes:
 
     async def test_a_session_silent_for_too_long_starts_afresh(self) -> None:
         clock = FixedClock()
-        async with recollect.open(clock=clock, idle_after=timedelta(minutes=30), ttl=None) as memory:
+        async with aforesaid.open(clock=clock, idle_after=timedelta(minutes=30), ttl=None) as memory:
             erin = memory.of("erin")
             first = await erin.get_or_create_conversation("chat")
             clock.advance(timedelta(minutes=30))
@@ -235,7 +235,7 @@ class TestLifetimes:
 
     async def test_purging_counts(self) -> None:
         clock = FixedClock()
-        async with recollect.open(clock=clock, ttl=timedelta(hours=1)) as memory:
+        async with aforesaid.open(clock=clock, ttl=timedelta(hours=1)) as memory:
             for owner in ("erin", "sam"):
                 await memory.of(owner).get_or_create_conversation("s")
             clock.advance(timedelta(hours=1))
@@ -383,7 +383,7 @@ async def test_without_a_store_everything_is_in_memory() -> None:
 
 
 async def test_a_memory_can_be_awaited_and_closed_twice() -> None:
-    memory = await recollect.open()
+    memory = await aforesaid.open()
     await memory.of("erin").get_or_create_conversation("s")
     assert [owner async for owner in memory.owners()] == ["erin"]
     await memory.close()

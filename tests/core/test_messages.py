@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from recollect.errors import InvalidId, InvalidInput, InvalidMessage
-from recollect.messages import Message, Turn, turns_of
-from recollect.testing.machine import messages
-from recollect.wire import decode_message, encode_message
+from aforesaid.errors import InvalidId, InvalidInput, InvalidMessage
+from aforesaid.model.messages import Message, Turn, turns_of
+from aforesaid.model.wire import decode_message, encode_message
+from aforesaid.testing.machine import messages
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

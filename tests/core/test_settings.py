@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from recollect.errors import InvalidSetting
-from recollect.settings import (
+from aforesaid.errors import InvalidSetting
+from aforesaid.settings import (
     CHOICES,
     ENVIRONMENT,
     ConversationConfig,
@@ -63,8 +63,8 @@ def test_a_value_that_does_not_parse_names_its_variable(variable: str, value: st
 
 
 def test_the_environment_goes_before_the_file_and_the_file_before_the_default(tmp_path: Path) -> None:
-    file = tmp_path / "recollect.yaml"
-    file.write_text("recollect:\n  sliding_window_max_tokens: 900\n  context_window_size: 5\n")
+    file = tmp_path / "aforesaid.yaml"
+    file.write_text("aforesaid:\n  sliding_window_max_tokens: 900\n  context_window_size: 5\n")
     found = {s.name: s for s in every_setting(file=file, environ={"SLIDING_WINDOW_MAX_TOKENS": "100"})}
     assert (found["sliding_window_max_tokens"].value, found["sliding_window_max_tokens"].source) == (
         100,
@@ -77,7 +77,7 @@ def test_the_environment_goes_before_the_file_and_the_file_before_the_default(tm
 
 
 def test_a_file_may_be_named_in_words(tmp_path: Path) -> None:
-    file = tmp_path / "recollect.yaml"
+    file = tmp_path / "aforesaid.yaml"
     file.write_text("context_window_size: 5\n")
     assert Settings.load(file=str(file), environ={}) == Settings.load(file=file, environ={})
     with pytest.raises(InvalidSetting, match=r"nowhere\.yaml"):
@@ -93,9 +93,9 @@ def test_sliding_window_options_come_from_a_mapping() -> None:
 
 @pytest.mark.parametrize("text", ["- a\n- b\n", "{", "unknown_option: 1\n", "context_window_size: [1]\n"])
 def test_a_file_that_makes_no_sense_is_named(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "recollect.yaml"
+    file = tmp_path / "aforesaid.yaml"
     file.write_text(text)
-    with pytest.raises(InvalidSetting, match=r"recollect\.yaml|context_window_size"):
+    with pytest.raises(InvalidSetting, match=r"aforesaid\.yaml|context_window_size"):
         Settings.load(file=file, environ={})
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.layers.cached import Cache
-from recollect.layers.resilient import Resilience
+import aforesaid
+from aforesaid.layers.cached import Cache
+from aforesaid.layers.resilient import Resilience
 from tests.servers.remote import Served, served
 
 STORES = ("memory", "file", "sqlite", "redis", "redis_cluster", "postgres")
@@ -53,7 +53,7 @@ def server() -> Iterator[Served]:
 
 
 @pytest.fixture
-def opening(case: str, url: str, tmp_path: Path) -> Callable[[], recollect.Memory]:
+def opening(case: str, url: str, tmp_path: Path) -> Callable[[], aforesaid.Memory]:
     layered: dict[str, Any] = {
         "resilience": Resilience(folder=tmp_path / "spool"),
         "cache": Cache(ttl=timedelta(minutes=5)),
@@ -62,10 +62,10 @@ def opening(case: str, url: str, tmp_path: Path) -> Callable[[], recollect.Memor
         "summarizer": "extract",
         "observe": True,
     }
-    return lambda: recollect.open(url, **(layered if case.endswith("layered") else {"resilience": "off"}))
+    return lambda: aforesaid.open(url, **(layered if case.endswith("layered") else {"resilience": "off"}))
 
 
-async def talk(memory: recollect.Memory, text: str) -> list[object]:
+async def talk(memory: aforesaid.Memory, text: str) -> list[object]:
     """Everything that a program does: turns at once, a context, a search, notes, a listing."""
     erin = memory.of("erin")
     kitchen = (await erin.get_or_create_conversation("kitchen")).id
@@ -83,7 +83,7 @@ async def talk(memory: recollect.Memory, text: str) -> list[object]:
 
 
 class TestOneRunAfterTheOther:
-    def test_a_memory_is_opened_used_and_closed(self, opening: Callable[[], recollect.Memory]) -> None:
+    def test_a_memory_is_opened_used_and_closed(self, opening: Callable[[], aforesaid.Memory]) -> None:
         memory = opening()
         asyncio.run(memory.start())
         first = asyncio.run(talk(memory, "lights"))
@@ -93,7 +93,7 @@ class TestOneRunAfterTheOther:
         asyncio.run(memory.close())
         asyncio.run(memory.close())
 
-    def test_a_run_that_fails_leaves_the_memory_usable(self, opening: Callable[[], recollect.Memory]) -> None:
+    def test_a_run_that_fails_leaves_the_memory_usable(self, opening: Callable[[], aforesaid.Memory]) -> None:
         """Tasks that were still talking are cancelled with their loop."""
         memory = opening()
 

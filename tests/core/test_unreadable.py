@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-import recollect
-from recollect import moving
-from recollect.contracts import Entry
-from recollect.conversations import started
-from recollect.errors import InvalidInput, MessageConflict, StoreDamaged
-from recollect.ids import new_id
-from recollect.manager import ConversationManager
-from recollect.messages import Message, Role
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.windows import WindowPolicy
+import aforesaid
+from aforesaid import transfer
+from aforesaid.contracts import Entry
+from aforesaid.errors import InvalidInput, MessageConflict, StoreDamaged
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message, Role
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.windows import WindowPolicy
 from tests.properties.worlds import STORES, url_for
 from tests.raw import edit_bodies
 
@@ -36,7 +36,7 @@ OTHER_DAMAGES = {
 class Damaged:
     """A conversation of five messages, of which the third can be damaged."""
 
-    def __init__(self, memory: recollect.Memory, store: str) -> None:
+    def __init__(self, memory: aforesaid.Memory, store: str) -> None:
         self.memory = memory
         self.store_name = store
         self.owner = f"owner-{new_id()}"
@@ -65,7 +65,7 @@ class Damaged:
 @pytest.fixture(params=STORES)
 async def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Damaged]:
     url = url_for(request.param, tmp_path, request)
-    async with recollect.open(url, sweep_every=None, resilience="off") as memory:
+    async with aforesaid.open(url, sweep_every=None, resilience="off") as memory:
         one = Damaged(memory, request.param)
         await one.fill()
         yield one
@@ -165,14 +165,14 @@ async def test_a_copy_brings_the_rest_and_counts_it(damaged: Damaged) -> None:
         assert [entry.sequence for entry in there] == [1, 2, 4, 5]
 
 
-async def _copy_one(damaged: Damaged, target: InMemoryBackend) -> moving.CopyReport:
+async def _copy_one(damaged: Damaged, target: InMemoryBackend) -> transfer.CopyReport:
     file = io.BytesIO()
-    report = await moving.export(damaged.erin, file, owner=damaged.owner)
+    report = await transfer.export(damaged.erin, file, owner=damaged.owner)
     assert report.entries == 5
     assert b'"unreadable":"' in file.getvalue()
     assert b"secret" not in file.getvalue()
     file.seek(0)
-    return await moving.import_(file, target)
+    return await transfer.import_(file, target)
 
 
 async def test_what_holds_a_place_cannot_be_restored_as_a_message(damaged: Damaged) -> None:

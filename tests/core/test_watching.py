@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import recollect
-from recollect.contracts import Change
-from recollect.errors import InvalidId
-from recollect.watching import differences
+import aforesaid
+from aforesaid.contracts import Change
+from aforesaid.errors import InvalidId
+from aforesaid.memory.watching import differences
 from tests.properties.worlds import STORES, url_for
 
 
 @pytest.fixture(params=STORES)
-async def memory(request: pytest.FixtureRequest, tmp_path: object) -> AsyncIterator[recollect.Memory]:
+async def memory(request: pytest.FixtureRequest, tmp_path: object) -> AsyncIterator[aforesaid.Memory]:
     url = url_for(request.param, tmp_path, request)  # type: ignore[arg-type]
-    async with recollect.open(url, sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(url, sweep_every=None, embedder=None) as memory:
         yield memory
 
 
@@ -29,7 +29,7 @@ async def first(changes: AsyncIterator[Change], conversation_id: str) -> Change:
     raise AssertionError("the watch ended")
 
 
-async def test_a_change_by_another_handle_is_heard_of(memory: recollect.Memory) -> None:
+async def test_a_change_by_another_handle_is_heard_of(memory: aforesaid.Memory) -> None:
     erin = memory.of("watched")
     made = await erin.get_or_create_conversation("kitchen")
     async with erin.watch(made.id) as changes:
@@ -39,7 +39,7 @@ async def test_a_change_by_another_handle_is_heard_of(memory: recollect.Memory) 
         assert await first(changes, made.id) == Change(conversation_id=made.id, revision=None)
 
 
-async def test_all_of_an_owner_and_nobody_elses(memory: recollect.Memory) -> None:
+async def test_all_of_an_owner_and_nobody_elses(memory: aforesaid.Memory) -> None:
     async with memory.of("watched all").watch() as changes:
         await memory.of("somebody else").get_or_create_conversation("kitchen")
         made = await memory.of("watched all").get_or_create_conversation("new")
@@ -47,7 +47,7 @@ async def test_all_of_an_owner_and_nobody_elses(memory: recollect.Memory) -> Non
             assert (await anext(changes)).conversation_id == made.id
 
 
-async def test_what_is_no_id_is_refused(memory: recollect.Memory) -> None:
+async def test_what_is_no_id_is_refused(memory: aforesaid.Memory) -> None:
     with pytest.raises(InvalidId, match="conversation_id"):
         async with memory.of("erin").watch("kitchen"):
             pass
@@ -58,9 +58,9 @@ looks = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 3))
 
 @given(before=looks, after=looks)
 def test_what_differs_leads_from_one_look_to_the_next(before: dict[str, int], after: dict[str, int]) -> None:
-    told = differences(before, after)
+    describe = differences(before, after)
     seen = dict(before)
-    for change in told:
+    for change in describe:
         if change.revision is None:
             del seen[change.conversation_id]
         else:

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from recollect.dialects import blanked, meaning_of, read, write
-from recollect.dialects.blanking import MARK, TAG
-from recollect.messages import Message
-from recollect.testing.histories import STATES, State
-from recollect.windows import WindowPolicy, build_window
-from recollect.wire import encode_message
+from aforesaid.dialects import blanked, meaning_of, read, write
+from aforesaid.dialects.blanks import MARK, TAG
+from aforesaid.model.messages import Message
+from aforesaid.model.wire import encode_message
+from aforesaid.testing.histories import STATES, State
+from aforesaid.windows import WindowPolicy, build_window
 from tests.windows.logs import histories, policies, words
 from tests.windows.test_validity import check_valid
 

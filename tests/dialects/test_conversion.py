@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from recollect.dialects import DIALECTS, Request, meaning_of, read, tool_result, write
-from recollect.dialects.anthropic import OPENING
-from recollect.messages import Message
-from recollect.testing.validity import problems
+from aforesaid.dialects import DIALECTS, Request, meaning_of, read, tool_result, write
+from aforesaid.dialects.anthropic import OPENING
+from aforesaid.model.messages import Message
+from aforesaid.testing.validity import problems
 
 HI = {"role": "user", "content": "hi"}
 

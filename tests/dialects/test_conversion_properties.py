@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.dialects import DIALECTS, meaning_of, read, write
-from recollect.messages import Message
-from recollect.testing.validity import problems
+from aforesaid.dialects import DIALECTS, meaning_of, read, write
+from aforesaid.model.messages import Message
+from aforesaid.testing.validity import problems
 from tests.dialects.histories import RENDERERS, History, decorated, histories
 
 pytestmark = pytest.mark.slow

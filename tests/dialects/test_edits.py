@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from recollect.dialects import (
+from aforesaid.dialects import (
     DIALECTS,
     meaning_of,
     only_results,
@@ -15,8 +15,8 @@ from recollect.dialects import (
     without_thinking,
     write,
 )
-from recollect.messages import Message
-from recollect.testing.validity import problems
+from aforesaid.model.messages import Message
+from aforesaid.testing.validity import problems
 
 
 def anthropic_results(*, extra_text: bool) -> Message:

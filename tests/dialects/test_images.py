@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from recollect.dialects import meaning_of, read, rehydrate, split_images, without_images
-from recollect.dialects.images import PLACEHOLDER
-from recollect.errors import NotFound
-from recollect.messages import Message
-from recollect.wire import decode_message, encode_message
+from aforesaid.dialects import meaning_of, read, rehydrate, split_images, without_images
+from aforesaid.dialects.images import PLACEHOLDER
+from aforesaid.errors import NotFound
+from aforesaid.model.messages import Message
+from aforesaid.model.wire import decode_message, encode_message
 
 PICTURE = b"\x89PNG\r\n\x1a\n picture"
 DATA = base64.b64encode(PICTURE).decode()
@@ -110,7 +110,7 @@ def test_a_reference_says_what_it_stands_for() -> None:
     (message,) = read(CARRIERS["openai_chat"])
     (reference,) = split_images(message)[0].content
     assert (reference["type"], reference["sha256"], reference["media_type"]) == (
-        "recollect_blob",
+        "aforesaid_blob",
         SHA256,
         "image/png",
     )

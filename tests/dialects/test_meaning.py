@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from recollect.dialects import (
+from aforesaid.dialects import (
     DIALECTS,
     Meaning,
     ToolCall,
@@ -22,8 +22,8 @@ from recollect.dialects import (
     without_thinking,
     write,
 )
-from recollect.messages import Message, Role
-from recollect.testing.validity import problems
+from aforesaid.model.messages import Message, Role
+from aforesaid.testing.validity import problems
 from tests.dialects.histories import json_values
 
 CALL = ToolCall(id="c1", name="look", arguments={"at": "sky"})
@@ -180,7 +180,7 @@ kinds = st.sampled_from(
         "computer_call_output",
         "computer_screenshot",
         "image_generation_call",
-        "recollect_blob",
+        "aforesaid_blob",
     ]
 )
 fields = st.sampled_from(
@@ -266,7 +266,7 @@ def test_edits_and_images_never_raise_either(message: Message) -> None:
         with_result_text(message, call_id, "short")
     rest = without_results(message, ids)
     assert rest is None or not set(ids) & {result.call_id for result in meaning_of(rest).results}
-    if "recollect_blob" not in repr(message):
+    if "aforesaid_blob" not in repr(message):
         split, blobs = split_images(message)
         assert rehydrate(split, blobs) == message
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from recollect.dialects import read, write
-from recollect.errors import InvalidInput, InvalidMessage
-from recollect.messages import Message
+from aforesaid.dialects import read, write
+from aforesaid.errors import InvalidInput, InvalidMessage
+from aforesaid.model.messages import Message
 
 
 def only(given: Any, dialect: str | None = None) -> Message:

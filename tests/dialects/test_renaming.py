@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from recollect.dialects import read, write
-from recollect.testing.validity import problems
+from aforesaid.dialects import read, write
+from aforesaid.testing.validity import problems
 
 
 def turn(text: str) -> list[dict[str, object]]:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.dialects import DIALECTS, read, write
-from recollect.testing.validity import problems
-from recollect.wire import decode_message, encode_message
+from aforesaid.dialects import DIALECTS, read, write
+from aforesaid.model.wire import decode_message, encode_message
+from aforesaid.testing.validity import problems
 from tests.dialects.histories import RENDERERS, decorated, histories
 
 pytestmark = pytest.mark.slow

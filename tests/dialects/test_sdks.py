@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from recollect.dialects import meaning_of, read, write
-from recollect.messages import Message
-from recollect.testing.validity import problems
+from aforesaid.dialects import meaning_of, read, write
+from aforesaid.model.messages import Message
+from aforesaid.testing.validity import problems
 
 Check = Callable[[list[dict[str, Any]]], None]
 

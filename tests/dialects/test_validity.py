@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from recollect.dialects.meaning import Request
-from recollect.errors import InvalidInput
-from recollect.testing.validity import problems
+from aforesaid.dialects.meaning import Request
+from aforesaid.errors import InvalidInput
+from aforesaid.testing.validity import problems
 
 Messages = list[Any]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.settings import ENVIRONMENT
+from aforesaid.settings import ENVIRONMENT
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -23,13 +23,13 @@ def _name(file: Path) -> str:
 @pytest.mark.parametrize("file", [*FILES, *PAGES], ids=_name)
 def test_extras_that_are_named_can_be_installed(file: Path) -> None:
     text = file.read_text("utf-8")
-    named = re.findall(r"(?:recollect|'\.)\[([a-z,]+)\]", text)
+    named = re.findall(r"(?:aforesaid|'\.)\[([a-z,]+)\]", text)
     assert {extra for group in named for extra in group.split(",")} <= EXTRAS
 
 
 @pytest.mark.parametrize("file", [*FILES, *PAGES], ids=_name)
 def test_settings_that_are_named_are_read(file: Path) -> None:
-    named = set(re.findall(r"\bRECOLLECT_[A-Z_]+[A-Z]\b", file.read_text("utf-8")))
+    named = set(re.findall(r"\bAFORESAID_[A-Z_]+[A-Z]\b", file.read_text("utf-8")))
     assert named <= set(ENVIRONMENT.values())
 
 

@@ -22,7 +22,7 @@ BLOCKS = [
 
 SERVERS = {
     "redis://localhost:6379/0": "example_redis_url",
-    "postgresql://localhost/recollect": "postgres_url",
+    "postgresql://localhost/aforesaid": "postgres_url",
     "http://localhost:8765": "example_server_url",
 }
 """URLs that the docs use, and the fixture with a server that really runs."""

@@ -18,8 +18,8 @@ from tests.servers.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "how-to" / "deploy.md"
-UNIT = ROOT / "deploy" / "systemd" / "recollect.service"
-PLACES = ("/var/lib/recollect", "/opt/recollect", "/etc/systemd/system")
+UNIT = ROOT / "deploy" / "systemd" / "aforesaid.service"
+PLACES = ("/var/lib/aforesaid", "/opt/aforesaid", "/etc/systemd/system")
 
 SHIMS = {
     "useradd": "exit 0",
@@ -28,8 +28,8 @@ SHIMS = {
     "systemctl": 'echo "$@" >> "$SYSTEMCTL"',
     "curl": "exit 0",
     "pip": "exit 0",
-    "python3": 'mkdir -p "$3/bin" && cp "$SHIMS/pip" "$SHIMS/recollect" "$3/bin/"',
-    "recollect": f'exec {shlex.quote(sys.executable)} -m recollect "$@"',
+    "python3": 'mkdir -p "$3/bin" && cp "$SHIMS/pip" "$SHIMS/aforesaid" "$3/bin/"',
+    "aforesaid": f'exec {shlex.quote(sys.executable)} -m aforesaid "$@"',
 }
 """What needs root, a network or systemd, for a folder instead of a machine."""
 
@@ -45,7 +45,7 @@ class Machine:
             shim = root / "shims" / name
             shim.write_text(f"#!/bin/bash\n{script}\n")
             shim.chmod(0o755)
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("RECOLLECT_")}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("AFORESAID_")}
         self.environ = kept | {
             "PATH": f"{root / 'shims'}:{kept['PATH']}",
             "PYTHONPATH": str(ROOT / "src"),
@@ -138,16 +138,16 @@ def test_a_step_that_fails_is_the_last(machine: Machine) -> None:
 
 def test_without_a_key_the_service_does_not_start(machine: Machine) -> None:
     assert machine.run(without("keys create")).returncode == 0
-    _, told = (process := machine.service("--port", "0")).communicate(timeout=LONGEST)
+    _, describe = (process := machine.service("--port", "0")).communicate(timeout=LONGEST)
     assert process.returncode == 2, "systemd starts it again on every other status"
-    assert "RECOLLECT_REQUIRE_KEYS" in told
-    assert "recollect keys create" in told
+    assert "AFORESAID_REQUIRE_KEYS" in describe
+    assert "aforesaid keys create" in describe
     assert "RestartPreventExitStatus=2" in UNIT.read_text("utf-8")
 
 
-@pytest.mark.parametrize("file", ["docker/Dockerfile", "systemd/recollect.service"])
+@pytest.mark.parametrize("file", ["docker/Dockerfile", "systemd/aforesaid.service"])
 def test_every_file_that_starts_a_server_requires_keys(file: str) -> None:
-    assert "RECOLLECT_REQUIRE_KEYS=true" in (ROOT / "deploy" / file).read_text("utf-8")
+    assert "AFORESAID_REQUIRE_KEYS=true" in (ROOT / "deploy" / file).read_text("utf-8")
 
 
 # A real proxy
@@ -167,7 +167,7 @@ BARE = "server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass {address}; }
 
 def shipped(port: int, address: str) -> str:
     """The shipped configuration, for one server on this machine and without TLS."""
-    text = (ROOT / "deploy" / "nginx" / "recollect.conf").read_text("utf-8")
+    text = (ROOT / "deploy" / "nginx" / "aforesaid.conf").read_text("utf-8")
     text = re.sub(r"server 10\.0\.0\.11:8765", f"server {address.removeprefix('http://')}", text)
     text = re.sub(r"\n *(server 10\.0\.0\.12|ssl_|http2 )[^\n]*", "", text)
     return text.replace("listen 443 ssl", f"listen 127.0.0.1:{port}").replace("$host;", "localhost;")
@@ -194,7 +194,7 @@ def proxied(folder: Path, address: str, *, bare: bool) -> Iterator[str]:
 def test_a_server_without_keys_behind_nginx_is_closed(machine: Machine, tmp_path: Path, bare: bool) -> None:
     assert machine.run(without("keys create")).returncode == 0
     with (
-        machine.serving(RECOLLECT_REQUIRE_KEYS="false") as address,
+        machine.serving(AFORESAID_REQUIRE_KEYS="false") as address,
         proxied(tmp_path, address, bare=bare) as through,
     ):
         assert httpx.get(f"{address}/v1/conversations").status_code == 200

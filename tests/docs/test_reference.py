@@ -3,7 +3,7 @@
 import runpy
 from pathlib import Path
 
-from recollect.settings import ENVIRONMENT, every_setting
+from aforesaid.settings import ENVIRONMENT, every_setting
 
 ROOT = Path(__file__).parents[2]
 

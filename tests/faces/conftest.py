@@ -6,8 +6,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-import recollect
-from recollect.testing import FixedClock
+import aforesaid
+from aforesaid.testing import FixedClock
 from tests.properties.worlds import PLACES, World, opened, url_for
 from tests.servers.postgres import Databases
 from tests.servers.remote import open_at
@@ -28,9 +28,9 @@ def faces_postgres_url(databases: Databases) -> str:
 
 def emptied(url: str) -> str:
     with psycopg.connect(url) as connection:
-        if connection.execute("SELECT to_regclass('recollect.conversations')").fetchone() != (None,):
-            connection.execute("SET LOCAL recollect.operator = 'on'")
-            connection.execute("DELETE FROM recollect.conversations")
+        if connection.execute("SELECT to_regclass('aforesaid.conversations')").fetchone() != (None,):
+            connection.execute("SET LOCAL aforesaid.operator = 'on'")
+            connection.execute("DELETE FROM aforesaid.conversations")
     return url
 
 
@@ -40,7 +40,7 @@ def clock() -> FixedClock:
 
 
 @pytest.fixture
-async def memory(url: str, clock: FixedClock) -> AsyncIterator[recollect.Memory]:
+async def memory(url: str, clock: FixedClock) -> AsyncIterator[aforesaid.Memory]:
     async with open_at(url, clock=clock, sweep_every=None) as memory:
         yield memory
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from blockbuster import blockbuster_ctx
 
-from recollect.blobs import BlobBackend, FolderBlobs, InMemoryBlobs, blobs_at, owner_key
-from recollect.errors import InvalidId, InvalidInput, InvalidSetting, StoreDamaged, StoreUnavailable
-from recollect.ids import new_id
+from aforesaid.errors import InvalidId, InvalidInput, InvalidSetting, StoreDamaged, StoreUnavailable
+from aforesaid.model.ids import new_id
+from aforesaid.stores.blobs import BlobBackend, FolderBlobs, InMemoryBlobs, blobs_at, owner_key
 
 PLACES: dict[str, Callable[[Path], BlobBackend]] = {
     "memory": lambda _: InMemoryBlobs(),

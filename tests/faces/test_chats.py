@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect import ChatHistory, ConversationManager, Memory
-from recollect.errors import InvalidId, InvalidInput, InvalidMessage
-from recollect.testing import FixedClock
+from aforesaid import ChatHistory, ConversationManager, Memory
+from aforesaid.errors import InvalidId, InvalidInput, InvalidMessage
+from aforesaid.testing import FixedClock
 from tests.properties.worlds import World, examples
 
 PHONE = "+15551234567"

@@ -7,14 +7,14 @@ import threading
 
 import pytest
 
-import recollect
-from recollect import ConversationManager, Memory
-from recollect.dialects import meaning_of
-from recollect.errors import RecollectError
-from recollect.messages import Message
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.tokens import ExactCounter, costs, count_message, counter_for, default_counter, ready
-from recollect.windows import WindowPolicy
+import aforesaid
+from aforesaid import ConversationManager, Memory
+from aforesaid.dialects import meaning_of
+from aforesaid.errors import AforesaidError
+from aforesaid.model.messages import Message
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.tokens import ExactCounter, costs, count_message, counter_for, default_counter, ready
+from aforesaid.windows import WindowPolicy
 
 BUDGET = WindowPolicy(max_tokens=200, prompt_tokens=20)
 CALL = {
@@ -200,7 +200,7 @@ class Broken:
 
     def count_text(self, text: str) -> int:
         self.tried += 1
-        raise RecollectError("the ranks are not those that were expected")
+        raise AforesaidError("the ranks are not those that were expected")
 
 
 async def test_what_cannot_be_counted_is_stored_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
@@ -214,7 +214,7 @@ async def test_what_cannot_be_counted_is_stored_all_the_same(caplog: pytest.LogC
     assert [message.tokens for message in await erin.messages(conversation.id)] == [{}, {}]
     context = await erin.load_context(conversation.id)
     assert (len(context), context.report.counter, context.report.tokens.total) == (2, None, 0)
-    with pytest.raises(RecollectError, match="the ranks are not those"):
+    with pytest.raises(AforesaidError, match="the ranks are not those"):
         await erin.load_context(conversation.id, policy=BUDGET)
     assert counter.tried == 1, "it is not tried again and again"
 
@@ -222,7 +222,7 @@ async def test_what_cannot_be_counted_is_stored_all_the_same(caplog: pytest.LogC
 async def test_without_tiktoken_an_estimate_is_stored_and_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tiktoken", None)
     assert default_counter().name == "estimate_by_characters"
-    async with recollect.open() as memory:
+    async with aforesaid.open() as memory:
         erin = memory.of("erin")
         conversation_id = await talked(erin, turns=1)
         messages = await erin.messages(conversation_id)

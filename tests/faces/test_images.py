@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import recollect
-from recollect import ChatHistory, ConversationManager, Memory
-from recollect.blobs import BlobBackend, FolderBlobs, InMemoryBlobs
-from recollect.dialects import read, without_images
-from recollect.errors import ConversationNotFound, InvalidSetting
-from recollect.ids import new_id
-from recollect.testing import FixedClock
-from recollect.windows import WindowPolicy
+import aforesaid
+from aforesaid import ChatHistory, ConversationManager, Memory
+from aforesaid.dialects import read, without_images
+from aforesaid.errors import ConversationNotFound, InvalidSetting
+from aforesaid.model.ids import new_id
+from aforesaid.stores.blobs import BlobBackend, FolderBlobs, InMemoryBlobs
+from aforesaid.testing import FixedClock
+from aforesaid.windows import WindowPolicy
 from tests.properties.worlds import World, examples
 from tests.servers.remote import open_at
 
@@ -191,11 +191,11 @@ async def test_new_pictures_may_become_words_while_old_ones_are_still_read(
 
 
 FORGED: list[dict[str, Any]] = [
-    {"type": "recollect_blob"},
-    {"type": "recollect_blob", "sha256": "../../x", "path": ["source", "data"], "block": image(1)},
-    {"type": "recollect_blob", "sha256": "0" * 64, "path": ["no", "where"], "block": image(1)},
-    {"type": "recollect_blob", "sha256": "0" * 64, "path": [], "block": {}},
-    {"type": "recollect_blob", "sha256": 7, "path": "x", "block": []},
+    {"type": "aforesaid_blob"},
+    {"type": "aforesaid_blob", "sha256": "../../x", "path": ["source", "data"], "block": image(1)},
+    {"type": "aforesaid_blob", "sha256": "0" * 64, "path": ["no", "where"], "block": image(1)},
+    {"type": "aforesaid_blob", "sha256": "0" * 64, "path": [], "block": {}},
+    {"type": "aforesaid_blob", "sha256": 7, "path": "x", "block": []},
 ]
 
 
@@ -272,9 +272,9 @@ async def test_a_turn_sent_twice_is_stored_once(album: Memory) -> None:
 
 def test_what_cannot_be_used_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting, match="images must be one of placeholder, keep, blobs"):
-        recollect.open(images="thumbnails")  # type: ignore[arg-type]
+        aforesaid.open(images="thumbnails")  # type: ignore[arg-type]
     with pytest.raises(InvalidSetting, match="needs a place"):
-        recollect.open(images="blobs")
+        aforesaid.open(images="blobs")
     with pytest.raises(InvalidSetting, match="needs a place"):
         ConversationManager(images="blobs")
 
@@ -322,7 +322,7 @@ def test_the_last_turn_comes_back_exactly_and_older_ones_in_words(world: World, 
     world.play(play)
 
 
-async def test_a_picture_inside_a_text_block_is_found(memory: recollect.Memory) -> None:
+async def test_a_picture_inside_a_text_block_is_found(memory: aforesaid.Memory) -> None:
     """Words in blocks are passed over, but not what a block of words carries along."""
     erin = memory.of("erin")
     conversation = await erin.get_or_create_conversation("s")

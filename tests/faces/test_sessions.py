@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.conversations import Changes
-from recollect.errors import ConversationNotFound, InvalidId, InvalidInput
-from recollect.ids import new_id
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.sessions import SessionManager, SessionPolicy, Swept
-from recollect.testing.clocks import FixedClock
+import aforesaid
+from aforesaid.errors import ConversationNotFound, InvalidId, InvalidInput
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.sessions import SessionManager, SessionPolicy, Swept
+from aforesaid.model.conversations import Changes
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.testing.clocks import FixedClock
 from tests.properties.worlds import PLACES, url_for
 from tests.servers.remote import open_at
 
@@ -238,7 +238,7 @@ async def test_a_session_leaves_only_the_note_where_to_go_on(erin: ConversationM
 
 
 async def test_one_sweep_an_hour_is_enough_for_all_who_come(clock: FixedClock) -> None:
-    async with recollect.open("memory://", clock=clock, sweep_every=None) as memory:
+    async with aforesaid.open("memory://", clock=clock, sweep_every=None) as memory:
         await SessionManager(memory.of("erin")).create_session("left open")
         clock.advance(timedelta(days=1))
         await SessionManager(memory.of("erin")).create_session("another")
@@ -293,7 +293,7 @@ async def test_bad_values_are_refused_and_named() -> None:
 
 
 async def test_names_of_another_owner_lead_nowhere() -> None:
-    async with recollect.open("memory://", sweep_every=None) as memory:
+    async with aforesaid.open("memory://", sweep_every=None) as memory:
         erin, bob = SessionManager(memory.of("erin")), SessionManager(memory.of("bob"))
         hers = await erin.create_session("s", device="speaker")
         his = await bob.create_session("s", device="speaker")

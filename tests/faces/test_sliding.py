@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect import ConversationManager, ConversationMemoryManager, Memory, SlidingWindowConfig
-from recollect.dialects import meaning_of, read
-from recollect.errors import InvalidId, InvalidInput, InvalidSetting
-from recollect.settings import Settings
-from recollect.testing import FixedClock
-from recollect.tokens import count_message, count_tools, counter_for, ready
+from aforesaid import ConversationManager, ConversationMemoryManager, Memory, SlidingWindowConfig
+from aforesaid.dialects import meaning_of, read
+from aforesaid.errors import InvalidId, InvalidInput, InvalidSetting
+from aforesaid.settings import Settings
+from aforesaid.testing import FixedClock
+from aforesaid.tokens import count_message, count_tools, counter_for, ready
 from tests.properties.worlds import World, contents, examples, names
 
 STATS = {"exists", "message_count", "current_tokens", "max_tokens", "utilization", "tag_distribution"}
@@ -99,7 +99,7 @@ async def test_disabled_the_window_keeps_everything(memory: Memory) -> None:
 async def test_evictions_are_logged(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:
     sliding = ConversationMemoryManager(memory.of("erin"), config=sized(60))
     await exchange(sliding, range(20))
-    with caplog.at_level(logging.INFO, "recollect"):
+    with caplog.at_level(logging.INFO, "aforesaid"):
         await sliding.get_messages("conv123")
     assert any("tokens:" in record.getMessage() for record in caplog.records)
 
@@ -125,7 +125,7 @@ async def test_a_fixed_part_that_does_not_fit_is_warned_of_and_never_gives_nothi
     sliding = ConversationMemoryManager(memory.of("erin"), config=sized(40), tools=tools)
     await sliding.add_message("conv123", "system", "Be kind. " * 50)
     await exchange(sliding, range(3))
-    with caplog.at_level(logging.WARNING, "recollect"):
+    with caplog.at_level(logging.WARNING, "aforesaid"):
         messages = await sliding.get_messages("conv123")
     assert texts(messages)[-1] == "answer 2"
     assert any("alone need" in record.getMessage() for record in caplog.records)
@@ -331,7 +331,7 @@ async def test_what_a_process_holds_is_bounded_and_the_window_is_the_same(
     """Without a store, what no window can reach goes; the system prompt stays, and so does the window."""
     own = ConversationMemoryManager(config=sized(80))
     given = ConversationMemoryManager(ConversationManager(), config=sized(80))
-    with caplog.at_level(logging.INFO, "recollect.sliding"):
+    with caplog.at_level(logging.INFO, "aforesaid.sliding"):
         for sliding in (own, given):
             await sliding.add_message("conv123", "system", "You are terse.")
             await exchange(sliding, range(4200))

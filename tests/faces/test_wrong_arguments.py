@@ -13,28 +13,28 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-import recollect
-from recollect.archives import ArchiveFolder
-from recollect.arguments import check_of, is_checked
-from recollect.audit import AuditTrail
-from recollect.blobs import FolderBlobs
-from recollect.client import Client, Patience, RemoteManager, RemoteMemory, SyncManager
-from recollect.client.contacts import RemoteAssociation, RemoteContacts, SyncAssociation, SyncContacts
-from recollect.contracts import Audio, AudioFormat
-from recollect.errors import InvalidInput, InvalidSetting
-from recollect.layers.cached import Cache
-from recollect.layers.encrypted import Encryption
-from recollect.layers.resilient import Resilience
-from recollect.lifetimes import Retention, RetentionRules
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.notes import Source
-from recollect.sessions import SessionManager, SessionPolicy
-from recollect.settings import AgentConfig, ConversationConfig, Settings, VoiceConfig
-from recollect.toolbox import note_tools, owner_tools
-from recollect.tools import Tool, ToolRegistry, history_tool, history_tools
-from recollect.voice import SoundLimits
-from recollect.windows import WindowPolicy
+import aforesaid
+from aforesaid._internal.arguments import check_of, is_checked
+from aforesaid.agents.toolbox import note_tools, owner_tools
+from aforesaid.agents.tools import Tool, ToolRegistry, history_tool, history_tools
+from aforesaid.audit import AuditTrail
+from aforesaid.contracts import Audio, AudioFormat
+from aforesaid.errors import InvalidInput, InvalidSetting
+from aforesaid.layers.cached import Cache
+from aforesaid.layers.encrypted import Encryption
+from aforesaid.layers.resilient import Resilience
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.sessions import SessionManager, SessionPolicy
+from aforesaid.model.lifetimes import Retention, RetentionRules
+from aforesaid.model.messages import Message
+from aforesaid.notes.records import Source
+from aforesaid.remote import Client, RemoteManager, RemoteMemory, RetryPolicy, SyncManager
+from aforesaid.remote.contacts import RemoteAssociation, RemoteContacts, SyncAssociation, SyncContacts
+from aforesaid.settings import AgentConfig, ConversationConfig, Settings, VoiceConfig
+from aforesaid.stores.blobs import FolderBlobs
+from aforesaid.transfer.archives import ArchiveFolder
+from aforesaid.voice import SoundLimits
+from aforesaid.windows import WindowPolicy
 from tests.faces.wrong_values import (
     NAMES,
     arguments_for,
@@ -50,7 +50,7 @@ from tests.servers.remote import open_at
 
 NOT_CALLED = {
     ("association", "look_through"): "called in the background, not by callers",
-    ("memory", "premises"): "the server's: a client has none",
+    ("memory", "scope"): "the server's: a client has none",
     ("memory", "layer"): "takes a class of ours; for surfaces, not for callers",
     ("loop", "run_in"): "part of the loop: `run` calls it",
     ("voice", "interrupted"): "needs an answer that was spoken",
@@ -70,7 +70,7 @@ RESULTS = {
 """Values that calls return, which nobody makes."""
 
 OPTIONS = (
-    *(ArchiveFolder, Audio, AudioFormat, AuditTrail, Cache, Encryption, FolderBlobs, Patience, Resilience),
+    *(ArchiveFolder, Audio, AudioFormat, AuditTrail, Cache, Encryption, FolderBlobs, RetryPolicy, Resilience),
     *(SessionManager, SessionPolicy, Source, Tool, ToolRegistry, WindowPolicy),
     *(history_tool, history_tools, note_tools, owner_tools),
 )
@@ -136,7 +136,7 @@ async def test_methods_refuse_wrong_arguments(world: World, name: str) -> None:
 
 
 def constructors() -> Iterator[tuple[str, Callable[..., Any]]]:
-    for module in ("recollect", "recollect.agents", "recollect.voice", "recollect.settings"):
+    for module in ("aforesaid", "aforesaid.agents", "aforesaid.voice", "aforesaid.settings"):
         public = importlib.import_module(module)
         names = getattr(public, "__all__", None) or [name for name in vars(public) if name.endswith("Config")]
         for name in names:
@@ -163,7 +163,7 @@ VALID_FOR: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 async def workshop(tmp_path: Path) -> AsyncIterator[World]:
-    async with recollect.open(sweep_every=None, embedder=None, archives=tmp_path / "archives") as memory:
+    async with aforesaid.open(sweep_every=None, embedder=None, archives=tmp_path / "archives") as memory:
         world = World(memory, tmp_path)
         await world.fill()
         yield world
@@ -228,7 +228,7 @@ def test_every_public_method_checks_its_arguments(face: type) -> None:
 
 @pytest.fixture
 async def erin() -> AsyncIterator[ConversationManager]:
-    async with recollect.open(sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(sweep_every=None, embedder=None) as memory:
         yield memory.of("erin")
 
 

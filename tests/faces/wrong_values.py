@@ -8,8 +8,8 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, cont
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from recollect.errors import InvalidInput, InvalidMessage, RecollectError
-from recollect.memory import Memory
+from aforesaid.errors import AforesaidError, InvalidInput, InvalidMessage
+from aforesaid.memory.opening import Memory
 
 PATIENCE = 60.0
 """Seconds that one call may take. Only a call that never ends takes this long."""
@@ -135,7 +135,7 @@ def complaint(parameter: inspect.Parameter, value: str, error: BaseException | N
     """Say what is wrong with the outcome of a call with this wrong value; None when nothing is."""
     if error is None or is_of_the_callers_function(parameter, value):
         return None
-    if not isinstance(error, RecollectError):
+    if not isinstance(error, AforesaidError):
         return f"{type(error).__name__}: {str(error)[:160]}"
     if not isinstance(error, InvalidInput) or is_named(parameter.name, error):
         return None

@@ -5,30 +5,30 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import recollect
-from recollect.agents import AgenticLoop, ConversationEntity, ConversationInput, Specialist, SupervisorAgent
-from recollect.chats import ChatHistory
-from recollect.clients.association import Association
-from recollect.clients.book import Contacts
-from recollect.contracts import AudioFormat
-from recollect.conversations import Query
-from recollect.dialects import ToolCall
-from recollect.keys import MasterKeys
-from recollect.lifetimes import RetentionRules
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.notes import Source
-from recollect.sessions import SessionManager
-from recollect.sliding import ConversationMemoryManager
-from recollect.tools import Tool, ToolRegistry, history_tools
-from recollect.turns import TurnInProgress
-from recollect.voice import EmbeddedTranscriber, VoiceAssistant
+import aforesaid
+from aforesaid.agents import AgenticLoop, ConversationEntity, ConversationInput, Specialist, SupervisorAgent
+from aforesaid.agents.tools import Tool, ToolRegistry, history_tools
+from aforesaid.contacts.association import Association
+from aforesaid.contacts.book import Contacts
+from aforesaid.contracts import AudioFormat
+from aforesaid.dialects import ToolCall
+from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.memory.chats import ChatHistory
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.sessions import SessionManager
+from aforesaid.memory.sliding import ConversationMemoryManager
+from aforesaid.memory.turns import TurnInProgress
+from aforesaid.model.conversations import Query
+from aforesaid.model.lifetimes import RetentionRules
+from aforesaid.model.messages import Message
+from aforesaid.notes.records import Source
+from aforesaid.voice import EmbeddedTranscriber, VoiceAssistant
 from tests.agents.doubles import Scripted
 
 OWNERS = ("erin", "bob")
 
 RECEIVERS: dict[str, type] = {
-    "memory": recollect.Memory,
+    "memory": aforesaid.Memory,
     "manager": ConversationManager,
     "turn": TurnInProgress,
     "sessions": SessionManager,
@@ -47,7 +47,7 @@ RECEIVERS: dict[str, type] = {
 class World:
     """A memory with two owners' data, the objects whose methods are called, and valid arguments."""
 
-    def __init__(self, memory: recollect.Memory, folder: Path) -> None:
+    def __init__(self, memory: aforesaid.Memory, folder: Path) -> None:
         self.memory = memory
         self.erin = memory.of("erin")
         self.valid: dict[str, Any] = {}

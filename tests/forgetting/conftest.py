@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-import recollect
-from recollect.testing import FixedClock
+import aforesaid
+from aforesaid.testing import FixedClock
 from tests.properties.worlds import PLACES, empty_url
 from tests.servers.remote import open_at
 
@@ -22,7 +22,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-async def memory(url: str, clock: FixedClock, tmp_path: Path) -> AsyncIterator[recollect.Memory]:
+async def memory(url: str, clock: FixedClock, tmp_path: Path) -> AsyncIterator[aforesaid.Memory]:
     async with open_at(
         url,
         clock=clock,

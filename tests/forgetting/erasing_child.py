@@ -9,12 +9,12 @@ import signal
 import sys
 from pathlib import Path
 
-from recollect.erasure import erase
+from aforesaid.retention.erasure import erase
 from tests.forgetting.places import NOTE, Place, live, opened
 
 
 async def main(url: str, folder: Path, owner: str, scope: str, last: str) -> None:
-    def told(step: str) -> None:
+    def describe(step: str) -> None:
         if step == last:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -27,7 +27,7 @@ async def main(url: str, folder: Path, owner: str, scope: str, last: str) -> Non
         if scope != "owner":
             await manager.store.delete_document("notes", NOTE)
         print(conversation_id, archived, flush=True)
-        await erase(memory.premises(owner), one, told=told)
+        await erase(memory.scope(owner), one, describe=describe)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,10 @@ import psycopg
 from msgspec import Struct
 from psycopg.conninfo import conninfo_to_dict
 
-import recollect
-from recollect.blobs import FolderBlobs
-from recollect.layers.resilient import Resilience
-from recollect.manager import ConversationManager
+import aforesaid
+from aforesaid.layers.resilient import Resilience
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.stores.blobs import FolderBlobs
 from tests.servers.postgres import Databases
 from tests.servers.redis import client, running
 
@@ -123,13 +123,13 @@ def _data_folders(admin_url: str, url: str) -> tuple[Path, Path]:
 
 
 @contextlib.asynccontextmanager
-async def opened(place: Place, folder: Path, **options: Any) -> AsyncIterator[recollect.Memory]:
+async def opened(place: Place, folder: Path, **options: Any) -> AsyncIterator[aforesaid.Memory]:
     """The store with all layers that it gets by itself. Encrypted, pictures stay in the log."""
     if "encryption" not in options:
         options |= {"images": "blobs", "blobs": FolderBlobs(folder / "blobs")}
     options.setdefault("embedder", None)  # vectors come when they come, and receipts count them
     spools = "127.0.0.1" in place.url
-    async with recollect.open(
+    async with aforesaid.open(
         place.url,
         sweep_every=None,
         archives=folder / "archives",

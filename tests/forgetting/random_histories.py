@@ -17,8 +17,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-import recollect
-from recollect.manager import ConversationManager
+import aforesaid
+from aforesaid.memory.manager import ConversationManager
 
 ENDINGS = ("", "s", "ed", "ing", "ation", "ly")
 LENGTHS = (1, 3, 8, 20, 60, 250)
@@ -53,14 +53,14 @@ class History:
         self._step = "nothing"
 
     async def play(self) -> str | None:
-        async with recollect.open(self._url, sweep_every=None, embedder=None) as memory:
+        async with aforesaid.open(self._url, sweep_every=None, embedder=None) as memory:
             for number in range(self._random.randint(4, 25)):
                 if await self._played_step(memory, number) and (found := self._found()):
                     return found
         self._step = "closing"
         return self._found()
 
-    async def _played_step(self, memory: recollect.Memory, number: int) -> bool:
+    async def _played_step(self, memory: aforesaid.Memory, number: int) -> bool:
         """Take one step; returns whether it removed anything."""
         if not self._talks or self._random.random() < 0.15:
             await self._begin(memory)
@@ -82,7 +82,7 @@ class History:
         await steps[name][1](memory.of(talk.owner), talk)
         return len(self._gone) > before
 
-    async def _begin(self, memory: recollect.Memory) -> None:
+    async def _begin(self, memory: aforesaid.Memory) -> None:
         owner = self._random.choice(OWNERS)
         words = [self._word() for _ in range(3)]
         manager = memory.of(owner)

@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 import pytest
 
-import recollect
-from recollect import archives as archiving
-from recollect.archives import ArchiveFolder, OwnerArchives, Sealer
-from recollect.contracts import JOURNAL, ConversationStore
-from recollect.erasure import KIND, Intent
-from recollect.errors import (
+import aforesaid
+from aforesaid._internal.file_locks import Lock
+from aforesaid.contracts import JOURNAL, ConversationStore
+from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.encryption.sealers import KeySealer, PassphraseSealer, ProviderSealer
+from aforesaid.errors import (
     ArchiveNotFound,
     ConversationNotFound,
     InvalidSetting,
@@ -30,13 +30,13 @@ from recollect.errors import (
     StoreForeign,
     StoreUnavailable,
 )
-from recollect.keys import MasterKeys
-from recollect.layers.resilient import ResilientBackend
-from recollect.lifetimes import Archiving
-from recollect.manager import ConversationManager
-from recollect.sealing import KeySealer, PassphraseSealer, ProviderSealer
-from recollect.stores.locks import Lock
-from recollect.testing import FixedClock
+from aforesaid.layers.resilient import ResilientBackend
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.lifetimes import Archiving
+from aforesaid.retention.erasure import KIND, Intent
+from aforesaid.testing import FixedClock
+from aforesaid.transfer import archives as archiving
+from aforesaid.transfer.archives import ArchiveFolder, OwnerArchives, Sealer
 from tests.raw import Bodies, edit_bodies, read_bodies
 from tests.servers.remote import open_at
 
@@ -58,7 +58,7 @@ async def live(manager: ConversationManager, *, session: str = "kitchen") -> str
 
 
 async def everything(manager: ConversationManager, conversation_id: str) -> tuple[Any, ...]:
-    store, blobs = manager.store, manager.premises.blobs
+    store, blobs = manager.store, manager.scope.blobs
     assert blobs is not None
     return (
         await store.get(conversation_id),
@@ -70,7 +70,7 @@ async def everything(manager: ConversationManager, conversation_id: str) -> tupl
 
 
 async def test_what_cannot_be_read_is_not_archived_and_so_not_lost(
-    memory: recollect.Memory, clock: FixedClock, caplog: pytest.LogCaptureFixture
+    memory: aforesaid.Memory, clock: FixedClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     erin = memory.of("erin")
     damaged = await live(erin)
@@ -93,7 +93,7 @@ def _break_the_second(bodies: Bodies) -> None:
 
 
 async def test_a_resumed_erasure_leaves_archives_of_what_was_made_since(
-    memory: recollect.Memory, clock: FixedClock
+    memory: aforesaid.Memory, clock: FixedClock
 ) -> None:
     erin = memory.of("erin")
     archived, moved = await live(erin), await live(erin, session="hall")
@@ -112,7 +112,7 @@ async def test_a_resumed_erasure_leaves_archives_of_what_was_made_since(
 async def test_everybody_with_archives_is_known_by_name(tmp_path: Path) -> None:
     for name, sealer in (("erin", None), ("sam", KeySealer(bytes(32)))):
         folder = ArchiveFolder(tmp_path / "archives", sealer=sealer)
-        async with recollect.open(archives=folder, sweep_every=None, embedder=None) as memory:
+        async with aforesaid.open(archives=folder, sweep_every=None, embedder=None) as memory:
             record = await memory.of(name).get_or_create_conversation("kitchen")
             await memory.of(name).archive(record.id)
     assert set(await folder.owners()) == {"erin", "sam"}
@@ -120,7 +120,7 @@ async def test_everybody_with_archives_is_known_by_name(tmp_path: Path) -> None:
     assert await ArchiveFolder(tmp_path / "none").owners() == []
 
 
-async def test_a_conversation_comes_back_equal(memory: recollect.Memory) -> None:
+async def test_a_conversation_comes_back_equal(memory: aforesaid.Memory) -> None:
     erin = memory.of("erin")
     conversation_id = await live(erin)
     before = await everything(erin, conversation_id)
@@ -141,7 +141,7 @@ async def test_a_conversation_comes_back_equal(memory: recollect.Memory) -> None
     assert added.message_count == 5
 
 
-async def test_archiving_twice_is_archiving_once(memory: recollect.Memory) -> None:
+async def test_archiving_twice_is_archiving_once(memory: aforesaid.Memory) -> None:
     erin = memory.of("erin")
     conversation_id = await live(erin)
     first, second = await asyncio.gather(erin.archive(conversation_id), erin.archive(conversation_id))
@@ -154,7 +154,7 @@ async def test_archiving_twice_is_archiving_once(memory: recollect.Memory) -> No
 
 
 async def test_a_turn_that_comes_meanwhile_is_not_lost(
-    memory: recollect.Memory, monkeypatch: pytest.MonkeyPatch
+    memory: aforesaid.Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     erin = memory.of("erin")
     conversation_id = await live(erin)
@@ -172,7 +172,7 @@ async def test_a_turn_that_comes_meanwhile_is_not_lost(
 
 
 async def test_a_deletion_that_comes_meanwhile_leaves_no_archive(
-    local: recollect.Memory, monkeypatch: pytest.MonkeyPatch
+    local: aforesaid.Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     erin = local.of("erin")
     conversation_id = await live(erin)
@@ -196,7 +196,7 @@ async def test_a_deletion_that_comes_meanwhile_leaves_no_archive(
     assert await erin.archives() == []
 
 
-async def test_a_deletion_takes_the_archive_too(memory: recollect.Memory) -> None:
+async def test_a_deletion_takes_the_archive_too(memory: aforesaid.Memory) -> None:
     erin = memory.of("erin")
     conversation_id, other = await live(erin), await live(erin, session="hall")
     await erin.archive(conversation_id)
@@ -207,7 +207,7 @@ async def test_a_deletion_takes_the_archive_too(memory: recollect.Memory) -> Non
 
 @pytest.mark.parametrize("call", ["put", "delete"])
 async def test_who_is_cancelled_meanwhile_leaves_it_in_one_place(
-    local: recollect.Memory, monkeypatch: pytest.MonkeyPatch, call: str
+    local: aforesaid.Memory, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     """Archiving is held up in `put`, restoring in `delete`: what is begun comes to its end."""
     erin = local.of("erin")
@@ -236,7 +236,7 @@ async def test_who_is_cancelled_meanwhile_leaves_it_in_one_place(
 
 
 async def test_who_is_cancelled_while_taking_the_lock_does_not_keep_it(
-    local: recollect.Memory, monkeypatch: pytest.MonkeyPatch
+    local: aforesaid.Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     erin = local.of("erin")
     conversation_id = await live(erin)
@@ -263,7 +263,7 @@ async def test_who_is_cancelled_while_taking_the_lock_does_not_keep_it(
 
 @pytest.mark.parametrize("call", ["redact", "clear_history"])
 async def test_what_a_failed_restoring_left_behind_goes_with_the_words(
-    memory: recollect.Memory, monkeypatch: pytest.MonkeyPatch, call: str
+    memory: aforesaid.Memory, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     erin = memory.of("erin")
     conversation_id = await live(erin)
@@ -286,7 +286,7 @@ async def test_what_a_failed_restoring_left_behind_goes_with_the_words(
 
 
 async def test_what_ran_out_in_the_archive_gets_its_lifetime_anew(
-    memory: recollect.Memory, clock: FixedClock
+    memory: aforesaid.Memory, clock: FixedClock
 ) -> None:
     erin = memory.of("erin")
     conversation_id = await live(erin)
@@ -297,7 +297,7 @@ async def test_what_ran_out_in_the_archive_gets_its_lifetime_anew(
     assert len(await erin.messages(conversation_id)) == 4
 
 
-async def test_a_session_that_went_on_elsewhere_is_left_there(memory: recollect.Memory) -> None:
+async def test_a_session_that_went_on_elsewhere_is_left_there(memory: aforesaid.Memory) -> None:
     erin = memory.of("erin")
     conversation_id = await live(erin)
     await erin.archive(conversation_id)
@@ -310,7 +310,7 @@ async def test_a_session_that_went_on_elsewhere_is_left_there(memory: recollect.
 
 
 async def test_an_archive_does_not_take_the_place_of_what_went_on(
-    memory: recollect.Memory, monkeypatch: pytest.MonkeyPatch
+    memory: aforesaid.Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a crash between writing the archive and deleting the conversation."""
     erin = memory.of("erin")
@@ -323,9 +323,9 @@ async def test_an_archive_does_not_take_the_place_of_what_went_on(
     with monkeypatch.context() as patched:
         patched.setattr(store_type, "delete", nothing)
         await erin.archive(conversation_id)
-    await erin.premises.blobs.delete(conversation_id) if erin.premises.blobs else None
+    await erin.scope.blobs.delete(conversation_id) if erin.scope.blobs else None
     await erin.add_message(conversation_id, "user", "still here")
-    with pytest.raises(recollect.RecollectError, match="left as they are"):
+    with pytest.raises(aforesaid.AforesaidError, match="left as they are"):
         await erin.restore(conversation_id)
     assert len(await erin.messages(conversation_id)) == 5
     assert (await erin.archive(conversation_id)).messages == 5
@@ -333,7 +333,7 @@ async def test_an_archive_does_not_take_the_place_of_what_went_on(
 
 @pytest.fixture
 async def local(tmp_path: Path) -> Any:
-    async with recollect.open(
+    async with aforesaid.open(
         f"sqlite:///{tmp_path}/memory.db",
         sweep_every=None,
         images="blobs",
@@ -351,14 +351,14 @@ def the_file(folder: Path) -> Path:
 
 class TestTheFile:
     async def test_its_head_says_what_it_is_and_nothing_of_what_was_said(
-        self, local: recollect.Memory, tmp_path: Path
+        self, local: aforesaid.Memory, tmp_path: Path
     ) -> None:
         conversation_id = await live(local.of("erin"))
         await local.of("erin").archive(conversation_id)
         file = the_file(tmp_path)
         head, _, content = file.read_bytes().partition(b"\n")
         known = msgspec.json.decode(head)
-        assert known["recollect"] == "archive"
+        assert known["aforesaid"] == "archive"
         assert known["conversation_id"] == conversation_id
         assert known["size"] == len(content)
         assert b"erin" not in head
@@ -367,7 +367,7 @@ class TestTheFile:
 
     @pytest.mark.parametrize("place", [0.1, 0.5, 0.99])
     async def test_an_altered_one_is_refused_and_nothing_is_stored(
-        self, local: recollect.Memory, tmp_path: Path, place: float
+        self, local: aforesaid.Memory, tmp_path: Path, place: float
     ) -> None:
         erin = local.of("erin")
         conversation_id = await live(erin)
@@ -388,7 +388,7 @@ class TestTheFile:
             await erin.restore(conversation_id)
 
     async def test_another_owners_file_is_not_taken_for_ones_own(
-        self, local: recollect.Memory, tmp_path: Path
+        self, local: aforesaid.Memory, tmp_path: Path
     ) -> None:
         conversation_id = await live(local.of("erin"))
         await local.of("erin").archive(conversation_id)
@@ -414,7 +414,7 @@ SEALERS: dict[str, Callable[[], Sealer]] = {
 @pytest.mark.parametrize("kind", SEALERS)
 async def test_a_sealed_archive_opens_with_its_key_only(kind: str, tmp_path: Path) -> None:
     sealed = ArchiveFolder(tmp_path / "archives", sealer=SEALERS[kind]())
-    async with recollect.open(
+    async with aforesaid.open(
         "memory://",
         sweep_every=None,
         images="blobs",
@@ -465,15 +465,15 @@ async def test_an_encrypted_memory_seals_its_archives_with_its_master_key(url: s
 
 CHILD = """
 import asyncio, os, signal, sys
-import recollect
-from recollect import archives
+import aforesaid
+from aforesaid import archives
 url, folder, conversation_id, call = sys.argv[1:]
 real = getattr(archives, call)
 def kill(*given):
     if call != "_write": real(*given)
     os.kill(os.getpid(), signal.SIGKILL)
 async def main():
-    async with recollect.open(url, sweep_every=None, images="blobs", blobs=folder + "/blobs",
+    async with aforesaid.open(url, sweep_every=None, images="blobs", blobs=folder + "/blobs",
                               archives=folder + "/archives") as memory:
         setattr(archives, call, kill)
         await memory.of("erin").archive(conversation_id)
@@ -491,7 +491,7 @@ async def test_a_kill_at_any_step_loses_nothing(tmp_path: Path, call: str) -> No
         "blobs": tmp_path / "blobs",
         "archives": tmp_path / "archives",
     }
-    async with recollect.open(url, sweep_every=None, **places) as memory:
+    async with aforesaid.open(url, sweep_every=None, **places) as memory:
         conversation_id = await live(memory.of("erin"))
         before = await everything(memory.of("erin"), conversation_id)
     root = Path(__file__).parents[2]
@@ -504,7 +504,7 @@ async def test_a_kill_at_any_step_loses_nothing(tmp_path: Path, call: str) -> No
         check=False,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
-    async with recollect.open(url, sweep_every=None, **places) as memory:
+    async with aforesaid.open(url, sweep_every=None, **places) as memory:
         erin = memory.of("erin")
         assert await everything(erin, conversation_id) == before
         await erin.archive(conversation_id)
@@ -516,7 +516,7 @@ async def test_a_kill_at_any_step_loses_nothing(tmp_path: Path, call: str) -> No
 
 
 async def test_a_damaged_archive_hides_no_other(tmp_path: Path) -> None:
-    async with recollect.open("memory://", archives=tmp_path / "archives", sweep_every=None) as memory:
+    async with aforesaid.open("memory://", archives=tmp_path / "archives", sweep_every=None) as memory:
         erin = memory.of("erin")
         ids = [await live(erin, session=name) for name in ("kitchen", "hall", "porch")]
         for one in ids:
@@ -533,7 +533,7 @@ async def test_a_damaged_archive_hides_no_other(tmp_path: Path) -> None:
         assert [one.conversation_id for one in manifest.archives] == [ids[2]]
         assert manifest.unreadable == tuple(sorted(ids[:2]))
         assert manifest.counts["archives"] == 1
-        async with recollect.open("memory://", archives=tmp_path / "others", sweep_every=None) as other:
+        async with aforesaid.open("memory://", archives=tmp_path / "others", sweep_every=None) as other:
             await other.of("erin").import_(tmp_path / "folder")
             assert [one.conversation_id for one in await other.of("erin").archives()] == [ids[2]]
         gone = await memory.archives.forgets("erin", None, until=erin.store.now())

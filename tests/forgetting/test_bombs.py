@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from recollect.errors import RecollectError, StoreDamaged, StoreForeign, TooLarge
-from recollect.portability import bounds, zips
-from recollect.portability.folders import LINES, MANIFEST, PAGE, File, Manifest, create_file
-from recollect.portability.zips import pack_folder, unpack_folder
+from aforesaid.errors import AforesaidError, StoreDamaged, StoreForeign, TooLarge
+from aforesaid.transfer import bounds, zips
+from aforesaid.transfer.folders import LINES, MANIFEST, PAGE, File, Manifest, create_file
+from aforesaid.transfer.zips import pack_folder, unpack_folder
 from tests.server.running import serving
 
 MB = 1024 * 1024
@@ -79,7 +79,7 @@ class Written:
         monkeypatch.setattr(zips, "create_file", counting)
 
 
-def refused(packed: bytes, folder: Path, *, largest: int | None = None) -> RecollectError:
+def refused(packed: bytes, folder: Path, *, largest: int | None = None) -> AforesaidError:
     with pytest.raises((StoreForeign, StoreDamaged, TooLarge)) as caught:
         unpack_folder(io.BytesIO(packed), folder / "folder", largest=largest)
     assert list(folder.iterdir()) == [], "nothing is left behind"
@@ -235,6 +235,6 @@ def test_no_flipped_bits_write_more_than_the_bound(
         place.mkdir()
         try:
             unpack_folder(io.BytesIO(bytes(data)), place / "folder")
-        except RecollectError:
+        except AforesaidError:
             assert list(place.iterdir()) == []
         assert written.bytes <= 100_000 + 2 * len(data)

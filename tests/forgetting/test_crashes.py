@@ -10,12 +10,12 @@ from typing import Any
 import apsw
 import pytest
 
-from recollect.contracts import JOURNAL, Backend
-from recollect.erasure import KIND
-from recollect.errors import StoreUnavailable
-from recollect.memory import Memory
-from recollect.receipts import Receipt
-from recollect.stores.sqlite import SQLiteBackend
+from aforesaid.contracts import JOURNAL, Backend
+from aforesaid.errors import StoreUnavailable
+from aforesaid.memory.opening import Memory
+from aforesaid.retention.erasure import KIND
+from aforesaid.retention.receipts import Receipt
+from aforesaid.stores.sqlite import SQLiteBackend
 from tests.forgetting.places import STORES, Place, live, opened, place_for
 
 STEPS = ("noted", "held", "removed", "blobs", "held again", "unnamed", "scrubbed")

@@ -16,25 +16,25 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-import recollect
-from recollect.client import RemoteManager
-from recollect.contracts import JOURNAL, Appended
-from recollect.conversations import Conversation, Page
-from recollect.dialects import Request
-from recollect.errors import InvalidId, RecollectError
-from recollect.ids import new_id
-from recollect.lifetimes import RetentionRules
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.notes import Note, Source
-from recollect.portability import Manifest
-from recollect.receipts import Receipt
-from recollect.settings import ConversationConfig
-from recollect.stores.in_memory import InMemoryStore
-from recollect.stores.json_file.backend import JsonFileBackend
-from recollect.stores.postgres.backend import PostgresBackend
-from recollect.stores.redis.connections import Connections
-from recollect.stores.sqlite.lanes import Lane
+import aforesaid
+from aforesaid.contracts import JOURNAL, Appended
+from aforesaid.dialects import Request
+from aforesaid.errors import AforesaidError, InvalidId
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.conversations import Conversation, Page
+from aforesaid.model.ids import new_id
+from aforesaid.model.lifetimes import RetentionRules
+from aforesaid.model.messages import Message
+from aforesaid.notes.records import Note, Source
+from aforesaid.remote import RemoteManager
+from aforesaid.retention.receipts import Receipt
+from aforesaid.settings import ConversationConfig
+from aforesaid.stores.json_file.backend import JsonFileBackend
+from aforesaid.stores.memory import InMemoryStore
+from aforesaid.stores.postgres.backend import PostgresBackend
+from aforesaid.stores.redis.connections import Connections
+from aforesaid.stores.sqlite.workers import WorkerPool
+from aforesaid.transfer.folders import Manifest
 from tests.forgetting.test_archives import live
 from tests.forgetting.test_portability import whole
 from tests.properties.worlds import PLACES, url_for
@@ -165,7 +165,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("owner", ["", "a\0b", "x" * 4096, "\ud800", None, 7, JOURNAL])
 async def test_what_is_no_owner_is_refused(owner: Any) -> None:
-    async with recollect.open("memory://", sweep_every=None) as memory:
+    async with aforesaid.open("memory://", sweep_every=None) as memory:
         with pytest.raises(InvalidId, match="owner"):
             memory.of(owner)
 
@@ -180,9 +180,9 @@ class Counter:
     def watching(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
         with patch.context() as patched:
             for kind, names in (
-                (InMemoryStore, ("_shelf", "_own_shelf")),
-                (JsonFileBackend, ("shelf", "write")),
-                (Lane, ("run",)),
+                (InMemoryStore, ("_shelf", "_own_data")),
+                (JsonFileBackend, ("owner_data", "write")),
+                (WorkerPool, ("run",)),
                 (Connections, ("call", "run")),
                 (PostgresBackend, ("run", "connection")),
             ):
@@ -203,7 +203,7 @@ async def outcome(case: Case, manager: ConversationManager, names: Names, folder
     """What a caller learns, with the names that it gave taken out."""
     try:
         learned: Any = ("answer", facts(await case(manager, names, folder)))
-    except RecollectError as error:
+    except AforesaidError as error:
         learned = ("error", type(error).__name__, str(error))
     text = repr(learned)
     assert SECRET not in text
@@ -225,7 +225,7 @@ def facts(value: Any) -> Any:
             return [facts(one) for one in value]
         case Message():
             return value.role, value.content
-        case recollect.Context():
+        case aforesaid.Context():
             return [facts(one) for one in value.messages], value.report.warnings
         case int() | None | str() | RetentionRules():
             return value
@@ -243,7 +243,7 @@ def facts(value: Any) -> Any:
 class Scene:
     """A victim with all that one can have, and an attacker."""
 
-    def __init__(self, memory: recollect.Memory, folder: Path, victim: str, attacker: str) -> None:
+    def __init__(self, memory: aforesaid.Memory, folder: Path, victim: str, attacker: str) -> None:
         self._memory = memory
         self._folder = folder
         self.victim = memory.of(victim)
@@ -267,10 +267,10 @@ class Scene:
             attacker = self._memory.of(self._attacker)
             counter = Counter()
             with counter.watching(patch):
-                told = await outcome(CASES[name], attacker, names, self._folder)
+                describe = await outcome(CASES[name], attacker, names, self._folder)
             # A server asks its store about keys, too, now and then.
-            learned.append((told, 0 if isinstance(attacker, RemoteManager) else counter.asked))
-            await self._memory.search_room.forgets(self._attacker, None)
+            learned.append((describe, 0 if isinstance(attacker, RemoteManager) else counter.asked))
+            await self._memory.search_resources.forgets(self._attacker, None)
             if name in LEAVING:
                 await attacker.store.clear()
         assert learned[0] == learned[1], name
@@ -281,7 +281,7 @@ class Scene:
 
     async def clear(self) -> None:
         for owner in (self.victim, self._memory.of(self._attacker)):
-            archives, blobs = owner.premises.archives, owner.premises.blobs
+            archives, blobs = owner.scope.archives, owner.scope.blobs
             assert archives is not None
             assert blobs is not None
             await owner.store.clear()
@@ -314,7 +314,7 @@ async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 @pytest.mark.parametrize("pair", range(len(HOSTILE)))
 async def test_not_yours_is_not_there(
-    memory: recollect.Memory, tmp_path: Path, pair: int, monkeypatch: pytest.MonkeyPatch
+    memory: aforesaid.Memory, tmp_path: Path, pair: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     victim, attacker = HOSTILE[pair]
     scene = Scene(memory, tmp_path, victim, attacker)
@@ -380,19 +380,19 @@ BY_CONVERSATION = ("get_conversation", "messages", "add_message", "archive", "re
 NO_IDS: tuple[Any, ...] = ("a:b", "../x", "*", "{t}", "", "x" * 4096, "a\0b", "ａ", "not-a-uuid", 7)
 
 
-async def test_hostile_conversation_ids_are_refused_alike(memory: recollect.Memory, tmp_path: Path) -> None:
+async def test_hostile_conversation_ids_are_refused_alike(memory: aforesaid.Memory, tmp_path: Path) -> None:
     for name in (*BY_CONVERSATION, "erase", "restore"):
         for hostile in NO_IDS if name == "erase" else (*NO_IDS, None):
             with pytest.raises(InvalidId):
                 await CASES[name](memory.of("erin"), Names(hostile, "s", "m", hostile, "n"), tmp_path)
 
 
-async def test_a_hostile_session_id_is_a_name_like_any_other(memory: recollect.Memory) -> None:
+async def test_a_hostile_session_id_is_a_name_like_any_other(memory: aforesaid.Memory) -> None:
     for session in ("a:b", "../x", "*", "{t}", "x" * 1024, "ａ"):
         await _check_session(memory, session)
 
 
-async def _check_session(memory: recollect.Memory, session: str) -> None:
+async def _check_session(memory: aforesaid.Memory, session: str) -> None:
     erin, bob = memory.of("erin-s"), memory.of("bob-s")
     mine = await erin.get_or_create_conversation(session)
     theirs = await bob.get_or_create_conversation(session)

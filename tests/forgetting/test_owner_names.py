@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from recollect.contracts import JOURNAL
-from recollect.erasure import KIND, Intent, erase
-from recollect.errors import StoreUnavailable
-from recollect.keys import MasterKeys
-from recollect.memory import Memory
-from recollect.telemetry import telemetry
+from aforesaid.contracts import JOURNAL
+from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.errors import StoreUnavailable
+from aforesaid.memory.opening import Memory
+from aforesaid.retention.erasure import KIND, Intent, erase
+from aforesaid.telemetry import telemetry
 from tests.forgetting.places import END, STORES, Place, live, opened, place_for
 from tests.forgetting.test_crashes import STEPS, Failing, killed_after
 
@@ -29,7 +29,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 async def test_an_erasure_leaves_no_name(
     place: Place, tmp_path: Path, sealed: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, logger="recollect")
+    caplog.set_level(logging.DEBUG, logger="aforesaid")
     options = {"encryption": MasterKeys(b"k" * 32)} if sealed else {}
     async with opened(place, tmp_path, **options) as memory:
         await live(memory.of(OWNER))
@@ -79,7 +79,7 @@ async def test_the_receipt_of_a_resumed_erasure_names_the_same_digest(place: Pla
     async with opened(place, tmp_path) as memory:
         await live(memory.of(OWNER))
         journal = memory.backend.of(JOURNAL)
-        receipt = await erase(memory.premises(OWNER))
+        receipt = await erase(memory.scope(OWNER))
         intent = Intent(owner=None, digest=receipt.owner, conversation_id=None, started_at=receipt.started_at)
         await journal.put_document(KIND, intent.key, msgspec.json.encode(intent))
         (resumed,) = await memory.resume_erasures()

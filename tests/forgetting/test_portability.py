@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-import recollect
-from recollect.errors import Conflict, InvalidSetting, StoreDamaged, StoreForeign, StoreUnavailable
-from recollect.lifetimes import RetentionRules
-from recollect.manager import ConversationManager
-from recollect.moving.documents import documents_of
-from recollect.testing import FixedClock
+import aforesaid
+from aforesaid.errors import Conflict, InvalidSetting, StoreDamaged, StoreForeign, StoreUnavailable
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.lifetimes import RetentionRules
+from aforesaid.testing import FixedClock
+from aforesaid.transfer.documents import documents_of
 from tests.forgetting.test_archives import everything, live
 
 HOSTILE = "<script>alert('x')</script> & \"quotes\" \u202e \x00"
@@ -45,7 +45,7 @@ async def furnish(manager: ConversationManager) -> None:
 
 
 async def test_an_import_gives_back_an_equal_owner(
-    memory: recollect.Memory, clock: FixedClock, tmp_path: Path
+    memory: aforesaid.Memory, clock: FixedClock, tmp_path: Path
 ) -> None:
     erin = memory.of("erin")
     await furnish(erin)
@@ -67,7 +67,7 @@ async def test_an_import_gives_back_an_equal_owner(
 
 @pytest.mark.parametrize("now", ["archived", "live"])
 async def test_an_import_leaves_what_went_on_since_and_says_so(
-    memory: recollect.Memory, tmp_path: Path, now: str
+    memory: aforesaid.Memory, tmp_path: Path, now: str
 ) -> None:
     erin = memory.of("erin")
     conversation_id = await live(erin)
@@ -83,7 +83,7 @@ async def test_an_import_leaves_what_went_on_since_and_says_so(
     assert await whole(erin) == before
 
 
-async def test_a_later_export_brings_an_archive_up_to_date(memory: recollect.Memory, tmp_path: Path) -> None:
+async def test_a_later_export_brings_an_archive_up_to_date(memory: aforesaid.Memory, tmp_path: Path) -> None:
     erin, copy = memory.of("erin"), memory.of("copy")
     conversation_id = await live(erin)
     await erin.archive(conversation_id)
@@ -98,7 +98,7 @@ async def test_a_later_export_brings_an_archive_up_to_date(memory: recollect.Mem
 
 
 async def test_a_conversation_that_went_on_keeps_no_archive_from_coming(
-    memory: recollect.Memory, tmp_path: Path
+    memory: aforesaid.Memory, tmp_path: Path
 ) -> None:
     erin = memory.of("erin")
     await furnish(erin)
@@ -114,7 +114,7 @@ async def test_a_conversation_that_went_on_keeps_no_archive_from_coming(
 
 @pytest.fixture
 async def exported(tmp_path: Path) -> Any:
-    async with recollect.open(
+    async with aforesaid.open(
         "memory://",
         sweep_every=None,
         images="blobs",
@@ -143,7 +143,7 @@ class _Page(HTMLParser):
 
 
 async def test_the_page_shows_what_was_said_and_runs_nothing(
-    exported: recollect.Memory, tmp_path: Path
+    exported: aforesaid.Memory, tmp_path: Path
 ) -> None:
     page = _Page()
     page.feed((tmp_path / "export" / "index.html").read_text())
@@ -168,14 +168,14 @@ async def test_the_page_shows_what_was_said_and_runs_nothing(
     ],
 )
 async def test_a_document_is_shown_by_its_fields(data: bytes, shown: str, tmp_path: Path) -> None:
-    async with recollect.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
+    async with aforesaid.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
         erin = memory.of("erin")
         await erin.store.put_document("things", "one", data)
         await erin.export(tmp_path / "export")
     assert shown in (tmp_path / "export" / "index.html").read_text()
 
 
-async def test_the_manifest_names_every_file(exported: recollect.Memory, tmp_path: Path) -> None:
+async def test_the_manifest_names_every_file(exported: aforesaid.Memory, tmp_path: Path) -> None:
     folder = tmp_path / "export"
     manifest = msgspec.json.decode((folder / "manifest.json").read_bytes())
     named = {file["path"] for file in manifest["files"]} | {"manifest.json"}
@@ -187,7 +187,7 @@ async def test_the_manifest_names_every_file(exported: recollect.Memory, tmp_pat
 
 @pytest.mark.parametrize("name", ["conversations.jsonl", "index.html", "blobs", "archives"])
 async def test_an_altered_folder_changes_nothing(
-    exported: recollect.Memory, tmp_path: Path, name: str
+    exported: aforesaid.Memory, tmp_path: Path, name: str
 ) -> None:
     target = tmp_path / "export" / name
     file = target if target.is_file() else next(path for path in target.rglob("*") if path.is_file())
@@ -244,7 +244,7 @@ def _file(folder: Path, path: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("alter", "told"),
+    ("alter", "describe"),
     [
         (_leads_elsewhere, "no export has"),
         (_names_no_conversations, "does not name"),
@@ -257,23 +257,23 @@ def _file(folder: Path, path: str) -> dict[str, Any]:
     ],
 )
 async def test_a_folder_whose_manifest_was_altered_with_it_changes_nothing(
-    exported: recollect.Memory,
+    exported: aforesaid.Memory,
     tmp_path: Path,
     alter: Callable[[dict[str, Any], Path], None],
-    told: str,
+    describe: str,
 ) -> None:
     path = tmp_path / "export" / "manifest.json"
     manifest = msgspec.json.decode(path.read_bytes())
     alter(manifest, tmp_path / "export")
     path.write_bytes(msgspec.json.encode(manifest))
     other = exported.of("other")
-    with pytest.raises(StoreDamaged, match=told):
+    with pytest.raises(StoreDamaged, match=describe):
         await other.import_(tmp_path / "export")
     assert await whole(other) == {"conversations": {}, "documents": [], "archives": []}
 
 
 async def test_a_file_that_the_manifest_does_not_name_is_not_imported(
-    exported: recollect.Memory, tmp_path: Path
+    exported: aforesaid.Memory, tmp_path: Path
 ) -> None:
     (pictures,) = (tmp_path / "export" / "archives" / "blobs").iterdir()
     (pictures / "desktop.ini").write_bytes(b"x")
@@ -285,18 +285,18 @@ async def test_a_file_that_the_manifest_does_not_name_is_not_imported(
 
 @pytest.mark.parametrize("place", ["blobs", "archives"])
 async def test_a_memory_without_a_place_for_something_takes_nothing(
-    exported: recollect.Memory, tmp_path: Path, place: str
+    exported: aforesaid.Memory, tmp_path: Path, place: str
 ) -> None:
     places: dict[str, Any] = {
         name: tmp_path / f"other {name}" for name in ("blobs", "archives") if name != place
     }
-    async with recollect.open("memory://", sweep_every=None, embedder=None, **places) as memory:
+    async with aforesaid.open("memory://", sweep_every=None, embedder=None, **places) as memory:
         with pytest.raises(InvalidSetting, match=f"{place}='some/folder'"):
             await memory.of("erin").import_(tmp_path / "export")
         assert (await memory.of("erin").list()).conversations == ()
 
 
-async def test_a_folder_that_is_taken_or_none_is_refused(exported: recollect.Memory, tmp_path: Path) -> None:
+async def test_a_folder_that_is_taken_or_none_is_refused(exported: aforesaid.Memory, tmp_path: Path) -> None:
     erin = exported.of("erin <b>")
     with pytest.raises(InvalidSetting, match="there already"):
         await erin.export(tmp_path / "export")

@@ -8,27 +8,27 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-import recollect
-from recollect import RetentionRules
-from recollect.blobs import FolderBlobs
-from recollect.clients.association import BY_HAND
-from recollect.clock import system_clock
-from recollect.contacts import KIND as CONTACTS
-from recollect.contracts import JOURNAL, Backend, Reindexed, Tally
-from recollect.conversations import Changes
-from recollect.errors import StoreUnavailable
-from recollect.keys import MasterKeys
-from recollect.layers.cached import Cache
-from recollect.layers.encrypted import Encryption
-from recollect.lifetimes import DOCUMENT_KIND as RETENTION
-from recollect.manager import ConversationManager
-from recollect.memory import Memory
-from recollect.notes import KIND as NOTES
-from recollect.notes import Source
-from recollect.receipts import KINDS, Receipt, counts_of, digest_of, signed
-from recollect.search.vectors import KIND_PREFIX
-from recollect.server.idempotency import KIND as IDEMPOTENCY
-from recollect.summaries import KIND as SUMMARIES
+import aforesaid
+from aforesaid import RetentionRules
+from aforesaid.contacts.association import BY_HAND
+from aforesaid.contracts import JOURNAL, Backend, Reindexed, Tally
+from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.errors import StoreUnavailable
+from aforesaid.layers.cached import Cache
+from aforesaid.layers.encrypted import Encryption
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.opening import Memory
+from aforesaid.model.clock import system_clock
+from aforesaid.model.contacts import KIND as CONTACTS
+from aforesaid.model.conversations import Changes
+from aforesaid.model.lifetimes import DOCUMENT_KIND as RETENTION
+from aforesaid.notes.records import KIND as NOTES
+from aforesaid.notes.records import Source
+from aforesaid.retention.receipts import KINDS, Receipt, counts_of, digest_of, signed
+from aforesaid.search.vectors import KIND_PREFIX
+from aforesaid.server.idempotency import KIND as IDEMPOTENCY
+from aforesaid.stores.blobs import FolderBlobs
+from aforesaid.summaries.records import KIND as SUMMARIES
 from tests.forgetting.places import STORES, Place, live, opened, place_for
 from tests.forgetting.test_crashes import Failing, killed_after
 
@@ -43,7 +43,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 async def lived(erin: ConversationManager) -> str:
     """Something of every kind that a store keeps; and an archive. Returns the conversation that stays."""
-    backend = erin.premises.backend
+    backend = erin.scope.backend
     await erin.archive(await live(erin))
     conversation_id = await live(erin, session="kitchen")
     await erin.get_or_create_conversation("hall")
@@ -320,7 +320,7 @@ def beside(memory: Memory, backend: Any) -> Memory:
 
 
 def reopened(place: Place, folder: Path) -> Memory:
-    return recollect.open(
+    return aforesaid.open(
         place.url, sweep_every=None, archives=folder / "archives", embedder=None,
         images="blobs", blobs=FolderBlobs(folder / "blobs"), resilience="off",
     )  # fmt: skip

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.dialects.blanking import MARK, TAG
-from recollect.errors import ConversationNotFound, InvalidMessage, MessageConflict, MessageNotFound
-from recollect.messages import Message
-from recollect.moving import copy
-from recollect.testing import FixedClock
-from recollect.testing.validity import problems
+import aforesaid
+from aforesaid.dialects.blanks import MARK, TAG
+from aforesaid.errors import ConversationNotFound, InvalidMessage, MessageConflict, MessageNotFound
+from aforesaid.model.messages import Message
+from aforesaid.testing import FixedClock
+from aforesaid.testing.validity import problems
+from aforesaid.transfer import copy
 from tests.servers.remote import open_at
 
 CARD = re.compile(r"\d{4} \d{4}")
@@ -38,7 +38,7 @@ async def masked(url: str, clock: FixedClock, tmp_path: Path) -> Any:
         yield memory.of("erin")
 
 
-async def test_the_hook_sees_every_message_before_it_is_stored(masked: recollect.ConversationManager) -> None:
+async def test_the_hook_sees_every_message_before_it_is_stored(masked: aforesaid.ConversationManager) -> None:
     conversation = await masked.get_or_create_conversation("kitchen")
     async with masked.turn(conversation.id) as turn:
         turn.system("the key is 1234 5678", message_id="m1")
@@ -55,7 +55,7 @@ async def test_the_hook_sees_every_message_before_it_is_stored(masked: recollect
     again = await masked.add_message(conversation.id, "user", "card 1234 5678 please", message_id="m2")
     assert again.message_count == 3, "a retry is still known"
     await masked.add_message(conversation.id, "user", "secret", tags=["private"])
-    chat = recollect.ChatHistory(masked)
+    chat = aforesaid.ChatHistory(masked)
     await chat.save_turn("+1", [{"role": "user", "content": "1234 5678"}])
     assert await chat.get_history("+1") == [{"role": "user", "content": "****"}]
     assert await masked.messages(conversation.id) == stored
@@ -70,7 +70,7 @@ async def test_the_hook_sees_every_message_before_it_is_stored(masked: recollect
     ],
 )
 async def test_a_hook_that_fails_refuses_the_whole_turn(redact: Any, said: str) -> None:
-    async with recollect.open("memory://", sweep_every=None, redact=redact) as memory:
+    async with aforesaid.open("memory://", sweep_every=None, redact=redact) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("kitchen")
         with pytest.raises(InvalidMessage, match=said) as caught:
@@ -80,7 +80,7 @@ async def test_a_hook_that_fails_refuses_the_whole_turn(redact: Any, said: str) 
         assert await erin.messages(conversation.id) == []
 
 
-async def test_a_redacted_message_leaves_a_tombstone(memory: recollect.Memory) -> None:
+async def test_a_redacted_message_leaves_a_tombstone(memory: aforesaid.Memory) -> None:
     erin = memory.of("erin")
     conversation = await erin.get_or_create_conversation("kitchen")
     picture = base64.b64encode(b"\x89PNG the secret").decode()
@@ -114,21 +114,21 @@ async def test_a_redacted_message_leaves_a_tombstone(memory: recollect.Memory) -
         request = await erin.load_request(conversation.id, dialect)
         assert problems(request, dialect) == []
         assert "secret" not in str(request)
-    assert erin.premises.blobs is not None
-    assert await erin.premises.blobs.list(conversation.id) == []
+    assert erin.scope.blobs is not None
+    assert await erin.scope.blobs.list(conversation.id) == []
     assert (await erin.redact(conversation.id, "m1", mark="[on request]")).content == "[on request]"
     with pytest.raises(MessageConflict):
         await erin.add_message(conversation.id, "user", "the secret", message_id="m1")
 
 
-async def test_a_picture_that_another_message_shows_stays(memory: recollect.Memory) -> None:
+async def test_a_picture_that_another_message_shows_stays(memory: aforesaid.Memory) -> None:
     erin = memory.of("erin")
     conversation = await erin.get_or_create_conversation("kitchen")
     data = base64.b64encode(b"\x89PNG x").decode()
     block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
     for message_id in ("m1", "m2"):
         await erin.add_message(conversation.id, "user", [block], message_id=message_id)
-    blobs = erin.premises.blobs
+    blobs = erin.scope.blobs
     assert blobs is not None
     await erin.redact(conversation.id, "m1")
     assert len(await blobs.list(conversation.id)) == 1
@@ -136,7 +136,7 @@ async def test_a_picture_that_another_message_shows_stays(memory: recollect.Memo
     assert await blobs.list(conversation.id) == []
 
 
-async def test_what_cannot_be_redacted_is_refused(memory: recollect.Memory) -> None:
+async def test_what_cannot_be_redacted_is_refused(memory: aforesaid.Memory) -> None:
     erin = memory.of("erin")
     conversation = await erin.get_or_create_conversation("kitchen")
     with pytest.raises(MessageNotFound):
@@ -146,12 +146,12 @@ async def test_what_cannot_be_redacted_is_refused(memory: recollect.Memory) -> N
 
 
 async def test_a_copy_that_was_made_before_follows_a_redaction(
-    memory: recollect.Memory, clock: FixedClock
+    memory: aforesaid.Memory, clock: FixedClock
 ) -> None:
     erin = memory.of("erin")
     conversation = await erin.get_or_create_conversation("kitchen")
     await erin.add_message(conversation.id, "user", "the secret", message_id="m1")
-    async with recollect.open("memory://", clock=clock, sweep_every=None) as target:
+    async with aforesaid.open("memory://", clock=clock, sweep_every=None) as target:
         await copy(memory.backend, target.backend)
         await erin.redact(conversation.id, "m1")
         report = await copy(memory.backend, target.backend)

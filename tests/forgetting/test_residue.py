@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from recollect.contracts import JOURNAL
-from recollect.erasure import KIND
-from recollect.errors import ConversationNotFound
-from recollect.keys import MasterKeys
-from recollect.layers.cached import Cache
-from recollect.receipts import Receipt, digest_of
+from aforesaid.contracts import JOURNAL
+from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.errors import ConversationNotFound
+from aforesaid.layers.cached import Cache
+from aforesaid.retention.erasure import KIND
+from aforesaid.retention.receipts import Receipt, digest_of
 from tests.forgetting.places import (
     ARGUMENTS,
     BLOB,

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import recollect
-from recollect.conversations import VALUE_SETS, Channel, Conversation, started
-from recollect.errors import ConversationNotFound, InvalidInput, InvalidSetting, StoreDamaged
-from recollect.ids import new_id
-from recollect.lifetimes import RetentionRules, decode_rules, encode_rules, lifetime_of
-from recollect.settings import RetentionConfig, Settings
-from recollect.testing import FixedClock
+import aforesaid
+from aforesaid.errors import ConversationNotFound, InvalidInput, InvalidSetting, StoreDamaged
+from aforesaid.model.conversations import VALUE_SETS, Channel, Conversation, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.lifetimes import RetentionRules, decode_rules, encode_rules, lifetime_of
+from aforesaid.settings import RetentionConfig, Settings
+from aforesaid.testing import FixedClock
 from tests.servers.remote import open_at
 
 DAY = timedelta(days=1)
@@ -96,7 +96,7 @@ class TestTheRule:
 
 
 class TestOnEveryStore:
-    async def test_a_new_conversation_gets_the_lifetime_of_its_rule(self, memory: recollect.Memory) -> None:
+    async def test_a_new_conversation_gets_the_lifetime_of_its_rule(self, memory: aforesaid.Memory) -> None:
         erin = memory.of("erin")
         await erin.set_retention(RetentionRules(channels={"voice": DAY, "email": None}))
         lifetimes = {}
@@ -110,7 +110,7 @@ class TestOnEveryStore:
         assert bob.ttl == 30 * DAY
 
     async def test_rules_are_seen_by_every_process_and_apply_to_what_is_there(
-        self, memory: recollect.Memory
+        self, memory: aforesaid.Memory
     ) -> None:
         one, other = memory.of("erin"), memory.of("erin")
         made = await one.get_or_create_conversation("kitchen")
@@ -122,7 +122,7 @@ class TestOnEveryStore:
         assert await other.set_retention(RetentionRules()) == 1
         assert (await one.get_conversation(made.id)).ttl == 30 * DAY
 
-    async def test_tags_and_channels_that_change_change_the_lifetime(self, memory: recollect.Memory) -> None:
+    async def test_tags_and_channels_that_change_change_the_lifetime(self, memory: aforesaid.Memory) -> None:
         erin = memory.of("erin")
         await erin.set_retention(RetentionRules(tags={"legal": None}, channels={"email": 2 * DAY}))
         made = await erin.get_or_create_conversation("kitchen")
@@ -130,14 +130,14 @@ class TestOnEveryStore:
         assert (await erin.update_metadata(made.id, tags=["legal"])).ttl is None
         assert (await erin.update_metadata(made.id, subject="x")).ttl is None
         assert (await erin.update_metadata(made.id, clear=["tags"])).ttl == 2 * DAY
-        chat = recollect.ChatHistory(erin)
+        chat = aforesaid.ChatHistory(erin)
         await erin.set_retention(RetentionRules(tags={"chat:+1": DAY}))
         saved = await chat.save_turn("+1", [{"role": "user", "content": "hello"}])
         assert saved is not None
         assert saved.conversation.ttl == DAY
 
     async def test_a_lifetime_of_its_own_stays_through_every_change_of_rules(
-        self, memory: recollect.Memory
+        self, memory: aforesaid.Memory
     ) -> None:
         erin = memory.of("erin")
         made = await erin.get_or_create_conversation("kitchen")
@@ -150,7 +150,7 @@ class TestOnEveryStore:
         await erin.update_metadata(made.id, clear=["ttl"])
         assert (await erin.lifetime(made.id)).ttl is None
 
-    async def test_a_rule_goes_with_its_conversation(self, memory: recollect.Memory) -> None:
+    async def test_a_rule_goes_with_its_conversation(self, memory: aforesaid.Memory) -> None:
         erin = memory.of("erin")
         made = await erin.get_or_create_conversation("kitchen")
         await erin.update_metadata(made.id, ttl=3 * DAY)
@@ -158,7 +158,7 @@ class TestOnEveryStore:
         assert (await erin.retention()).conversations == {}
 
     async def test_a_dry_run_says_what_will_go_and_why(
-        self, memory: recollect.Memory, clock: FixedClock
+        self, memory: aforesaid.Memory, clock: FixedClock
     ) -> None:
         erin, bob = memory.of("erin"), memory.of("bob")
         await erin.set_retention(RetentionRules(channels={"voice": DAY}))
@@ -186,9 +186,9 @@ class TestOnEveryStore:
 
     async def test_rules_from_settings(self, url: str, clock: FixedClock) -> None:
         environ = {
-            "RECOLLECT_TTL_CHANNELS": "voice=7, email=0",
-            "RECOLLECT_TTL_TAGS": "small talk=1",
-            "RECOLLECT_TTL_OWNERS": "kiosk=2",
+            "AFORESAID_TTL_CHANNELS": "voice=7, email=0",
+            "AFORESAID_TTL_TAGS": "small talk=1",
+            "AFORESAID_TTL_OWNERS": "kiosk=2",
         }
         config = Settings.load(environ=environ).retention
         async with open_at(
@@ -209,9 +209,9 @@ class TestOnEveryStore:
             assert (await kiosk.get_or_create_conversation("c", channel="voice")).ttl is None
 
     async def test_an_idle_session_starts_afresh_and_the_old_conversation_stays(
-        self, memory: recollect.Memory, clock: FixedClock
+        self, memory: aforesaid.Memory, clock: FixedClock
     ) -> None:
-        chat = recollect.ChatHistory(memory.of("erin"))
+        chat = aforesaid.ChatHistory(memory.of("erin"))
         first = await chat.save_turn("+1", [{"role": "user", "content": "before"}])
         clock.advance(timedelta(minutes=30))
         assert len(await chat.get_history("+1")) == 1, "half an hour to the second is not longer"
@@ -229,7 +229,7 @@ class TestOnEveryStore:
 
 
 async def test_rules_that_cannot_be_read_keep_nobody_from_speaking(caplog: pytest.LogCaptureFixture) -> None:
-    async with recollect.open("memory://", sweep_every=None) as memory:
+    async with aforesaid.open("memory://", sweep_every=None) as memory:
         erin = memory.of("erin")
         await erin.store.put_document("retention", "rules", b"no rules")
         made = await erin.get_or_create_conversation("kitchen")
@@ -246,10 +246,10 @@ async def test_rules_that_cannot_be_read_keep_nobody_from_speaking(caplog: pytes
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
-        ("RECOLLECT_TTL_CHANNELS", "voice"),
-        ("RECOLLECT_TTL_CHANNELS", "voice=x"),
-        ("RECOLLECT_TTL_TAGS", "=3"),
-        ("RECOLLECT_TTL_OWNERS", "erin=-1"),
+        ("AFORESAID_TTL_CHANNELS", "voice"),
+        ("AFORESAID_TTL_CHANNELS", "voice=x"),
+        ("AFORESAID_TTL_TAGS", "=3"),
+        ("AFORESAID_TTL_OWNERS", "erin=-1"),
     ],
 )
 def test_settings_that_are_no_rules_name_their_variable(variable: str, value: str) -> None:

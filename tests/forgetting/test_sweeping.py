@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.blobs import FolderBlobStore
-from recollect.contracts import ConversationStore
-from recollect.conversations import started
-from recollect.errors import ConversationNotFound, StoreUnavailable
-from recollect.ids import new_id
-from recollect.keys import MasterKeys
-from recollect.layers.encrypted import Encryption
-from recollect.lifetimes import Archiving, Retention
-from recollect.messages import Message
-from recollect.retention import JITTER, pause, sweep_forever, sweep_once
-from recollect.testing import FixedClock
+import aforesaid
+from aforesaid.contracts import ConversationStore
+from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.errors import ConversationNotFound, StoreUnavailable
+from aforesaid.layers.encrypted import Encryption
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.model.lifetimes import Archiving, Retention
+from aforesaid.model.messages import Message
+from aforesaid.retention.sweep import JITTER, pause, sweep_forever, sweep_once
+from aforesaid.stores.blobs import FolderBlobStore
+from aforesaid.testing import FixedClock
 from tests.forgetting.test_archives import everything, live
 from tests.servers.remote import open_at
 
@@ -62,7 +62,7 @@ class Writer:
             assert [entry.message.message_id for entry in there] == self.said[conversation_id]
 
 
-async def test_two_sweepers_and_ten_writers(memory: recollect.Memory, clock: FixedClock) -> None:
+async def test_two_sweepers_and_ten_writers(memory: aforesaid.Memory, clock: FixedClock) -> None:
     backend = memory.backend
     writers = [Writer(backend.of(f"owner-{number % 3}"), number) for number in range(WRITERS)]
     removed = 0
@@ -90,8 +90,8 @@ async def test_two_sweepers_and_ten_writers(memory: recollect.Memory, clock: Fix
 async def test_an_owner_whose_key_is_not_at_hand_keeps_nobody_else_from_being_swept(
     tmp_path: Path, clock: FixedClock, records: bool
 ) -> None:
-    def opened(*keys: bytes) -> recollect.Memory:
-        return recollect.open(
+    def opened(*keys: bytes) -> aforesaid.Memory:
+        return aforesaid.open(
             f"sqlite:///{tmp_path}/memory.db", clock=clock, sweep_every=None, embedder=None,
             encryption=Encryption(master=MasterKeys(*keys), records=records),
             archives=tmp_path / "archives", retention=Retention(archiving=Archiving(after=TTL)),
@@ -132,7 +132,7 @@ async def test_a_sweep_that_fails_is_logged_and_the_next_one_tries_again(
             return 3
 
     failing = Failing()
-    with caplog.at_level(logging.INFO, "recollect.retention"):
+    with caplog.at_level(logging.INFO, "aforesaid.retention"):
         assert await sweep_once(failing) == 0
         assert await sweep_once(failing) == 3
     assert [record.getMessage() for record in caplog.records] == [
@@ -193,7 +193,7 @@ async def test_the_sweep_archives_and_deletes_by_age(url: str, clock: FixedClock
 
 @pytest.mark.parametrize("way", ["import", "restore"])
 async def test_pictures_on_their_way_in_are_left_alone(
-    memory: recollect.Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+    memory: aforesaid.Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     erin = memory.of("erin")
     conversation_id = await live(erin)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from recollect.layers.resilient import Resilience, ResilientBackend, resilient
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.telemetry import Telemetry
-from recollect.testing import FixedClock
+from aforesaid.layers.resilient import Resilience, ResilientBackend, resilient
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.telemetry import Telemetry
+from aforesaid.testing import FixedClock
 from tests.layers.failing import Failing
 
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable, Collection
 from datetime import datetime
 from typing import Any, Literal
 
-from recollect.contracts import Backend, ConversationStore
-from recollect.errors import StoreUnavailable
+from aforesaid.contracts import Backend, ConversationStore
+from aforesaid.errors import StoreUnavailable
 
 Fault = Literal["before", "after", "hang"] | None
 Plan = Callable[[str], Fault]

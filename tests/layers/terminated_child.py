@@ -7,19 +7,19 @@ import asyncio
 import sys
 from pathlib import Path
 
-import recollect
-from recollect.layers.choosing import with_resilience
-from recollect.layers.resilient import Resilience
-from recollect.memory import Memory
-from recollect.shutdown import terminated
-from recollect.stores.urls import backend_for
+import aforesaid
+from aforesaid._internal.shutdown import terminated
+from aforesaid.layers.build import with_resilience
+from aforesaid.layers.resilient import Resilience
+from aforesaid.memory.opening import Memory
+from aforesaid.stores.urls import backend_for
 from tests.layers.failing import Failing
 
 
 def memory_at(url: str, folder: Path, *, away: bool) -> Memory:
     backend = backend_for(url)
     if not away:
-        return recollect.open(url, sweep_every=None, warm=False)
+        return aforesaid.open(url, sweep_every=None, warm=False)
     failing = Failing(backend)
     failing.down()
     wanted = Resilience(folder=folder)
@@ -27,14 +27,14 @@ def memory_at(url: str, folder: Path, *, away: bool) -> Memory:
 
 
 async def main(url: str, folder: Path, away: bool) -> None:
-    async with memory_at(url, folder, away=away) as memory, terminated() as told:
+    async with memory_at(url, folder, away=away) as memory, terminated() as describe:
         manager = memory.of("erin")
         conversation = await manager.get_or_create_conversation("kitchen")
         print("conversation", conversation.id, flush=True)
 
         async def speak(number: int) -> None:
             said = 0
-            while not told.is_set():
+            while not describe.is_set():
                 async with manager.turn(conversation.id) as turn:
                     turn.user(f"{number}/{said}")
                     turn.assistant(f"{number}/{said}")

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-import recollect
-from recollect.audit import AuditTrail, Event, check_trail, read_trail
-from recollect.contracts import JOURNAL, Backend, Migrated, Nearest, Searchable, Watchable, note
-from recollect.conversations import Changes, Query, started
-from recollect.erasure import KIND, Intent
-from recollect.errors import ConversationNotFound, InvalidId, MessageConflict
-from recollect.ids import new_id
-from recollect.keys import MasterKeys
-from recollect.layers.audited import AuditedBackend, audited
-from recollect.layers.choosing import layered
-from recollect.messages import Message
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.testing import FixedClock, StoreContract, store_machine
+import aforesaid
+from aforesaid.audit import AuditTrail, Event, check_trail, read_trail
+from aforesaid.contracts import JOURNAL, Backend, Migrated, Nearest, Searchable, Watchable, note
+from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.errors import ConversationNotFound, InvalidId, MessageConflict
+from aforesaid.layers.audited import AuditedBackend, audited
+from aforesaid.layers.build import layered
+from aforesaid.model.conversations import Changes, Query, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.retention.erasure import KIND, Intent
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.testing import FixedClock, StoreContract, store_machine
 from tests.layers.worlds import MASTER, inner_for
 from tests.properties.worlds import STORES
 
@@ -153,7 +153,7 @@ async def test_what_is_done_above_the_store_can_be_noted(backend: AuditedBackend
 
 async def test_a_memory_acts_for_somebody_and_its_trail_outlives_what_was_erased(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    async with recollect.open(f"sqlite:///{tmp_path}/memory.db", audit=path, warm=False) as memory:
+    async with aforesaid.open(f"sqlite:///{tmp_path}/memory.db", audit=path, warm=False) as memory:
         erin = memory.acting_as("the kitchen", source="speaker 2").of("erin")
         record = await erin.get_or_create_conversation("kitchen")
         await erin.add_message(record.id, "user", "the alarm code is marzipan")
@@ -171,7 +171,7 @@ async def test_a_memory_acts_for_somebody_and_its_trail_outlives_what_was_erased
 
 async def test_searches_exports_and_erasures_are_noted_without_what_they_were_about(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    async with recollect.open(f"sqlite:///{tmp_path}/memory.db", audit=path, embedder=None) as memory:
+    async with aforesaid.open(f"sqlite:///{tmp_path}/memory.db", audit=path, embedder=None) as memory:
         erin = memory.acting_as("erin").of("erin")
         record = await erin.get_or_create_conversation("kitchen")
         await erin.add_message(record.id, "user", "the oven is at 200 degrees")
@@ -195,17 +195,17 @@ async def test_searches_exports_and_erasures_are_noted_without_what_they_were_ab
 async def test_an_erasure_that_was_resumed_is_noted_too(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     url = f"sqlite:///{tmp_path}/memory.db"
-    async with recollect.open(url, audit=path, embedder=None) as memory:
+    async with aforesaid.open(url, audit=path, embedder=None) as memory:
         record = await memory.of("erin").get_or_create_conversation("kitchen")
         intent = Intent(owner="erin", conversation_id=record.id, started_at=record.created_at)
         await memory.backend.of(JOURNAL).put_document(KIND, intent.key, msgspec.json.encode(intent))
-    async with recollect.open(url, audit=path, embedder=None):
+    async with aforesaid.open(url, audit=path, embedder=None):
         events = await noted(path)
     assert [(one.owner, one.conversation) for one in events if one.action == "erase"] == [("erin", record.id)]
 
 
 async def test_without_a_trail_acting_as_somebody_changes_nothing() -> None:
-    async with recollect.open(warm=False) as memory:
+    async with aforesaid.open(warm=False) as memory:
         assert memory.acting_as("erin") is memory
 
 

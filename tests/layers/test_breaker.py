@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.errors import Overloaded, SpoolFull, StoreDamaged, StoreError, StoreUnavailable
-from recollect.layers.resilient.breaker import Breaker
-from recollect.layers.resilient.retrying import Effort, is_transient, with_retries
+from aforesaid.errors import Overloaded, SpoolFull, StoreDamaged, StoreError, StoreUnavailable
+from aforesaid.layers.resilient.breaker import Breaker
+from aforesaid.layers.resilient.retry import Effort, is_transient, with_retries
 from tests.layers.conftest import Seconds
 
 

@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from recollect.contracts import Backend, Change, ConversationStore, Entry, Watchable
-from recollect.conversations import Changes, Conversation, started
-from recollect.errors import StoreUnavailable
-from recollect.ids import new_id
-from recollect.layers.cached import Cache, CachedBackend, cached
-from recollect.layers.resilient import resilient
-from recollect.messages import Message
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.stores.sqlite import SQLiteBackend
-from recollect.telemetry import Telemetry
-from recollect.testing import FixedClock, StoreContract, store_machine
-from recollect.testing.contract.changing import ChangingContract
-from recollect.testing.contract.log import LogContract
-from recollect.testing.contract.records import RecordsContract
+from aforesaid.contracts import Backend, Change, ConversationStore, Entry, Watchable
+from aforesaid.errors import StoreUnavailable
+from aforesaid.layers.cached import Cache, CachedBackend, cached
+from aforesaid.layers.resilient import resilient
+from aforesaid.model.conversations import Changes, Conversation, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.stores.sqlite import SQLiteBackend
+from aforesaid.telemetry import Telemetry
+from aforesaid.testing import FixedClock, StoreContract, store_machine
+from aforesaid.testing.contract.changing import ChangingContract
+from aforesaid.testing.contract.log import LogContract
+from aforesaid.testing.contract.records import RecordsContract
 from tests.layers.conftest import Seconds
 from tests.layers.failing import Failing, FailingStore
 from tests.layers.worlds import inner_for

@@ -6,26 +6,26 @@ from pathlib import Path
 
 import pytest
 
-import recollect
-from recollect.audit import AuditTrail
-from recollect.errors import InvalidSetting
-from recollect.keys import MasterKeys, generate_master_key
-from recollect.layers.choices import encryption_in, encryption_of, trail_in, trail_of
-from recollect.layers.encrypted import Encryption
-from recollect.settings import ProtectionConfig
+import aforesaid
+from aforesaid.audit import AuditTrail
+from aforesaid.encryption.master_keys import MasterKeys, generate_master_key
+from aforesaid.errors import InvalidSetting
+from aforesaid.layers.encrypted import Encryption
+from aforesaid.layers.options import encryption_in, encryption_of, trail_in, trail_of
+from aforesaid.settings import ProtectionConfig
 from tests.layers.worlds import MASTER
 
 WITHOUT_CIPHERS = """
 import asyncio, sys
 sys.modules["cryptography"] = None
-import recollect
-from recollect.errors import MissingExtra
+import aforesaid
+from aforesaid.errors import MissingExtra
 
 async def main() -> None:
-    async with recollect.open("memory://", audit=sys.argv[1], embedder=None, warm=False) as memory:
+    async with aforesaid.open("memory://", audit=sys.argv[1], embedder=None, warm=False) as memory:
         await memory.of("erin").get_or_create_conversation("kitchen")
     try:
-        recollect.open("memory://", encryption="AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
+        aforesaid.open("memory://", encryption="AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
     except MissingExtra as error:
         print(error)
 
@@ -68,11 +68,11 @@ def test_settings_turn_both_on(tmp_path: Path) -> None:
 
 def test_pictures_in_blobs_are_refused_where_content_is_encrypted(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting, match="blobs"):
-        recollect.open(encryption=generate_master_key(), images="blobs", blobs=tmp_path)
+        aforesaid.open(encryption=generate_master_key(), images="blobs", blobs=tmp_path)
 
 
 def test_auditing_needs_no_ciphers_and_encryption_says_what_to_install(tmp_path: Path) -> None:
-    source = str(Path(recollect.__file__).parents[1])
+    source = str(Path(aforesaid.__file__).parents[1])
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_CIPHERS, str(tmp_path / "audit.jsonl")],
         env={"PYTHONPATH": source},
@@ -81,4 +81,4 @@ def test_auditing_needs_no_ciphers_and_encryption_says_what_to_install(tmp_path:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "pip install 'recollect[encryption]'" in done.stdout
+    assert "pip install 'aforesaid[encryption]'" in done.stdout

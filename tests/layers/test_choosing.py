@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-import recollect
-from recollect.errors import InvalidSetting
-from recollect.layers.cached import Cache, CachedBackend
-from recollect.layers.choosing import layers_in, spool_folder, store_name
-from recollect.layers.resilient import Resilience, ResilientBackend
-from recollect.settings import ConversationConfig, ResilienceConfig, Settings, StoreConfig
+import aforesaid
+from aforesaid.errors import InvalidSetting
+from aforesaid.layers.build import layers_in, spool_folder, store_name
+from aforesaid.layers.cached import Cache, CachedBackend
+from aforesaid.layers.resilient import Resilience, ResilientBackend
+from aforesaid.settings import ConversationConfig, ResilienceConfig, Settings, StoreConfig
 
 
 @pytest.mark.parametrize(
@@ -18,19 +18,19 @@ from recollect.settings import ConversationConfig, ResilienceConfig, Settings, S
     ["redis://localhost/0", "rediss://localhost", "postgresql://u:p@localhost/db", "postgres://localhost/db"],
 )
 def test_a_store_behind_a_network_is_resilient_by_default(url: str) -> None:
-    assert isinstance(recollect.open(url).backend, ResilientBackend)
-    assert not isinstance(recollect.open(url, resilience="off").backend, ResilientBackend)
+    assert isinstance(aforesaid.open(url).backend, ResilientBackend)
+    assert not isinstance(aforesaid.open(url, resilience="off").backend, ResilientBackend)
 
 
 @pytest.mark.parametrize("url", ["memory://", "sqlite:///memory.db", "file:///memory.json"])
 def test_an_embedded_store_is_so_when_asked(url: str, tmp_path: Path) -> None:
-    assert not isinstance(recollect.open(url).backend, ResilientBackend)
+    assert not isinstance(aforesaid.open(url).backend, ResilientBackend)
     wanted = Resilience(folder=tmp_path)
-    assert isinstance(recollect.open(url, resilience=wanted).backend, ResilientBackend)
+    assert isinstance(aforesaid.open(url, resilience=wanted).backend, ResilientBackend)
 
 
 def test_the_cache_is_outside_of_the_spool() -> None:
-    backend = recollect.open("redis://localhost", cache=Cache()).backend
+    backend = aforesaid.open("redis://localhost", cache=Cache()).backend
     assert isinstance(backend, CachedBackend)
     assert isinstance(backend._inner, ResilientBackend)
 
@@ -65,10 +65,10 @@ def test_an_option_that_leads_to_other_data_leads_to_another_spool(
 def test_the_default_folder_is_this_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert spool_folder("redis://db").is_relative_to(tmp_path / "recollect" / "spool")
+    assert spool_folder("redis://db").is_relative_to(tmp_path / "aforesaid" / "spool")
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert spool_folder("redis://db").is_relative_to(tmp_path / ".local" / "state" / "recollect")
+    assert spool_folder("redis://db").is_relative_to(tmp_path / ".local" / "state" / "aforesaid")
 
 
 def test_names_hold_no_password() -> None:
@@ -78,27 +78,27 @@ def test_names_hold_no_password() -> None:
 @pytest.mark.parametrize("wanted", ["on", None, 3])
 def test_what_makes_no_sense_is_refused(wanted: object) -> None:
     with pytest.raises(InvalidSetting, match="resilience"):
-        recollect.open("redis://db", resilience=wanted)  # type: ignore[arg-type]
+        aforesaid.open("redis://db", resilience=wanted)  # type: ignore[arg-type]
     with pytest.raises(InvalidSetting, match="policy"):
-        recollect.open("redis://db", resilience=Resilience(policy="retry"))  # type: ignore[arg-type]
+        aforesaid.open("redis://db", resilience=Resilience(policy="retry"))  # type: ignore[arg-type]
     with pytest.raises(InvalidSetting, match="cache"):
-        recollect.open("redis://db", cache=wanted)  # type: ignore[arg-type]
+        aforesaid.open("redis://db", cache=wanted)  # type: ignore[arg-type]
 
 
 def test_settings_from_the_environment() -> None:
     environ = {
-        "RECOLLECT_URL": "redis://db",
-        "RECOLLECT_RESILIENCE": "fail_closed",
-        "RECOLLECT_SPOOL_FOLDER": "/var/spool/recollect",
-        "RECOLLECT_SPOOL_LIMIT_MB": "7",
-        "RECOLLECT_CACHE": "yes",
+        "AFORESAID_URL": "redis://db",
+        "AFORESAID_RESILIENCE": "fail_closed",
+        "AFORESAID_SPOOL_FOLDER": "/var/spool/aforesaid",
+        "AFORESAID_SPOOL_LIMIT_MB": "7",
+        "AFORESAID_CACHE": "yes",
         "CONVERSATION_CACHE_TTL": "60",
         "CONVERSATION_CONTEXT_DEADLINE": "9",
     }
     settings = Settings.load(environ=environ)
     assert layers_in(settings) == {
         "resilience": Resilience(
-            policy="fail_closed", folder=Path("/var/spool/recollect"), spool_limit=7 * 1024 * 1024
+            policy="fail_closed", folder=Path("/var/spool/aforesaid"), spool_limit=7 * 1024 * 1024
         ),
         "cache": Cache(ttl=timedelta(seconds=60)),
     }

@@ -2,10 +2,10 @@
 
 import pytest
 
-from recollect.errors import StoreUnavailable
-from recollect.manager import ConversationManager
-from recollect.settings import ConversationConfig
-from recollect.stores.in_memory import InMemoryBackend
+from aforesaid.errors import StoreUnavailable
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.settings import ConversationConfig
+from aforesaid.stores.memory import InMemoryBackend
 from tests.layers.conftest import World
 from tests.layers.failing import Failing
 

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.conversations import Conversation, started
-from recollect.errors import SpoolFull
-from recollect.ids import new_id
-from recollect.layers.resilient import letters
-from recollect.layers.resilient.looking import look
-from recollect.layers.resilient.operations import Operation, Unbound, encode
-from recollect.layers.resilient.spool.files import SpoolFiles
-from recollect.layers.resilient.spool.frames import DONE, OPERATION, frame, numbers, scan
-from recollect.messages import Message
+from aforesaid.errors import SpoolFull
+from aforesaid.layers.resilient import dead_letters
+from aforesaid.layers.resilient.inspect import look
+from aforesaid.layers.resilient.operations import Operation, Unbound, encode
+from aforesaid.layers.resilient.spool.files import SpoolFiles
+from aforesaid.layers.resilient.spool.frames import DONE, OPERATION, frame, numbers, scan
+from aforesaid.model.conversations import Conversation, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
 from tests.layers.conftest import World
 
 LIMIT = 10**6
@@ -228,7 +228,7 @@ def put(path: Path, content: bytes) -> None:
 
 
 def kept_aside(folder: Path) -> bytes:
-    paths = [*folder.glob("*.damaged"), *folder.glob(letters.NAME)]
+    paths = [*folder.glob("*.damaged"), *folder.glob(dead_letters.NAME)]
     return b"".join(path.read_bytes() for path in paths)
 
 
@@ -292,7 +292,7 @@ async def test_an_operation_that_cannot_be_decoded_is_set_aside_as_soon_as_the_d
         raise SpoolFull("no room")
 
     with monkeypatch.context() as patched:
-        patched.setattr(letters, "keep", full)
+        patched.setattr(dead_letters, "keep", full)
         with pytest.raises(SpoolFull):
             await world.layer.adopt()
     await world.layer.adopt()
@@ -306,4 +306,4 @@ async def test_a_letter_without_an_owner_is_named_when_somebody_is_erased(world:
     await asyncio.to_thread(left.close)
     await world.layer.adopt()
     (remains,) = await world.layer.scrub("erin")
-    assert letters.NAME in remains
+    assert dead_letters.NAME in remains

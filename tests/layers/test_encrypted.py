@@ -9,24 +9,24 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from recollect.contracts import Entry, Tally
-from recollect.conversations import Changes, Query, started
-from recollect.errors import InvalidInput, InvalidSetting, KeyUnavailable, MessageConflict, StoreDamaged
-from recollect.ids import new_id
-from recollect.keys import (
+from aforesaid.contracts import Entry, Tally
+from aforesaid.encryption.master_keys import (
     MasterKeys,
     generate_master_key,
     master_key_id,
     master_keys_from,
     master_keys_from_env,
 )
-from recollect.layers.encrypted import EncryptedBackend, EncryptedStore
-from recollect.layers.keyring import Held
-from recollect.layers.rekeying import rotate
-from recollect.messages import SEALED, Message, Speech
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.stores.urls import backend_for
-from recollect.testing import FixedClock
+from aforesaid.errors import InvalidInput, InvalidSetting, KeyUnavailable, MessageConflict, StoreDamaged
+from aforesaid.layers.encrypted import EncryptedBackend, EncryptedStore
+from aforesaid.layers.encrypted.keyring import Held
+from aforesaid.layers.encrypted.rotation import rotate
+from aforesaid.model.conversations import Changes, Query, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import SEALED, Message, Speech
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.stores.urls import backend_for
+from aforesaid.testing import FixedClock
 from tests.layers.worlds import MASTER, OTHER_MASTER, inner_for, opened, sealed_backend
 from tests.properties.worlds import STORES
 from tests.raw import Bodies, edit_bodies, read_bodies
@@ -368,7 +368,7 @@ async def test_another_role_time_or_id_is_refused(world: World) -> None:
 
 
 async def test_a_window_goes_on_without_what_is_refused(world: World) -> None:
-    from recollect.manager import ConversationManager
+    from aforesaid.memory.manager import ConversationManager
 
     forged = b'{"role":"user","content":"forged","timestamp":"2026-03-01T09:30:00Z"}'
     await world.put({1: forged})
@@ -378,7 +378,7 @@ async def test_a_window_goes_on_without_what_is_refused(world: World) -> None:
 
 
 async def test_without_a_key_ciphertext_is_not_taken_for_words(world: World) -> None:
-    from recollect.manager import ConversationManager
+    from aforesaid.memory.manager import ConversationManager
 
     bare = ConversationManager(world.backend.inner.of(world.owner))
     context = await bare.load_context(world.id)
@@ -748,7 +748,7 @@ def test_master_keys_come_from_text_environment_or_file(
     for source in (f"{new} {old}", "env:SOME_KEY", f"file:{file}"):
         assert master_keys_from(source).current == ids[0]
     assert master_keys_from_env({}) is None
-    for environ in ({"RECOLLECT_MASTER_KEY": new}, {"RECOLLECT_MASTER_KEY_FILE": str(file)}):
+    for environ in ({"AFORESAID_MASTER_KEY": new}, {"AFORESAID_MASTER_KEY_FILE": str(file)}):
         found = master_keys_from_env(environ)
         assert found is not None
         assert found.current == ids[0]
@@ -768,4 +768,4 @@ def test_a_master_key_has_its_length_and_there_is_one() -> None:
     with pytest.raises(InvalidSetting):
         MasterKeys(b"short")
     with pytest.raises(InvalidSetting, match="only one"):
-        master_keys_from_env({"RECOLLECT_MASTER_KEY": "x", "RECOLLECT_MASTER_KEY_FILE": "y"})
+        master_keys_from_env({"AFORESAID_MASTER_KEY": "x", "AFORESAID_MASTER_KEY_FILE": "y"})

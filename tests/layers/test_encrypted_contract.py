@@ -13,16 +13,16 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from recollect.contracts import Backend, Migrated, Searchable, Watchable
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.stores.urls import backend_for
-from recollect.testing import FixedClock, GlanceContract, StoreContract, store_machine
-from recollect.testing.contract.changing import ChangingContract
-from recollect.testing.contract.concurrency import ConcurrencyContract
-from recollect.testing.contract.counting import CountingContract
-from recollect.testing.contract.documents import DocumentsContract
-from recollect.testing.contract.log import LogContract
-from recollect.testing.contract.moving import MovingContract
+from aforesaid.contracts import Backend, Migrated, Searchable, Watchable
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.stores.urls import backend_for
+from aforesaid.testing import FixedClock, SnapshotContract, StoreContract, store_machine
+from aforesaid.testing.contract.changing import ChangingContract
+from aforesaid.testing.contract.concurrency import ConcurrencyContract
+from aforesaid.testing.contract.counting import CountingContract
+from aforesaid.testing.contract.documents import DocumentsContract
+from aforesaid.testing.contract.log import LogContract
+from aforesaid.testing.contract.moving import MovingContract
 from tests.layers.worlds import inner_for, opened, sealed_backend
 from tests.properties.worlds import STORES, url_for
 
@@ -38,7 +38,7 @@ class TestEncryptedStore(StoreContract):
             yield backend
 
 
-class TestGlancesAtWhatIsSealed(GlanceContract):
+class TestGlancesAtWhatIsSealed(SnapshotContract):
     @pytest.fixture
     async def backend(
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-import recollect
-from recollect.archives import ArchiveFolder
-from recollect.ids import new_id
-from recollect.keys import MasterKeys
-from recollect.layers.encrypted import EncryptedBackend, Encryption
-from recollect.manager import ConversationManager
-from recollect.sealing import ProviderSealer
-from recollect.stores.in_memory import InMemoryBackend
+import aforesaid
+from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.encryption.sealers import ProviderSealer
+from aforesaid.layers.encrypted import EncryptedBackend, Encryption
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.ids import new_id
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.transfer.archives import ArchiveFolder
 from tests.layers.worlds import MASTER, OTHER_MASTER
 from tests.properties.worlds import STORES, url_for
 
@@ -24,7 +24,7 @@ SECRET = "the alarm code is marzipan"
 
 
 class Kept:
-    def __init__(self, memory: recollect.Memory) -> None:
+    def __init__(self, memory: aforesaid.Memory) -> None:
         self.memory = memory
         self.owner = f"owner-{new_id()}"
         self.erin: ConversationManager = memory.of(self.owner)
@@ -43,7 +43,7 @@ class Kept:
 
 @pytest.fixture(params=STORES)
 async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Kept]:
-    async with recollect.open(
+    async with aforesaid.open(
         url_for(request.param, tmp_path, request),
         encryption=Encryption(master=MasterKeys(MASTER), records=True),
         archives=tmp_path / "archives",
@@ -98,8 +98,8 @@ async def test_a_conversation_is_archived_and_comes_back_and_is_sealed_meanwhile
 
 
 async def test_an_archive_that_needs_another_master_key_keeps_nobody_from_the_rest(tmp_path: Path) -> None:
-    def memory_with(master: bytes) -> contextlib.AbstractAsyncContextManager[recollect.Memory]:
-        return recollect.open(
+    def memory_with(master: bytes) -> contextlib.AbstractAsyncContextManager[aforesaid.Memory]:
+        return aforesaid.open(
             f"sqlite:///{tmp_path}/memory.db",
             encryption=Encryption(master=MasterKeys(master, MASTER)),
             archives=ArchiveFolder(tmp_path / "archives", sealer=ProviderSealer(MasterKeys(master))),
@@ -123,7 +123,7 @@ async def test_what_is_exported_is_in_plain_words(kept: Kept, tmp_path: Path) ->
     await kept.erin.export(tmp_path / "mine")
     text = b"".join(file.read_bytes() for file in (tmp_path / "mine").rglob("*") if file.is_file())
     assert b"marzipan" in text
-    assert b"recollect/sealed" not in text
+    assert b"aforesaid/sealed" not in text
     assert b'"keys"' not in text
     await kept.erin.erase()
 
@@ -133,7 +133,7 @@ async def test_a_keyring_of_its_own_is_scrubbed_too(tmp_path: Path) -> None:
         async def scrub(self, owner: str) -> tuple[str, ...]:
             return (f"a snapshot with the keys of {owner}",)
 
-    async with recollect.open(
+    async with aforesaid.open(
         f"sqlite:///{tmp_path}/memory.db",
         encryption=Encryption(master=MasterKeys(MASTER), keyring=Snapshotting()),
         embedder=None,

@@ -1,9 +1,9 @@
 """Encryption around the resilient layer: turns are accepted while the store is away, sealed in the spool."""
 
-from recollect.contracts import Erasing, Sealable
-from recollect.conversations import started
-from recollect.ids import new_id
-from recollect.messages import Message
+from aforesaid.contracts import Erasing, Sealable
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
 from tests.layers.conftest import World
 from tests.layers.worlds import sealed_backend
 
@@ -24,7 +24,7 @@ async def test_turns_during_an_outage_are_sealed_in_the_spool_and_readable_after
     assert store.degraded
     assert await contents(store, record.id) == ["secret 1", "secret 2", "secret 12", "secret 3", "secret 13"]
     spooled = b"".join(file.read_bytes() for file in world.folder.rglob("*") if file.is_file())
-    assert b"recollect/sealed" in spooled
+    assert b"aforesaid/sealed" in spooled
     assert b"secret" not in spooled
     # Meanwhile another process, which reaches the store, wrote as well.
     other = sealed_backend(world.memory).of("erin")
@@ -46,8 +46,8 @@ async def contents(store: object, conversation_id: str) -> list[object]:
 
 
 async def test_scrubbing_reaches_the_store_through_every_layer(tmp_path: object, world: World) -> None:
-    from recollect.layers.cached import Cache, cached
-    from recollect.stores.urls import backend_for
+    from aforesaid.layers.cached import Cache, cached
+    from aforesaid.stores.urls import backend_for
 
     inner = backend_for(f"sqlite:///{tmp_path}/memory.db")
     assert isinstance(inner, Erasing)

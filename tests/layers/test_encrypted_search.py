@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-import recollect
-from recollect.contracts import Searchable
-from recollect.ids import new_id
-from recollect.keys import MasterKeys
-from recollect.layers.encrypted import EncryptedBackend, Encryption
-from recollect.manager import ConversationManager
+import aforesaid
+from aforesaid.contracts import Searchable
+from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.layers.encrypted import EncryptedBackend, Encryption
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.ids import new_id
 from tests.layers.worlds import MASTER
 from tests.properties.worlds import STORES, url_for
 
@@ -22,7 +22,7 @@ SAID = (
 
 @pytest.fixture(params=STORES)
 async def erin(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ConversationManager]:
-    async with recollect.open(
+    async with aforesaid.open(
         url_for(request.param, tmp_path, request),
         encryption=Encryption(master=MasterKeys(MASTER), records=True),
         resilience="off",

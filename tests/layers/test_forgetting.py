@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from recollect.contracts import JOURNAL, Holds
-from recollect.conversations import Changes, started
-from recollect.erasure import KIND
-from recollect.errors import StoreError, StoreUnavailable
-from recollect.ids import new_id
-from recollect.layers.resilient import resilient
-from recollect.layers.resilient.spool import files
-from recollect.memory import Memory
-from recollect.messages import Message
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.telemetry import Telemetry
+from aforesaid.contracts import JOURNAL, Holds
+from aforesaid.errors import StoreError, StoreUnavailable
+from aforesaid.layers.resilient import resilient
+from aforesaid.layers.resilient.spool import files
+from aforesaid.memory.opening import Memory
+from aforesaid.model.conversations import Changes, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.retention.erasure import KIND
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.telemetry import Telemetry
 from tests.layers.conftest import World
 
 

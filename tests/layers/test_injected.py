@@ -10,23 +10,23 @@ from typing import Any
 import apsw
 import pytest
 
-import recollect
-from recollect.audit import AuditTrail
-from recollect.contracts import Backend, ConversationStore, Document, Entry
-from recollect.conversations import Changes, Conversation, Query, started
-from recollect.errors import KeyUnavailable, RecollectError, StoreError, StoreUnavailable
-from recollect.ids import new_id
-from recollect.keys import MasterKeys, WrappedKey
-from recollect.layers.audited import audited
-from recollect.layers.cached import Cache, cached
-from recollect.layers.encrypted import Encryption, encrypted
-from recollect.layers.resilient import Resilience, resilient
-from recollect.layers.resilient.spool import files
-from recollect.messages import Message
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.stores.json_file import JsonFileBackend
-from recollect.stores.sqlite import SQLiteBackend
-from recollect.telemetry import Telemetry
+import aforesaid
+from aforesaid.audit import AuditTrail
+from aforesaid.contracts import Backend, ConversationStore, Document, Entry
+from aforesaid.encryption.master_keys import MasterKeys, WrappedKey
+from aforesaid.errors import AforesaidError, KeyUnavailable, StoreError, StoreUnavailable
+from aforesaid.layers.audited import audited
+from aforesaid.layers.cached import Cache, cached
+from aforesaid.layers.encrypted import Encryption, encrypted
+from aforesaid.layers.resilient import Resilience, resilient
+from aforesaid.layers.resilient.spool import files
+from aforesaid.model.conversations import Changes, Conversation, Query, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.json_file import JsonFileBackend
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.stores.sqlite import SQLiteBackend
+from aforesaid.telemetry import Telemetry
 from tests.layers.conftest import World
 from tests.layers.failing import Failing
 from tests.layers.worlds import MASTER
@@ -249,8 +249,8 @@ async def test_a_disk_error_under_the_audit_trail(tmp_path: Path, monkeypatch: p
 
 
 @pytest.fixture
-async def memory(tmp_path: Path) -> AsyncIterator[recollect.Memory]:
-    async with recollect.open(
+async def memory(tmp_path: Path) -> AsyncIterator[aforesaid.Memory]:
+    async with aforesaid.open(
         "memory://",
         sweep_every=None,
         archives=tmp_path / "archives",
@@ -260,7 +260,7 @@ async def memory(tmp_path: Path) -> AsyncIterator[recollect.Memory]:
 
 
 async def test_a_disk_error_under_the_archives(
-    memory: recollect.Memory, monkeypatch: pytest.MonkeyPatch
+    memory: aforesaid.Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     erin = memory.of("erin")
     conversation = await erin.get_or_create_conversation("kitchen")
@@ -275,7 +275,7 @@ async def test_a_disk_error_under_the_archives(
 
 
 async def test_an_encoder_that_fails_leaves_a_search_by_words(
-    memory: recollect.Memory, monkeypatch: pytest.MonkeyPatch
+    memory: aforesaid.Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     erin = memory.of("erin")
     conversation = await erin.get_or_create_conversation("kitchen")
@@ -300,5 +300,5 @@ async def test_a_key_service_that_cannot_be_reached() -> None:
     with pytest.raises(KeyUnavailable) as caught:
         await store.create(started(new_id(), now=store.now()))
     assert comes_from(caught.value, ConnectionRefusedError)
-    assert isinstance(caught.value, RecollectError)
+    assert isinstance(caught.value, AforesaidError)
     await backend.close()

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.contracts import Searchable
-from recollect.keys import MasterKeys
-from recollect.layers.cached import Cache
-from recollect.layers.encrypted import Encryption
-from recollect.layers.resilient import Resilience
-from recollect.manager import ConversationManager
+import aforesaid
+from aforesaid.contracts import Searchable
+from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.layers.cached import Cache
+from aforesaid.layers.encrypted import Encryption
+from aforesaid.layers.resilient import Resilience
+from aforesaid.memory.manager import ConversationManager
 from tests.layers.worlds import MASTER
 from tests.search.embedders import WordEncoder
 
@@ -30,15 +30,15 @@ def layers(chosen: str, folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(params=[*LAYERS, "all"])
-async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[recollect.Memory]:
+async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[aforesaid.Memory]:
     options = layers(request.param, tmp_path)
     url = f"sqlite:///{tmp_path}/m.db"
-    async with recollect.open(url, sweep_every=None, embedder=WordEncoder(), **options) as memory:
+    async with aforesaid.open(url, sweep_every=None, embedder=WordEncoder(), **options) as memory:
         yield memory
 
 
 @pytest.fixture
-async def erin(memory: recollect.Memory) -> ConversationManager:
+async def erin(memory: aforesaid.Memory) -> ConversationManager:
     for owner, said in (("erin", "We have a new dog"), ("sam", "My dog is a secret")):
         manager = memory.of(owner)
         record = await manager.get_or_create_conversation("s", channel="voice")
@@ -49,9 +49,9 @@ async def erin(memory: recollect.Memory) -> ConversationManager:
     return memory.of("erin")
 
 
-async def settled(memory: recollect.Memory) -> None:
-    assert memory.search_room.indexer is not None
-    await memory.search_room.indexer.settled()
+async def settled(memory: aforesaid.Memory) -> None:
+    assert memory.search_resources.indexer is not None
+    await memory.search_resources.indexer.settled()
 
 
 async def texts(manager: ConversationManager, query: str, **filters: Any) -> list[str]:
@@ -68,7 +68,7 @@ async def test_words_and_meaning_are_found_with_and_without_filters(erin: Conver
 
 
 async def test_what_is_said_later_is_found_and_what_is_gone_is_not(
-    memory: recollect.Memory, erin: ConversationManager
+    memory: aforesaid.Memory, erin: ConversationManager
 ) -> None:
     await texts(erin, "dog")
     record = await erin.get_or_create_conversation("later")
@@ -80,10 +80,10 @@ async def test_what_is_said_later_is_found_and_what_is_gone_is_not(
 
 
 async def test_an_index_in_the_store_is_used_where_words_may_stand_in_it(
-    memory: recollect.Memory, erin: ConversationManager, request: pytest.FixtureRequest
+    memory: aforesaid.Memory, erin: ConversationManager, request: pytest.FixtureRequest
 ) -> None:
     sealed = request.node.callspec.params["memory"] in ("encryption", "all")
     assert isinstance(erin.store, Searchable) != sealed
-    assert bool(memory.search_room._indexes) is False
+    assert bool(memory.search_resources._indexes) is False
     await texts(erin, "dog")
-    assert bool(memory.search_room._indexes) == sealed
+    assert bool(memory.search_resources._indexes) == sealed

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.errors import ConversationNotFound, SpoolFull, StoreUnavailable
-from recollect.layers.resilient import letters
-from recollect.layers.resilient.operations import Operation, Unbound, encode
-from recollect.stores import locks
+from aforesaid._internal import file_locks
+from aforesaid.errors import ConversationNotFound, SpoolFull, StoreUnavailable
+from aforesaid.layers.resilient import dead_letters
+from aforesaid.layers.resilient.operations import Operation, Unbound, encode
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def keep(folder: Path, owner: str) -> None:
     payload = encode(Operation(owner=owner, at=NOW, deed=Unbound(session_id="kitchen")))
-    letters.keep(folder, payload, ConversationNotFound("x"), now=NOW)
+    dead_letters.keep(folder, payload, ConversationNotFound("x"), now=NOW)
 
 
 def test_what_is_set_aside_while_others_are_forgotten_is_kept(
@@ -46,19 +46,19 @@ def test_what_is_set_aside_while_others_are_forgotten_is_kept(
 
     monkeypatch.setattr(os, "replace", replace_later)
     monkeypatch.setattr(time, "sleep", lambda _: waits_or_is_through.set())
-    assert letters.forget(tmp_path, "bob", None) == 1
+    assert dead_letters.forget(tmp_path, "bob", None) == 1
     keeping.join()
-    assert letters.count(tmp_path) == 1
+    assert dead_letters.count(tmp_path) == 1
 
 
 def test_whoever_holds_the_letters_for_too_long_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locks, "LONGEST_WAIT", 0)
-    with locks.held(tmp_path / "dead-letters.lock"), pytest.raises(StoreUnavailable, match="too long"):
+    monkeypatch.setattr(file_locks, "LONGEST_WAIT", 0)
+    with file_locks.held(tmp_path / "dead-letters.lock"), pytest.raises(StoreUnavailable, match="too long"):
         keep(tmp_path, "erin")
     keep(tmp_path, "erin")
-    assert [path.name for path in tmp_path.iterdir()] == [letters.NAME]
+    assert [path.name for path in tmp_path.iterdir()] == [dead_letters.NAME]
 
 
 # Torn letters
@@ -77,17 +77,17 @@ def raw(folder: Path) -> bytes:
 
 def torn_then_whole(folder: Path, *, cut: int, torn: str, whole: str) -> None:
     """A letter of which a kill has left the first bytes, then a whole one."""
-    path = folder / letters.NAME
-    letters.keep(folder, operation("zoe", "first"), ERROR, now=NOW)
+    path = folder / dead_letters.NAME
+    dead_letters.keep(folder, operation("zoe", "first"), ERROR, now=NOW)
     size = path.stat().st_size
-    letters.keep(folder, operation(torn), ERROR, now=NOW)
+    dead_letters.keep(folder, operation(torn), ERROR, now=NOW)
     os.truncate(path, size + cut)
-    letters.keep(folder, operation(whole, "last"), ERROR, now=NOW)
+    dead_letters.keep(folder, operation(whole, "last"), ERROR, now=NOW)
 
 
 def letter_size(folder: Path, owner: str) -> int:
-    letters.keep(folder / "measured", operation(owner), ERROR, now=NOW)
-    return (folder / "measured" / letters.NAME).stat().st_size
+    dead_letters.keep(folder / "measured", operation(owner), ERROR, now=NOW)
+    return (folder / "measured" / dead_letters.NAME).stat().st_size
 
 
 @pytest.mark.parametrize("owner", ["erin", 'quo"ted \\ "owner":"bob"'])
@@ -97,21 +97,21 @@ def test_a_letter_torn_at_any_byte_leaves_its_neighbours_whole_and_is_erased(
     for cut in range(letter_size(tmp_path, owner)):
         folder = tmp_path / str(cut)
         torn_then_whole(folder, cut=cut, torn=owner, whole="bob")
-        assert letters.count(folder) - (1 - letters.count_torn(folder) if cut else 0) == 2, cut
-        letters.forget(folder, owner, None)
+        assert dead_letters.count(folder) - (1 - dead_letters.count_torn(folder) if cut else 0) == 2, cut
+        dead_letters.forget(folder, owner, None)
         assert SECRET.encode() not in raw(folder), cut
         assert b"first" in raw(folder) and b"last" in raw(folder)  # noqa: PT018
-        assert letters.count(folder) == 2, cut
-        assert letters.forget(folder, "bob", None) == 1
-        assert letters.forget(folder, "zoe", None) == 1
+        assert dead_letters.count(folder) == 2, cut
+        assert dead_letters.forget(folder, "bob", None) == 1
+        assert dead_letters.forget(folder, "zoe", None) == 1
         assert raw(folder) == b"", cut
 
 
 def test_a_torn_letter_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     torn_then_whole(tmp_path, cut=letter_size(tmp_path, "erin") - 3, torn="erin", whole="bob")
-    assert letters.forget(tmp_path, "bob", None) == 1
+    assert dead_letters.forget(tmp_path, "bob", None) == 1
     assert SECRET.encode() in raw(tmp_path)
-    assert letters.count_torn(tmp_path) == 1
+    assert dead_letters.count_torn(tmp_path) == 1
 
 
 def test_letters_that_an_earlier_release_merged_are_told_apart(tmp_path: Path) -> None:
@@ -119,15 +119,15 @@ def test_letters_that_an_earlier_release_merged_are_told_apart(tmp_path: Path) -
     for cut in range(1, letter_size(tmp_path, "erin") - 1):
         folder = tmp_path / str(cut)
         torn_then_whole(folder, cut=cut, torn="erin", whole="bob")
-        path = folder / letters.NAME
+        path = folder / dead_letters.NAME
         first, torn, last = path.read_bytes().splitlines(keepends=True)
         path.write_bytes(first + torn.rstrip(b"\n") + last)
-        assert letters.count(folder) == 2, cut
-        assert letters.forget(folder, "bob", None) >= 1, cut
+        assert dead_letters.count(folder) == 2, cut
+        assert dead_letters.forget(folder, "bob", None) >= 1, cut
         assert b"last" not in raw(folder), cut
-        letters.forget(folder, "erin", None)
+        dead_letters.forget(folder, "erin", None)
         assert SECRET.encode() not in raw(folder), cut
-        assert letters.count(folder) == 1, cut
+        assert dead_letters.count(folder) == 1, cut
 
 
 @pytest.mark.parametrize("cuts", [True, False], ids=["truncates", "cannot truncate"])
@@ -158,20 +158,20 @@ def test_a_disk_that_is_full_at_any_byte_loses_and_hides_nothing(
             if not cuts:
                 patched.setattr(os, "ftruncate", no)
             with pytest.raises(SpoolFull):
-                letters.keep(folder, operation("erin"), ERROR, now=NOW)
-        assert letters.count_torn(folder) == (0 if cuts else bool(room)), room
-        letters.keep(folder, operation("erin"), ERROR, now=NOW)
-        assert letters.count(folder) == 2, room
-        letters.forget(folder, "erin", None)
+                dead_letters.keep(folder, operation("erin"), ERROR, now=NOW)
+        assert dead_letters.count_torn(folder) == (0 if cuts else bool(room)), room
+        dead_letters.keep(folder, operation("erin"), ERROR, now=NOW)
+        assert dead_letters.count(folder) == 2, room
+        dead_letters.forget(folder, "erin", None)
         assert SECRET.encode() not in raw(folder), room
-        assert letters.count(folder) == 1, room
+        assert dead_letters.count(folder) == 1, room
 
 
 def test_a_rewrite_that_was_killed_leaves_no_copy_behind(tmp_path: Path) -> None:
     keep(tmp_path, "erin")
-    (tmp_path / f"{letters.NAME}.unfinished").write_bytes((tmp_path / letters.NAME).read_bytes())
-    (tmp_path / letters.NAME).unlink()
-    assert letters.forget(tmp_path, "erin", None) == 0
+    (tmp_path / f"{dead_letters.NAME}.unfinished").write_bytes((tmp_path / dead_letters.NAME).read_bytes())
+    (tmp_path / dead_letters.NAME).unlink()
+    assert dead_letters.forget(tmp_path, "erin", None) == 0
     assert raw(tmp_path) == b""
 
 
@@ -188,7 +188,7 @@ def test_a_rewrite_for_which_there_is_no_room_changes_nothing(
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
         with pytest.raises(SpoolFull):
-            letters.forget(tmp_path, "erin", None)
+            dead_letters.forget(tmp_path, "erin", None)
     assert raw(tmp_path) == before
 
 
@@ -197,12 +197,12 @@ def test_random_histories_of_torn_letters_are_erased(history: list[tuple[str, fl
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for place, (owner, share) in enumerate(history):
-            path = folder / letters.NAME
+            path = folder / dead_letters.NAME
             before = path.stat().st_size if path.exists() else 0
-            letters.keep(folder, operation(owner, f"{owner} says {place}"), ERROR, now=NOW)
+            dead_letters.keep(folder, operation(owner, f"{owner} says {place}"), ERROR, now=NOW)
             after = path.stat().st_size
             os.truncate(path, before + round((after - before) * share))
         whole = sum(share == 1 for owner, share in history if owner == "bob")
-        letters.forget(folder, "erin", None)
+        dead_letters.forget(folder, "erin", None)
         assert b"erin says" not in raw(folder)
-        assert letters.count(folder) >= whole
+        assert dead_letters.count(folder) >= whole

@@ -5,21 +5,21 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.checkup import Finding, checkup
-from recollect.conversations import started
-from recollect.errors import KeyUnavailable
-from recollect.ids import new_id
-from recollect.keys import MasterKeys, WrappedKey, generate_master_key
-from recollect.layers.encrypted import Encryption, encrypted
-from recollect.layers.keyring import KIND
-from recollect.layers.masters import SAMPLE
-from recollect.layers.resilient import ResilientBackend
-from recollect.memory import Memory
-from recollect.server.readiness import readiness
-from recollect.settings import ProtectionConfig, Settings
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.stores.urls import backend_for
+import aforesaid
+from aforesaid.cli.checkup import Finding, checkup
+from aforesaid.encryption.master_keys import MasterKeys, WrappedKey, generate_master_key
+from aforesaid.errors import KeyUnavailable
+from aforesaid.layers.encrypted import Encryption, encrypted
+from aforesaid.layers.encrypted.keyring import KIND
+from aforesaid.layers.encrypted.master_key_check import SAMPLE
+from aforesaid.layers.resilient import ResilientBackend
+from aforesaid.memory.opening import Memory
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.server.readiness import readiness
+from aforesaid.settings import ProtectionConfig, Settings
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.stores.urls import backend_for
 from tests.layers.failing import Failing
 from tests.properties.worlds import empty_url
 
@@ -40,7 +40,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     def opened(master: Any) -> Memory:
         keyring = backend_for(f"sqlite:///{tmp_path}/keys.db") if request.param == "apart" else None
         encryption = Encryption(master=master, keyring=keyring)
-        return recollect.open(f"sqlite:///{tmp_path}/memory.db", encryption=encryption, **QUIET)
+        return aforesaid.open(f"sqlite:///{tmp_path}/memory.db", encryption=encryption, **QUIET)
 
     return opened
 
@@ -130,9 +130,9 @@ async def test_a_wrong_key_is_not_ready_and_says_why(tmp_path: Path) -> None:
     (check,) = (check for check in answer.checks if check.about == "encryption")
     assert check.state == "problem"
     assert "master key" in check.found
-    told = str(answer)
-    assert RIGHT.current not in told
-    assert WRONG.current not in told
+    describe = str(answer)
+    assert RIGHT.current not in describe
+    assert WRONG.current not in describe
     await memory.close()
 
 
@@ -172,7 +172,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 async def test_doctor_knows_a_wrong_key_from_a_missing_one(url: str) -> None:
     right, wrong = generate_master_key(), generate_master_key()
-    async with recollect.open(url, encryption=right, resilience="off", **QUIET) as memory:
+    async with aforesaid.open(url, encryption=right, resilience="off", **QUIET) as memory:
         await talked(memory)
     assert about(await checkup(url, sealed(master_key=right))).state == "well"
     found = about(await checkup(url, sealed(master_key=wrong)))
@@ -187,6 +187,6 @@ async def test_doctor_knows_a_wrong_key_from_a_missing_one(url: str) -> None:
 
 async def test_doctor_says_nothing_bad_of_a_plain_store(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
-    async with recollect.open(url, **QUIET) as memory:
+    async with aforesaid.open(url, **QUIET) as memory:
         await talked(memory)
     assert about(await checkup(url, sealed())).state == "well"

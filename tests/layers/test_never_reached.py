@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.client import Client, RemoteMemory
-from recollect.client.exchanging import Patience
-from recollect.errors import InvalidSetting, StoreForeign, StoreUnavailable
-from recollect.layers.choosing import reached_mark, resilience_in, spool_folder
-from recollect.layers.resilient import Resilience
-from recollect.settings import ResilienceConfig
+import aforesaid
+from aforesaid.errors import InvalidSetting, StoreForeign, StoreUnavailable
+from aforesaid.layers.build import reached_mark, resilience_in, spool_folder
+from aforesaid.layers.resilient import Resilience
+from aforesaid.remote import Client, RemoteMemory
+from aforesaid.remote.attempts import RetryPolicy
+from aforesaid.settings import ResilienceConfig
 from tests.client.scripted import answer, scripted
 from tests.servers.ports import free_port
 from tests.servers.redis import running
 from tests.servers.remote import served
 
 PASSWORD = "verysecret"
-QUICK = Patience(timeout=10.0, attempts=2, first_pause=0.001)
+QUICK = RetryPolicy(timeout=10.0, attempts=2, first_pause=0.001)
 
 
 @pytest.fixture(autouse=True)
@@ -58,8 +58,8 @@ def files_below(folder: Path) -> list[Path]:
 @pytest.mark.parametrize("number", range(4))
 async def test_a_store_that_was_never_reached_is_an_error(number: int, state: Path) -> None:
     url = unreachable()[number]
-    with pytest.raises(StoreUnavailable, match=r"never reached.*RECOLLECT_START_UNREACHED") as refused:
-        await recollect.open(url)
+    with pytest.raises(StoreUnavailable, match=r"never reached.*AFORESAID_START_UNREACHED") as refused:
+        await aforesaid.open(url)
     assert PASSWORD not in str(refused.value)
     assert await asyncio.to_thread(files_below, state) == []
 
@@ -67,14 +67,14 @@ async def test_a_store_that_was_never_reached_is_an_error(number: int, state: Pa
 @pytest.mark.parametrize("number", range(4))
 async def test_a_setting_starts_without_it(number: int) -> None:
     url = unreachable()[number]
-    async with recollect.open(url, resilience=Resilience(start_unreached=True)) as memory:
+    async with aforesaid.open(url, resilience=Resilience(start_unreached=True)) as memory:
         health = await memory.health()
         assert health is not None
         assert health.degraded
 
 
 def test_the_setting_comes_from_the_environment() -> None:
-    config = ResilienceConfig.from_env({"RECOLLECT_START_UNREACHED": "true"})
+    config = ResilienceConfig.from_env({"AFORESAID_START_UNREACHED": "true"})
     chosen = resilience_in(config, "redis://localhost")
     assert isinstance(chosen, Resilience)
     assert chosen.start_unreached
@@ -85,12 +85,12 @@ async def test_a_store_that_was_reached_may_be_away(state: Path, tmp_path: Path)
     port = free_port()
     url = f"redis://:{PASSWORD}@127.0.0.1:{port}/0"
     with running("--requirepass", PASSWORD, port=port):
-        async with recollect.open(url) as memory:
+        async with aforesaid.open(url) as memory:
             await memory.of("erin").get_or_create_conversation("kitchen")
     marks = await asyncio.to_thread(files_below, state)
     assert [mark.suffix for mark in marks] == [".reached"]
     assert await asyncio.to_thread(marks[0].read_bytes) == b""
-    async with recollect.open(url) as memory:
+    async with aforesaid.open(url) as memory:
         erin = memory.of("erin")
         kitchen = await erin.get_or_create_conversation("kitchen")
         await erin.add_message(kitchen.id, "user", "accepted")
@@ -104,7 +104,7 @@ async def test_one_that_is_started_without_and_comes_later_is_remembered() -> No
     url = f"redis://127.0.0.1:{port}/0"
     chosen = Resilience(start_unreached=True)
     mark = reached_mark(url)
-    async with recollect.open(url, resilience=chosen):
+    async with aforesaid.open(url, resilience=chosen):
         assert not await asyncio.to_thread(mark.is_set)
         with running(port=port):
             await asyncio.to_thread(until, mark.is_set)
@@ -122,7 +122,7 @@ async def test_fail_closed_and_off_give_the_stores_own_error() -> None:
     for resilience in (Resilience(policy="fail_closed"), "off"):
         choice: Any = resilience
         with pytest.raises(StoreUnavailable) as refused:
-            await recollect.open(unreachable()[2], resilience=choice)
+            await aforesaid.open(unreachable()[2], resilience=choice)
         assert "never reached" not in str(refused.value)
 
 
@@ -136,7 +136,7 @@ def server() -> Iterator[str]:
 
 
 async def test_a_server_of_ours_is_recognised_and_remembered(server: str) -> None:
-    async with recollect.open(server) as memory:
+    async with aforesaid.open(server) as memory:
         await memory.of("erin").get_or_create_conversation("kitchen")
     assert await asyncio.to_thread(reached_mark(server).is_set)
 
@@ -177,14 +177,14 @@ async def test_a_server_that_was_never_reached_is_an_error() -> None:
     with pytest.raises(StoreUnavailable, match="never reached"):
         await RemoteMemory(f"http://127.0.0.1:{free_port()}", patience=QUICK)
     chosen = Resilience(start_unreached=True)
-    memory = await recollect.open(f"http://127.0.0.1:{free_port()}", resilience=chosen)
+    memory = await aforesaid.open(f"http://127.0.0.1:{free_port()}", resilience=chosen)
     await memory.close()
 
 
 async def test_a_server_that_was_reached_may_be_away() -> None:
     with served("memory://") as running_server:
         url = running_server.url
-        async with recollect.open(url):
+        async with aforesaid.open(url):
             pass
     async with RemoteMemory(url, patience=QUICK) as memory:
         with pytest.raises(StoreUnavailable):
@@ -194,7 +194,7 @@ async def test_a_server_that_was_reached_may_be_away() -> None:
 @pytest.mark.parametrize("url", ["https://abc.supabase.co", "https://abc.supabase.co/rest/v1"])
 def test_supabase_is_named(url: str) -> None:
     with pytest.raises(InvalidSetting, match=r"Supabase.*postgresql://.*db\.abc\.supabase\.co"):
-        recollect.open(url)
+        aforesaid.open(url)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_supabase_is_named(url: str) -> None:
 )
 def test_a_url_that_is_not_supported_is_refused_with_a_hint(url: str, hint: str) -> None:
     with pytest.raises(InvalidSetting, match=hint):
-        recollect.open(url)
+        aforesaid.open(url)
 
 
 # The command line
@@ -228,11 +228,11 @@ def test_a_url_that_is_not_supported_is_refused_with_a_hint(url: str, hint: str)
     ],
 )
 def test_the_command_line_exits_with_one_line(url: str, tmp_path: Path) -> None:
-    environ = {**os.environ, "RECOLLECT_URL": url}
-    command = [sys.executable, "-m", "recollect", "chat", "--owner", "erin"]
+    environ = {**os.environ, "AFORESAID_URL": url}
+    command = [sys.executable, "-m", "aforesaid", "chat", "--owner", "erin"]
     done = subprocess.run(
         command, env=environ, cwd=tmp_path, input=b"hello\n", capture_output=True, timeout=240, check=False
     )
     assert done.returncode in (2, 4), done.stderr
     assert len(done.stderr.decode().strip().splitlines()) == 1
-    assert done.stderr.startswith(b"recollect:")
+    assert done.stderr.startswith(b"aforesaid:")

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from recollect.errors import StoreUnavailable
-from recollect.manager import ConversationManager
-from recollect.notes import KnownNotes, Note
-from recollect.settings import ConversationConfig
-from recollect.toolbox import owner_tools
-from recollect.windows import WindowPolicy
+from aforesaid.agents.toolbox import owner_tools
+from aforesaid.errors import StoreUnavailable
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.notes.records import KnownNotes, Note
+from aforesaid.settings import ConversationConfig
+from aforesaid.windows import WindowPolicy
 from tests.layers.conftest import World
 
 TEA = "I like tea"

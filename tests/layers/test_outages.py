@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from recollect.contracts import Appended, ConversationStore
-from recollect.conversations import Changes, Conversation, Page, Query, started
-from recollect.dialects.blanking import blanked
-from recollect.errors import (
+from aforesaid._internal.freshness import noting_freshness
+from aforesaid.contracts import Appended, ConversationStore
+from aforesaid.dialects.blanks import blanked
+from aforesaid.errors import (
     ConversationNotFound,
     MessageConflict,
     SpoolFull,
@@ -21,12 +21,12 @@ from recollect.errors import (
     StoreDamaged,
     StoreUnavailable,
 )
-from recollect.freshness import noting_freshness
-from recollect.ids import new_id
-from recollect.layers.resilient import letters, resilient
-from recollect.layers.resilient.spool import files
-from recollect.messages import Message
-from recollect.telemetry import Telemetry
+from aforesaid.layers.resilient import dead_letters, resilient
+from aforesaid.layers.resilient.spool import files
+from aforesaid.model.conversations import Changes, Conversation, Page, Query, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.telemetry import Telemetry
 from tests.layers.conftest import World
 from tests.layers.failing import Fault
 
@@ -477,7 +477,7 @@ async def test_what_cannot_be_read_is_set_aside_and_the_rest_is_adopted(
     assert await said(world.memory.of("erin"), record.id) == ["hello"]
     assert not list(world.folder.glob("*.spool"))
     assert (await world.layer.health()).dead_letters == 1
-    (line,) = (world.folder / letters.NAME).read_text().splitlines()
+    (line,) = (world.folder / dead_letters.NAME).read_text().splitlines()
     assert json.loads(line)["owner"] == owner
     assert "of a newer release" in line
     assert (await world.layer.forget("carol"))["dead_letters"] == (owner is not None)
@@ -567,14 +567,14 @@ async def test_what_the_store_refuses_later_is_set_aside_and_the_rest_goes_on(wo
     await world.memory.of("erin").delete(gone.id)
     assert await world.back()
     assert await said(store, kept.id) == ["good"]
-    (line,) = (world.folder / letters.NAME).read_text().splitlines()
+    (line,) = (world.folder / dead_letters.NAME).read_text().splitlines()
     letter = json.loads(line)
     assert (letter["owner"], letter["conversation_id"]) == ("erin", gone.id)
     assert letter["error"] == "ConversationNotFound"
     (body,) = letter["operation"]["deed"]["bodies"]
     assert json.loads(body)["content"] == "lost cause"
     assert world.layer.set_aside.value == 1
-    assert await asyncio.to_thread(letters.count, world.folder) == 1
+    assert await asyncio.to_thread(dead_letters.count, world.folder) == 1
 
 
 async def test_words_that_were_redacted_meanwhile_do_not_become_a_dead_letter(world: World) -> None:
@@ -665,9 +665,9 @@ async def test_forgetting_reaches_the_dead_letters(world: World) -> None:
     await store.append(record.id, [user("a secret")])
     await world.memory.of("erin").delete(record.id)
     assert await world.back()
-    assert await asyncio.to_thread(letters.count, world.folder) == 1
+    assert await asyncio.to_thread(dead_letters.count, world.folder) == 1
     assert (await world.layer.forget("erin"))["dead_letters"] == 1
-    assert await asyncio.to_thread(letters.count, world.folder) == 0
+    assert await asyncio.to_thread(dead_letters.count, world.folder) == 0
 
 
 async def test_forgetting_reaches_the_dead_letters_of_another_process(world: World) -> None:
@@ -677,7 +677,7 @@ async def test_forgetting_reaches_the_dead_letters_of_another_process(world: Wor
     await world.layer.of("erin").append(new_id(), [user("lost cause")])
     assert await world.back()
     assert (await other.forget("erin"))["dead_letters"] == 1
-    assert await asyncio.to_thread(letters.count, world.folder) == 0
+    assert await asyncio.to_thread(dead_letters.count, world.folder) == 0
 
 
 async def test_cancelled_callers_leave_whole_turns_or_none(world: World) -> None:
@@ -802,16 +802,16 @@ async def test_the_layer_recovers_by_itself(world: World) -> None:
     world.failing.down()
     await store.append(record.id, [user("hello")])
     world.failing.up()
-    lane = layer.lanes["erin"]
+    queue = layer.queues["erin"]
     async with asyncio.timeout(120):
-        await lane.drained.wait()
+        await queue.drained.wait()
     assert await said(world.memory.of("erin"), record.id) == ["hello"]
     await layer.close()
 
 
 async def test_the_numbers_tell_how_it_goes(world: World) -> None:
     def number(name: str) -> float:
-        (value,) = [one.value for one in world.metrics.samples() if one.name == f"recollect_{name}"]
+        (value,) = [one.value for one in world.metrics.samples() if one.name == f"aforesaid_{name}"]
         return value
 
     store = world.layer.of("erin")
@@ -836,7 +836,7 @@ async def test_events_say_what_happened_and_nothing_that_was_said(
 ) -> None:
     store = world.layer.of("erin")
     record = await new(store)
-    with caplog.at_level("INFO", "recollect"):
+    with caplog.at_level("INFO", "aforesaid"):
         world.failing.down()
         await store.append(record.id, [user("a secret")])
         await world.memory.of("erin").delete(record.id)

@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.conversations import Changes, started
-from recollect.errors import StoreUnavailable
-from recollect.ids import new_id
-from recollect.messages import Message
+from aforesaid.errors import StoreUnavailable
+from aforesaid.model.conversations import Changes, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
 from tests.layers.conftest import World
 from tests.layers.failing import Fault
 
@@ -122,7 +122,7 @@ def test_nothing_acknowledged_is_lost_doubled_torn_or_reordered(
         await run.check()
         await world.layer.close()
 
-    with TemporaryDirectory(prefix="recollect-outages-") as folder:
+    with TemporaryDirectory(prefix="aforesaid-outages-") as folder:
         asyncio.run(play(Path(folder) / "spool"))
 
 
@@ -152,5 +152,5 @@ def test_the_same_with_many_callers_at_once(seed: int) -> None:
         await run.check()
         await world.layer.close()
 
-    with TemporaryDirectory(prefix="recollect-outages-") as folder:
+    with TemporaryDirectory(prefix="aforesaid-outages-") as folder:
         asyncio.run(play(Path(folder) / "spool"))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from recollect.errors import StoreUnavailable
-from recollect.layers.resilient.spool import files as spool_files
-from recollect.layers.resilient.spool.files import SpoolFiles
+from aforesaid.errors import StoreUnavailable
+from aforesaid.layers.resilient.spool import files as spool_files
+from aforesaid.layers.resilient.spool.files import SpoolFiles
 
 
 def left_in(folder: Path) -> list[bytes]:

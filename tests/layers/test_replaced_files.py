@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import recollect
-from recollect.errors import StoreReplaced, StoreUnavailable
-from recollect.layers.resilient import Resilience, ResilientBackend, resilient
-from recollect.stores.sqlite import SQLiteBackend
+import aforesaid
+from aforesaid.errors import StoreReplaced, StoreUnavailable
+from aforesaid.layers.resilient import Resilience, ResilientBackend, resilient
+from aforesaid.stores.sqlite import SQLiteBackend
 
 SECONDS = 120
 """Far longer than anything here takes; only what hangs meets it."""
@@ -47,7 +47,7 @@ def replace_by_copy(path: Path) -> None:
 
 async def test_turns_wait_in_the_spool_for_the_next_process(tmp_path: Path) -> None:
     path, spool = tmp_path / "memory.db", tmp_path / "spool"
-    memory = recollect.Memory(await layered(path, spool), sweep_every=None, warm=False)
+    memory = aforesaid.Memory(await layered(path, spool), sweep_every=None, warm=False)
     await memory.start()
     erin = memory.of("erin")
     kitchen = (await erin.get_or_create_conversation("kitchen")).id
@@ -55,7 +55,7 @@ async def test_turns_wait_in_the_spool_for_the_next_process(tmp_path: Path) -> N
     await memory.close()  # so that the file alone is a whole backup
 
     first = await layered(path, spool)
-    memory = recollect.Memory(first, sweep_every=None, warm=False)
+    memory = aforesaid.Memory(first, sweep_every=None, warm=False)
     await memory.start()
     erin = memory.of("erin")
     await erin.load_context(kitchen)
@@ -69,7 +69,7 @@ async def test_turns_wait_in_the_spool_for_the_next_process(tmp_path: Path) -> N
 
     second = await layered(path, spool)
     assert await second.recover()
-    memory = recollect.Memory(second, sweep_every=None, warm=False)
+    memory = aforesaid.Memory(second, sweep_every=None, warm=False)
     history = await memory.of("erin").store.load(kitchen)
     assert contents(history) == ["before", "accepted"]
     await memory.close()
@@ -80,7 +80,7 @@ async def test_fail_closed_refuses(tmp_path: Path) -> None:
     backend = resilient(
         SQLiteBackend(str(path)), folder=tmp_path / "spool", resilience=Resilience(policy="fail_closed")
     )
-    memory = recollect.Memory(backend, sweep_every=None, warm=False)
+    memory = aforesaid.Memory(backend, sweep_every=None, warm=False)
     await memory.start()
     erin = memory.of("erin")
     kitchen = (await erin.get_or_create_conversation("kitchen")).id

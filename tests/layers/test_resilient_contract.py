@@ -9,15 +9,15 @@ from tempfile import mkdtemp
 import pytest
 from hypothesis import settings
 
-from recollect.contracts import Backend
-from recollect.layers.resilient import resilient
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.stores.sqlite import SQLiteBackend
-from recollect.telemetry import Telemetry
-from recollect.testing import FixedClock, StoreContract, store_machine
-from recollect.testing.contract.concurrency import ConcurrencyContract
-from recollect.testing.contract.log import LogContract
-from recollect.testing.contract.sessions import SessionsContract
+from aforesaid.contracts import Backend
+from aforesaid.layers.resilient import resilient
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.stores.sqlite import SQLiteBackend
+from aforesaid.telemetry import Telemetry
+from aforesaid.testing import FixedClock, StoreContract, store_machine
+from aforesaid.testing.contract.concurrency import ConcurrencyContract
+from aforesaid.testing.contract.log import LogContract
+from aforesaid.testing.contract.sessions import SessionsContract
 from tests.layers.failing import Failing, Fault
 from tests.layers.worlds import inner_for
 
@@ -77,7 +77,7 @@ class TestAroundTheOthers(LogContract, SessionsContract, ConcurrencyContract):
 
 def _machine_folder() -> Path:
     """A machine makes many backends and ends none of its folders: they go with the process."""
-    folder = mkdtemp(prefix="recollect-layer-")
+    folder = mkdtemp(prefix="aforesaid-layer-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-import recollect
-from recollect.contracts import ConversationStore, LogEnd, Sealable
-from recollect.conversations import Changes, started
-from recollect.errors import ConversationNotFound
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.testing import FixedClock
+import aforesaid
+from aforesaid.contracts import ConversationStore, LogEnd, Sealable
+from aforesaid.errors import ConversationNotFound
+from aforesaid.model.conversations import Changes, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.testing import FixedClock
 from tests.properties.worlds import STORES, url_for
 
 
@@ -27,7 +27,7 @@ async def store(
     request: pytest.FixtureRequest, tmp_path: Path, clock: FixedClock
 ) -> AsyncIterator[ConversationStore]:
     url = url_for(request.param, tmp_path, request)
-    async with recollect.open(url, sweep_every=None, clock=clock) as memory:
+    async with aforesaid.open(url, sweep_every=None, clock=clock) as memory:
         yield memory.backend.of(f"owner-{new_id()}")
 
 

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from recollect.contracts import Entry, Glancing, parse_listing
-from recollect.conversations import Changes, started
-from recollect.errors import MessageConflict, StoreDamaged
-from recollect.ids import new_id
-from recollect.layers.encrypted import EncryptedBackend, EncryptedStore
-from recollect.layers.verifying import verify
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.stores.json_file import JsonFileBackend
-from recollect.telemetry.metrics import telemetry
-from recollect.testing import FixedClock
+from aforesaid.contracts import Entry, SnapshotReader, parse_listing
+from aforesaid.errors import MessageConflict, StoreDamaged
+from aforesaid.layers.encrypted import EncryptedBackend, EncryptedStore
+from aforesaid.layers.encrypted.verification import verify
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.conversations import Changes, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.json_file import JsonFileBackend
+from aforesaid.telemetry.metrics import telemetry
+from aforesaid.testing import FixedClock
 from tests.layers.worlds import inner_for, opened, sealed_backend
 from tests.properties.worlds import STORES
 from tests.raw_logs import RawLog, Row, read_log, write_log
@@ -329,7 +329,7 @@ def with_times_in_bodies(before: RawLog, after: RawLog) -> RawLog:
 
 
 def _text(micros: int) -> str:
-    from recollect.clock import from_micros
+    from aforesaid.model.clock import from_micros
 
     return from_micros(micros).isoformat()
 
@@ -341,7 +341,7 @@ async def test_an_attack_is_noticed_by_whoever_reads(world: World, attack: Attac
     if isinstance(world.backend.inner, JsonFileBackend):
         after = with_times_in_bodies(before, after)
     assert after != before
-    violations = telemetry.counter("recollect_log_violations_total")
+    violations = telemetry.counter("aforesaid_log_violations_total")
     noticed = violations.value
     await world.put(after)
     for store in (world.store, world.fresh):  # one that has read and written all of it, and one that has not
@@ -368,8 +368,8 @@ async def test_an_attack_on_the_end_is_noticed_in_a_short_window(world: World, a
     await world.put(after)
     for store in (world.store, world.fresh):
         assert not is_proven(await store.tail(world.id, limit=3))
-        if isinstance(store, Glancing):
-            seen = await store.glance(
+        if isinstance(store, SnapshotReader):
+            seen = await store.read_snapshot(
                 world.id, front=2, tail=3, documents=parse_listing("notes", None, None, 0)
             )
             assert not is_proven(list(seen.tail))

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from recollect.contracts import ConversationStore, Entry
-from recollect.conversations import Changes, started
-from recollect.errors import RecollectError
-from recollect.ids import new_id
-from recollect.layers.encrypted import EncryptedBackend
-from recollect.layers.rekeying import rotate
-from recollect.messages import Message
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.stores.json_file import JsonFileBackend
-from recollect.testing import FixedClock
+from aforesaid.contracts import ConversationStore, Entry
+from aforesaid.errors import AforesaidError
+from aforesaid.layers.encrypted import EncryptedBackend
+from aforesaid.layers.encrypted.rotation import rotate
+from aforesaid.model.conversations import Changes, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.json_file import JsonFileBackend
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.testing import FixedClock
 from tests.layers.conftest import World as Outages
 from tests.layers.test_sealed_order import with_times_in_bodies, words
 from tests.layers.test_sealed_outages import sealed_over
@@ -80,7 +80,7 @@ class History:
             try:
                 done = await store.append(self.id, turn)
                 outcomes.append(([shown(e) for e in done.new], [shown(e) for e in done.known]))
-            except RecollectError as error:
+            except AforesaidError as error:
                 outcomes.append(type(error).__name__)
         assert outcomes[0] == outcomes[1]
 
@@ -275,6 +275,6 @@ async def test_turns_from_the_spool_raise_no_alarm(tmp_path: Path, seed: int) ->
 async def check_readable(store: ConversationStore, conversation_id: str) -> None:
     try:
         entries = await store.tail(conversation_id, limit=20)
-    except RecollectError:
+    except AforesaidError:
         return  # nothing is known of it while the store is away
     assert [entry.unreadable for entry in entries if entry.unreadable] == []

@@ -2,14 +2,14 @@
 
 import pytest
 
-from recollect.contracts import ConversationStore
-from recollect.conversations import started
-from recollect.errors import StoreUnavailable
-from recollect.ids import new_id
-from recollect.layers.encrypted import EncryptedBackend
-from recollect.layers.resilient import ResilientBackend, resilient
-from recollect.messages import Message
-from recollect.telemetry import Telemetry
+from aforesaid.contracts import ConversationStore
+from aforesaid.errors import StoreUnavailable
+from aforesaid.layers.encrypted import EncryptedBackend
+from aforesaid.layers.resilient import ResilientBackend, resilient
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.telemetry import Telemetry
 from tests.layers.conftest import World
 from tests.layers.worlds import sealed_backend
 

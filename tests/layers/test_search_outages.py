@@ -2,19 +2,19 @@
 
 import pytest
 
-from recollect.errors import StoreUnavailable
-from recollect.manager import ConversationManager
-from recollect.search.room import SearchRoom
-from recollect.search.searching import Searcher
+from aforesaid.errors import StoreUnavailable
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.search.searcher import Searcher
+from aforesaid.search.shared import SearchResources
 from tests.layers.conftest import World
 from tests.search.embedders import WordEncoder
 
 
-def searcher_of(world: World, room: SearchRoom) -> Searcher:
+def searcher_of(world: World, room: SearchResources) -> Searcher:
     return Searcher(world.layer.of("erin"), room, "erin")
 
 
-async def told(world: World, *sentences: str) -> str:
+async def describe(world: World, *sentences: str) -> str:
     """A conversation that another process wrote: this one has not seen what was said."""
     erin = ConversationManager(world.memory.of("erin"))
     conversation = await erin.get_or_create_conversation("kitchen")
@@ -25,7 +25,7 @@ async def told(world: World, *sentences: str) -> str:
 
 async def test_what_was_not_known_in_an_outage_is_found_after_it(world: World) -> None:
     """Its revision is the same before and after: that must not pass for having been indexed."""
-    conversation_id = await told(world, "The key is under the flowerpot.")
+    conversation_id = await describe(world, "The key is under the flowerpot.")
     erin = ConversationManager(world.layer.of("erin"))
     await world.layer.of("erin").get(conversation_id)
     world.failing.down()
@@ -37,7 +37,7 @@ async def test_what_was_not_known_in_an_outage_is_found_after_it(world: World) -
 
 
 async def test_an_outage_that_begins_in_the_middle_of_a_search_leaves_no_gaps(world: World) -> None:
-    conversation_id = await told(world, "The key is under the flowerpot.")
+    conversation_id = await describe(world, "The key is under the flowerpot.")
     erin = ConversationManager(world.layer.of("erin"))
     await world.layer.of("erin").get(conversation_id)
     world.failing.plan = lambda name: "before" if name == "page" else None
@@ -47,10 +47,10 @@ async def test_an_outage_that_begins_in_the_middle_of_a_search_leaves_no_gaps(wo
 
 
 async def test_vectors_are_as_they_were_after_an_outage(world: World) -> None:
-    await told(world, "The key is under the flowerpot.", "Dinner is at eight.")
-    room = SearchRoom(WordEncoder(), quiet=0)
+    await describe(world, "The key is under the flowerpot.", "Dinner is at eight.")
+    room = SearchResources(WordEncoder(), quiet=0)
     searcher = searcher_of(world, room)
-    searcher.room.note("erin", searcher.store)
+    searcher.resources.note("erin", searcher.store)
     assert room.indexer is not None
     await room.indexer.settled()
     assert (await searcher.search("flowerpot")).by_meaning

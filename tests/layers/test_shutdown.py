@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from recollect.layers.choosing import with_resilience
-from recollect.layers.resilient import Resilience, ResilientBackend
-from recollect.stores.urls import backend_for
+from aforesaid.layers.build import with_resilience
+from aforesaid.layers.resilient import Resilience, ResilientBackend
+from aforesaid.stores.urls import backend_for
 
 ROOT = Path(__file__).parents[2]
 TURNS = 40

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.errors import SpoolFull, StoreUnavailable
-from recollect.layers.resilient.spool import Spool
-from recollect.layers.resilient.spool import files as spool_files
-from recollect.layers.resilient.spool.files import SpoolFiles
-from recollect.layers.resilient.spool.frames import OPERATION, frame, payload_of, scan
+from aforesaid.errors import SpoolFull, StoreUnavailable
+from aforesaid.layers.resilient.spool import Spool
+from aforesaid.layers.resilient.spool import files as spool_files
+from aforesaid.layers.resilient.spool.files import SpoolFiles
+from aforesaid.layers.resilient.spool.frames import OPERATION, frame, payload_of, scan
 
 payloads = st.lists(st.binary(max_size=40), max_size=6)
 
@@ -180,7 +180,7 @@ def test_a_disk_that_is_full_refuses_and_keeps_what_it_has(
         if call == "write":
             patch.setattr(os, "write", full)
         else:
-            patch.setattr("recollect.layers.resilient.spool.files._sync", full)
+            patch.setattr("aforesaid.layers.resilient.spool.files._sync", full)
         with pytest.raises(SpoolFull, match="no space left"):
             files.append([b"two"])
     assert files.read(files.append([b"three"])) == [b"three"]
@@ -227,11 +227,11 @@ async def test_whatever_fails_in_the_thread_reaches_the_caller_as_one_of_our_err
     spool = Spool(tmp_path, limit=10**6, deadline=1.0)
     kept = await spool.write(b"one", lambda ref: ref)
     with monkeypatch.context() as patch:
-        patch.setattr("recollect.layers.resilient.spool.files._sync", fail)
+        patch.setattr("aforesaid.layers.resilient.spool.files._sync", fail)
         with pytest.raises(StoreUnavailable) as caught:
             await spool.write(b"two", lambda ref: ref)
         assert caught.value.__cause__ is error
-        patch.setattr("recollect.layers.resilient.spool.files._read", fail)
+        patch.setattr("aforesaid.layers.resilient.spool.files._read", fail)
         with pytest.raises(StoreUnavailable) as caught:
             await spool.read([kept])
         assert caught.value.__cause__ is error

@@ -11,23 +11,22 @@ from typing import Any
 
 import pytest
 
-from recollect import moving
-from recollect.archives import ArchiveFolder
-from recollect.blobs import InMemoryBlobs, purge_blobs
-from recollect.conversations import Query, started
-from recollect.errors import Conflict, StoreUnavailable
-from recollect.freshness import noting_freshness
-from recollect.ids import new_id
-from recollect.keys import MasterKeys
-from recollect.layers import rekeying
-from recollect.layers.encrypted import EncryptedBackend, Encryption, encrypted
-from recollect.layers.resilient import Resilience
-from recollect.lifetimes import Archiving
-from recollect.manager import ConversationManager
-from recollect.memory import Memory
-from recollect.messages import Message
-from recollect.moving import importing
-from recollect.stores.in_memory import InMemoryBackend
+from aforesaid import transfer
+from aforesaid._internal.freshness import noting_freshness
+from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.errors import Conflict, StoreUnavailable
+from aforesaid.layers.encrypted import EncryptedBackend, Encryption, encrypted, rotation
+from aforesaid.layers.resilient import Resilience
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.opening import Memory
+from aforesaid.model.conversations import Query, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.lifetimes import Archiving
+from aforesaid.model.messages import Message
+from aforesaid.stores.blobs import InMemoryBlobs, purge_blobs
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.transfer import imports
+from aforesaid.transfer.archives import ArchiveFolder
 from tests.layers.conftest import World
 from tests.layers.failing import Fault
 from tests.layers.worlds import MASTER
@@ -76,7 +75,7 @@ class Replaying(World):
         self.failing.up()
         self.seconds.now += 60
         assert await self.layer._probe()
-        assert self.layer.lanes
+        assert self.layer.queues
 
 
 @pytest.fixture
@@ -129,7 +128,7 @@ async def test_a_process_that_adopts_a_spool_exports_everything(tmp_path: Path) 
     await world.memory.open()
     world.layer = world.make()
     await world.layer.open()
-    assert world.layer.lanes
+    assert world.layer.queues
     page = await world.layer.of("erin").find(Query())
     assert page.degraded or len(page.conversations) == 3
     manifest = await memory_of(world, tmp_path).of("erin").export(tmp_path / "export")
@@ -291,7 +290,7 @@ async def test_a_conversation_without_accepted_turns_is_read_from_the_store_duri
         assert len(await store.page(replaying.long, limit=999)) == MANY
         assert len(await store.page(replaying.unknown, limit=999)) == 1
     assert not seen.degraded
-    assert replaying.layer.lanes
+    assert replaying.layer.queues
 
 
 # Every operation, with the store failing at every call
@@ -305,20 +304,20 @@ async def _listed(owners: AsyncIterator[str]) -> set[str]:
 
 
 async def _exported(source: Any, **options: Any) -> int:
-    return (await moving.export(source, io.BytesIO(), **options)).entries
+    return (await transfer.export(source, io.BytesIO(), **options)).entries
 
 
 async def _export_one(memory: Memory, world: Replaying, _: Path) -> int:
     store = await memory.of("erin").store.authoritative()
     record = await store.get(world.long)
     assert record is not None
-    return (await moving.export_one(store, record, io.BytesIO(), owner="erin")).entries
+    return (await transfer.export_one(store, record, io.BytesIO(), owner="erin")).entries
 
 
 async def _copied(memory: Memory, world: Replaying, _: Path) -> int:
     target = InMemoryBackend(clock=world.clock)
     await target.open()
-    return (await moving.copy(memory.backend, target)).entries
+    return (await transfer.copy(memory.backend, target)).entries
 
 
 async def _imported(memory: Memory, world: Replaying, folder: Path) -> Any:
@@ -331,9 +330,9 @@ async def _imported(memory: Memory, world: Replaying, folder: Path) -> Any:
 
 async def _import_lines(memory: Memory, world: Replaying, _: Path) -> Any:
     file = io.BytesIO()
-    await moving.export(world.memory, file)
+    await transfer.export(world.memory, file)
     file.seek(0)
-    return (await moving.import_(file, memory.backend)).conversations
+    return (await transfer.import_(file, memory.backend)).conversations
 
 
 async def _restored(memory: Memory, world: Replaying, _: Path) -> str:
@@ -366,11 +365,11 @@ MEMORY: dict[str, tuple[Run, Any]] = {
 }
 MOVING: dict[str, tuple[Run, Any]] = {
     "copy": (_copied, ALL),
-    "count": (lambda m, _, __: moving.count(m.backend), 4),
+    "count": (lambda m, _, __: transfer.count(m.backend), 4),
     "export": (lambda m, _, __: _exported(m.backend), ALL),
     "export_one": (_export_one, MANY),
     "export_store": (
-        lambda m, _, __: _entries(moving.export_store("erin", m.of("erin").store, io.BytesIO())),
+        lambda m, _, __: _entries(transfer.export_store("erin", m.of("erin").store, io.BytesIO())),
         MANY + 1 + BACKLOG,
     ),
     "import_": (_import_lines, None),
@@ -410,7 +409,7 @@ PARTIAL: dict[type | Any, set[str]] = {
         "set_retention",
     },
     Memory: {"close", "health", "start"},
-    moving: {"restore_one"},
+    transfer: {"restore_one"},
 }  # fmt: skip
 
 
@@ -425,7 +424,7 @@ def _operations(of: Any) -> set[str]:
 
 @pytest.mark.parametrize(
     ("of", "whole"),
-    [(ConversationManager, MANAGER), (Memory, MEMORY), (moving, MOVING)],
+    [(ConversationManager, MANAGER), (Memory, MEMORY), (transfer, MOVING)],
     ids=["manager", "memory", "moving"],
 )
 def test_every_operation_is_known_to_need_all_data_or_not_to(of: Any, whole: dict[str, Any]) -> None:
@@ -534,7 +533,7 @@ async def test_a_key_rotation_never_retires_a_key_that_is_needed(fault: Fault, t
         calls = _failing_from(world, number, fault, lasting=True)
         done = None
         with suppress(StoreUnavailable):
-            done = await rekeying.rotate(sealed, deep=True, grace=timedelta(0))
+            done = await rotation.rotate(sealed, deep=True, grace=timedelta(0))
         assert await world.back()
         read = [await store.page(record.id, limit=9) for record in records]
         assert [len(entries) for entries in read] == [2, 1]
@@ -552,4 +551,4 @@ async def test_a_key_rotation_never_retires_a_key_that_is_needed(fault: Fault, t
 
 
 def test_restoring_one_conversation_uses_the_authoritative_view() -> None:
-    assert "authoritative" in inspect.getsource(importing.restore_one)
+    assert "authoritative" in inspect.getsource(imports.restore_one)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from recollect.clock import Clock
-from recollect.contracts import Backend
-from recollect.keys import MasterKeys
-from recollect.layers.encrypted import EncryptedBackend, Encryption, encrypted
-from recollect.stores.urls import backend_for
-from recollect.testing import FixedClock
+from aforesaid.contracts import Backend
+from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.layers.encrypted import EncryptedBackend, Encryption, encrypted
+from aforesaid.model.clock import Clock
+from aforesaid.stores.urls import backend_for
+from aforesaid.testing import FixedClock
 from tests.properties.worlds import url_for
 
 MASTER = bytes(range(32))

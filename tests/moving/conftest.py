@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from recollect.contracts import Backend
-from recollect.stores.urls import backend_for
-from recollect.testing import FixedClock
+from aforesaid.contracts import Backend
+from aforesaid.stores.urls import backend_for
+from aforesaid.testing import FixedClock
 from tests.properties.worlds import empty_url
 
 NewUrl = Callable[[str], str]

@@ -3,11 +3,11 @@
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-from recollect.contracts import Backend, ConversationStore, Document, Entry
-from recollect.conversations import Changes, Conversation, Query, started
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.testing import FixedClock
+from aforesaid.contracts import Backend, ConversationStore, Document, Entry
+from aforesaid.model.conversations import Changes, Conversation, Query, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.testing import FixedClock
 
 OWNERS = ("erin", "{sam}:*", "ä" * 700)
 DOCUMENTS = 2 * (4 + 40 + 1)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from recollect.contracts import Backend, Entry
-from recollect.conversations import Changes, Conversation, started
-from recollect.errors import Conflict, StoreDamaged
-from recollect.ids import new_id
-from recollect.moving import CopyReport, copy, count
-from recollect.stores.in_memory import InMemoryBackend, InMemoryStore
-from recollect.testing import FixedClock
+from aforesaid.contracts import Backend, Entry
+from aforesaid.errors import Conflict, StoreDamaged
+from aforesaid.model.conversations import Changes, Conversation, started
+from aforesaid.model.ids import new_id
+from aforesaid.stores.memory import InMemoryBackend, InMemoryStore
+from aforesaid.testing import FixedClock
+from aforesaid.transfer import CopyReport, copy, count
 from tests.moving.conftest import NewBackend
 from tests.moving.lives import DOCUMENTS, LONG, OWNERS, conversation_with, everything, live, user
 from tests.properties.worlds import STORES
@@ -227,11 +227,11 @@ async def test_what_has_expired_is_not_copied(source: Backend, target: Backend, 
 
 async def test_progress_is_told_conversation_by_conversation(source: Backend, clock: FixedClock) -> None:
     await live(source, clock)
-    told: list[CopyReport] = []
-    report = await copy(source, InMemoryBackend(clock=clock), progress=told.append)
-    assert [one.conversations for one in told if one.owners == 3][-1] == report.conversations
-    assert told[-1] == report
-    assert {one.conversations for one in told} == set(range(report.conversations + 1))
+    describe: list[CopyReport] = []
+    report = await copy(source, InMemoryBackend(clock=clock), progress=describe.append)
+    assert [one.conversations for one in describe if one.owners == 3][-1] == report.conversations
+    assert describe[-1] == report
+    assert {one.conversations for one in describe} == set(range(report.conversations + 1))
 
 
 Meanwhile = Callable[[str], Awaitable[object]]

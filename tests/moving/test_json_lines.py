@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.contracts import Backend, ConversationStore
-from recollect.conversations import Changes, started
-from recollect.errors import Conflict, InvalidInput, StoreDamaged, StoreForeign, StoreUnavailable
-from recollect.ids import new_id
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.moving import CopyReport, export, import_
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.testing import FixedClock
+from aforesaid.contracts import Backend, ConversationStore
+from aforesaid.errors import Conflict, InvalidInput, StoreDamaged, StoreForeign, StoreUnavailable
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.conversations import Changes, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.testing import FixedClock
+from aforesaid.transfer import CopyReport, export, import_
 from tests.moving.conftest import NewBackend
 from tests.moving.lives import (
     DOCUMENTS,
@@ -112,7 +112,7 @@ async def test_the_form_is_as_documented(memory: Backend, clock: FixedClock) -> 
     await memory.of("erin").append(record.id, odd_messages())
     text = await exported(memory)
     header, conversation, *entries, trailer = map(json.loads, text.splitlines())
-    assert (header["recollect"], header["version"], header["wire"]) == ("export", 1, 1)
+    assert (header["aforesaid"], header["version"], header["wire"]) == ("export", 1, 1)
     assert datetime.fromisoformat(header["exported_at"]).utcoffset() == timedelta(0)
     assert (conversation["owner"], conversation["sessions"]) == ("erin", ["kitchen"])
     assert conversation["conversation"]["id"] == record.id
@@ -121,7 +121,7 @@ async def test_the_form_is_as_documented(memory: Backend, clock: FixedClock) -> 
     assert {frozenset(one["entry"]) for one in entries} == {
         frozenset(("sequence", "revision", "stored_at", "message"))
     }
-    assert trailer["recollect"] == "end"
+    assert trailer["aforesaid"] == "end"
     assert (trailer["conversations"], trailer["entries"]) == (1, 5)
     assert trailer["sha256"] == sha256(text[: text.rindex(b"\n", 0, -1) + 1]).hexdigest()
     assert text.isascii() or text.decode("utf-8")
@@ -207,12 +207,12 @@ class TestNotWhole:
             (lambda lines: _with(lines, 3, b'"first"', b"NaN"), "line 4 .* cannot be read"),
             (lambda lines: _with(lines, 3, b',"timestamp":', b',"times":'), "line 4 .* timestamp"),
             (lambda lines: _with(lines, 2, b'"erin"', b'""'), "line 3 .* owner must not be empty"),
-            (lambda lines: _with(lines, 2, b'"erin"', b'"recollect.journal"'), "line 3 .* the name is taken"),
+            (lambda lines: _with(lines, 2, b'"erin"', b'"aforesaid.journal"'), "line 3 .* the name is taken"),
             (lambda lines: _with(lines, 2, b'"sessions":[]', b'"sessions":[""]'), "line 3 .* session_id"),
             (lambda lines: _with(lines, 2, b'"revision":2', b'"revision":-2'), "line 3 .* revision"),
             (lambda lines: _with(lines, 1, b'"data":"eg=="', b'"data":"eg="'), "line 2 .* cannot be read"),
             (lambda lines: _with(lines, 1, b'"erin"', b'""'), "line 2 .* owner must not be empty"),
-            (lambda lines: _with(lines, 1, b'"erin"', b'"recollect.journal"'), "line 2 .* the name is taken"),
+            (lambda lines: _with(lines, 1, b'"erin"', b'"aforesaid.journal"'), "line 2 .* the name is taken"),
             (lambda lines: _with(lines, 1, b'"owner":"erin",', b""), "line 2 .* document without an owner"),
             (lambda lines: _with(lines, 1, b'"version":1', b'"version":0'), "line 2 .* cannot be read"),
             (lambda lines: _with(lines, 7, b'"key":"a"', b'"key":""'), "line 8 .* key must not be empty"),
@@ -234,9 +234,9 @@ def _with(lines: Lines, place: int, old: bytes, new: bytes) -> Lines:
 
 
 class TestNotOurs:
-    @pytest.mark.parametrize("text", [b"", b"\n", b"{}\n", b'{"recollect":"end"}\n', b"hello\n", b"\x00\xff"])
+    @pytest.mark.parametrize("text", [b"", b"\n", b"{}\n", b'{"aforesaid":"end"}\n', b"hello\n", b"\x00\xff"])
     async def test_another_file_is_refused(self, empty: Backend, text: bytes) -> None:
-        with pytest.raises(StoreForeign, match="no export of Recollect: line 1"):
+        with pytest.raises(StoreForeign, match="no export of Aforesaid: line 1"):
             await imported(text, empty)
 
     @pytest.mark.parametrize(

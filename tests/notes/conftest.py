@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-import recollect
-from recollect.manager import ConversationManager
-from recollect.testing import FixedClock
+import aforesaid
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.testing import FixedClock
 from tests.properties.worlds import PLACES, empty_url
 from tests.servers.remote import open_at
 
@@ -23,7 +23,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-async def memory(url: str, clock: FixedClock, tmp_path: Path) -> AsyncIterator[recollect.Memory]:
+async def memory(url: str, clock: FixedClock, tmp_path: Path) -> AsyncIterator[aforesaid.Memory]:
     async with open_at(
         url, clock=clock, sweep_every=None, archives=tmp_path / "archives", embedder=None
     ) as memory:
@@ -31,5 +31,5 @@ async def memory(url: str, clock: FixedClock, tmp_path: Path) -> AsyncIterator[r
 
 
 @pytest.fixture
-def erin(memory: recollect.Memory) -> ConversationManager:
+def erin(memory: aforesaid.Memory) -> ConversationManager:
     return memory.of("erin")

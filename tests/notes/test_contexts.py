@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.agents import AgenticLoop, ConversationEntity, ConversationInput, Specialist, answer_turn
-from recollect.chats import ChatHistory
-from recollect.contracts import ConversationStore
-from recollect.errors import StoreUnavailable
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.notes import HEADING, Source
-from recollect.settings import ConversationConfig
-from recollect.testing.validity import problems
-from recollect.toolbox import note_tools, owner_tools
-from recollect.windows import WindowPolicy
+import aforesaid
+from aforesaid.agents import AgenticLoop, ConversationEntity, ConversationInput, Specialist, answer_turn
+from aforesaid.agents.toolbox import note_tools, owner_tools
+from aforesaid.contracts import ConversationStore
+from aforesaid.errors import StoreUnavailable
+from aforesaid.memory.chats import ChatHistory
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import Message
+from aforesaid.notes.records import HEADING, Source
+from aforesaid.settings import ConversationConfig
+from aforesaid.testing.validity import problems
+from aforesaid.windows import WindowPolicy
 from tests.agents.doubles import Scripted, calling
 from tests.servers.remote import open_at
 
@@ -135,7 +135,7 @@ async def test_an_agents_own_view_has_notes_too(erin: ConversationManager) -> No
     assert context.report.notes
 
 
-async def test_nobody_sees_somebody_elses_notes(memory: recollect.Memory) -> None:
+async def test_nobody_sees_somebody_elses_notes(memory: aforesaid.Memory) -> None:
     await memory.of("erin").remember(DIM)
     bob = memory.of("bob")
     assert (await bob.load_context(await conversation(bob))).report.notes == ()
@@ -152,7 +152,7 @@ async def test_a_store_that_fails_over_notes_does_not_keep_anybody_from_answerin
 
     store: ConversationStore = erin.store
     monkeypatch.setattr(type(store), "documents", fail)
-    monkeypatch.setattr(type(store), "glance", fail, raising=False)
+    monkeypatch.setattr(type(store), "read_snapshot", fail, raising=False)
     context = await erin.load_context(conversation_id)
     assert len(context) == 3
     assert any("last read" in warning for warning in context.report.warnings)
@@ -186,7 +186,7 @@ async def test_a_model_remembers_and_the_note_knows_where_it_was_said(erin: Conv
     assert DIM in str(agent.asked[-1].messages[0].content)
 
 
-async def test_an_entity_knows_the_notes_from_the_first_word_on(memory: recollect.Memory) -> None:
+async def test_an_entity_knows_the_notes_from_the_first_word_on(memory: aforesaid.Memory) -> None:
     agent = Scripted("One.", "Two.", "Three.")
     entity = ConversationEntity(AgenticLoop(agent), memory=memory, tools=owner_tools)
     await memory.of("default").remember(DIM)
@@ -199,7 +199,7 @@ async def test_an_entity_knows_the_notes_from_the_first_word_on(memory: recollec
 
 @pytest.mark.parametrize("forgetting", ["redact", "erase"])
 async def test_a_note_of_an_entitys_first_turn_goes_with_what_it_was_made_from(
-    memory: recollect.Memory, forgetting: str
+    memory: aforesaid.Memory, forgetting: str
 ) -> None:
     agent = Scripted(calling(("c1", "remember", {"text": "My PIN is 4711"})), "Noted.")
     entity = ConversationEntity(AgenticLoop(agent), memory=memory, tools=owner_tools)

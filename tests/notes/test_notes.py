@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-import recollect
-from recollect.errors import InvalidInput, NoteNotFound
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.notes import KIND, MOST_EARLIER, Note, Source
-from recollect.testing import FixedClock
+import aforesaid
+from aforesaid.errors import InvalidInput, NoteNotFound
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import Message
+from aforesaid.notes.records import KIND, MOST_EARLIER, Note, Source
+from aforesaid.testing import FixedClock
 from tests.search.embedders import WordEncoder
 from tests.servers.remote import open_at
 
@@ -71,7 +71,7 @@ async def test_two_who_replace_at_once_lose_nothing(erin: ConversationManager) -
 
 
 async def test_a_note_expires_and_a_purge_removes_it(
-    memory: recollect.Memory, erin: ConversationManager, clock: FixedClock
+    memory: aforesaid.Memory, erin: ConversationManager, clock: FixedClock
 ) -> None:
     await erin.remember("I am in Rome", expires=timedelta(days=3))
     kept = await erin.remember(DIM)
@@ -195,7 +195,7 @@ async def test_redacting_a_message_forgets_notes_made_from_it(erin: Conversation
 
 
 async def test_notes_go_with_their_owner_and_come_back_from_an_export(
-    memory: recollect.Memory, erin: ConversationManager, tmp_path: Path
+    memory: aforesaid.Memory, erin: ConversationManager, tmp_path: Path
 ) -> None:
     await erin.remember(DIM)
     await erin.remember(LATER)
@@ -214,7 +214,7 @@ async def test_what_the_redact_function_hides_stays_hidden(tmp_path: Path) -> No
         words = str(message.content)
         return None if "secret" in words else message.with_(content=words.replace("1234", "…"))
 
-    async with recollect.open("memory://", redact=hide, sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open("memory://", redact=hide, sweep_every=None, embedder=None) as memory:
         erin = memory.of("erin")
         note = await erin.remember("The door code is 1234")
         assert note.text == "The door code is …"
@@ -223,10 +223,10 @@ async def test_what_the_redact_function_hides_stays_hidden(tmp_path: Path) -> No
 
 
 async def test_notes_are_sealed_where_the_store_is_encrypted(tmp_path: Path) -> None:
-    from recollect.keys import generate_master_key
+    from aforesaid.encryption.master_keys import generate_master_key
 
     path = tmp_path / "memory.db"
-    async with recollect.open(
+    async with aforesaid.open(
         f"sqlite:///{path}", encryption=generate_master_key(), sweep_every=None, embedder=None
     ) as memory:
         await memory.of("erin").remember("The door code is 1234 at Hollyhock", subject="Hollyhock door")

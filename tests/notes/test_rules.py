@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.contracts import Document
-from recollect.errors import InvalidInput
-from recollect.notes import (
+from aforesaid.contracts import Document
+from aforesaid.errors import InvalidInput
+from aforesaid.notes.records import (
     HEADING,
     LONGEST_NOTE,
     LONGEST_SUBJECT,

@@ -12,12 +12,12 @@ from benchmarks.floors import Floor
 from benchmarks.search_writes import Texts
 from benchmarks.turns import ANSWER, QUESTION, bodies
 
-import recollect
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.stores.sqlite import SQLiteBackend
-from recollect.stores.sqlite.glancing import Recent
-from recollect.tokens import default_counter, ready
+import aforesaid
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import Message
+from aforesaid.stores.sqlite import SQLiteBackend
+from aforesaid.stores.sqlite.snapshots import Recent
+from aforesaid.tokens import default_counter, ready
 from tests.performance.guard import Engine, Steps
 
 MESSAGES = 2_000
@@ -40,14 +40,14 @@ class Bench:
     async def open(self) -> None:
         await self._fill()
         await self._index()
-        self._memory = await recollect.open(self._url, sweep_every=None, embedder=None)
+        self._memory = await aforesaid.open(self._url, sweep_every=None, embedder=None)
         await ready(default_counter())
         self.manager: ConversationManager = self._memory.of("erin")
         self.id = (await self.manager.get_or_create_conversation("kitchen")).id
         self._read = apsw.Connection(str(self._path))
 
     async def _fill(self) -> None:
-        async with recollect.open(self._url, sweep_every=None, embedder=None) as memory:
+        async with aforesaid.open(self._url, sweep_every=None, embedder=None) as memory:
             erin = memory.of("erin")
             kitchen = await erin.get_or_create_conversation("kitchen")
             said: list[Message] = [message for pair in Texts(1).turns(MESSAGES // 2) for message in pair]

@@ -94,7 +94,7 @@ def results() -> dict[str, Any]:
     floor = {"floor": 0.0002, "turn": 0.0003, "ratio": 1.5, "middle_half": [1.4, 1.6]}
     about = {"machine": "a machine", "date": "2026-11-16", "load": 0.5}
     entrants = {
-        "Recollect": {"rows": [row(10, 0.3, 0.1), row(10_000, 0.3, 0.1)], "flushes": 1.0},
+        "Aforesaid": {"rows": [row(10, 0.3, 0.1), row(10_000, 0.3, 0.1)], "flushes": 1.0},
         "OpenAI SQLiteSession": {"rows": [row(10, 0.6, 0.1), row(10_000, 0.6, 0.1)], "flushes": 1.0},
         "LangGraph AsyncSqliteSaver": {"rows": [row(10, 5, 1), row(10_000, 500, 100)], "flushes": 4.0},
         "Strands, agent held": {"error": "it would not start"},
@@ -104,9 +104,9 @@ def results() -> dict[str, Any]:
 
 class TestReport:
     def test_aims_say_what_is_met_and_what_is_not(self) -> None:
-        told = aims(results())
-        assert "| W1: faster than OpenAI SQLiteSession at 10,000 | 1.30 × | 2.00 × | yes |" in told
-        assert "| W1: faster than LangGraph AsyncSqliteSaver at 10,000 | 10.0 × | 1,667 × | yes |" in told
+        describe = aims(results())
+        assert "| W1: faster than OpenAI SQLiteSession at 10,000 | 1.30 × | 2.00 × | yes |" in describe
+        assert "| W1: faster than LangGraph AsyncSqliteSaver at 10,000 | 10.0 × | 1,667 × | yes |" in describe
         slower = results()
         slower["growth"]["floor"]["full"]["ratio"] = 2.4
         assert "| W1: a turn beside the floor, `FULL` | 1.8 × | 2.40 × | **no**: a turn wakes" in aims(slower)
@@ -134,10 +134,10 @@ class TestReport:
 
 class TestPlots:
     def test_lines_are_one_picture_with_every_name(self) -> None:
-        picture = lines("a < b", {"Recollect": [(10, 1e-4), (1e5, 1e-4)], "floor": [(10, 1e-5), (1e5, 2e-5)]})
+        picture = lines("a < b", {"Aforesaid": [(10, 1e-4), (1e5, 1e-4)], "floor": [(10, 1e-5), (1e5, 2e-5)]})
         root = ElementTree.fromstring(picture)
         words = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
-        assert {"a < b", "Recollect", "floor"} <= set(words)
+        assert {"a < b", "Aforesaid", "floor"} <= set(words)
 
     def test_the_longest_bar_is_the_largest_value(self) -> None:
         root = ElementTree.fromstring(bars("rates", {"one": 10.0, "other": 5.0}, "turns/s"))

@@ -5,10 +5,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.agents import AgenticLoop, RuleRouter, Specialist, SupervisorAgent
-from recollect.dialects import meaning_of
-from recollect.errors import AgentUnavailable
-from recollect.manager import ConversationManager
+from aforesaid.agents import AgenticLoop, RuleRouter, Specialist, SupervisorAgent
+from aforesaid.dialects import meaning_of
+from aforesaid.errors import AgentUnavailable
+from aforesaid.memory.manager import ConversationManager
 from tests.agents.doubles import Scripted
 from tests.properties.worlds import World, examples, spoken
 

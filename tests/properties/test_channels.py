@@ -5,10 +5,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.agents import AgenticLoop, Specialist, SupervisorAgent
-from recollect.contracts import Audio, Transcript
-from recollect.manager import ConversationManager
-from recollect.voice import VoiceAssistant
+from aforesaid.agents import AgenticLoop, Specialist, SupervisorAgent
+from aforesaid.contracts import Audio, Transcript
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.voice import VoiceAssistant
 from tests.agents.doubles import Scripted
 from tests.properties.worlds import World, contents, examples, say, spoken
 

@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.manager import ConversationManager
-from recollect.windows import WindowPolicy
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.windows import WindowPolicy
 from tests.properties.worlds import World, contents, examples, names, say, spoken
 
 AGENTS = ("home", "music", "invoices")

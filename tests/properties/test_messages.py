@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.errors import InvalidInput
-from recollect.manager import ConversationManager
-from recollect.messages import ROLES
+from aforesaid.errors import InvalidInput
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import ROLES
 from tests.properties.worlds import (
     World,
     content_types,
@@ -106,7 +106,7 @@ long_texts = st.builds(
     extra=st.dictionaries(st.text(max_size=6), json_contents, max_size=3),
 )
 def test_content_comes_back_exactly(world: World, role: Any, content: Any, extra: dict[str, Any]) -> None:
-    from recollect.messages import Message
+    from aforesaid.model.messages import Message
 
     async def play(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.conversations import VALUE_SETS
-from recollect.errors import InvalidInput, shown
-from recollect.manager import ConversationManager
+from aforesaid.errors import InvalidInput, shown
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.conversations import VALUE_SETS
 from tests.properties.worlds import World, client_ids, examples, names, say, spoken, tags, value_of
 
 FIELDS = (

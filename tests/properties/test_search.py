@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from recollect.conversations import Conversation
-from recollect.manager import ConversationManager
-from recollect.search.analysis import terms_of
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.conversations import Conversation
+from aforesaid.search.analysis import terms_of
 from tests.properties.worlds import World, examples, roles, value_of
 
 WORDS = ("topeka", "bicycle", "leek", "garage", "violin", "harbour", "pepper", "candle", "märz", "猫")

@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.ids import new_id
-from recollect.manager import ConversationManager
-from recollect.sessions import RESERVED, SessionManager
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.sessions import RESERVED, SessionManager
+from aforesaid.model.ids import new_id
 from tests.properties.worlds import World, examples, forget, names, say, spoken
 
 

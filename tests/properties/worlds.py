@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-import recollect
-from recollect.conversations import VALUE_SETS
-from recollect.ids import new_id
-from recollect.manager import ConversationManager
+import aforesaid
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.conversations import VALUE_SETS
+from aforesaid.model.ids import new_id
 from tests.servers.postgres import Databases
 from tests.servers.remote import BEHIND, open_at
 
@@ -37,7 +37,7 @@ class World:
         self.runner = asyncio.Runner()
         self.memory = self.runner.run(self._open())
 
-    async def _open(self) -> recollect.Memory:
+    async def _open(self) -> aforesaid.Memory:
         return await open_at(self.url, sweep_every=None, embedder=None)
 
     def play(self, play: Play[T]) -> T:

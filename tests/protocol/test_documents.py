@@ -8,13 +8,13 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect import protocol
-from recollect.contexts import Context, Report
-from recollect.contracts import Appended, Entry
-from recollect.conversations import Conversation, Page
-from recollect.lifetimes import RetentionRules
-from recollect.messages import Message
-from recollect.protocol import bodies
+from aforesaid import protocol
+from aforesaid.contracts import Appended, Entry
+from aforesaid.model.contexts import Context, Report
+from aforesaid.model.conversations import Conversation, Page
+from aforesaid.model.lifetimes import RetentionRules
+from aforesaid.model.messages import Message
+from aforesaid.protocol import bodies
 
 IDS = st.uuids().map(str)
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)

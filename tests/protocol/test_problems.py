@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect import errors
-from recollect.errors import RecollectError
-from recollect.protocol import error_of, problem_of, status_of, to_json
+from aforesaid import errors
+from aforesaid.errors import AforesaidError
+from aforesaid.protocol import error_of, problem_of, status_of, to_json
 
 TEXT = st.text(max_size=30)
 VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -26,7 +26,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 """What errors are made of, by name; everything else is text."""
 
 
-def every_kind(kind: type[RecollectError] = RecollectError) -> list[type[RecollectError]]:
+def every_kind(kind: type[AforesaidError] = AforesaidError) -> list[type[AforesaidError]]:
     below = [each for child in kind.__subclasses__() for each in every_kind(child)]
     return [each for each in (kind, *below) if each.__module__ == errors.__name__]
 
@@ -35,7 +35,7 @@ KINDS = every_kind()
 
 
 @st.composite
-def any_error(draw: st.DrawFn) -> RecollectError:
+def any_error(draw: st.DrawFn) -> AforesaidError:
     """An error of any kind, with any data that it can carry."""
     kind = draw(st.sampled_from(KINDS))
     positional, named = [], {}
@@ -48,13 +48,13 @@ def any_error(draw: st.DrawFn) -> RecollectError:
     return kind(*positional, **named)
 
 
-def over_the_wire(error: RecollectError) -> RecollectError:
+def over_the_wire(error: AforesaidError) -> AforesaidError:
     problem = json.loads(to_json(problem_of(error)))
     return error_of(problem, status=problem["status"])
 
 
 @given(any_error())
-def test_an_error_is_raised_again_as_the_same_kind_with_the_same_data(error: RecollectError) -> None:
+def test_an_error_is_raised_again_as_the_same_kind_with_the_same_data(error: AforesaidError) -> None:
     again = over_the_wire(error)
     assert type(again) is type(error)
     assert vars(again).keys() == vars(error).keys()
@@ -66,19 +66,19 @@ def test_an_error_is_raised_again_as_the_same_kind_with_the_same_data(error: Rec
 
 
 @given(any_error())
-def test_words_about_the_inside_stay_inside(error: RecollectError) -> None:
+def test_words_about_the_inside_stay_inside(error: AforesaidError) -> None:
     """Paths, hosts and a provider's words are for the server's log; everything else is told as it is."""
     inside = isinstance(
         error, errors.StoreError | errors.AgentError | errors.EncoderFailed | errors.TranscriberError
     )
-    told = problem_of(error)["detail"]
-    assert told == (type(error).__doc__ if inside else str(error))
+    describe = problem_of(error)["detail"]
+    assert describe == (type(error).__doc__ if inside else str(error))
 
 
 @given(any_error())
-def test_a_problem_has_the_members_of_the_rfc(error: RecollectError) -> None:
+def test_a_problem_has_the_members_of_the_rfc(error: AforesaidError) -> None:
     problem = problem_of(error)
-    assert problem["type"].startswith("urn:recollect:problem:")
+    assert problem["type"].startswith("urn:aforesaid:problem:")
     assert problem["title"]
     assert problem["status"] == status_of(error)
     assert 400 <= problem["status"] <= 599
@@ -105,11 +105,11 @@ def test_each_kind_has_a_type_of_its_own() -> None:
         (429, errors.TooManyRequests),
         (413, errors.TooLarge),
         (502, errors.StoreUnavailable),
-        (418, RecollectError),
+        (418, AforesaidError),
     ],
 )
 def test_an_answer_that_is_no_problem_of_ours_is_told_apart_by_its_status(
-    status: int, kind: type[RecollectError]
+    status: int, kind: type[AforesaidError]
 ) -> None:
     error = error_of({"title": "Gateway says no"}, status=status)
     assert type(error) is kind

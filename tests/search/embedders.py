@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 
-from recollect.search.analysis import terms_of
+from aforesaid.search.analysis import terms_of
 
 ALIKE = {"puppi": "dog", "hound": "dog", "forecast": "weather", "automobil": "car"}
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.messages import Message
-from recollect.search.analysis import LONGEST_TERM, indexed_terms, said_in, terms_of
-from recollect.search.stemming import stem
+from aforesaid.model.messages import Message
+from aforesaid.search.analysis import LONGEST_TERM, indexed_terms, said_in, terms_of
+from aforesaid.search.stemmer import stem
 
 
 @given(st.text(st.characters(codec=None), max_size=300))
@@ -109,7 +109,7 @@ def test_instructions_are_not_found() -> None:
 
 
 def test_the_cache_of_words_is_bounded() -> None:
-    from recollect.search import analysis
+    from aforesaid.search import analysis
 
     for number in range(analysis._MOST_KEPT + 10):
         terms_of(f"word{number}")

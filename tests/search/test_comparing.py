@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.search.comparing import VectorMatrix
+from aforesaid.search.vector_matrix import VectorMatrix
 
 DIMENSION = 256
 

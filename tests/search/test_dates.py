@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.search.dates import dated
+from aforesaid.search.dates import dated
 
 NOW = datetime(2026, 3, 11, 12, tzinfo=UTC)  # a Wednesday
 
 
 @pytest.mark.parametrize(
-    ("question", "told", "not_told"),
+    ("question", "describe", "not_told"),
     [
         ("what did I say on 2023-05-08?", date(2023, 5, 8), date(2023, 5, 7)),
         ("in May 2023", date(2023, 5, 31), date(2022, 5, 31)),
@@ -34,9 +34,9 @@ NOW = datetime(2026, 3, 11, 12, tzinfo=UTC)  # a Wednesday
         ("on February 29", date(2024, 2, 29), date(2025, 2, 28)),
     ],
 )
-def test_a_named_time_is_understood(question: str, told: date, not_told: date) -> None:
+def test_a_named_time_is_understood(question: str, describe: date, not_told: date) -> None:
     (period,) = dated(question, now=NOW).periods
-    assert period.told_on(told)
+    assert period.told_on(describe)
     assert not period.told_on(not_told)
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 from msgspec import Struct
 
-from recollect.search.holding import Held
+from aforesaid.search.owner_cache import Held
 
 
 class Copy(Struct, eq=False):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import recollect
-from recollect.tools import ToolRegistry, history_tools
+import aforesaid
+from aforesaid.agents.tools import ToolRegistry, history_tools
 
 SECRET = "marzipan"
 Call: TypeAlias = Callable[[Any], str]
@@ -46,23 +46,23 @@ def call() -> Iterator[Call]:
         runner.run(memory.close())
 
 
-async def _opened() -> tuple[recollect.Memory, ToolRegistry]:
-    memory = await recollect.open("memory://", sweep_every=None)
+async def _opened() -> tuple[aforesaid.Memory, ToolRegistry]:
+    memory = await aforesaid.open("memory://", sweep_every=None)
     for owner, said in (("erin", "My bicycle is red"), ("sam", f"The {SECRET} is under the bed")):
         manager = memory.of(owner)
         record = await manager.get_or_create_conversation("s")
         await manager.update_metadata(record.id, subject=said, tags=[said[:20]])
         await manager.add_message(record.id, "user", said)
-    assert memory.search_room.indexer is not None
-    await memory.search_room.indexer.settled()
+    assert memory.search_resources.indexer is not None
+    await memory.search_resources.indexer.settled()
     return memory, history_tools(memory.of("erin"))
 
 
 @settings(max_examples=1_000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(arguments=calls)
 def test_no_call_fails_and_none_reaches_another_owner(call: Call, arguments: dict[str, Any]) -> None:
-    told = call(arguments)
-    assert told
-    assert told != "search_history failed"
-    assert "under the bed" not in told
+    describe = call(arguments)
+    assert describe
+    assert describe != "search_history failed"
+    assert "under the bed" not in describe
     assert "under the bed" not in call(json.dumps(arguments))

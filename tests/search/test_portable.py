@@ -4,13 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from recollect.contracts import Entry, Position
-from recollect.conversations import started
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.search.portable import OwnerIndex
-from recollect.stores.in_memory import InMemoryBackend, InMemoryStore
-from recollect.testing import FixedClock
+from aforesaid.contracts import Entry, Position
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.search.memory_index import OwnerIndex
+from aforesaid.stores.memory import InMemoryBackend, InMemoryStore
+from aforesaid.testing import FixedClock
 
 HOUR = timedelta(hours=1)
 

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from recollect.clock import to_micros
-from recollect.contracts import Match, Matches, Position
-from recollect.messages import Role
-from recollect.search.dates import Period
-from recollect.search.ranking import Asked, Neighbour, Ranking, rank
+from aforesaid.contracts import Match, Matches, Position
+from aforesaid.model.clock import to_micros
+from aforesaid.model.messages import Role
+from aforesaid.search.dates import Period
+from aforesaid.search.ranking import Asked, Neighbour, Ranking, rank
 
 DAY = to_micros(datetime(2026, 3, 1, tzinfo=UTC))
 

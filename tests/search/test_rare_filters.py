@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.search import conversations, searching
-from recollect.testing import FixedClock
+import aforesaid
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import Message
+from aforesaid.search import conversations, searcher
+from aforesaid.testing import FixedClock
 from tests.search.embedders import WordEncoder
 
 NOW = datetime(2026, 3, 11, 12, tzinfo=UTC)
@@ -20,18 +20,18 @@ DEEP = 120
 
 @pytest.fixture(autouse=True)
 def short_first_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "BY_WORDS_FILTERED", 20)
+    monkeypatch.setattr(searcher, "BY_WORDS_FILTERED", 20)
     monkeypatch.setattr(conversations, "BY_WORDS_FILTERED", 20)
-    monkeypatch.setattr(searching, "MOST_READ", 10)
-    monkeypatch.setattr("recollect.search.vectors.NEAREST", 10)
-    monkeypatch.setattr(searching, "BROWSED_AT_ONCE", 2)
+    monkeypatch.setattr(searcher, "MOST_READ", 10)
+    monkeypatch.setattr("aforesaid.search.vectors.NEAREST", 10)
+    monkeypatch.setattr(searcher, "BROWSED_AT_ONCE", 2)
 
 
 @pytest.fixture(params=["words", "hybrid"])
 async def erin(request: pytest.FixtureRequest) -> AsyncIterator[ConversationManager]:
     """One short remark about a violin from long ago, and many that say it better."""
     embedder = WordEncoder() if request.param == "hybrid" else None
-    async with recollect.open(
+    async with aforesaid.open(
         "memory://", clock=FixedClock(NOW), ttl=None, sweep_every=None, embedder=embedder
     ) as memory:
         erin = memory.of("erin")
@@ -42,8 +42,8 @@ async def erin(request: pytest.FixtureRequest) -> AsyncIterator[ConversationMana
         said = "among very many other things that were for sale there I saw an old violin once"
         message = Message(role="assistant", content=said, tags=("sold",), timestamp=NOW - timedelta(days=900))
         await erin.append(rare.id, [message])
-        if memory.search_room.indexer is not None:
-            await memory.search_room.indexer.settled()
+        if memory.search_resources.indexer is not None:
+            await memory.search_resources.indexer.settled()
         yield erin
 
 

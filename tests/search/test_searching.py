@@ -5,25 +5,25 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-import recollect
-from recollect.errors import ConversationNotFound, InvalidInput
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.search.passages import ago, excerpt, marked
-from recollect.testing import FixedClock
+import aforesaid
+from aforesaid.errors import ConversationNotFound, InvalidInput
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import Message
+from aforesaid.search.passages import ago, excerpt, marked
+from aforesaid.testing import FixedClock
 
 NOW = datetime(2026, 3, 11, 12, tzinfo=UTC)
 CET = timezone(timedelta(hours=1))
 
 
 @pytest.fixture
-async def memory() -> AsyncIterator[recollect.Memory]:
-    async with recollect.open("memory://", clock=FixedClock(NOW), sweep_every=None, embedder=None) as memory:
+async def memory() -> AsyncIterator[aforesaid.Memory]:
+    async with aforesaid.open("memory://", clock=FixedClock(NOW), sweep_every=None, embedder=None) as memory:
         yield memory
 
 
 @pytest.fixture
-async def erin(memory: recollect.Memory) -> ConversationManager:
+async def erin(memory: aforesaid.Memory) -> ConversationManager:
     """Two conversations: last Tuesday's weather, and today's dinner."""
     erin = memory.of("erin")
     weather = await erin.get_or_create_conversation("kitchen", channel="voice")
@@ -161,7 +161,7 @@ async def test_without_an_encoder_the_result_says_so(erin: ConversationManager) 
     findings = await erin.search("Topeka")
     assert not findings.by_meaning
     assert findings.note is not None
-    assert "recollect[semantic]" in findings.note
+    assert "aforesaid[semantic]" in findings.note
 
 
 async def test_what_is_gone_is_not_found(erin: ConversationManager) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.ids import new_id
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.search import searching
-from recollect.testing import FixedClock
+import aforesaid
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.search import searcher
+from aforesaid.testing import FixedClock
 from tests.properties.worlds import STORES, url_for
 from tests.search.embedders import WordEncoder
 from tests.servers.postgres import Databases
@@ -53,7 +53,7 @@ def ids() -> Iterator[str]:
         yield f"00000000-0000-4000-8000-{number:012d}"
 
 
-async def filled(memory: recollect.Memory, owner: str) -> ConversationManager:
+async def filled(memory: aforesaid.Memory, owner: str) -> ConversationManager:
     manager = memory.of(owner)
     for number, subject in enumerate(SUBJECTS):
         conversation = await manager.get_or_create_conversation(f"s{number}")
@@ -73,13 +73,13 @@ async def filled(memory: recollect.Memory, owner: str) -> ConversationManager:
 
 async def answers(url: str, embedder: WordEncoder | None) -> list[Any]:
     source = ids()
-    async with recollect.open(
+    async with aforesaid.open(
         url, clock=FixedClock(NOW), ids=lambda: next(source), ttl=None, sweep_every=None, embedder=embedder
     ) as memory:
         owner = f"agree-{'vectors' if embedder else 'words'}"
         manager = await filled(memory, owner)
-        if memory.search_room.indexer is not None:
-            await memory.search_room.indexer.settled()
+        if memory.search_resources.indexer is not None:
+            await memory.search_resources.indexer.settled()
         found = [await _asked(manager, question) for question in QUESTIONS]
         for record in (await manager.list(limit=100)).conversations:
             await manager.delete_conversation(record.id)
@@ -102,7 +102,7 @@ async def the_best_of_many(url: str) -> list[Any]:
         for length in lengths
     ]
     source = ids()
-    async with recollect.open(
+    async with aforesaid.open(
         url, clock=FixedClock(NOW), ids=lambda: next(source), ttl=None, sweep_every=None, embedder=None
     ) as memory:
         manager = memory.of("agree-many")
@@ -121,7 +121,7 @@ async def the_best_of_many(url: str) -> list[Any]:
 async def test_a_store_chooses_the_same_among_many(
     store: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "BY_WORDS", 50)
+    monkeypatch.setattr(searcher, "BY_WORDS", 50)
     found = await the_best_of_many(url_for(store, tmp_path, request))
     assert found == await the_best_of_many("memory://")
     assert len(found) == 50
@@ -148,18 +148,18 @@ def vector_url(databases: Databases) -> str:
 async def test_a_server_with_vectors_is_asked_in_a_long_history(
     vector_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "SERVED", 10)
+    monkeypatch.setattr(searcher, "SERVED", 10)
     encoder = WordEncoder()
-    async with recollect.open(vector_url, sweep_every=None, embedder=encoder) as memory:
+    async with aforesaid.open(vector_url, sweep_every=None, embedder=encoder) as memory:
         erin = memory.of(f"served-{new_id()}")
         conversation = await erin.get_or_create_conversation("s")
         said = ["We have a new dog", *(f"Something else, number {number}" for number in range(20))]
         await erin.append(conversation.id, [Message(role="assistant", content=text) for text in said])
-        assert memory.search_room.indexer is not None
-        await memory.search_room.indexer.settled()
+        assert memory.search_resources.indexer is not None
+        await memory.search_resources.indexer.settled()
         found = await erin.search("puppy", 5)
         assert found.by_meaning
         assert "We have a new dog" in [passage.text for passage in found.passages]
-        assert not memory.search_room._vectors
+        assert not memory.search_resources._vectors
         assert not (await erin.search("puppy", 5, role="user")).passages
         await erin.delete_conversation(conversation.id)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.dialects import ToolCall
-from recollect.errors import InvalidInput
-from recollect.manager import ConversationManager
-from recollect.tools import Tool, ToolRegistry, history_tools
+import aforesaid
+from aforesaid.agents.tools import Tool, ToolRegistry, history_tools
+from aforesaid.dialects import ToolCall
+from aforesaid.errors import InvalidInput
+from aforesaid.memory.manager import ConversationManager
 
 SCHEMA = {
     "type": "object",
@@ -186,7 +186,7 @@ async def test_the_schema_says_what_the_tool_takes_and_nothing_about_its_owner(
 
 @pytest.fixture
 async def erin() -> Any:
-    async with recollect.open("memory://", sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open("memory://", sweep_every=None, embedder=None) as memory:
         for owner, text in (("erin", "My bicycle is red"), ("sam", "My bicycle is a secret")):
             manager = memory.of(owner)
             conversation = await manager.get_or_create_conversation("s")

@@ -9,28 +9,28 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.errors import StoreUnavailable
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.search import encoders
-from recollect.search.encoders import LONGEST_TEXT, UniversalEncoder, embedded_text
-from recollect.search.indexing import Indexer, encoded, remove_vectors
-from recollect.search.room import SearchRoom
-from recollect.search.searching import Searcher
-from recollect.search.vectors import BLOCK, blocks_of, kind_of
+import aforesaid
+from aforesaid.errors import StoreUnavailable
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import Message
+from aforesaid.search import encoders
+from aforesaid.search.encoders import LONGEST_TEXT, UniversalEncoder, embedded_text
+from aforesaid.search.indexing import Indexer, encoded, remove_vectors
+from aforesaid.search.searcher import Searcher
+from aforesaid.search.shared import SearchResources
+from aforesaid.search.vectors import BLOCK, blocks_of, kind_of
 from tests.search.embedders import HeldEncoder, WordEncoder
 
 
 @pytest.fixture
-async def memory() -> AsyncIterator[recollect.Memory]:
-    async with recollect.open("memory://", sweep_every=None, embedder=WordEncoder()) as memory:
+async def memory() -> AsyncIterator[aforesaid.Memory]:
+    async with aforesaid.open("memory://", sweep_every=None, embedder=WordEncoder()) as memory:
         yield memory
 
 
-async def settled(memory: recollect.Memory) -> None:
-    assert memory.search_room.indexer is not None
-    await memory.search_room.indexer.settled()
+async def settled(memory: aforesaid.Memory) -> None:
+    assert memory.search_resources.indexer is not None
+    await memory.search_resources.indexer.settled()
 
 
 async def said(manager: ConversationManager, *texts: str, session: str = "s") -> str:
@@ -43,7 +43,7 @@ async def texts(manager: ConversationManager, query: str, results: int = 1) -> l
     return [passage.text for passage in (await manager.search(query, results)).passages]
 
 
-async def test_what_shares_no_word_is_found(memory: recollect.Memory) -> None:
+async def test_what_shares_no_word_is_found(memory: aforesaid.Memory) -> None:
     erin = memory.of("erin")
     await said(erin, "We have a new dog", "The tap is leaking", "I sold my car")
     assert await texts(erin, "puppy") == []
@@ -53,9 +53,9 @@ async def test_what_shares_no_word_is_found(memory: recollect.Memory) -> None:
     assert (await erin.search("puppy")).by_meaning
 
 
-async def test_a_turn_leaves_a_note_and_nothing_else(memory: recollect.Memory) -> None:
+async def test_a_turn_leaves_a_note_and_nothing_else(memory: aforesaid.Memory) -> None:
     erin = memory.of("erin")
-    embedder = memory.search_room.embedder
+    embedder = memory.search_resources.embedder
     assert isinstance(embedder, WordEncoder)
     await said(erin, "We have a new dog")
     await asyncio.sleep(0)
@@ -64,7 +64,7 @@ async def test_a_turn_leaves_a_note_and_nothing_else(memory: recollect.Memory) -
     assert embedder.texts == ["We have a new dog"]
 
 
-async def test_new_messages_join_the_last_block_and_full_ones_stay(memory: recollect.Memory) -> None:
+async def test_new_messages_join_the_last_block_and_full_ones_stay(memory: aforesaid.Memory) -> None:
     erin = memory.of("erin")
     for number in range(BLOCK + 3):
         conversation_id = await said(erin, f"message number {number}", "🎂")
@@ -77,10 +77,10 @@ async def test_new_messages_join_the_last_block_and_full_ones_stay(memory: recol
 
 async def test_what_was_missed_is_made_when_the_store_is_used_again(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/m.db"
-    async with recollect.open(url, sweep_every=None, embedder=WordEncoder()) as memory:
+    async with aforesaid.open(url, sweep_every=None, embedder=WordEncoder()) as memory:
         await said(memory.of("erin"), "We have a new dog", session="a")
         await said(memory.of("erin"), "I sold my car", session="b")  # closed before anything was indexed
-    async with recollect.open(url, sweep_every=None, embedder=WordEncoder()) as memory:
+    async with aforesaid.open(url, sweep_every=None, embedder=WordEncoder()) as memory:
         erin = memory.of("erin")
         await texts(erin, "puppy")
         await settled(memory)
@@ -90,11 +90,11 @@ async def test_what_was_missed_is_made_when_the_store_is_used_again(tmp_path: Pa
 
 async def test_vectors_are_kept_and_not_made_twice(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/m.db"
-    async with recollect.open(url, sweep_every=None, embedder=WordEncoder()) as memory:
+    async with aforesaid.open(url, sweep_every=None, embedder=WordEncoder()) as memory:
         await said(memory.of("erin"), "We have a new dog")
         await settled(memory)
     again = WordEncoder()
-    async with recollect.open(url, sweep_every=None, embedder=again) as memory:
+    async with aforesaid.open(url, sweep_every=None, embedder=again) as memory:
         assert await texts(memory.of("erin"), "puppy") == ["We have a new dog"]
         await said(memory.of("erin"), "The tap is leaking")
         await settled(memory)
@@ -103,11 +103,11 @@ async def test_vectors_are_kept_and_not_made_twice(tmp_path: Path) -> None:
 
 async def test_two_models_never_meet_and_the_old_one_can_go(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/m.db"
-    async with recollect.open(url, sweep_every=None, embedder=WordEncoder("old", 32)) as memory:
+    async with aforesaid.open(url, sweep_every=None, embedder=WordEncoder("old", 32)) as memory:
         conversation_id = await said(memory.of("erin"), "We have a new dog", "The tap is leaking")
         await settled(memory)
     new = WordEncoder("new", 64)
-    async with recollect.open(url, sweep_every=None, embedder=new) as memory:
+    async with aforesaid.open(url, sweep_every=None, embedder=new) as memory:
         erin = memory.of("erin")
         assert not (await erin.search("puppy")).by_meaning
         await settled(memory)
@@ -119,7 +119,7 @@ async def test_two_models_never_meet_and_the_old_one_can_go(tmp_path: Path) -> N
 
 
 async def test_what_is_emptied_replaced_or_deleted_is_not_found_by_its_meaning(
-    memory: recollect.Memory,
+    memory: aforesaid.Memory,
 ) -> None:
     erin = memory.of("erin")
     conversation = await erin.get_or_create_conversation("s")
@@ -141,7 +141,7 @@ async def test_a_message_that_is_redacted_meanwhile_has_no_vector_of_what_it_sai
     url: str, tmp_path: Path
 ) -> None:
     encoder = HeldEncoder("dog")
-    async with recollect.open(url.format(folder=tmp_path), sweep_every=None, embedder=encoder) as memory:
+    async with aforesaid.open(url.format(folder=tmp_path), sweep_every=None, embedder=encoder) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("s")
         await erin.add_message(conversation.id, "user", "We have a new dog", message_id="m1")
@@ -150,7 +150,7 @@ async def test_a_message_that_is_redacted_meanwhile_has_no_vector_of_what_it_sai
         assert block == encoded(await erin.store.page(conversation.id, limit=10), encoder, begun=block.begun)
 
 
-async def redacted_meanwhile(memory: recollect.Memory, encoder: HeldEncoder, conversation_id: str) -> None:
+async def redacted_meanwhile(memory: aforesaid.Memory, encoder: HeldEncoder, conversation_id: str) -> None:
     """Redact the first message while vectors are being made, and have them made to the end."""
     async with asyncio.timeout(120):
         making = asyncio.create_task(settled(memory))
@@ -177,7 +177,7 @@ class Redacting:
 
 
 async def test_vectors_that_are_stored_just_after_a_redaction_do_not_stay() -> None:
-    async with recollect.open("memory://", sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open("memory://", sweep_every=None, embedder=None) as memory:
         erin, indexer = memory.of("erin"), Indexer(WordEncoder(), written=lambda _, __: None)
         conversation = await erin.get_or_create_conversation("s")
         await erin.add_message(conversation.id, "user", "We have a new dog", message_id="m1")
@@ -189,7 +189,7 @@ async def test_vectors_that_are_stored_just_after_a_redaction_do_not_stay() -> N
 async def test_vectors_that_went_meanwhile_are_made_again_all_of_them() -> None:
     """A message is redacted whose vectors are kept, while those of later messages are being made."""
     encoder = HeldEncoder("dog")
-    async with recollect.open("memory://", sweep_every=None, embedder=encoder) as memory:
+    async with aforesaid.open("memory://", sweep_every=None, embedder=encoder) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("s")
         await erin.add_message(conversation.id, "user", "My car", message_id="m1")
@@ -205,8 +205,8 @@ async def test_vectors_that_went_meanwhile_are_made_again_all_of_them() -> None:
 async def test_another_process_writes_and_this_one_sees_it(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/m.db"
     async with (
-        recollect.open(url, sweep_every=None, embedder=WordEncoder()) as here,
-        recollect.open(url, sweep_every=None, embedder=WordEncoder()) as there,
+        aforesaid.open(url, sweep_every=None, embedder=WordEncoder()) as here,
+        aforesaid.open(url, sweep_every=None, embedder=WordEncoder()) as there,
     ):
         await said(here.of("erin"), "The tap is leaking")
         await settled(here)
@@ -219,32 +219,32 @@ async def test_another_process_writes_and_this_one_sees_it(tmp_path: Path) -> No
         assert await texts(there.of("erin"), "automobile") == ["I sold my car"]
 
 
-async def test_owners_share_nothing(memory: recollect.Memory) -> None:
+async def test_owners_share_nothing(memory: aforesaid.Memory) -> None:
     await said(memory.of("sam"), "We have a new dog")
     await settled(memory)
     assert await texts(memory.of("erin"), "puppy") == []
 
 
 async def test_what_is_held_in_memory_is_bounded() -> None:
-    room = SearchRoom(WordEncoder(), most_messages=3, most_vector_bytes=64 * 4 * 3)
-    from recollect.stores.in_memory import InMemoryBackend
+    resources = SearchResources(WordEncoder(), most_messages=3, most_vector_bytes=64 * 4 * 3)
+    from aforesaid.stores.memory import InMemoryBackend
 
     backend = InMemoryBackend()
     for owner in ("a", "b", "c", "d"):
         store = backend.of(owner)
-        manager = ConversationManager(store, searcher=Searcher(store, room, owner))
+        manager = ConversationManager(store, searcher=Searcher(store, resources, owner))
         await said(manager, "We have a new dog", "The tap is leaking")
-        assert room.indexer is not None
-        await room.indexer.settled()
+        assert resources.indexer is not None
+        await resources.indexer.settled()
         assert await texts(manager, "puppy") == ["We have a new dog"]
-    assert len(room._indexes) <= 2
-    assert room._vectors is not None
-    assert len(room._vectors) <= 2
-    await room.close()
+    assert len(resources._indexes) <= 2
+    assert resources._vectors is not None
+    assert len(resources._vectors) <= 2
+    await resources.close()
 
 
 async def test_a_store_that_fails_is_tried_again(
-    memory: recollect.Memory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    memory: aforesaid.Memory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     erin = memory.of("erin")
 
@@ -252,7 +252,7 @@ async def test_a_store_that_fails_is_tried_again(
         raise StoreUnavailable("away")
 
     with monkeypatch.context() as patch:
-        patch.setattr("recollect.stores.in_memory.InMemoryStore.put_document", refuse)
+        patch.setattr("aforesaid.stores.memory.InMemoryStore.put_document", refuse)
         await said(erin, "We have a new dog")
         await settled(memory)
     assert "vectors not written" in caplog.text
@@ -261,7 +261,7 @@ async def test_a_store_that_fails_is_tried_again(
     assert await texts(erin, "puppy") == ["We have a new dog"]
 
 
-async def test_conversations_are_alike_by_meaning(memory: recollect.Memory) -> None:
+async def test_conversations_are_alike_by_meaning(memory: aforesaid.Memory) -> None:
     erin = memory.of("erin")
     one = await said(erin, "our dog is hungry", session="1")
     two = await said(erin, "a puppy and a hound", session="2")
@@ -292,10 +292,10 @@ async def test_without_its_package_search_is_by_words(monkeypatch: pytest.Monkey
     monkeypatch.setattr(encoders, "find_spec", lambda _: None)
     encoders.installed_encoder.cache_clear()
     try:
-        async with recollect.open("memory://", sweep_every=None) as memory:
+        async with aforesaid.open("memory://", sweep_every=None) as memory:
             erin = memory.of("erin")
             await said(erin, "We have a new dog")
-            assert memory.search_room.embedder is None
+            assert memory.search_resources.embedder is None
             assert await texts(erin, "dog") == ["We have a new dog"]
     finally:
         encoders.installed_encoder.cache_clear()
@@ -304,13 +304,13 @@ async def test_without_its_package_search_is_by_words(monkeypatch: pytest.Monkey
 def test_importing_the_package_loads_no_numpy() -> None:
     import subprocess
 
-    code = "import recollect, sys; assert 'numpy' not in sys.modules"
+    code = "import aforesaid, sys; assert 'numpy' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(("quiet", "patience"), [(0.01, 3600.0), (3600.0, 0.01)])
 async def test_vectors_are_made_when_it_is_quiet_or_when_it_never_is(quiet: float, patience: float) -> None:
-    async with recollect.open("memory://", sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open("memory://", sweep_every=None, embedder=None) as memory:
         written: asyncio.Queue[str] = asyncio.Queue()
         indexer = Indexer(
             WordEncoder(),
@@ -327,7 +327,7 @@ async def test_vectors_are_made_when_it_is_quiet_or_when_it_never_is(quiet: floa
 
 
 async def test_while_turns_keep_coming_vectors_wait() -> None:
-    async with recollect.open("memory://", sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open("memory://", sweep_every=None, embedder=None) as memory:
         embedder = WordEncoder()
         indexer = Indexer(embedder, written=lambda _, __: None, quiet=3600.0, patience=7200.0)
         erin = memory.of("erin")
@@ -340,7 +340,7 @@ async def test_while_turns_keep_coming_vectors_wait() -> None:
 
 
 async def test_while_turns_keep_coming_the_indexer_rests_after_each_piece_until_somebody_waits() -> None:
-    async with recollect.open("memory://", sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open("memory://", sweep_every=None, embedder=None) as memory:
         written: asyncio.Queue[str] = asyncio.Queue()
         indexer = Indexer(
             WordEncoder(),

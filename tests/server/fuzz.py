@@ -28,8 +28,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from recollect.server.auth.keys import ApiKeys
-from recollect.settings import ServerConfig
+from aforesaid.server.auth.keys import ApiKeys
+from aforesaid.settings import ServerConfig
 from tests.server.running import UNLIMITED, serving
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -155,7 +155,7 @@ def _play(operation: Any, mode: Any, count: int, tally: Tally, key: str, ids: li
 
 def _harmless(headers: Any) -> dict[str, str]:
     """Made-up headers, without those that say who asks."""
-    who = {"authorization", "recollect-owner"}
+    who = {"authorization", "aforesaid-owner"}
     return {name: value for name, value in dict(headers or {}).items() if name.lower() not in who}
 
 

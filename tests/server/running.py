@@ -13,14 +13,14 @@ import uvicorn.lifespan.on
 import uvicorn.protocols.http.auto
 import uvicorn.protocols.websockets.websockets_sansio_impl  # noqa: F401
 
-import recollect
-from recollect.server.app import create_app
-from recollect.server.auth.callers import Reach
-from recollect.server.auth.keys import ApiKeys
-from recollect.server.calls import Service
-from recollect.server.connections import ConnectionLimits, Connections
-from recollect.server.running import Server, configured
-from recollect.settings import ServerConfig, Settings
+import aforesaid
+from aforesaid.server.app import create_app
+from aforesaid.server.auth.callers import Reach
+from aforesaid.server.auth.keys import ApiKeys
+from aforesaid.server.calls import Service
+from aforesaid.server.connections import ConnectionLimits, Connections
+from aforesaid.server.process import Server, configured
+from aforesaid.settings import ServerConfig, Settings
 
 UNLIMITED = ServerConfig(rate_read=0, rate_write=0, rate_search=0, rate_ask=0)
 
@@ -29,7 +29,7 @@ class Running:
     """A server that runs, and a client of it."""
 
     def __init__(
-        self, app: Any, memory: recollect.Memory, url: str, client: httpx.AsyncClient, held: Connections
+        self, app: Any, memory: aforesaid.Memory, url: str, client: httpx.AsyncClient, held: Connections
     ) -> None:
         self.app = app
         self.memory = memory
@@ -70,7 +70,7 @@ async def serving(
     """A server over the memory at this URL; it ends with the block."""
     options = {"sweep_every": None, "warm": False, "embedder": None, **options}
     async with (
-        recollect.open(url, **options) as memory,
+        aforesaid.open(url, **options) as memory,
         serving_memory(
             memory, settings, limits, open_without_keys=open_without_keys, **(app_options or {})
         ) as running,
@@ -80,7 +80,7 @@ async def serving(
 
 @asynccontextmanager
 async def serving_memory(
-    memory: recollect.Memory,
+    memory: aforesaid.Memory,
     settings: ServerConfig = UNLIMITED,
     limits: Any = None,
     *,

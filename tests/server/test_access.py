@@ -7,14 +7,14 @@ from uuid import uuid4
 
 import pytest
 
-from recollect.errors import InvalidInput, NotAuthenticated, NotFound, StoreUnavailable
-from recollect.server.app import ENDPOINTS
-from recollect.server.auth import gate as gates
-from recollect.server.auth.callers import Caller
-from recollect.server.auth.gate import Gate
-from recollect.server.auth.keys import KIND, ApiKeys
-from recollect.server.openapi import EXAMPLES, openapi_document
-from recollect.server.routes import changes
+from aforesaid.errors import InvalidInput, NotAuthenticated, NotFound, StoreUnavailable
+from aforesaid.server.app import ENDPOINTS
+from aforesaid.server.auth import gate as gates
+from aforesaid.server.auth.callers import Caller
+from aforesaid.server.auth.gate import Gate
+from aforesaid.server.auth.keys import KIND, ApiKeys
+from aforesaid.server.openapi import EXAMPLES, openapi_document
+from aforesaid.server.routes import changes
 from tests.server.running import Running, serving
 
 OPEN = {"/health", "/ready"}
@@ -65,9 +65,9 @@ async def test_no_route_is_reached_without_a_good_key(guarded: Running) -> None:
     for method, path in every_operation():
         for authorization in shown:
             headers = {"Authorization": authorization} if authorization else {}
-            answer = await called(guarded, method, path, headers | {"Recollect-Owner": "erin"})
+            answer = await called(guarded, method, path, headers | {"Aforesaid-Owner": "erin"})
             assert answer.status_code == 401, f"{method} {path} with {authorization[:40]!r}"
-            assert answer.headers["www-authenticate"] == 'Bearer realm="recollect"'
+            assert answer.headers["www-authenticate"] == 'Bearer realm="aforesaid"'
             answers.add(answer.content)
     assert len(answers) == 1, "whatever is wrong with a key, the answer is the same"
     assert watched.asked == []
@@ -85,8 +85,8 @@ async def test_no_route_reaches_an_owner_beyond_the_key(guarded: Running) -> Non
         if not endpoint.needs_owner:
             continue
         answers = [
-            await called(guarded, endpoint.method, endpoint.full_path, key | {"Recollect-Owner": owner})
-            for owner in ("erin", "nobody-at-all", "recollect.journal")
+            await called(guarded, endpoint.method, endpoint.full_path, key | {"Aforesaid-Owner": owner})
+            for owner in ("erin", "nobody-at-all", "aforesaid.journal")
         ]
         assert {answer.status_code for answer in answers} == {403}, endpoint.name
         assert len({answer.content for answer in answers}) == 1
@@ -112,13 +112,13 @@ async def test_an_owner_is_implied_where_the_key_has_one_and_asked_for_where_it_
     first = await guarded.client.post("/v1/conversations", json=body, headers=one)
     unsaid = await guarded.client.post("/v1/conversations", json=body, headers=several)
     assert unsaid.status_code == 422
-    assert unsaid.json()["field"] == "Recollect-Owner"
+    assert unsaid.json()["field"] == "Aforesaid-Owner"
     said = await guarded.client.post(
-        "/v1/conversations", json=body, headers=several | {"Recollect-Owner": "erin"}
+        "/v1/conversations", json=body, headers=several | {"Aforesaid-Owner": "erin"}
     )
     assert said.json()["id"] == first.json()["id"]
     other = await guarded.client.post(
-        "/v1/conversations", json=body, headers=several | {"Recollect-Owner": "bob"}
+        "/v1/conversations", json=body, headers=several | {"Aforesaid-Owner": "bob"}
     )
     assert other.json()["id"] != first.json()["id"]
 
@@ -128,9 +128,9 @@ async def test_any_owner_can_be_named(guarded: Running) -> None:
     name = "Zoë/ü 🏠 100%"
     await guarded.memory.of(name).get_or_create_conversation("kitchen")
     quoted = "Zo%C3%AB%2F%C3%BC%20%F0%9F%8F%A0%20100%25"
-    found = await guarded.client.get("/v1/conversations", headers=key | {"Recollect-Owner": quoted})
+    found = await guarded.client.get("/v1/conversations", headers=key | {"Aforesaid-Owner": quoted})
     assert len(found.json()["conversations"]) == 1
-    wrong = await guarded.client.get("/v1/conversations", headers=key | {"Recollect-Owner": "%FF"})
+    wrong = await guarded.client.get("/v1/conversations", headers=key | {"Aforesaid-Owner": "%FF"})
     assert wrong.status_code == 422
     owners = await guarded.client.get("/v1/owners", headers=key)
     assert owners.json() == {"owners": [name]}
@@ -186,14 +186,14 @@ async def test_a_stream_of_changes_ends_when_its_key_cannot_be_verified(
 async def test_only_a_digest_of_a_key_is_kept(guarded: Running) -> None:
     text, key = await guarded.keys.create(["erin"], name="kitchen")
     secret = text.rpartition("_")[2] if text.count("_") == 2 else text[16:]
-    documents = await guarded.memory.backend.of("recollect.journal").documents(KIND)
+    documents = await guarded.memory.backend.of("aforesaid.journal").documents(KIND)
     assert len(documents) == 1
     assert secret.encode() not in documents[0].data
     assert [each.id for each in await guarded.keys.list()] == [key.id]
 
 
 async def test_keys_that_make_no_sense_are_not_made(guarded: Running) -> None:
-    for owners in ([], [""], ["a\0b"], ["recollect.journal"]):
+    for owners in ([], [""], ["a\0b"], ["aforesaid.journal"]):
         with pytest.raises(InvalidInput):
             await guarded.keys.create(owners)
     with pytest.raises(InvalidInput):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recollect.server.answers import Streamed
+from aforesaid.server.responses import Streamed
 
 SCOPE: Any = {}
 

@@ -13,16 +13,16 @@ from typing import Any
 import httpx
 import pytest
 
-from recollect.protocol.live import CloseCode
-from recollect.server.connections import (
+from aforesaid.protocol.live import CloseCode
+from aforesaid.server.connections import (
     MANY_HANDLES,
     ConnectionLimits,
     Held,
     connection_limits_for,
     file_handles,
 )
-from recollect.server.live.limits import LiveLimits
-from recollect.settings import ServerConfig
+from aforesaid.server.live.limits import LiveLimits
+from aforesaid.settings import ServerConfig
 from tests.server.live.parts import comes_true
 from tests.server.live.sockets import connecting
 from tests.server.running import Running, serving
@@ -172,7 +172,7 @@ HALF_SENT = 320
 
 def limited(command: list[str], folder: Path) -> "subprocess.Popen[str]":
     """A process that may open so many files."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("RECOLLECT_")}
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("AFORESAID_")}
     script = (
         f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, ({HANDLES}, {HANDLES})); "
         "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
@@ -210,7 +210,7 @@ UPGRADE = (
 )
 def test_more_connections_than_file_handles_leave_the_server_reachable(tmp_path: Path, sent: bytes) -> None:
     port = free_port()
-    serve = ["-m", "recollect", "serve", "--url", "sqlite:///memory.db", "--port", str(port)]
+    serve = ["-m", "aforesaid", "serve", "--url", "sqlite:///memory.db", "--port", str(port)]
     process = limited(serve, tmp_path)
     address = f"http://127.0.0.1:{port}"
     held: list[socket.socket] = []

@@ -70,7 +70,7 @@ async def test_half_of_a_surrogate_pair_is_refused_where_no_text_is_kept(
 ) -> None:
     headers = {"Content-Type": "application/json"}
     refused = await server.client.post("/v1/conversations", content=body, headers=headers)
-    assert (refused.status_code, refused.json()["type"]) == (422, "urn:recollect:problem:invalid-input")
+    assert (refused.status_code, refused.json()["type"]) == (422, "urn:aforesaid:problem:invalid-input")
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ async def test_a_write_that_insists_on_what_it_saw_is_refused_when_that_has_pass
         method, f"/v1/conversations/{kitchen}{path}", json=body, headers={"If-Match": seen}
     )
     assert refused.status_code == 412
-    assert refused.json()["type"] == "urn:recollect:problem:revision-conflict"
+    assert refused.json()["type"] == "urn:aforesaid:problem:revision-conflict"
     page = await server.client.get(f"/v1/conversations/{kitchen}/messages")
     assert said(page) == ["hi", "hello"]
     now = (await server.client.get(f"/v1/conversations/{kitchen}")).headers["etag"]

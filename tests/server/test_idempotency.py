@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recollect.server.idempotency import KIND, REMEMBERED
+from aforesaid.server.idempotency import KIND, REMEMBERED
 from tests.server.running import Running, serving
 
 TURN = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]}
@@ -51,7 +51,7 @@ async def test_the_same_key_with_another_body_is_refused(server: Running, body: 
     await server.client.post(f"{path}/turns", json=TURN, headers=KEY)
     refused = await server.client.post(f"{path}/turns", json=body, headers=KEY)
     assert refused.status_code == 422
-    assert refused.json()["type"] == "urn:recollect:problem:key-reused"
+    assert refused.json()["type"] == "urn:aforesaid:problem:key-reused"
     assert (await server.client.get(path)).json()["message_count"] == 2
 
 
@@ -64,7 +64,7 @@ async def test_another_key_is_another_turn(server: Running) -> None:
 
 async def test_owners_do_not_share_keys(server: Running) -> None:
     for owner in ("erin", "bob"):
-        headers = {"Recollect-Owner": owner}
+        headers = {"Aforesaid-Owner": owner}
         body = {"session_id": "kitchen", "messages": TURN["messages"]}
         stored = await server.client.post("/v1/sessions/turns", json=body, headers=headers | KEY)
         assert stored.json()["conversation"]["message_count"] == 2

@@ -11,7 +11,7 @@ import pytest
 from tests.server.running import Running, serving
 
 
-async def told(server: Running, *words: str, session: str = "kitchen", **headers: str) -> str:
+async def describe(server: Running, *words: str, session: str = "kitchen", **headers: str) -> str:
     """The path of a conversation in which this was said."""
     body = {"session_id": session, "messages": [{"role": "user", "content": each} for each in words]}
     answer = await server.client.post("/v1/sessions/turns", json=body, headers=headers)
@@ -20,7 +20,7 @@ async def told(server: Running, *words: str, session: str = "kitchen", **headers
 
 
 async def test_rules_are_set_in_seconds_and_applied(server: Running) -> None:
-    path = await told(server, "hi")
+    path = await describe(server, "hi")
     rules: dict[str, Any] = {"owner": 7200.0, "channels": {"voice": 3600.0}, "tags": {"legal": None}}
     changed = await server.client.put("/v1/retention", json=rules)
     assert changed.json() == {"changed": 1}
@@ -40,7 +40,7 @@ async def test_rules_that_make_no_sense_are_refused(server: Running) -> None:
 
 async def test_a_conversation_is_archived_and_restored(tmp_path: Path) -> None:
     async with serving(archives=tmp_path / "archives") as server:
-        path = await told(server, "hi")
+        path = await describe(server, "hi")
         archived = (await server.client.post(f"{path}/archive")).json()
         assert archived["messages"] == 1
         assert (await server.client.get(path)).status_code == 404
@@ -49,21 +49,21 @@ async def test_a_conversation_is_archived_and_restored(tmp_path: Path) -> None:
         restored = await server.client.post(f"/v1/archives/{archived['conversation_id']}/restore")
         assert restored.json()["message_count"] == 1
         missing = await server.client.post("/v1/archives/01952f3e-6c1e-7b0a-8f57-2f8a3c9d4e10/restore")
-        assert missing.json()["type"] == "urn:recollect:problem:archive-not-found"
+        assert missing.json()["type"] == "urn:aforesaid:problem:archive-not-found"
 
 
 async def test_an_export_goes_out_and_comes_in_as_somebody_elses(server: Running) -> None:
-    await told(server, "the key is under the pot", **{"Recollect-Owner": "erin"})
-    packed = await server.client.get("/v1/export", headers={"Recollect-Owner": "erin"})
+    await describe(server, "the key is under the pot", **{"Aforesaid-Owner": "erin"})
+    packed = await server.client.get("/v1/export", headers={"Aforesaid-Owner": "erin"})
     assert packed.headers["content-type"] == "application/zip"
     assert "manifest.json" in zipfile.ZipFile(io.BytesIO(packed.content)).namelist()
     brought = await server.client.post(
         "/v1/import",
         content=packed.content,
-        headers={"Recollect-Owner": "bob", "Content-Type": "application/zip"},
+        headers={"Aforesaid-Owner": "bob", "Content-Type": "application/zip"},
     )
     assert brought.status_code == 200, brought.text
-    stats = await server.client.get("/v1/stats", headers={"Recollect-Owner": "bob"})
+    stats = await server.client.get("/v1/stats", headers={"Aforesaid-Owner": "bob"})
     assert stats.json()["messages"] == 1
 
 
@@ -72,7 +72,7 @@ async def test_an_export_on_its_way_out_lies_nowhere(
 ) -> None:
     """Whatever becomes of the request, nobody's history is left in the folder for temporary files."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    await told(server, "the key is under the mat")
+    await describe(server, "the key is under the mat")
     async with server.client.stream("GET", "/v1/export") as answer:
         assert answer.status_code == 200
         assert list(tmp_path.iterdir()) == []
@@ -93,8 +93,8 @@ async def test_what_is_no_export_is_refused(server: Running) -> None:
 
 
 async def test_erasure_gives_a_receipt(server: Running) -> None:
-    path = await told(server, "hi", session="a")
-    await told(server, "ho", session="b")
+    path = await describe(server, "hi", session="a")
+    await describe(server, "ho", session="b")
     one = await server.client.post(f"{path}/erase")
     counted = {"conversations": 1, "messages": 1, "sessions": 1}
     assert counted.items() <= one.json()["erased"].items()
@@ -106,7 +106,7 @@ async def test_erasure_gives_a_receipt(server: Running) -> None:
 
 
 async def test_words_are_taken_out_of_a_message(server: Running) -> None:
-    path = await told(server, "my code is 1234")
+    path = await describe(server, "my code is 1234")
     entry = (await server.client.get(f"{path}/messages")).json()["entries"][0]
     redacted = await server.client.post(
         f"{path}/redactions", json={"message_id": entry["message"]["message_id"], "mark": "[gone]"}
@@ -114,11 +114,11 @@ async def test_words_are_taken_out_of_a_message(server: Running) -> None:
     assert redacted.json()["content"] == "[gone]"
     assert "1234" not in (await server.client.get(f"{path}/messages")).text
     unknown = await server.client.post(f"{path}/redactions", json={"message_id": "nobody"})
-    assert unknown.json()["type"] == "urn:recollect:problem:message-not-found"
+    assert unknown.json()["type"] == "urn:aforesaid:problem:message-not-found"
 
 
 async def test_what_was_said_is_found(server: Running) -> None:
-    path = await told(server, "the lemon chicken was lovely", "and the soup was salty")
+    path = await describe(server, "the lemon chicken was lovely", "and the soup was salty")
     found = await server.client.get("/v1/search", params={"query": "chicken", "snippets": "true"})
     assert found.json()["passages"][0]["text"] == "the lemon chicken was lovely"
     assert "lemon chicken" in found.json()["snippets"][0]
@@ -142,7 +142,7 @@ async def test_notes_are_kept_recalled_and_forgotten(server: Running) -> None:
     assert (await server.client.delete(f"/v1/notes/{note['id']}")).json() == {"notes": [note]}
     assert (await server.client.get("/v1/notes")).json() == {"notes": []}
     missing = await server.client.get("/v1/notes/01952f3e-6c1e-7b0a-8f57-2f8a3c9d4e10")
-    assert missing.json()["type"] == "urn:recollect:problem:note-not-found"
+    assert missing.json()["type"] == "urn:aforesaid:problem:note-not-found"
     await server.client.post("/v1/notes", json={"text": "I like leeks", "expires_in": 3600})
     assert len((await server.client.post("/v1/notes/forget", json={"what": "leeks"})).json()["notes"]) == 1
 
@@ -169,12 +169,12 @@ async def test_contacts_are_made_changed_imported_and_removed(server: Running) -
     names = [each["name"] for answer in (page, following) for each in answer.json()["contacts"]]
     assert names == ["Ann Baker", "Carl"]
     assert (await server.client.delete(path)).status_code == 204
-    assert (await server.client.get(path)).json()["type"] == "urn:recollect:problem:contact-not-found"
+    assert (await server.client.get(path)).json()["type"] == "urn:aforesaid:problem:contact-not-found"
 
 
 async def test_statistics_count_one_owners_things(server: Running) -> None:
-    await told(server, "hi", "ho", **{"Recollect-Owner": "erin"})
-    stats = (await server.client.get("/v1/stats", headers={"Recollect-Owner": "erin"})).json()
+    await describe(server, "hi", "ho", **{"Aforesaid-Owner": "erin"})
+    stats = (await server.client.get("/v1/stats", headers={"Aforesaid-Owner": "erin"})).json()
     assert (stats["conversations"], stats["messages"], stats["channel"]) == (1, 2, {"voice": 1})
-    nobody = (await server.client.get("/v1/stats", headers={"Recollect-Owner": "bob"})).json()
+    nobody = (await server.client.get("/v1/stats", headers={"Aforesaid-Owner": "bob"})).json()
     assert (nobody["conversations"], nobody["last_activity"]) == (0, None)

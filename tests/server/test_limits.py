@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 import pytest
 from websockets.asyncio.client import connect
 
-from recollect.errors import TooManyRequests
-from recollect.server.limits import MOST_BUCKETS, Limits
-from recollect.settings import ServerConfig
+from aforesaid.errors import TooManyRequests
+from aforesaid.server.limits import MOST_BUCKETS, Limits
+from aforesaid.settings import ServerConfig
 from tests.server.live.parts import comes_true
 from tests.server.running import Running, serving
 
@@ -49,7 +49,7 @@ async def test_a_body_without_a_length_is_refused_when_it_grows_too_large() -> N
             "/v1/conversations", content=pieces(), headers={"Content-Type": "application/json"}
         )
         assert answer.status_code == 413
-        assert answer.json()["type"] == "urn:recollect:problem:too-large"
+        assert answer.json()["type"] == "urn:aforesaid:problem:too-large"
 
 
 async def test_a_body_that_just_fits_is_taken() -> None:
@@ -77,7 +77,7 @@ async def test_nonsense_on_the_wire_does_not_stop_the_server(server: Running) ->
     ):
         said = await raw(server, junk)
         assert said.startswith((b"HTTP/1.1 400", b"HTTP/1.1 404"))
-    assert (await server.client.get("/health")).json() == {"status": "ok", "server": "recollect"}
+    assert (await server.client.get("/health")).json() == {"status": "ok", "server": "aforesaid"}
 
 
 # What is kept open

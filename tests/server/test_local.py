@@ -10,10 +10,10 @@ from litestar import get
 from litestar.routes import HTTPRoute, WebSocketRoute
 from websockets.exceptions import InvalidStatus
 
-from recollect.errors import NotAllowed
-from recollect.protocol.live import CloseCode
-from recollect.server.auth import gate as gates
-from recollect.server.auth.local import check_address, check_headers, check_request
+from aforesaid.errors import NotAllowed
+from aforesaid.protocol.live import CloseCode
+from aforesaid.server.auth import gate as gates
+from aforesaid.server.auth.local import check_address, check_headers, check_request
 from tests.server.live.sockets import Serving, live_serving
 from tests.server.running import Running, serving
 
@@ -150,7 +150,7 @@ def test_loopback_and_unix_sockets_are_this_machine(client: Any) -> None:
         {},
         {b"x-request-id": b"1", b"user-agent": b"curl", b"accept": b"*/*", b"traceparent": b"00-1-2-01"},
         {b"host": b"[::1]:8765", b"origin": b"http://localhost:8765"},
-        {b"recollect-owner": b"erin", b"idempotency-key": b"1", b"if-match": b'"1"'},
+        {b"aforesaid-owner": b"erin", b"idempotency-key": b"1", b"if-match": b'"1"'},
     ],
     ids=str,
 )

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from litestar import get
 
-import recollect
-from recollect.server.app import ENDPOINTS, create_app
-from recollect.server.endpoints import Endpoint
-from recollect.server.openapi import EXAMPLES, openapi_document
+import aforesaid
+from aforesaid.server.app import ENDPOINTS, create_app
+from aforesaid.server.endpoints import Endpoint
+from aforesaid.server.openapi import EXAMPLES, openapi_document
 from tests.server.fuzz import a_server, fuzz
 from tests.server.running import Running
 
@@ -34,7 +34,7 @@ async def test_routes_of_ours_load_no_library_that_they_do_not_use() -> None:
     async def added() -> str:
         return ""
 
-    async with recollect.open(warm=False) as memory:
+    async with aforesaid.open(warm=False) as memory:
         for routes, plugins in (((), False), ((added,), True)):
             app = create_app(memory, route_handlers=routes)
             assert any("pydantic" in type(plugin).__module__ for plugin in app.plugins) == plugins

@@ -8,18 +8,18 @@ from typing import Any
 import httpx
 import pytest
 
-from recollect.errors import AccessError, NotAuthenticated, StoreUnavailable
-from recollect.keys import MasterKeys
-from recollect.layers.encrypted import Encryption, encrypted
-from recollect.layers.resilient import ResilientBackend
-from recollect.memory import Memory
-from recollect.server.app import create_app
-from recollect.server.auth import gate as gates
-from recollect.server.auth.callers import Caller
-from recollect.server.auth.gate import Gate
-from recollect.server.auth.keys import ApiKeys
-from recollect.settings import ServerConfig, Settings
-from recollect.stores.in_memory import InMemoryBackend
+from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.errors import AccessError, NotAuthenticated, StoreUnavailable
+from aforesaid.layers.encrypted import Encryption, encrypted
+from aforesaid.layers.resilient import ResilientBackend
+from aforesaid.memory.opening import Memory
+from aforesaid.server.app import create_app
+from aforesaid.server.auth import gate as gates
+from aforesaid.server.auth.callers import Caller
+from aforesaid.server.auth.gate import Gate
+from aforesaid.server.auth.keys import ApiKeys
+from aforesaid.settings import ServerConfig, Settings
+from aforesaid.stores.memory import InMemoryBackend
 from tests.layers.failing import Failing
 
 LATER = gates.REMEMBERED

@@ -5,21 +5,21 @@ from pathlib import Path
 
 import pytest
 
-import recollect
-from recollect.errors import StoreUnavailable
-from recollect.freshness import noting_freshness
-from recollect.listing import check_complete
-from recollect.memory import Memory
-from recollect.messages import Message
-from recollect.server.auth.gate import Gate
-from recollect.server.auth.keys import ApiKeys
-from recollect.stores.in_memory import InMemoryBackend
+import aforesaid
+from aforesaid._internal.freshness import noting_freshness
+from aforesaid.contracts.listing import check_complete
+from aforesaid.errors import StoreUnavailable
+from aforesaid.memory.opening import Memory
+from aforesaid.model.messages import Message
+from aforesaid.server.auth.gate import Gate
+from aforesaid.server.auth.keys import ApiKeys
+from aforesaid.stores.memory import InMemoryBackend
 from tests.layers.conftest import World
 from tests.server.running import Running, serving_memory
 
 OWNERS = [f"owner {number}" for number in range(5)]
 LONG = 600
-HEADER = "recollect-degraded"
+HEADER = "aforesaid-degraded"
 
 
 class Away:
@@ -32,7 +32,7 @@ class Away:
         self.short = short
 
     async def get(self, path: str) -> "tuple[int, dict[str, object], bool]":
-        answer = await self.server.client.get(f"/v1{path}", headers={"recollect-owner": OWNERS[0]})
+        answer = await self.server.client.get(f"/v1{path}", headers={"aforesaid-owner": OWNERS[0]})
         return answer.status_code, answer.json(), HEADER in answer.headers
 
 
@@ -89,7 +89,7 @@ async def test_records_and_lists_are_marked(away: Away) -> None:
 async def test_a_turn_that_is_accepted_into_the_spool_is_marked(away: Away) -> None:
     answer = await away.server.client.post(
         f"/v1/conversations/{away.short}/turns",
-        headers={"recollect-owner": OWNERS[0]},
+        headers={"aforesaid-owner": OWNERS[0]},
         json={"messages": [{"role": "user", "content": "in the outage"}]},
     )
     assert (answer.status_code, answer.json()["degraded"], HEADER in answer.headers) == (201, True, True)
@@ -106,7 +106,7 @@ async def test_a_server_that_catches_up_counts_everything(away: Away) -> None:
     for _ in range(3):
         await client.post(
             f"/v1/conversations/{away.long}/turns",
-            headers={"recollect-owner": OWNERS[0]},
+            headers={"aforesaid-owner": OWNERS[0]},
             json={"messages": [{"role": "user", "content": "in the outage"}]},
         )
     away.world.failing.up()
@@ -127,7 +127,7 @@ async def test_an_answer_from_the_store_is_not_marked(away: Away) -> None:
 
 
 async def test_a_remote_manager_sees_the_marks(away: Away) -> None:
-    async with recollect.open(away.server.url) as remote:
+    async with aforesaid.open(away.server.url) as remote:
         erin = remote.of(OWNERS[0])
         with noting_freshness() as seen:
             page = await erin.list()

@@ -1,4 +1,4 @@
-"""Processes, sockets, and the way down: `recollect serve` as it is started and stopped."""
+"""Processes, sockets, and the way down: `aforesaid serve` as it is started and stopped."""
 
 import asyncio
 import json
@@ -16,11 +16,11 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-import recollect
-from recollect.cli.app import app
-from recollect.errors import InvalidSetting, StoreUnavailable
-from recollect.server.running import bound_socket, check_guarded, check_workers, is_loopback
-from recollect.settings import ServerConfig
+import aforesaid
+from aforesaid.cli.app import app
+from aforesaid.errors import InvalidSetting, StoreUnavailable
+from aforesaid.server.process import bound_socket, check_guarded, check_workers, is_loopback
+from aforesaid.settings import ServerConfig
 from tests.server.running import serving
 from tests.servers.ports import free_port
 
@@ -30,11 +30,11 @@ LONGEST = 120.0
 
 @contextmanager
 def started(folder: Path, *arguments: str, **environ: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`recollect serve` as a process of its own, and where it listens."""
+    """`aforesaid serve` as a process of its own, and where it listens."""
     port = free_port()
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("RECOLLECT_")}
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("AFORESAID_")}
     process = subprocess.Popen(
-        [sys.executable, "-m", "recollect", "serve", "--port", str(port), *arguments],
+        [sys.executable, "-m", "aforesaid", "serve", "--port", str(port), *arguments],
         cwd=folder,
         env=clean | {"PYTHONPATH": str(ROOT / "src"), **environ},
         stdout=subprocess.PIPE,
@@ -80,7 +80,7 @@ def test_it_says_where_to_go_and_stops_cleanly(tmp_path: Path, kind: signal.Sign
         said = stopped(process, kind)
     assert f"{address}/schema" in said
     assert f"curl {address}/v1/sessions/answers" in said
-    assert f"recollect chat --url {address}" in said
+    assert f"aforesaid chat --url {address}" in said
     assert "Everything that was said is in" in said
     assert "memory.db" in said
 
@@ -139,8 +139,8 @@ def refused(*arguments: str, **environ: str) -> str:
 
 def test_it_does_not_listen_beyond_this_machine_without_keys(tmp_path: Path) -> None:
     said = refused("--url", f"sqlite:///{tmp_path}/memory.db", "--host", "0.0.0.0")
-    assert "recollect keys create" in said
-    assert "RECOLLECT_JWT_ISSUER" in said
+    assert "aforesaid keys create" in said
+    assert "AFORESAID_JWT_ISSUER" in said
 
 
 @pytest.mark.parametrize("url", ["memory://", "file://{folder}/memory.json"])
@@ -180,9 +180,9 @@ def test_which_addresses_are_this_machine(host: str, expected: bool) -> None:
 
 
 async def test_with_a_key_it_may_listen_anywhere() -> None:
-    from recollect.server.auth.keys import ApiKeys
+    from aforesaid.server.auth.keys import ApiKeys
 
-    async with recollect.open("memory://", warm=False, embedder=None) as memory:
+    async with aforesaid.open("memory://", warm=False, embedder=None) as memory:
         with pytest.raises(InvalidSetting, match="keys create"):
             await check_guarded(memory, ServerConfig(), "0.0.0.0")
         assert await check_guarded(memory, ServerConfig(), "127.0.0.1") is True

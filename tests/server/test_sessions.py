@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from recollect.agents.answering import Specialist
-from recollect.agents.loop import AgenticLoop
-from recollect.agents.supervisor import SupervisorAgent
-from recollect.contracts import Ask, Audio, OnText, Reply, Transcript
-from recollect.errors import AgentUnavailable, StoreUnavailable
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.stores.in_memory import InMemoryStore
+from aforesaid.agents.loop import AgenticLoop
+from aforesaid.agents.stored_turns import Specialist
+from aforesaid.agents.supervisor import SupervisorAgent
+from aforesaid.contracts import Ask, Audio, OnText, Reply, Transcript
+from aforesaid.errors import AgentUnavailable, StoreUnavailable
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import Message
+from aforesaid.stores.memory import InMemoryStore
 from tests.server.running import Running, serving
 
 
@@ -91,14 +91,14 @@ async def test_without_a_model_the_recall_agent_answers(server: Running) -> None
     assert "under the pot" in answer["text"]
 
 
-@pytest.mark.parametrize(("text", "kind"), [("fail", "agent-unavailable"), ("break", "recollect-error")])
+@pytest.mark.parametrize(("text", "kind"), [("fail", "agent-unavailable"), ("break", "aforesaid-error")])
 async def test_a_turn_that_fails_is_an_apology_and_leaves_no_trace(text: str, kind: str) -> None:
     async with serving(app_options=answering(Parrot())) as server:
         asked = {"session_id": "kitchen", "text": text}
         answer = await server.client.post("/v1/sessions/answers", json=asked)
         assert answer.status_code == 200
         assert answer.json()["stored"] is False
-        assert answer.json()["problem"]["type"] == f"urn:recollect:problem:{kind}"
+        assert answer.json()["problem"]["type"] == f"urn:aforesaid:problem:{kind}"
         assert "secret host" not in answer.text
         assert "mistake" not in answer.text
         assert await stored(server) == 0
@@ -207,7 +207,7 @@ async def test_an_answer_that_cannot_be_stored_is_sent_and_stored_later(
             answer = json.loads(sent.text.rpartition("data: ")[2]) if streamed else sent.json()
             assert (answer["text"], answer["agent_name"]) == ("two", "parrot")
             assert (answer["stored"], answer["queued"]) == (False, True)
-            assert answer["problem"]["type"] == "urn:recollect:problem:store-unavailable"
+            assert answer["problem"]["type"] == "urn:aforesaid:problem:store-unavailable"
             assert await stored(server) == 2
         await server.memory.unstored.settled()
         assert await stored(server) == 4

@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from recollect.scratch import ScratchFile, ScratchFolder, open_scratch
-from recollect.server.leftovers import remove_leftovers
+from aforesaid._internal.scratch import ScratchFile, ScratchFolder, open_scratch
+from aforesaid.server.leftovers import remove_leftovers
 from tests.server.test_running import LONGEST, started
 
 MARK = "markxyzzyq"
@@ -56,8 +56,8 @@ def test_a_server_that_is_killed_during_an_export_leaves_nothing(tmp_path: Path)
 
 def test_what_earlier_releases_left_is_removed_when_the_server_starts(tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
-    left = temporary / "recollect-export-0123456789abcdef" / "folder"
-    other = temporary / "recollect-export-of-mine"
+    left = temporary / "aforesaid-export-0123456789abcdef" / "folder"
+    other = temporary / "aforesaid-export-of-mine"
     left.mkdir(parents=True)
     other.mkdir()
     (left / "conversations.jsonl").write_text(TEXT)
@@ -67,7 +67,7 @@ def test_what_earlier_releases_left_is_removed_when_the_server_starts(tmp_path: 
 
 def test_leftovers_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    (tmp_path / "recollect-import-0123456789abcdef").mkdir()
+    (tmp_path / "aforesaid-import-0123456789abcdef").mkdir()
     assert remove_leftovers() == 1
     assert remove_leftovers() == 0
 

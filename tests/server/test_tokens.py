@@ -12,13 +12,13 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from recollect.errors import InvalidSetting, NotAuthenticated
-from recollect.server.auth.callers import Caller
-from recollect.server.auth.tokens import TokenRules, Tokens
-from recollect.settings import ServerConfig
+from aforesaid.errors import InvalidSetting, NotAuthenticated
+from aforesaid.server.auth.callers import Caller
+from aforesaid.server.auth.tokens import TokenRules, Tokens
+from aforesaid.settings import ServerConfig
 from tests.server.running import serving
 
-ISSUER, AUDIENCE = "https://id.example.org", "recollect"
+ISSUER, AUDIENCE = "https://id.example.org", "aforesaid"
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 KEYS: dict[str, Any] = {
     "RS256": RSA,
@@ -60,9 +60,9 @@ async def test_a_token_names_its_owner(tokens: Tokens, alg: str) -> None:
 @pytest.mark.parametrize(
     ("scope", "reach"),
     [
-        ("recollect:read", "read"),
-        ("openid recollect:read recollect:admin", "admin"),
-        (["recollect:read"], "read"),
+        ("aforesaid:read", "read"),
+        ("openid aforesaid:read aforesaid:admin", "admin"),
+        (["aforesaid:read"], "read"),
         ("openid", "write"),
         (7, "write"),
     ],
@@ -235,7 +235,7 @@ async def test_tokens_and_keys_open_the_same_door(jwks: Path) -> None:
         assert (await server.client.get("/v1/conversations", headers=token)).status_code == 200
         refused = await server.client.post("/v1/conversations", json={"session_id": "k"}, headers=token)
         assert refused.status_code == 403
-        foreign = await server.client.get("/v1/conversations", headers=token | {"Recollect-Owner": "bob"})
+        foreign = await server.client.get("/v1/conversations", headers=token | {"Aforesaid-Owner": "bob"})
         assert foreign.status_code == 403
         key = await server.key("erin")
         assert (await server.client.get("/v1/conversations", headers=key)).status_code == 200

@@ -16,9 +16,9 @@ from typing import Any
 from msgspec import Struct
 from websockets.exceptions import ConnectionClosed
 
-from recollect.messages import Message
-from recollect.protocol.live import CLOSE_CODES, INCOMING_TYPES
-from recollect.telemetry import telemetry
+from aforesaid.model.messages import Message
+from aforesaid.protocol.live import CLOSE_CODES, INCOMING_TYPES
+from aforesaid.telemetry import telemetry
 from tests.server.live.parts import PATIENCE
 from tests.server.live.sockets import Serving, Socket, live_serving
 
@@ -110,7 +110,7 @@ def frames_heard() -> float:
     """Frames that this process's servers were given."""
     kinds = ("text", "binary")
     return sum(
-        telemetry.counter("recollect_live_frames_total", direction="in", kind=kind).value for kind in kinds
+        telemetry.counter("aforesaid_live_frames_total", direction="in", kind=kind).value for kind in kinds
     )
 
 
@@ -181,7 +181,7 @@ async def _hear(client: Socket, report: Report) -> None:
             problem = frame.get("problem")
             if problem is not None:
                 report.statuses[problem["status"]] += 1
-                if problem["status"] == 500 or not problem["type"].startswith("urn:recollect:problem:"):
+                if problem["status"] == 500 or not problem["type"].startswith("urn:aforesaid:problem:"):
                     report.undocumented.append(f"problem {problem}")
     except ConnectionClosed as closed:
         if closed.rcvd is not None and closed.rcvd_then_sent is not False:  # else it echoes the client's own
@@ -193,7 +193,7 @@ async def _hear(client: Socket, report: Report) -> None:
 async def main(frames: int, seed: int) -> Report:
     # Fast enough to fuzz, and the limits themselves are met too.
     async with live_serving(frames_per_second=2000, burst=150, refused_frames=200) as server:
-        server.live.staff.transcribe = lambda manager: _understood  # type: ignore[method-assign]
+        server.live.services.transcribe = lambda manager: _understood  # type: ignore[method-assign]
         return await fuzz(server, frames=frames, seed=seed)
 
 

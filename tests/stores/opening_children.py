@@ -7,8 +7,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-from recollect.errors import RecollectError
-from recollect.stores.sqlite import SQLiteBackend
+from aforesaid.errors import AforesaidError
+from aforesaid.stores.sqlite import SQLiteBackend
 
 OPENED = "opened"
 SECONDS = 240
@@ -54,6 +54,6 @@ async def _open_once(path: str) -> str:
     try:
         await backend.open()
         await backend.close()
-    except RecollectError as error:
+    except AforesaidError as error:
         return str(error)
     return OPENED

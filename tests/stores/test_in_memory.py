@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from recollect.contracts import Backend
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.testing import FixedClock, StoreContract
+from aforesaid.contracts import Backend
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.testing import FixedClock, StoreContract
 
 
 class TestInMemoryStore(StoreContract):

@@ -21,9 +21,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import rule
 
-from recollect.contracts import Backend
-from recollect.conversations import Changes, Query, started
-from recollect.errors import (
+from aforesaid.contracts import Backend
+from aforesaid.errors import (
     InvalidMessage,
     InvalidSetting,
     RevisionConflict,
@@ -31,14 +30,15 @@ from recollect.errors import (
     StoreForeign,
     StoreUnavailable,
 )
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.stores.json_file import JsonFileBackend
-from recollect.stores.json_file.document import read_document, write_document
-from recollect.stores.shelf import Shelf, pack
-from recollect.stores.urls import backend_for
-from recollect.testing import FixedClock, StoreContract, store_machine
-from recollect.testing.contract.base import assistant, contents, new_conversation, user
+from aforesaid.model.conversations import Changes, Query, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.json_file import JsonFileBackend
+from aforesaid.stores.json_file.document import read_document, write_document
+from aforesaid.stores.owner_data import OwnerData, pack
+from aforesaid.stores.urls import backend_for
+from aforesaid.testing import FixedClock, StoreContract, store_machine
+from aforesaid.testing.contract.base import assistant, contents, new_conversation, user
 
 EXAMPLE = Path(__file__).parents[1] / "data" / "conversations.json"
 DOOR = "01952f3e-5a10-7c44-9f21-3b6d2c8e4a01"
@@ -55,7 +55,7 @@ class TestJsonFileStore(StoreContract):
 
 
 def fresh_backend(clock: FixedClock) -> JsonFileBackend:
-    return JsonFileBackend(Path(tempfile.mkdtemp(prefix="recollect-")) / "conversations.json", clock=clock)
+    return JsonFileBackend(Path(tempfile.mkdtemp(prefix="aforesaid-")) / "conversations.json", clock=clock)
 
 
 class _RestartingMachine(store_machine(fresh_backend)):  # type: ignore[misc]
@@ -404,7 +404,7 @@ async def test_a_place_that_is_none_is_named(tmp_path: Path, name: str) -> None:
 @pytest.fixture
 def guarded_folder() -> Iterator[Path]:
     """A folder whose write permission counts: for root none does, so root steps down for the test."""
-    with tempfile.TemporaryDirectory(prefix="recollect-") as name:
+    with tempfile.TemporaryDirectory(prefix="aforesaid-") as name:
         was_root = os.geteuid() == 0
         if was_root:
             os.chown(name, 65534, 65534)
@@ -619,8 +619,8 @@ async def test_an_error_in_the_work_itself_undoes_the_batch(path: Path) -> None:
     """A shelf never raises half-way; should it ever, nothing half-done is stored."""
     async with opened(path) as backend:
 
-        def broken(shelf: Any) -> None:
-            shelf.create(started(new_id(), now=backend.clock()), now=backend.clock())
+        def broken(owner_data: Any) -> None:
+            owner_data.create(started(new_id(), now=backend.clock()), now=backend.clock())
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
@@ -638,13 +638,13 @@ def test_the_documented_bytes_of_a_write_are_right(messages: int) -> None:
     assert measured == pytest.approx(int(documented.replace(",", "")), rel=0.05)
 
 
-def household(messages: int) -> Shelf:
+def household(messages: int) -> OwnerData:
     """Conversations of 50 messages each, 80 characters to a message."""
-    shelf, now = Shelf(), datetime(2026, 3, 1, 9, 30, 0, 123456, tzinfo=UTC)
+    owner_data, now = OwnerData(), datetime(2026, 3, 1, 9, 30, 0, 123456, tzinfo=UTC)
     for _ in range(messages // 50):
-        record = shelf.create(started(new_id(), now=now), now=now)
-        shelf.append(record.id, pack([user("x" * 80) for _ in range(50)]), now=now)
-    return shelf
+        record = owner_data.create(started(new_id(), now=now), now=now)
+        owner_data.append(record.id, pack([user("x" * 80) for _ in range(50)]), now=now)
+    return owner_data
 
 
 # URLs

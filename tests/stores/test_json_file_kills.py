@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.stores.json_file import JsonFileBackend
+from aforesaid.stores.json_file import JsonFileBackend
 
 CHILD = Path(__file__).with_name("json_file_child.py")
 CONVERSATION = "01952f3e-0000-7000-8000-000000000001"

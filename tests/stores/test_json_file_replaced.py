@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from recollect.conversations import started
-from recollect.errors import StoreReplaced
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.stores.json_file import JsonFileBackend
+from aforesaid.errors import StoreReplaced
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.json_file import JsonFileBackend
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import recollect
-from recollect.stores import letterboxes
-from recollect.stores.letterboxes import CountingBox, Letterbox, PlainBox, letterbox_of
+import aforesaid
+from aforesaid.stores import _wakeups
+from aforesaid.stores._wakeups import CallbackWakeups, EventfdWakeups, Wakeups, wakeups_of
 
 
 class Told:
@@ -21,18 +21,18 @@ class Told:
         self.settle = settle
 
 
-def counting(loop: asyncio.AbstractEventLoop) -> Letterbox:
-    box = letterbox_of(loop)
-    assert isinstance(box, CountingBox)
+def counting(loop: asyncio.AbstractEventLoop) -> Wakeups:
+    box = wakeups_of(loop)
+    assert isinstance(box, EventfdWakeups)
     return box
 
 
-KINDS = pytest.mark.parametrize("kind", [counting, PlainBox])
+KINDS = pytest.mark.parametrize("kind", [counting, CallbackWakeups])
 
 
 @KINDS
 async def test_letters_of_many_threads_are_settled_once_and_in_the_order_of_each(
-    kind: Callable[[asyncio.AbstractEventLoop], Letterbox],
+    kind: Callable[[asyncio.AbstractEventLoop], Wakeups],
 ) -> None:
     box = kind(asyncio.get_running_loop())
     settled: list[tuple[int, int]] = []
@@ -62,7 +62,7 @@ async def test_letters_of_many_threads_are_settled_once_and_in_the_order_of_each
 
 @KINDS
 def test_a_loop_that_was_closed_is_told_nothing(
-    kind: Callable[[asyncio.AbstractEventLoop], Letterbox],
+    kind: Callable[[asyncio.AbstractEventLoop], Wakeups],
 ) -> None:
     loop = asyncio.new_event_loop()
     box = kind(loop)
@@ -75,8 +75,8 @@ def test_a_loop_that_was_closed_is_told_nothing(
 def test_a_box_goes_with_its_loop() -> None:
     loop = asyncio.new_event_loop()
     box = counting(loop)
-    assert letterbox_of(loop) is box
-    assert isinstance(box, CountingBox)
+    assert wakeups_of(loop) is box
+    assert isinstance(box, EventfdWakeups)
     counter = box.counter
     loop.close()
     os.fstat(counter)  # still there: the box is held here
@@ -93,16 +93,16 @@ def test_a_loop_that_watches_no_files_has_a_plain_box(monkeypatch: pytest.Monkey
         raise NotImplementedError
 
     monkeypatch.setattr(loop, "add_reader", refuse)
-    assert isinstance(letterbox_of(loop), PlainBox)
+    assert isinstance(wakeups_of(loop), CallbackWakeups)
     loop.close()
 
 
 async def test_sqlite_without_counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "eventfd")
-    monkeypatch.setattr(letterboxes, "_boxes", {})
-    async with recollect.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
+    monkeypatch.setattr(_wakeups, "_boxes", {})
+    async with aforesaid.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("kitchen")
         await asyncio.gather(*(erin.add_message(conversation.id, "user", f"{n}") for n in range(50)))
         assert len(await erin.messages(conversation.id, limit=100)) == 50
-    assert isinstance(letterbox_of(asyncio.get_running_loop()), PlainBox)
+    assert isinstance(wakeups_of(asyncio.get_running_loop()), CallbackWakeups)

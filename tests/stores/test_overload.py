@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from recollect.contracts import Appended, Backend
-from recollect.conversations import Conversation, started
-from recollect.errors import Overloaded
-from recollect.ids import new_id
-from recollect.layers.resilient.spool import Ref, Spool
-from recollect.layers.resilient.spool import writer as spool_writer
-from recollect.messages import Message
-from recollect.stores.doors import Door
-from recollect.stores.json_file import writer as json_writer
-from recollect.stores.postgres import PostgresBackend
-from recollect.stores.postgres import connections as postgres_connections
-from recollect.stores.redis import connections as redis_connections
-from recollect.stores.sqlite import lanes
-from recollect.stores.urls import backend_for
+from aforesaid.contracts import Appended, Backend
+from aforesaid.errors import Overloaded
+from aforesaid.layers.resilient.spool import Ref, Spool
+from aforesaid.layers.resilient.spool import writer as spool_writer
+from aforesaid.model.conversations import Conversation, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores._slots import Slots
+from aforesaid.stores.json_file import writer as json_writer
+from aforesaid.stores.postgres import PostgresBackend
+from aforesaid.stores.postgres import connections as postgres_connections
+from aforesaid.stores.redis import connections as redis_connections
+from aforesaid.stores.sqlite import workers
+from aforesaid.stores.urls import backend_for
 
 
 async def conversation(backend: Backend) -> Conversation:
@@ -33,7 +33,7 @@ def user(content: object) -> Message:
 
 
 async def test_a_door_serves_as_many_as_it_has_places_and_refuses_whoever_waits_too_long() -> None:
-    door = Door("the disk", places=2, waiting=3, deadline=0.01)
+    door = Slots("the disk", places=2, waiting=3, deadline=0.01)
     places = [await door.enter(), await door.enter()]
     with pytest.raises(Overloaded, match="the disk: no place became free"):
         await door.enter()
@@ -42,7 +42,7 @@ async def test_a_door_serves_as_many_as_it_has_places_and_refuses_whoever_waits_
 
 
 async def test_a_door_lets_only_so_many_wait() -> None:
-    door = Door("the disk", places=2, waiting=3, deadline=30.0)
+    door = Slots("the disk", places=2, waiting=3, deadline=30.0)
     places = [await door.enter(), await door.enter()]
     waiting = [asyncio.create_task(door.enter()) for _ in range(3)]
     await asyncio.sleep(0)
@@ -55,7 +55,7 @@ async def test_a_door_lets_only_so_many_wait() -> None:
 
 
 async def test_a_cancelled_caller_leaves_no_place_taken() -> None:
-    door = Door("the disk", places=1, waiting=9, deadline=9.0)
+    door = Slots("the disk", places=1, waiting=9, deadline=9.0)
     place = await door.enter()
     waiting = asyncio.create_task(door.enter())
     await asyncio.sleep(0)
@@ -65,19 +65,19 @@ async def test_a_cancelled_caller_leaves_no_place_taken() -> None:
     (await door.enter()).release()
 
 
-@pytest.mark.parametrize("module", [lanes, json_writer], ids=["sqlite", "file"])
+@pytest.mark.parametrize("module", [workers, json_writer], ids=["sqlite", "file"])
 async def test_embedded_stores(module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_JOBS", 4)
     monkeypatch.setattr(module, "WAIT_SECONDS", 0.05)
-    url = f"sqlite:///{tmp_path}/memory.db" if module is lanes else f"file://{tmp_path}/memory.json"
+    url = f"sqlite:///{tmp_path}/memory.db" if module is workers else f"file://{tmp_path}/memory.json"
     backend = backend_for(url)
     await backend.open()
     blocked = threading.Event()
     writer: Any = getattr(backend, "_writer")  # noqa: B009
-    if module is lanes:
+    if module is workers:
         holding = asyncio.create_task(writer.run(lambda db: blocked.wait(120)))
     else:
-        holding = asyncio.create_task(writer.run("erin", lambda shelf: blocked.wait(120)))
+        holding = asyncio.create_task(writer.run("erin", lambda owner_data: blocked.wait(120)))
     await asyncio.sleep(0)
     await _ask_for_too_much(backend, blocked)
     await holding

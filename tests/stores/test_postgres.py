@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from recollect.contracts import Backend
-from recollect.stores.postgres import PostgresBackend
-from recollect.testing import FixedClock, SearchContract, StoreContract, store_machine
+from aforesaid.contracts import Backend
+from aforesaid.stores.postgres import PostgresBackend
+from aforesaid.testing import FixedClock, SearchContract, StoreContract, store_machine
 
 
 class TestPostgresStore(StoreContract):

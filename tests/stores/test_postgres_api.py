@@ -10,9 +10,10 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from recollect.clients.book import Contacts
-from recollect.contracts import ConversationStore
-from recollect.conversations import (
+from aforesaid.contacts.book import Contacts
+from aforesaid.contracts import ConversationStore
+from aforesaid.errors import InvalidInput
+from aforesaid.model.conversations import (
     LONGEST_TTL,
     MOST_UNREAD,
     VALUE_SETS,
@@ -21,10 +22,9 @@ from recollect.conversations import (
     expiry,
     started,
 )
-from recollect.errors import InvalidInput
-from recollect.ids import new_id
-from recollect.messages import Message, Speech
-from recollect.stores.postgres import PostgresBackend
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message, Speech
+from aforesaid.stores.postgres import PostgresBackend
 
 COLUMNS = [
     *(
@@ -62,7 +62,7 @@ def store(backend: PostgresBackend, owner: str) -> ConversationStore:
 
 
 class Plain:
-    """A client that knows nothing of Recollect."""
+    """A client that knows nothing of Aforesaid."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
@@ -80,7 +80,7 @@ class Plain:
 @pytest.fixture
 def plain(backend: PostgresBackend, postgres_url: str, owner: str) -> Iterator[Plain]:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("SELECT set_config('recollect.owner', %s, false)", (owner,))
+        connection.execute("SELECT set_config('aforesaid.owner', %s, false)", (owner,))
         yield Plain(connection)
 
 
@@ -256,7 +256,7 @@ def test_two_who_append_at_once_lose_nothing(plain: Plain, postgres_url: str, ow
     row = inserted(plain, HELLO)
     append: LiteralString = "UPDATE api.conversations SET messages = messages || %s WHERE id = %s"
     with psycopg.connect(postgres_url) as other:
-        other.execute("SELECT set_config('recollect.owner', %s, false)", (owner,))
+        other.execute("SELECT set_config('aforesaid.owner', %s, false)", (owner,))
         other.commit()
         # Both have read the same messages before either of them writes.
         other.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
@@ -327,7 +327,7 @@ async def test_deleting_removes_the_whole_conversation(plain: Plain, store: Conv
     assert [found["id"] for found in gone] == [row["id"]]
     assert await store.get(str(row["id"])) is None
     assert await store.session("kitchen") is None
-    assert plain.one("SELECT count(*) AS n FROM recollect.messages")["n"] == 0
+    assert plain.one("SELECT count(*) AS n FROM aforesaid.messages")["n"] == 0
 
 
 @pytest.mark.parametrize("field", ["status", "priority", "channel"])
@@ -437,7 +437,7 @@ def test_contacts_are_kept_and_conversations_outlive_them(plain: Plain) -> None:
 def test_deleting_a_contact_below_the_view_clears_the_reference_as_well(plain: Plain) -> None:
     contact = plain.one("INSERT INTO api.contacts (name) VALUES ('Bo') RETURNING id")
     plain.all("INSERT INTO api.conversations (client_id) VALUES (%s)", contact["id"])
-    plain.all("DELETE FROM recollect.contacts WHERE id = %s", contact["id"])
+    plain.all("DELETE FROM aforesaid.contacts WHERE id = %s", contact["id"])
     assert plain.one("SELECT client_id FROM api.conversations") == {"client_id": None}
 
 
@@ -514,11 +514,11 @@ async def test_what_has_expired_is_not_shown_and_its_id_is_free(
 
 
 def test_a_default_lifetime_can_be_set(plain: Plain) -> None:
-    plain.connection.execute("SELECT set_config('recollect.default_ttl', '1 day', false)")
+    plain.connection.execute("SELECT set_config('aforesaid.default_ttl', '1 day', false)")
     plain.all("INSERT INTO api.conversations (subject) VALUES ('short')")
-    plain.connection.execute("SELECT set_config('recollect.default_ttl', 'never', false)")
+    plain.connection.execute("SELECT set_config('aforesaid.default_ttl', 'never', false)")
     plain.all("INSERT INTO api.conversations (subject) VALUES ('kept')")
-    found = plain.all("SELECT subject, ttl, expires_at - created_at AS left FROM recollect.conversations")
+    found = plain.all("SELECT subject, ttl, expires_at - created_at AS left FROM aforesaid.conversations")
     assert {row["subject"]: (row["ttl"], row["left"]) for row in found} == {
         "short": (timedelta(days=1), timedelta(days=1)),
         "kept": (None, None),

@@ -14,17 +14,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from recollect.contracts import Nearby, Nearest, Position
-from recollect.conversations import started
-from recollect.errors import InvalidInput
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.search.vectors import Block
-from recollect.stores.postgres import PostgresBackend
-from recollect.stores.postgres.extensions import Abilities
-from recollect.stores.postgres.schema import STEPS
-from recollect.stores.postgres.store import PostgresStore
-from recollect.testing import FixedClock
+from aforesaid.contracts import Nearby, Nearest, Position
+from aforesaid.errors import InvalidInput
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.search.vectors import Block
+from aforesaid.stores.postgres import PostgresBackend
+from aforesaid.stores.postgres.extensions import Abilities
+from aforesaid.stores.postgres.schema import STEPS
+from aforesaid.stores.postgres.store import PostgresStore
+from aforesaid.testing import FixedClock
 from tests.servers.postgres import Databases
 
 MODEL, KIND = "tiny", "vectors/tiny"
@@ -95,9 +95,9 @@ async def test_without_the_right_to_create_extensions_all_works_and_the_log_says
     with psycopg.connect(url, autocommit=True) as connection:
         for number, sql in STEPS:
             connection.execute(sql.encode())
-            connection.execute("INSERT INTO recollect.migrations (version) VALUES (%s)", (number,))
+            connection.execute("INSERT INTO aforesaid.migrations (version) VALUES (%s)", (number,))
     databases.run(f"ALTER DATABASE {name} OWNER TO CURRENT_USER")
-    with caplog.at_level(logging.INFO, "recollect"):
+    with caplog.at_level(logging.INFO, "aforesaid"):
         assert await abilities(url) == Abilities(trigrams=False, vectors=False)
     assert "pg_trgm is not used: this role may not create it" in caplog.text
     await works(url)
@@ -113,7 +113,7 @@ async def test_what_a_superuser_makes_belongs_to_the_role_that_made_the_schema(d
     with psycopg.connect(url, autocommit=True) as connection:
         for number, sql in STEPS:
             connection.execute(sql.encode())
-            connection.execute("INSERT INTO recollect.migrations (version) VALUES (%s)", (number,))
+            connection.execute("INSERT INTO aforesaid.migrations (version) VALUES (%s)", (number,))
     admin = re.sub(r"/\w+$", url[url.rindex("/") :], databases.admin_url)
     assert await abilities(admin) == Abilities(trigrams=True, vectors=True)
     backend = PostgresBackend(url)
@@ -124,7 +124,7 @@ async def test_what_a_superuser_makes_belongs_to_the_role_that_made_the_schema(d
     with psycopg.connect(url, autocommit=True) as connection:
         found = connection.execute(
             "SELECT DISTINCT pg_get_userbyid(relowner) FROM pg_class"
-            " WHERE relnamespace = 'recollect'::regnamespace"
+            " WHERE relnamespace = 'aforesaid'::regnamespace"
         ).fetchall()
         assert found == [(url[url.rindex("/") + 1 :],)]
 
@@ -134,7 +134,7 @@ async def test_a_service_uses_what_the_schema_has(vector_url: str, databases: Da
     databases.role(role)
     await abilities(vector_url)
     with psycopg.connect(vector_url, autocommit=True) as connection:
-        connection.execute("SELECT recollect.admit(%s, p_service => true)", (role,))
+        connection.execute("SELECT aforesaid.admit(%s, p_service => true)", (role,))
     url = databases.url(role, vector_url[vector_url.rindex("/") + 1 :])
     assert (await abilities(url)).vectors
     await works(url)
@@ -147,7 +147,7 @@ async def test_those_who_were_admitted_before_use_vectors_that_came_after(databa
     with psycopg.connect(url, autocommit=True) as connection:
         for held_to, role in roles.items():
             databases.role(role)
-            connection.execute("SELECT recollect.admit(%s, %s, true)", (role, held_to))
+            connection.execute("SELECT aforesaid.admit(%s, %s, true)", (role, held_to))
     admin = re.sub(r"/\w+$", url[url.rindex("/") :], databases.admin_url)
     with psycopg.connect(admin, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
@@ -159,8 +159,8 @@ async def test_those_who_were_admitted_before_use_vectors_that_came_after(databa
         await near_something(backend.of("ann"))
         await backend.close()
     with psycopg.connect(databases.url(roles["ann"], url[url.rindex("/") + 1 :])) as connection:
-        connection.execute("SELECT recollect.speak_for('bob')")
-        assert connection.execute("SELECT count(*) FROM recollect.vectors").fetchone() == (0,)
+        connection.execute("SELECT aforesaid.speak_for('bob')")
+        assert connection.execute("SELECT count(*) FROM aforesaid.vectors").fetchone() == (0,)
 
 
 async def near_something(store: PostgresStore) -> None:
@@ -178,21 +178,21 @@ async def test_a_role_that_is_not_bound_searches_the_trigram_index(databases: Da
     url = databases.new()
     assert (await abilities(url)).trigrams
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("SET recollect.owner = 'ann'")
+        connection.execute("SET aforesaid.owner = 'ann'")
         connection.execute(
-            "INSERT INTO recollect.conversations (owner, id, channel, status, priority, tags, unread_count,"
+            "INSERT INTO aforesaid.conversations (owner, id, channel, status, priority, tags, unread_count,"
             " message_count, revision, created_at, updated_at, subject, client_name)"
             " SELECT 'ann', gen_random_uuid(), 'text', 'open', 'low', '{}', 0, 0, 0, now(), now(),"
             " 'kitchen number ' || n, 'client number ' || n FROM generate_series(10001, 22000) AS n"
         )
-        connection.execute("VACUUM ANALYZE recollect.conversations")
+        connection.execute("VACUUM ANALYZE aforesaid.conversations")
         bound = connection.execute(WHERE_11717).fetchall()
     admin = re.sub(r"/\w+$", url[url.rindex("/") :], databases.admin_url)
     with psycopg.connect(admin, autocommit=True) as connection:
-        connection.execute("SET recollect.owner = 'ann'")
+        connection.execute("SET aforesaid.owner = 'ann'")
         assert connection.execute(WHERE_11717).fetchall() == bound == [(1,)]
         for column in ("subject", "client_name"):
-            for table in ("api.conversations", "recollect.conversations"):
+            for table in ("api.conversations", "aforesaid.conversations"):
                 shown = plan_of(connection, f"SELECT id FROM {table} WHERE {column} ILIKE '%number 11717%'")
                 assert f"Bitmap Index Scan on conversations_by_{column}" in shown, shown
                 assert f"Index Cond: ({column} ~~* '%number 11717%'::text)" in shown
@@ -293,8 +293,8 @@ async def test_vectors_go_with_their_documents(store: PostgresStore, vector_url:
     await store.delete_document(KIND, block([(1, [1.0, 0.0])]).key, conversation_id=ids[2])
     assert await sequences_near(store, [1.0, 0.0]) == []
     with psycopg.connect(vector_url) as connection:
-        connection.execute("SELECT recollect.speak_for(%s)", (store._name,))
-        assert connection.execute("SELECT count(*) FROM recollect.vectors").fetchone() == (0,)
+        connection.execute("SELECT aforesaid.speak_for(%s)", (store._name,))
+        assert connection.execute("SELECT count(*) FROM aforesaid.vectors").fetchone() == (0,)
 
 
 async def test_restored_documents_are_compared(store: PostgresStore) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from recollect.conversations import started
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.stores.postgres import PostgresBackend
-from recollect.stores.postgres.store import PostgresStore
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.postgres import PostgresBackend
+from aforesaid.stores.postgres.store import PostgresStore
 from tests.servers.postgres import Databases
 
 PROCESSES, TASKS, TURNS = 8, 8, 6
@@ -147,20 +147,20 @@ async def test_a_turn_is_one_round_trip(postgres_url: str, owner: str, tmp_path:
 
 
 QUESTIONS = {
-    "a turn": "recollect.turn(%(owner)s, %(owner)s, %(id)s, now(), NULL, false, NULL, NULL, ARRAY['user'],"
+    "a turn": "aforesaid.turn(%(owner)s, %(owner)s, %(id)s, now(), NULL, false, NULL, NULL, ARRAY['user'],"
     """ NULL, ARRAY[gen_random_uuid()::text], ARRAY['{"role": "user", "content": "x"}'])""",
-    "the last messages": "recollect.tail(%(owner)s, %(owner)s, %(id)s, now(), 20, NULL, NULL)",
-    "the last before a position": "recollect.tail(%(owner)s, %(owner)s, %(id)s, now(), 20, now(), 1)",
-    "the first messages": "recollect.page(%(owner)s, %(owner)s, %(id)s, now(), 20, 0)",
-    "messages by their ids": "recollect.known(%(owner)s, %(owner)s, %(id)s, now(), ARRAY['a', 'b', 'c'])",
-    "a turn after another": "recollect.turn(%(owner)s, %(owner)s, %(id)s, now(), 0, false, NULL, NULL,"
+    "the last messages": "aforesaid.tail(%(owner)s, %(owner)s, %(id)s, now(), 20, NULL, NULL)",
+    "the last before a position": "aforesaid.tail(%(owner)s, %(owner)s, %(id)s, now(), 20, now(), 1)",
+    "the first messages": "aforesaid.page(%(owner)s, %(owner)s, %(id)s, now(), 20, 0)",
+    "messages by their ids": "aforesaid.known(%(owner)s, %(owner)s, %(id)s, now(), ARRAY['a', 'b', 'c'])",
+    "a turn after another": "aforesaid.turn(%(owner)s, %(owner)s, %(id)s, now(), 0, false, NULL, NULL,"
     """ ARRAY['user'], NULL, ARRAY[gen_random_uuid()::text], ARRAY['{"role": "user", "content": "x"}'])""",
-    "a turn that is known in part": "recollect.turn(%(owner)s, %(owner)s, %(id)s, now(), NULL, false,"
+    "a turn that is known in part": "aforesaid.turn(%(owner)s, %(owner)s, %(id)s, now(), NULL, false,"
     " ARRAY['nobody'], ARRAY[1::bigint], ARRAY['user'], NULL, ARRAY[gen_random_uuid()::text],"
     """ ARRAY['{"role": "user", "content": "x"}'])""",
 }
 MUCH_SAID = """
-INSERT INTO recollect.messages (
+INSERT INTO aforesaid.messages (
     owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body
 )
 SELECT %(owner)s, %(id)s, now() + n * interval '1 ms', n, 'user', 'key ' || n, 2, now(), repeat('said ', 200)
@@ -172,7 +172,7 @@ DECLARE
     part regclass;
 BEGIN
     FOR part IN
-        SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'recollect.messages'::regclass
+        SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'aforesaid.messages'::regclass
     LOOP
         EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = off)', part);
     END LOOP;
@@ -192,7 +192,7 @@ async def blocks_touched(connection: psycopg.AsyncConnection, question: str, own
 
 async def connected(url: str, owner: str) -> psycopg.AsyncConnection:
     connection = await psycopg.AsyncConnection.connect(url, autocommit=True)
-    await connection.execute("SELECT set_config('recollect.owner', %s, false)", (owner,))
+    await connection.execute("SELECT set_config('aforesaid.owner', %s, false)", (owner,))
     return connection
 
 
@@ -211,7 +211,7 @@ async def test_the_past_is_not_read_however_long_ago_it_was_analysed(
         await early.execute(NOT_ANALYSED)
         few = {name: await blocks_touched(early, asked, owner, short) for name, asked in QUESTIONS.items()}
         await early.execute(MUCH_SAID.encode(), {"owner": owner, "id": long})
-        await early.execute("UPDATE recollect.conversations SET next_sequence = 20001 WHERE id = %s", (long,))
+        await early.execute("UPDATE aforesaid.conversations SET next_sequence = 20001 WHERE id = %s", (long,))
         many = {
             name: [await blocks_touched(session, asked, owner, long) for session in (early, late)]
             for name, asked in QUESTIONS.items()
@@ -225,7 +225,7 @@ async def test_what_may_not_sort_is_not_compiled_either(backend: PostgresBackend
     async with backend.connection() as connection:
         cursor = await connection.execute(
             "SELECT proname, proconfig FROM pg_proc"
-            " WHERE pronamespace = 'recollect'::regnamespace AND 'enable_sort=off' = ANY (proconfig)"
+            " WHERE pronamespace = 'aforesaid'::regnamespace AND 'enable_sort=off' = ANY (proconfig)"
         )
         settings = dict(await cursor.fetchall())
     assert {"holding", "page", "tail"} <= set(settings)
@@ -240,7 +240,7 @@ async def test_a_rewrite_that_is_refused_leaves_everything(
     async with await connected(postgres_url, owner) as connection:
         with pytest.raises(psycopg.errors.UniqueViolation, match="an id stands twice"):
             await connection.execute(
-                "SELECT recollect.turn(%s, %s, %s, now(), NULL, true, NULL, NULL, ARRAY['user', 'user'],"
+                "SELECT aforesaid.turn(%s, %s, %s, now(), NULL, true, NULL, NULL, ARRAY['user', 'user'],"
                 " NULL, ARRAY['k', 'k'], ARRAY['{}', '{}'])",
                 (owner, owner, record.id),
             )

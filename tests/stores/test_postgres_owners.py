@@ -12,14 +12,14 @@ import pytest
 from msgspec import Struct
 from psycopg.conninfo import conninfo_to_dict
 
-from recollect.contracts import ConversationStore
-from recollect.conversations import Conversation, Query, started
-from recollect.errors import ConversationNotFound, StoreError
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.stores.postgres import PostgresBackend
-from recollect.stores.postgres.keys import Tags, key_of
-from recollect.stores.postgres.terms import mark_of
+from aforesaid.contracts import ConversationStore
+from aforesaid.errors import ConversationNotFound, StoreError
+from aforesaid.model.conversations import Conversation, Query, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.postgres import PostgresBackend
+from aforesaid.stores.postgres.keys import Tags, key_of
+from aforesaid.stores.postgres.terms import mark_of
 from tests.servers.postgres import Databases
 
 SECRET = "the spare key is under the blue pot"
@@ -74,9 +74,9 @@ async def house(empty_house: House) -> AsyncIterator[House]:
         ids[name] = record.id
     database = empty_house.database
     with psycopg.connect(empty_house.url, autocommit=True) as connection:
-        connection.execute("SELECT recollect.admit(%s, 'ann')", (f"{database}_ann_login",))
-        connection.execute("SELECT recollect.admit(%s)", (f"{database}_gateway",))
-        connection.execute("SELECT recollect.admit(%s, p_service => true)", (f"{database}_service",))
+        connection.execute("SELECT aforesaid.admit(%s, 'ann')", (f"{database}_ann_login",))
+        connection.execute("SELECT aforesaid.admit(%s)", (f"{database}_gateway",))
+        connection.execute("SELECT aforesaid.admit(%s, p_service => true)", (f"{database}_service",))
     yield House(url=empty_house.url, database=database, admin_url=empty_house.admin_url, ids=ids)
     for name, conversation_id in ids.items():
         await backend.of(name).delete(conversation_id)
@@ -94,156 +94,156 @@ async def backend(house: House) -> AsyncIterator[PostgresBackend]:
 
 ATTACKS: dict[str, list[str]] = {
     "asks": ["TABLE api.conversations", "TABLE api.contacts"],
-    "says that it is bob": ["SET recollect.owner = 'bob'", "TABLE api.conversations"],
+    "says that it is bob": ["SET aforesaid.owner = 'bob'", "TABLE api.conversations"],
     "says so for a transaction": [
-        "DO $$ BEGIN PERFORM set_config('recollect.owner', 'bob', false); END $$",
+        "DO $$ BEGIN PERFORM set_config('aforesaid.owner', 'bob', false); END $$",
         "SELECT messages FROM api.conversations",
     ],
     "forges a token": ['SET request.jwt.claims = \'{"sub": "bob"}\'', "TABLE api.conversations"],
     "forges an old token": ["SET request.jwt.claim.sub = 'bob'", "TABLE api.conversations"],
-    "speaks for bob": ["BEGIN", "SELECT recollect.speak_for('bob')", "TABLE api.conversations", "COMMIT"],
+    "speaks for bob": ["BEGIN", "SELECT aforesaid.speak_for('bob')", "TABLE api.conversations", "COMMIT"],
     "looks below the view": [
-        "SET recollect.owner = 'bob'",
-        "TABLE recollect.conversations",
-        "TABLE recollect.messages",
-        "TABLE recollect.contacts",
-        "TABLE recollect.sessions",
-        "TABLE recollect.documents",
-        "SELECT owner, conversation_id FROM recollect.documents",
+        "SET aforesaid.owner = 'bob'",
+        "TABLE aforesaid.conversations",
+        "TABLE aforesaid.messages",
+        "TABLE aforesaid.contacts",
+        "TABLE aforesaid.sessions",
+        "TABLE aforesaid.documents",
+        "SELECT owner, conversation_id FROM aforesaid.documents",
     ],
     "looks into the partitions": [
-        f"TABLE recollect.{table}_{part:02}" for table in ("messages", "documents") for part in range(16)
+        f"TABLE aforesaid.{table}_{part:02}" for table in ("messages", "documents") for part in range(16)
     ],
     "writes documents": [
-        "SET recollect.owner = 'bob'",
-        "DELETE FROM recollect.documents",
-        "DELETE FROM recollect.documents WHERE owner = 'bob'",
-        "UPDATE recollect.documents SET data = ''",
-        "INSERT INTO recollect.documents (owner, kind, key, version, updated_at, data)"
+        "SET aforesaid.owner = 'bob'",
+        "DELETE FROM aforesaid.documents",
+        "DELETE FROM aforesaid.documents WHERE owner = 'bob'",
+        "UPDATE aforesaid.documents SET data = ''",
+        "INSERT INTO aforesaid.documents (owner, kind, key, version, updated_at, data)"
         " VALUES ('bob', 'note', 'x', 1, now(), '')",
     ],
-    "turns security off": ["SET row_security = off", "TABLE recollect.messages", "TABLE api.conversations"],
-    "calls itself an operator": ["SET recollect.operator = 'on'", "TABLE recollect.messages"],
+    "turns security off": ["SET row_security = off", "TABLE aforesaid.messages", "TABLE api.conversations"],
+    "calls itself an operator": ["SET aforesaid.operator = 'on'", "TABLE aforesaid.messages"],
     "calls the operators' functions": [
-        "SELECT * FROM recollect.owners_after('', 100, '{}')",
-        "SELECT recollect.purge('infinity', 100)",
-        "SELECT recollect.admit(current_user::name, 'bob')",
-        "SELECT recollect.admit(current_user::name)",
+        "SELECT * FROM aforesaid.owners_after('', 100, '{}')",
+        "SELECT aforesaid.purge('infinity', 100)",
+        "SELECT aforesaid.admit(current_user::name, 'bob')",
+        "SELECT aforesaid.admit(current_user::name)",
         "TABLE api.conversations",
     ],
     "makes the filter talk": [
         "CREATE FUNCTION pg_temp.leak(text) RETURNS boolean COST 0.0000001 LANGUAGE plpgsql AS"
         " $$ BEGIN RAISE NOTICE '%', $1; RETURN true; END $$",
-        "SELECT count(*) FROM recollect.messages WHERE pg_temp.leak(body)",
+        "SELECT count(*) FROM aforesaid.messages WHERE pg_temp.leak(body)",
         "SELECT count(*) FROM api.conversations WHERE pg_temp.leak(messages::text) AND pg_temp.leak(subject)",
     ],
     "makes the filter fail": [
-        "SELECT count(*) FROM recollect.messages WHERE body::integer = 1",
-        "SELECT count(*) FROM recollect.conversations WHERE subject::integer = 1",
+        "SELECT count(*) FROM aforesaid.messages WHERE body::integer = 1",
+        "SELECT count(*) FROM aforesaid.conversations WHERE subject::integer = 1",
         "SELECT count(*) FROM api.conversations WHERE (messages -> 0 ->> 'content')::uuid IS NULL",
     ],
     "takes bob's row": [
-        "UPDATE recollect.conversations SET owner = 'ann' WHERE owner = 'bob' RETURNING *",
-        "UPDATE recollect.messages SET owner = 'ann' WHERE owner = 'bob' RETURNING *",
+        "UPDATE aforesaid.conversations SET owner = 'ann' WHERE owner = 'bob' RETURNING *",
+        "UPDATE aforesaid.messages SET owner = 'ann' WHERE owner = 'bob' RETURNING *",
         "TABLE api.conversations",
     ],
     "gives bob a row": [
-        "UPDATE recollect.conversations SET owner = 'bob' RETURNING *",
-        "INSERT INTO recollect.contacts (owner, name) VALUES ('bob', 'mallory') RETURNING *",
-        "INSERT INTO recollect.messages"
+        "UPDATE aforesaid.conversations SET owner = 'bob' RETURNING *",
+        "INSERT INTO aforesaid.contacts (owner, name) VALUES ('bob', 'mallory') RETURNING *",
+        "INSERT INTO aforesaid.messages"
         " SELECT 'bob', '{bob}', now(), 99, 'user', NULL, 1, now(), '{{}}' RETURNING *",
     ],
     "updates by id": [
         "UPDATE api.conversations SET subject = 'mine' WHERE id = '{bob}' RETURNING *",
         "UPDATE api.conversations SET messages = '[]' WHERE id = '{bob}' RETURNING *",
         "DELETE FROM api.conversations WHERE id = '{bob}' RETURNING *",
-        "DELETE FROM recollect.conversations WHERE id = '{bob}' RETURNING *",
+        "DELETE FROM aforesaid.conversations WHERE id = '{bob}' RETURNING *",
     ],
     "uses the store's function": [
-        "SELECT * FROM recollect.turn('bob', 'bob', '{bob}', now(), NULL, false, NULL, NULL,"
+        "SELECT * FROM aforesaid.turn('bob', 'bob', '{bob}', now(), NULL, false, NULL, NULL,"
         ' \'{{user}}\', NULL, NULL, ARRAY[\'{{"role": "user", "content": "forged"}}\'])',
-        "SELECT * FROM recollect.turn(NULL, 'bob', '{bob}', now(), NULL, true, NULL, NULL,"
+        "SELECT * FROM aforesaid.turn(NULL, 'bob', '{bob}', now(), NULL, true, NULL, NULL,"
         " '{{}}', NULL, NULL, '{{}}')",
-        "SELECT recollect.knows('bob', '{bob}', ARRAY['m1'], NULL, NULL)",
-        "SELECT recollect.say('bob', '{bob}', '[]', true)",
+        "SELECT aforesaid.knows('bob', '{bob}', ARRAY['m1'], NULL, NULL)",
+        "SELECT aforesaid.say('bob', '{bob}', '[]', true)",
     ],
     "meets bob's id": [
         "INSERT INTO api.conversations (id) VALUES ('{bob}') RETURNING *",
-        "INSERT INTO recollect.conversations (owner, id, channel, status, priority, tags, unread_count,"
+        "INSERT INTO aforesaid.conversations (owner, id, channel, status, priority, tags, unread_count,"
         " message_count, revision, created_at, updated_at)"
         " VALUES ('bob', '{bob}', 'text', 'open', 'low', '{{}}', 0, 0, 0, now(), now())"
         " ON CONFLICT (owner, id) DO UPDATE SET subject = 'mine' RETURNING *",
         "DELETE FROM api.conversations WHERE id = '{bob}'",
     ],
     "copies the table": [
-        "CREATE TEMPORARY TABLE loot AS TABLE recollect.messages",
+        "CREATE TEMPORARY TABLE loot AS TABLE aforesaid.messages",
         "TABLE loot",
-        "SELECT query_to_xml('TABLE recollect.messages', true, false, '')",
-        "SELECT * FROM recollect.messages TABLESAMPLE SYSTEM (100)",
+        "SELECT query_to_xml('TABLE aforesaid.messages', true, false, '')",
+        "SELECT * FROM aforesaid.messages TABLESAMPLE SYSTEM (100)",
     ],
     "reads the statistics": [
-        "SELECT * FROM pg_stats WHERE schemaname = 'recollect'",
+        "SELECT * FROM pg_stats WHERE schemaname = 'aforesaid'",
         "SELECT * FROM pg_statistic",
         "SELECT query FROM pg_stat_activity",
-        "EXPLAIN (ANALYZE, VERBOSE) SELECT * FROM recollect.messages WHERE owner = 'bob'",
+        "EXPLAIN (ANALYZE, VERBOSE) SELECT * FROM aforesaid.messages WHERE owner = 'bob'",
     ],
     "becomes somebody else": [
         "SET ROLE {database}",
         "SET SESSION AUTHORIZATION {database}",
         "SET ROLE {database}_service",
-        "TABLE recollect.messages",
+        "TABLE aforesaid.messages",
     ],
     "changes the rules": [
-        "ALTER TABLE recollect.messages DISABLE ROW LEVEL SECURITY",
-        "ALTER TABLE recollect.messages NO FORCE ROW LEVEL SECURITY",
-        "DROP POLICY own_rows ON recollect.messages",
-        "CREATE POLICY mine ON recollect.messages USING (true)",
-        "CREATE OR REPLACE FUNCTION recollect.current_owner() RETURNS text LANGUAGE sql RETURN 'bob'",
-        "TRUNCATE recollect.messages CASCADE",
+        "ALTER TABLE aforesaid.messages DISABLE ROW LEVEL SECURITY",
+        "ALTER TABLE aforesaid.messages NO FORCE ROW LEVEL SECURITY",
+        "DROP POLICY own_rows ON aforesaid.messages",
+        "CREATE POLICY mine ON aforesaid.messages USING (true)",
+        "CREATE OR REPLACE FUNCTION aforesaid.current_owner() RETURNS text LANGUAGE sql RETURN 'bob'",
+        "TRUNCATE aforesaid.messages CASCADE",
         "GRANT {database} TO CURRENT_USER",
-        "TABLE recollect.messages",
+        "TABLE aforesaid.messages",
     ],
     "shadows the function": [
         "CREATE FUNCTION pg_temp.key_of(text) RETURNS text LANGUAGE sql AS $$ SELECT 'bob' $$",
         "CREATE FUNCTION pg_temp.current_setting(text, boolean) RETURNS text LANGUAGE sql RETURN 'bob'",
-        "SET search_path = pg_temp, recollect, pg_catalog",
+        "SET search_path = pg_temp, aforesaid, pg_catalog",
         "SELECT * FROM api.conversations",
         "UPDATE api.conversations SET notes = 'x' RETURNING *",
     ],
     "keeps a plan from before": [
-        "SET recollect.owner = 'ann'",
-        "PREPARE look AS SELECT * FROM recollect.messages",
+        "SET aforesaid.owner = 'ann'",
+        "PREPARE look AS SELECT * FROM aforesaid.messages",
         "EXECUTE look",
-        "SET recollect.owner = 'bob'",
+        "SET aforesaid.owner = 'bob'",
         "EXECUTE look",
     ],
     "joins with its own": [
         "SELECT m.* FROM api.conversations AS c"
-        " RIGHT JOIN recollect.messages AS m ON m.conversation_id <> c.id",
-        "SELECT * FROM recollect.messages WHERE conversation_id = '{bob}' FOR UPDATE",
-        "MERGE INTO recollect.conversations AS c USING (VALUES ('bob')) AS v (o) ON c.owner = v.o"
+        " RIGHT JOIN aforesaid.messages AS m ON m.conversation_id <> c.id",
+        "SELECT * FROM aforesaid.messages WHERE conversation_id = '{bob}' FOR UPDATE",
+        "MERGE INTO aforesaid.conversations AS c USING (VALUES ('bob')) AS v (o) ON c.owner = v.o"
         " WHEN MATCHED THEN UPDATE SET subject = 'mine'",
     ],
     "searches bob's words": [
-        "SET recollect.owner = 'bob'",
-        "SET recollect.terms = 'spare key blue pot'",
-        *(f"TABLE recollect.messages_{part:02}" for part in range(16)),
-        "SELECT terms FROM recollect.messages",
-        "SELECT * FROM ts_stat('SELECT terms FROM recollect.messages')",
-        "SELECT * FROM recollect.frequencies('bob', 'bob', now(), ARRAY['spare', 'pot'])",
-        "SELECT * FROM recollect.found('bob', 'bob', ARRAY['spare'], ARRAY['spare'], ARRAY[1.0],"
+        "SET aforesaid.owner = 'bob'",
+        "SET aforesaid.terms = 'spare key blue pot'",
+        *(f"TABLE aforesaid.messages_{part:02}" for part in range(16)),
+        "SELECT terms FROM aforesaid.messages",
+        "SELECT * FROM ts_stat('SELECT terms FROM aforesaid.messages')",
+        "SELECT * FROM aforesaid.frequencies('bob', 'bob', now(), ARRAY['spare', 'pot'])",
+        "SELECT * FROM aforesaid.found('bob', 'bob', ARRAY['spare'], ARRAY['spare'], ARRAY[1.0],"
         " 1, 1, 1, '{{}}', 9)",
     ],
     "asks what is near": [
-        "SET recollect.owner = 'bob'",
-        "TABLE recollect.vectors",
-        "SELECT * FROM recollect.nearest('bob', 'bob', now(), 'vectors/x', 1, '[1]', NULL, 9)",
+        "SET aforesaid.owner = 'bob'",
+        "TABLE aforesaid.vectors",
+        "SELECT * FROM aforesaid.nearest('bob', 'bob', now(), 'vectors/x', 1, '[1]', NULL, 9)",
     ],
     "looks through a view of its own": [
-        "CREATE TEMPORARY VIEW mine AS SELECT * FROM recollect.messages",
-        "SET recollect.owner = 'bob'",
+        "CREATE TEMPORARY VIEW mine AS SELECT * FROM aforesaid.messages",
+        "SET aforesaid.owner = 'bob'",
         "TABLE mine",
-        "CREATE VIEW api.mine AS SELECT * FROM recollect.messages",
+        "CREATE VIEW api.mine AS SELECT * FROM aforesaid.messages",
     ],
 }
 
@@ -269,7 +269,7 @@ async def test_a_login_that_is_held_to_ann_gets_nothing_of_bob(
     bob = backend.of("bob")
     before = await bob.get(house.ids["bob"]), await bob.page(house.ids["bob"], limit=10)
     with house.connection(f"{house.database}_ann_login") as connection:
-        connection.execute("SET recollect.owner = 'ann'")
+        connection.execute("SET aforesaid.owner = 'ann'")
         seen = attack(connection, house, statements)
     assert SECRET not in seen
     assert "'bob'" not in seen.replace("owner = 'bob'", "")
@@ -286,11 +286,11 @@ async def test_a_login_lets_go_what_was_derived_from_a_history_that_it_replaces_
 ) -> None:
     ann = backend.of("ann")
     with house.connection(f"{house.database}_ann_login") as connection:
-        connection.execute("SET recollect.owner = 'ann'")
-        for refused in (b"TABLE recollect.documents", b"UPDATE recollect.documents SET version = 9"):
+        connection.execute("SET aforesaid.owner = 'ann'")
+        for refused in (b"TABLE aforesaid.documents", b"UPDATE aforesaid.documents SET version = 9"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(refused)
-        connection.execute("DELETE FROM recollect.documents WHERE conversation_id IS NULL")
+        connection.execute("DELETE FROM aforesaid.documents WHERE conversation_id IS NULL")
         assert len(await ann.documents("note")) == 1
         connection.execute("""UPDATE api.conversations SET messages = '[{"role": "user", "content": "x"}]'""")
     assert await ann.document_kinds(conversation_id=house.ids["ann"]) == []
@@ -309,17 +309,17 @@ async def test_a_service_keeps_documents(house: House) -> None:
 
 ASKED = [
     "SET enable_seqscan = off",  # few rows, and the index shall be asked all the same
-    "SET recollect.owner = '{owner}'",
-    "SET recollect.terms = '{word}'",
-    *(f"TABLE recollect.messages_{part:02}" for part in range(16)),
-    "SELECT * FROM recollect.frequencies('{owner}', '{owner}', now(), ARRAY['{word}'])",
-    "SELECT count(*) FROM recollect.messages WHERE terms @@ plainto_tsquery('simple', '{mark}{word}')",
-    "{explain} SELECT * FROM recollect.messages WHERE owner = 'bob' AND terms @@ recollect.sought_by('bob')",
-    "{explain} SELECT * FROM recollect.messages WHERE terms @@ recollect.sought_by('bob')",
-    "{explain} SELECT * FROM recollect.{part} WHERE owner = 'bob'",
-    "{explain} SELECT * FROM recollect.{part}",
-    "SET recollect.terms = 'x'' | ''{mark}{word}'",
-    "{explain} SELECT * FROM recollect.{part}",
+    "SET aforesaid.owner = '{owner}'",
+    "SET aforesaid.terms = '{word}'",
+    *(f"TABLE aforesaid.messages_{part:02}" for part in range(16)),
+    "SELECT * FROM aforesaid.frequencies('{owner}', '{owner}', now(), ARRAY['{word}'])",
+    "SELECT count(*) FROM aforesaid.messages WHERE terms @@ plainto_tsquery('simple', '{mark}{word}')",
+    "{explain} SELECT * FROM aforesaid.messages WHERE owner = 'bob' AND terms @@ aforesaid.sought_by('bob')",
+    "{explain} SELECT * FROM aforesaid.messages WHERE terms @@ aforesaid.sought_by('bob')",
+    "{explain} SELECT * FROM aforesaid.{part} WHERE owner = 'bob'",
+    "{explain} SELECT * FROM aforesaid.{part}",
+    "SET aforesaid.terms = 'x'' | ''{mark}{word}'",
+    "{explain} SELECT * FROM aforesaid.{part}",
 ]
 """If anything leaked, answers would differ for a word that bob has said and one that nobody has."""
 EXPLAIN = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF)"
@@ -334,8 +334,8 @@ def test_nobody_finds_out_which_words_bob_has_said(
     role = f"{house.database}_asks_{owner}_{service:d}"
     databases.role(role)
     with psycopg.connect(house.url, autocommit=True) as connection:
-        connection.execute("SELECT recollect.admit(%s, 'ann', %s)", (role, service))
-        ((part,),) = connection.execute("SELECT recollect.part_of('bob')").fetchall()
+        connection.execute("SELECT aforesaid.admit(%s, 'ann', %s)", (role, service))
+        ((part,),) = connection.execute("SELECT aforesaid.part_of('bob')").fetchall()
     seen = []
     for word in ("spare", "zebra"):
         given = {"word": word, "owner": owner, "part": part, "mark": mark_of("bob"), "explain": EXPLAIN}
@@ -352,9 +352,9 @@ def test_whatever_is_sought_is_sought_among_ones_own_words(house: House, terms: 
     """The index is only ever asked for terms with the mark of the owner in the policy."""
     with house.connection(f"{house.database}_gateway") as connection, connection.transaction():
         connection.execute(
-            "SELECT set_config('recollect.terms', %s, true)", (terms.replace("{bob}", mark_of("bob")),)
+            "SELECT set_config('aforesaid.terms', %s, true)", (terms.replace("{bob}", mark_of("bob")),)
         )
-        sought = connection.execute("SELECT recollect.sought_by('ann')::text").fetchall()[0][0]
+        sought = connection.execute("SELECT aforesaid.sought_by('ann')::text").fetchall()[0][0]
     lexemes = re.findall(r"'((?:[^']|'')*)'", sought)
     assert len(lexemes) == len(terms.split(" "))
     assert all(lexeme.startswith(mark_of("ann")) for lexeme in lexemes)
@@ -362,7 +362,7 @@ def test_whatever_is_sought_is_sought_among_ones_own_words(house: House, terms: 
 
 def test_the_same_questions_show_bob_what_is_his(house: House) -> None:
     with house.connection(f"{house.database}_gateway") as connection:
-        connection.execute("SET recollect.owner = 'bob'")
+        connection.execute("SET aforesaid.owner = 'bob'")
         for name in ("asks", "looks below the view", "makes the filter talk", "makes the filter fail"):
             assert SECRET in attack(connection, house, ATTACKS[name]), name
 
@@ -370,7 +370,7 @@ def test_the_same_questions_show_bob_what_is_his(house: House) -> None:
 def test_a_login_that_is_held_to_ann_can_do_all_that_ann_can(house: House) -> None:
     with house.connection(f"{house.database}_ann_login") as connection:
         assert connection.execute("SELECT subject FROM api.conversations").fetchall() == []
-        connection.execute("SET recollect.owner = 'ann'")
+        connection.execute("SET aforesaid.owner = 'ann'")
         assert connection.execute("SELECT subject FROM api.conversations").fetchall() == [
             ("nothing to hide",)
         ]
@@ -386,8 +386,8 @@ def test_a_login_that_is_held_to_ann_can_do_all_that_ann_can(house: House) -> No
 
 def test_a_login_that_nobody_admitted_may_not_even_ask(house: House) -> None:
     with house.connection(f"{house.database}_stranger") as connection:
-        connection.execute("SET recollect.owner = 'bob'")
-        for table in (b"api.conversations", b"api.contacts", b"recollect.messages", b"recollect.messages_00"):
+        connection.execute("SET aforesaid.owner = 'bob'")
+        for table in (b"api.conversations", b"api.contacts", b"aforesaid.messages", b"aforesaid.messages_00"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(b"TABLE " + table)
 
@@ -396,16 +396,16 @@ def test_a_login_that_nobody_admitted_may_not_even_ask(house: House) -> None:
     ("settings", "subjects"),
     [
         ({}, []),
-        ({"recollect.owner": ""}, []),
-        ({"recollect.owner": "bob"}, [SECRET]),
+        ({"aforesaid.owner": ""}, []),
+        ({"aforesaid.owner": "bob"}, [SECRET]),
         ({"request.jwt.claims": '{"sub": "ann", "role": "authenticated"}'}, ["nothing to hide"]),
         ({"request.jwt.claims": '{"role": "anon"}'}, []),
         ({"request.jwt.claims": '{"sub": ""}'}, []),
         ({"request.jwt.claims": '{"sub": "b%"}'}, []),
         ({"request.jwt.claim.sub": "ann"}, ["nothing to hide"]),
         # What the gateway has checked stands above what a statement says.
-        ({"request.jwt.claims": '{"sub": "ann"}', "recollect.owner": "bob"}, ["nothing to hide"]),
-        ({"request.jwt.claim.sub": "ann", "recollect.owner": "bob"}, ["nothing to hide"]),
+        ({"request.jwt.claims": '{"sub": "ann"}', "aforesaid.owner": "bob"}, ["nothing to hide"]),
+        ({"request.jwt.claim.sub": "ann", "aforesaid.owner": "bob"}, ["nothing to hide"]),
     ],
     ids=str,
 )
@@ -417,7 +417,7 @@ def test_a_gateway_shows_each_what_is_theirs(
             connection.execute("SELECT set_config(%s, %s, true)", (name, value))
         found = connection.execute("SELECT subject FROM api.conversations").fetchall()
         assert [subject for (subject,) in found] == subjects
-        assert connection.execute("SELECT count(*) FROM recollect.messages").fetchone() == (len(subjects),)
+        assert connection.execute("SELECT count(*) FROM aforesaid.messages").fetchone() == (len(subjects),)
 
 
 def test_a_token_that_is_none_shows_nothing(house: House) -> None:
@@ -438,20 +438,20 @@ def test_nobody_writes_for_nobody(house: House) -> None:
 def test_the_role_that_made_the_schema_sees_no_more_than_others(house: House) -> None:
     with psycopg.connect(house.url, autocommit=True) as connection:
         for table in (
-            b"recollect.conversations",
-            b"recollect.messages",
-            b"recollect.sessions",
-            b"recollect.contacts",
+            b"aforesaid.conversations",
+            b"aforesaid.messages",
+            b"aforesaid.sessions",
+            b"aforesaid.contacts",
         ):
             assert connection.execute(b"TABLE " + table).fetchall() == []
-        connection.execute("SET recollect.operator = 'on'")
-        assert connection.execute("SELECT count(*) FROM recollect.conversations").fetchone() == (2,)
+        connection.execute("SET aforesaid.operator = 'on'")
+        assert connection.execute("SELECT count(*) FROM aforesaid.conversations").fetchone() == (2,)
 
 
 def test_the_view_is_one_owners_also_for_a_superuser(house: House) -> None:
     with psycopg.connect(house.admin_url, autocommit=True) as connection:
         assert connection.execute("TABLE api.conversations").fetchall() == []
-        connection.execute("SET recollect.owner = 'ann'")
+        connection.execute("SET aforesaid.owner = 'ann'")
         assert connection.execute("SELECT subject FROM api.conversations").fetchall() == [
             ("nothing to hide",)
         ]
@@ -460,7 +460,7 @@ def test_the_view_is_one_owners_also_for_a_superuser(house: House) -> None:
 def test_every_table_is_guarded_and_every_view_asks_with_the_askers_rights(house: House) -> None:
     with psycopg.connect(house.url) as connection:
         unguarded = connection.execute(
-            "SELECT relname FROM pg_class WHERE relnamespace = 'recollect'::regnamespace"
+            "SELECT relname FROM pg_class WHERE relnamespace = 'aforesaid'::regnamespace"
             " AND relkind IN ('r', 'p') AND NOT (relrowsecurity AND relforcerowsecurity)"
         ).fetchall()
         assert sorted(unguarded) == [("migrations",), ("notification_key",)]  # neither has an owner
@@ -471,7 +471,7 @@ def test_every_table_is_guarded_and_every_view_asks_with_the_askers_rights(house
         options = ["security_invoker=true"]
         assert views == [("contacts", options), ("conversations", options)]
         open_to_all = connection.execute(
-            "SELECT proname FROM pg_proc WHERE pronamespace = 'recollect'::regnamespace"
+            "SELECT proname FROM pg_proc WHERE pronamespace = 'aforesaid'::regnamespace"
             " AND prosecdef AND has_function_privilege('public', oid, 'EXECUTE')"
         ).fetchall()
         assert open_to_all == []
@@ -492,15 +492,15 @@ async def test_a_service_without_rights_on_the_schema_can_open_and_use_it(house:
 
 async def test_a_role_without_any_rights_is_told_what_it_needs(house: House) -> None:
     backend = PostgresBackend(house.as_role(f"{house.database}_stranger"))
-    with pytest.raises(StoreError, match=r"recollect\.admit"):
+    with pytest.raises(StoreError, match=r"aforesaid\.admit"):
         await backend.open()
 
 
 async def test_operators_functions_leave_no_door_open(house: House) -> None:
     with house.connection(f"{house.database}_service") as connection, connection.transaction():
-        assert len(connection.execute("SELECT * FROM recollect.owners_after('', 10, '{}')").fetchall()) == 2
-        assert connection.execute("SELECT count(*) FROM recollect.conversations").fetchone() == (0,)
-        assert connection.execute("SELECT current_setting('recollect.operator', true)").fetchone() == ("",)
+        assert len(connection.execute("SELECT * FROM aforesaid.owners_after('', 10, '{}')").fetchall()) == 2
+        assert connection.execute("SELECT count(*) FROM aforesaid.conversations").fetchone() == (0,)
+        assert connection.execute("SELECT current_setting('aforesaid.operator', true)").fetchone() == ("",)
 
 
 def long_name(seed: int) -> str:
@@ -529,7 +529,7 @@ async def test_names_too_long_for_an_index_are_names_like_any_other(
     assert first.id != second.id
     assert {one, two} <= {owner async for owner in backend.owners()}
     with house.connection(f"{house.database}_gateway") as connection:
-        connection.execute("SELECT set_config('recollect.owner', %s, false)", (one,))
+        connection.execute("SELECT set_config('aforesaid.owner', %s, false)", (one,))
         found = connection.execute("SELECT id::text FROM api.conversations").fetchall()
         assert found == [(first.id,)]
     for name, record in ((one, first), (two, second)):
@@ -554,6 +554,6 @@ async def test_nobody_can_take_the_name_of_a_digest(backend: PostgresBackend) ->
 )
 def test_python_and_sql_agree_on_keys(house: House, name: str) -> None:
     with psycopg.connect(house.url) as connection:
-        assert connection.execute("SELECT recollect.key_of(%s)", (name,)).fetchone() == (key_of(name),)
-        tag = connection.execute("SELECT recollect.tag('secret', 'owner', %s)", (name,))
+        assert connection.execute("SELECT aforesaid.key_of(%s)", (name,)).fetchone() == (key_of(name),)
+        tag = connection.execute("SELECT aforesaid.tag('secret', 'owner', %s)", (name,))
         assert tag.fetchone() == (Tags(b"secret").owner(name),)

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
 
-from recollect.conversations import started
-from recollect.ids import new_id
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.stores.postgres import PostgresBackend
-from recollect.testing.machine import messages
-from recollect.voice import VoiceAssistant
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.postgres import PostgresBackend
+from aforesaid.testing.machine import messages
+from aforesaid.voice import VoiceAssistant
 from tests.properties.test_channels import SOUND, Hears, supervisor_of
 
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=30)
@@ -38,7 +38,7 @@ class Bench:
     def begin(self) -> None:
         owner = f"property-{new_id()}"
         self.store = self.backend.of(owner)
-        self.plain.execute("SELECT set_config('recollect.owner', %s, false)", (owner,))
+        self.plain.execute("SELECT set_config('aforesaid.owner', %s, false)", (owner,))
 
     def conversation(self, turn: list[Message]) -> str:
         record = self.runner.run(self.store.create(started(new_id(), now=self.store.now())))

@@ -11,8 +11,7 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
-from recollect.conversations import Query, started
-from recollect.errors import (
+from aforesaid.errors import (
     InvalidSetting,
     MissingExtra,
     StoreClosed,
@@ -20,34 +19,35 @@ from recollect.errors import (
     StoreForeign,
     StoreUnavailable,
 )
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.stores.postgres import PostgresBackend, distribute
-from recollect.stores.postgres.connections import PACKAGE, translated
-from recollect.stores.sql_files import migrations, queries, sql_file
-from recollect.stores.urls import backend_for
+from aforesaid.model.conversations import Query, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores._sql_files import migrations, queries, sql_file
+from aforesaid.stores.postgres import PostgresBackend, distribute
+from aforesaid.stores.postgres.connections import PACKAGE, translated
+from aforesaid.stores.urls import backend_for
 from tests.servers.postgres import Databases
 
 CATALOG = {
     "columns": """
         SELECT table_schema, table_name, column_name, data_type, is_nullable, column_default, collation_name,
             generation_expression
-        FROM information_schema.columns WHERE table_schema IN ('recollect', 'api')""",
+        FROM information_schema.columns WHERE table_schema IN ('aforesaid', 'api')""",
     "constraints": """
         SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
-        WHERE connamespace = 'recollect'::regnamespace""",
-    "indexes": "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname IN ('recollect', 'api')",
+        WHERE connamespace = 'aforesaid'::regnamespace""",
+    "indexes": "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname IN ('aforesaid', 'api')",
     "functions": """
         SELECT oid::regprocedure::text, pg_get_functiondef(oid), array_remove(proacl::text[], NULL) IS NULL
-        FROM pg_proc WHERE pronamespace = 'recollect'::regnamespace""",
-    "views": "SELECT viewname, definition FROM pg_views WHERE schemaname IN ('recollect', 'api')",
+        FROM pg_proc WHERE pronamespace = 'aforesaid'::regnamespace""",
+    "views": "SELECT viewname, definition FROM pg_views WHERE schemaname IN ('aforesaid', 'api')",
     "triggers": "SELECT tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal",
     "policies": """
         SELECT tablename, policyname, permissive, cmd, qual, with_check FROM pg_policies
-        WHERE schemaname = 'recollect'""",
+        WHERE schemaname = 'aforesaid'""",
     "security": """
         SELECT relname, relrowsecurity, relforcerowsecurity, relispartition, reloptions FROM pg_class
-        WHERE relnamespace IN ('recollect'::regnamespace, 'api'::regnamespace)""",
+        WHERE relnamespace IN ('aforesaid'::regnamespace, 'api'::regnamespace)""",
 }
 
 
@@ -90,14 +90,14 @@ async def test_many_who_open_at_once_make_the_schema_once(
     backends = await asyncio.gather(*(opened(fresh_url) for _ in range(8)))
     for backend in backends:
         await backend.close()
-    made = fresh.execute("SELECT version FROM recollect.migrations ORDER BY version").fetchall()
+    made = fresh.execute("SELECT version FROM aforesaid.migrations ORDER BY version").fetchall()
     assert made == [(number,) for number, _ in migrations(PACKAGE)]
 
 
 async def test_a_newer_release_is_left_as_it_is(fresh_url: str, fresh: psycopg.Connection[Any]) -> None:
     await (await opened(fresh_url)).close()
-    fresh.execute("INSERT INTO recollect.migrations (version) VALUES (999)")
-    with pytest.raises(StoreForeign, match=r"newer release of Recollect \(schema 999\)"):
+    fresh.execute("INSERT INTO aforesaid.migrations (version) VALUES (999)")
+    with pytest.raises(StoreForeign, match=r"newer release of Aforesaid \(schema 999\)"):
         await opened(fresh_url)
 
 
@@ -105,7 +105,7 @@ async def test_a_newer_release_is_left_as_it_is(fresh_url: str, fresh: psycopg.C
     "theirs",
     [
         "CREATE SCHEMA api; CREATE TABLE api.conversations (id uuid)",
-        "CREATE SCHEMA recollect; CREATE TABLE recollect.recordings (id uuid)",
+        "CREATE SCHEMA aforesaid; CREATE TABLE aforesaid.recordings (id uuid)",
     ],
 )
 async def test_what_another_program_has_made_is_left_as_it_is(
@@ -114,7 +114,7 @@ async def test_what_another_program_has_made_is_left_as_it_is(
     fresh.execute(theirs.encode())
     with pytest.raises(StoreForeign, match="another program"):
         await opened(fresh_url)
-    assert fresh.execute("SELECT to_regclass('recollect.messages')").fetchone() == (None,)
+    assert fresh.execute("SELECT to_regclass('aforesaid.messages')").fetchone() == (None,)
 
 
 async def test_an_api_schema_with_other_things_in_it_is_used(
@@ -184,7 +184,7 @@ async def test_a_pool_that_was_handed_in_is_used_and_stays_open(postgres_url: st
         with pytest.raises(StoreClosed):
             await store.get(record.id)
         async with pool.connection() as connection:
-            cursor = await connection.execute("SELECT count(*) AS n FROM recollect.messages")
+            cursor = await connection.execute("SELECT count(*) AS n FROM aforesaid.messages")
             seen: Any = await cursor.fetchone()
             assert seen == {"n": 0}  # nobody's name was left behind on it
         await backend.open()
@@ -275,7 +275,7 @@ async def test_a_call_that_is_cancelled_while_the_server_works_leaves_no_broken_
     ]
     async with await psycopg.AsyncConnection.connect(postgres_url) as other:
         for call in calls:
-            await other.execute("LOCK TABLE recollect.conversations, recollect.messages")
+            await other.execute("LOCK TABLE aforesaid.conversations, aforesaid.messages")
             task = asyncio.create_task(call())
             while not await _somebody_waits_for_a_lock(other):
                 pass
@@ -313,8 +313,8 @@ async def test_after_the_server_has_dropped_its_connections_the_store_comes_back
     async with await psycopg.AsyncConnection.connect(postgres_admin_url, autocommit=True) as admin:
         await admin.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-            " WHERE application_name = 'recollect' AND datname = current_database()"
-            " OR query LIKE '%%recollect.%%' AND pid <> pg_backend_pid()"
+            " WHERE application_name = 'aforesaid' AND datname = current_database()"
+            " OR query LIKE '%%aforesaid.%%' AND pid <> pg_backend_pid()"
         )
     with pytest.raises(StoreUnavailable):
         await store.get(record.id)
@@ -328,8 +328,8 @@ async def test_errors_of_the_driver_never_come_through(
     backend = await opened(fresh_url)
     store = backend.of("ann")
     record = await store.create(started(new_id(), now=store.now()))
-    fresh.execute("ALTER TABLE recollect.messages RENAME TO gone")
-    with pytest.raises(StoreError, match=r"recollect\.messages"):
+    fresh.execute("ALTER TABLE aforesaid.messages RENAME TO gone")
+    with pytest.raises(StoreError, match=r"aforesaid\.messages"):
         await store.tail(record.id, limit=1)
     with pytest.raises(StoreError) as caught:
         await store.append(record.id, [Message(role="user", content="words that errors must not repeat")])
@@ -365,18 +365,18 @@ async def test_distributing_needs_citus_and_says_so(postgres_url: str) -> None:
 def test_what_distributing_changes_by_itself_works_on_any_server(databases: Databases) -> None:
     """All of the script but the calls into Citus, which cannot be had here."""
     script = sql_file(PACKAGE, "distribute.sql")
-    calls = re.findall(r"create_distributed_table\('recollect\.(\w+)', 'owner'", script)
+    calls = re.findall(r"create_distributed_table\('aforesaid\.(\w+)', 'owner'", script)
     assert calls == ["contacts", "conversations", "messages", "sessions", "documents", "vectors"]
     with psycopg.connect(databases.new()) as connection:
         connection.execute(sql_file(PACKAGE, "schema.sql").encode())
         connection.execute(re.sub(r"SELECT create_(distributed|reference)_table.*?;", "", script).encode())
-        connection.execute("SELECT recollect.speak_for('o''ann')")
+        connection.execute("SELECT aforesaid.speak_for('o''ann')")
         connection.execute("INSERT INTO api.contacts (name) VALUES ('Bo')")
         connection.execute("INSERT INTO api.conversations (client_id) SELECT id FROM api.contacts")
         connection.execute("DELETE FROM api.contacts")
         assert connection.execute("SELECT client_id FROM api.conversations").fetchall() == [(None,)]
-        connection.execute("SELECT recollect.speak_for('bob')")
-        assert connection.execute("SELECT count(*) FROM recollect.conversations").fetchone() == (0,)
+        connection.execute("SELECT aforesaid.speak_for('bob')")
+        assert connection.execute("SELECT count(*) FROM aforesaid.conversations").fetchone() == (0,)
 
 
 def test_every_key_starts_with_the_owner(fresh: psycopg.Connection[Any]) -> None:
@@ -384,11 +384,11 @@ def test_every_key_starts_with_the_owner(fresh: psycopg.Connection[Any]) -> None
         fresh.execute(sql_file(PACKAGE, "schema.sql").encode())
     keys = fresh.execute(
         "SELECT conname, conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint"
-        " WHERE connamespace = 'recollect'::regnamespace AND contype IN ('p', 'f', 'u')"
+        " WHERE connamespace = 'aforesaid'::regnamespace AND contype IN ('p', 'f', 'u')"
     ).fetchall()
     assert len(keys) > 20
     for name, table, definition in keys:
-        if table not in ("recollect.migrations", "recollect.notification_key"):
+        if table not in ("aforesaid.migrations", "aforesaid.notification_key"):
             kind = r"(PRIMARY KEY|FOREIGN KEY|UNIQUE( NULLS NOT DISTINCT)?)"
             assert re.match(rf"{kind} \(owner, ", definition), (name, definition)
     indexed = {
@@ -413,8 +413,8 @@ def test_every_query_names_the_owner() -> None:
 def test_the_extra_is_named_when_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    for module in [name for name in sys.modules if name.startswith("recollect.stores.postgres")]:
+    for module in [name for name in sys.modules if name.startswith("aforesaid.stores.postgres")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(MissingExtra, match=r"recollect\[postgres\]"):
+    with pytest.raises(MissingExtra, match=r"aforesaid\[postgres\]"):
         backend_for("postgresql://localhost/x")

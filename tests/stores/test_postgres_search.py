@@ -13,19 +13,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from recollect.clock import system_clock
-from recollect.contracts import ConversationStore, Entry, Match, Matches, Position, Searchable
-from recollect.conversations import Query, started
-from recollect.errors import InvalidInput
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.search.analysis import indexed_terms
-from recollect.search.ranking import Scorer
-from recollect.stores.postgres import PostgresBackend
-from recollect.stores.postgres.keys import key_of
-from recollect.stores.postgres.store import PostgresStore
-from recollect.stores.postgres.terms import COMMON, GREATEST_SHARE, MOST_COUNTED, indexed, mark_of, plan
-from recollect.testing import FixedClock
+from aforesaid.contracts import ConversationStore, Entry, Match, Matches, Position, Searchable
+from aforesaid.errors import InvalidInput
+from aforesaid.model.clock import system_clock
+from aforesaid.model.conversations import Query, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.search.analysis import indexed_terms
+from aforesaid.search.ranking import Scorer
+from aforesaid.stores.postgres import PostgresBackend
+from aforesaid.stores.postgres.keys import key_of
+from aforesaid.stores.postgres.store import PostgresStore
+from aforesaid.stores.postgres.terms import COMMON, GREATEST_SHARE, MOST_COUNTED, indexed, mark_of, plan
+from aforesaid.testing import FixedClock
 from tests.servers.postgres import Databases
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -319,7 +319,7 @@ async def test_any_owner_can_search(backend: PostgresBackend, owner: str) -> Non
 async def test_marks_are_those_of_the_schema(postgres_url: str, backend: PostgresBackend) -> None:
     with psycopg.connect(postgres_url) as connection:
         for owner in ("ann", "🙂", key_of("x" * 1_000)):
-            found = connection.execute("SELECT recollect.mark_of(%s)", (owner,)).fetchone()
+            found = connection.execute("SELECT aforesaid.mark_of(%s)", (owner,)).fetchone()
             assert found == (mark_of(owner),)
 
 
@@ -329,7 +329,7 @@ async def test_what_plain_sql_wrote_is_found(backend: PostgresBackend, postgres_
     there = await conversation(store, "door")
     said = [{"role": "user", "content": "door and window"}, {"role": "assistant", "content": "the kettle"}]
     with psycopg.connect(postgres_url, autocommit=True) as connection, connection.transaction():
-        connection.execute("SELECT recollect.speak_for(%s)", (store._name,))
+        connection.execute("SELECT aforesaid.speak_for(%s)", (store._name,))
         connection.execute("INSERT INTO api.conversations (messages) VALUES (%s)", (json.dumps(said),))
         connection.execute(
             "UPDATE api.conversations SET messages = messages || %s WHERE id = %s", (json.dumps(said), there)
@@ -412,7 +412,7 @@ async def _take(
     elif step == "sql":
         said = json.dumps([{"role": "user", "content": content} for content in contents])
         async with backend.connection() as connection, connection.transaction():
-            await connection.execute("SELECT recollect.speak_for(%s)", (store._name,))
+            await connection.execute("SELECT aforesaid.speak_for(%s)", (store._name,))
             await connection.execute(
                 b"UPDATE api.conversations SET messages = messages || %s WHERE id = %s", (said, there)
             )
@@ -476,7 +476,7 @@ async def busy(busy_url: str) -> AsyncIterator[PostgresBackend]:
             contents = [f"something about thing{place} in room{number}" for place in range(1_000)]
             await conversation(store, *contents, subject=f"about room {number}")
         async with backend.connection() as connection:
-            await connection.execute("ANALYZE recollect.messages")
+            await connection.execute("ANALYZE aforesaid.messages")
     yield backend
     await backend.close()
 
@@ -489,14 +489,14 @@ async def test_the_index_is_searched_under_row_level_security(
         for pinned, role in roles.items():
             databases.role(role)
             held_to = "ann" if pinned == "held" else None
-            await connection.execute("SELECT recollect.admit(%s, %s, true)", (role, held_to))
+            await connection.execute("SELECT aforesaid.admit(%s, %s, true)", (role, held_to))
     for asking in (None, *roles.values()):
         url = busy_url if asking is None else databases.url(asking, busy_url.rpartition("/")[2])
         async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
-            await connection.execute("SET recollect.owner = 'ann'; SET recollect.terms = 'thing7 room1'")
-            cursor = await connection.execute("SELECT recollect.part_of('ann')")
+            await connection.execute("SET aforesaid.owner = 'ann'; SET aforesaid.terms = 'thing7 room1'")
+            cursor = await connection.execute("SELECT aforesaid.part_of('ann')")
             ((part,),) = await cursor.fetchall()
-            shown = await plan_of(connection, f"SELECT count(*) FROM recollect.{part} WHERE owner = 'ann'")
+            shown = await plan_of(connection, f"SELECT count(*) FROM aforesaid.{part} WHERE owner = 'ann'")
             assert f"Bitmap Index Scan on {part}_terms_idx" in shown, (asking, shown)
             assert "Index Cond: (terms @@" in shown
         backend = PostgresBackend(url)
@@ -519,11 +519,11 @@ async def test_a_superuser_finds_the_same_through_the_index(
     assert known.frequencies == (1, 1)
     async with backend.connection() as connection:
         cursor = await connection.execute(
-            "SELECT recollect.part_of('ann'), recollect.unbound_search('messages_00')"
+            "SELECT aforesaid.part_of('ann'), aforesaid.unbound_search('messages_00')"
         )
         ((part, search),) = await cursor.fetchall()
-        await connection.execute("SET recollect.terms = 'thing7'")
-        sql = f"SELECT count(*) FROM recollect.{part} AS m WHERE m.owner = 'ann' {search}"
+        await connection.execute("SET aforesaid.terms = 'thing7'")
+        sql = f"SELECT count(*) FROM aforesaid.{part} AS m WHERE m.owner = 'ann' {search}"
         shown = await plan_of(connection, sql.replace("$1", "'ann'"))
         assert f"Bitmap Index Scan on {part}_terms_idx" in shown, shown
     await backend.close()
@@ -531,19 +531,19 @@ async def test_a_superuser_finds_the_same_through_the_index(
 
 async def test_the_partitions_show_nothing_but_what_is_sought(busy: PostgresBackend, busy_url: str) -> None:
     async with await psycopg.AsyncConnection.connect(busy_url, autocommit=True) as connection:
-        cursor = await connection.execute("SELECT recollect.part_of('ann')")
+        cursor = await connection.execute("SELECT aforesaid.part_of('ann')")
         ((part,),) = await cursor.fetchall()
         for settings_, number in (
-            ({"recollect.owner": "ann"}, 0),
-            ({"recollect.owner": "ann", "recollect.terms": "thing7"}, 4),
-            ({"recollect.owner": "bob", "recollect.terms": "thing7"}, 0),
-            ({"recollect.terms": "thing7"}, 0),
-            ({"recollect.owner": "ann", "recollect.terms": "x ' | ! thing7"}, 4),
-            ({"recollect.owner": "ann", "recollect.terms": "!x"}, 0),
-            ({"recollect.operator": "on", "recollect.terms": "thing7"}, 0),
+            ({"aforesaid.owner": "ann"}, 0),
+            ({"aforesaid.owner": "ann", "aforesaid.terms": "thing7"}, 4),
+            ({"aforesaid.owner": "bob", "aforesaid.terms": "thing7"}, 0),
+            ({"aforesaid.terms": "thing7"}, 0),
+            ({"aforesaid.owner": "ann", "aforesaid.terms": "x ' | ! thing7"}, 4),
+            ({"aforesaid.owner": "ann", "aforesaid.terms": "!x"}, 0),
+            ({"aforesaid.operator": "on", "aforesaid.terms": "thing7"}, 0),
         ):
             async with connection.transaction():
                 for name, value in settings_.items():
                     await connection.execute("SELECT set_config(%s, %s, true)", (name, value))
-                cursor = await connection.execute(f"SELECT count(*) FROM recollect.{part}".encode())
+                cursor = await connection.execute(f"SELECT count(*) FROM aforesaid.{part}".encode())
                 assert await cursor.fetchone() == (number,), settings_

@@ -9,13 +9,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from recollect.contracts import Change
-from recollect.conversations import Conversation, started
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.stores.postgres import PostgresBackend
-from recollect.stores.postgres.keys import Tags
-from recollect.stores.postgres.store import PostgresStore
+from aforesaid.contracts import Change
+from aforesaid.model.conversations import Conversation, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.postgres import PostgresBackend
+from aforesaid.stores.postgres.keys import Tags
+from aforesaid.stores.postgres.store import PostgresStore
 from tests.servers.postgres import Databases
 
 PATIENCE = 120
@@ -75,7 +75,7 @@ async def heard(changes: AsyncIterator[Change]) -> tuple[str, int | None]:
 async def secrets_of(url: str) -> tuple[Tags, str]:
     """The tags and the channel, as a service reads them."""
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as service:
-        query = "SELECT value, recollect.channel(value) FROM recollect.notification_key"
+        query = "SELECT value, aforesaid.channel(value) FROM aforesaid.notification_key"
         row = await (await service.execute(query.encode())).fetchone()
     assert row is not None
     return Tags(bytes(row[0])), row[1]
@@ -87,9 +87,9 @@ async def test_a_stranger_cannot_read_the_key_or_find_the_channel(
     _, channel = await secrets_of(url)
     async with store.watch():
         for query in (
-            "SELECT * FROM recollect.notification_key",
-            "SELECT recollect.listen()",
-            "SELECT recollect.notify_watchers('erin', gen_random_uuid())",
+            "SELECT * FROM aforesaid.notification_key",
+            "SELECT aforesaid.listen()",
+            "SELECT aforesaid.notify_watchers('erin', gen_random_uuid())",
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 await stranger.execute(query.encode())
@@ -104,7 +104,7 @@ async def test_no_statement_shows_the_channel_to_a_role_that_sees_all_statements
     async with store.watch(), await psycopg.AsyncConnection.connect(url, autocommit=True) as ours:
         await created(store)
         shown = await (await ours.execute("SELECT s::text FROM pg_stat_activity AS s")).fetchall()
-    assert "recollect.listen" in str(shown) or "SELECT" in str(shown)
+    assert "aforesaid.listen" in str(shown) or "SELECT" in str(shown)
     assert channel not in str(shown)
 
 
@@ -113,18 +113,18 @@ async def test_a_role_that_is_admitted_for_one_owner_notifies_without_the_key(
 ) -> None:
     record = await created(store)
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as maker:
-        await maker.execute("SELECT recollect.admit(%s, 'erin')", (stranger.info.user,))
+        await maker.execute("SELECT aforesaid.admit(%s, 'erin')", (stranger.info.user,))
     async with store.watch(record.id) as changes:
-        await stranger.execute("SELECT set_config('recollect.owner', 'erin', false)")
+        await stranger.execute("SELECT set_config('aforesaid.owner', 'erin', false)")
         await stranger.execute("UPDATE api.conversations SET subject = 'roof'")
         assert await heard(changes) == (record.id, 1)
-        for query in ("SELECT * FROM recollect.notification_key", "SELECT recollect.listen()"):
+        for query in ("SELECT * FROM aforesaid.notification_key", "SELECT aforesaid.listen()"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 await stranger.execute(query.encode())
 
 
 async def test_a_listener_on_the_old_channel_hears_nothing(store: PostgresStore, stranger: Plain) -> None:
-    await stranger.execute("LISTEN recollect")
+    await stranger.execute("LISTEN aforesaid")
     await stranger.execute("LISTEN done")
     async with store.watch() as changes:
         record = await created(store)
@@ -172,7 +172,7 @@ async def test_a_forged_notification_reports_nothing_that_is_not_so(
     async with store.watch() as changes, store.watch(record.id) as one:
         for payload in (*forged, *forged):
             await stranger.execute("SELECT pg_notify(%s, %s)", (channel, payload))
-            await stranger.execute("SELECT pg_notify('recollect', %s)", (payload,))
+            await stranger.execute("SELECT pg_notify('aforesaid', %s)", (payload,))
         await store.append(record.id, HELLO)
         assert await heard(changes) == (record.id, 1)
         assert await heard(one) == (record.id, 1)
@@ -272,7 +272,7 @@ async def test_many_who_resume_one_session_at_once_get_one_conversation(
 
 
 async def _records(store: PostgresStore) -> AsyncIterator[Conversation]:
-    from recollect.listing import all_records
+    from aforesaid.contracts.listing import all_records
 
     async for record in all_records(store):
         yield record

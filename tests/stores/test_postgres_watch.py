@@ -7,13 +7,13 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from recollect.contracts import Change, Watchable
-from recollect.conversations import Changes, Conversation, started
-from recollect.errors import StoreClosed
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.stores.postgres import PostgresBackend
-from recollect.stores.postgres.store import PostgresStore
+from aforesaid.contracts import Change, Watchable
+from aforesaid.errors import StoreClosed
+from aforesaid.model.conversations import Changes, Conversation, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.postgres import PostgresBackend
+from aforesaid.stores.postgres.store import PostgresStore
 
 HELLO = [Message(role="user", content="the words of the message")]
 LISTENERS = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND granted"
@@ -83,7 +83,7 @@ async def test_plain_sql_is_heard(store: PostgresStore, owner: str, postgres_url
     record = await created(store)
     async with store.watch(record.id) as changes:
         async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as plain:
-            await plain.execute("SELECT set_config('recollect.owner', %s, false)", (owner,))
+            await plain.execute("SELECT set_config('aforesaid.owner', %s, false)", (owner,))
             await plain.execute("UPDATE api.conversations SET status = 'closed'")
             assert await heard(changes) == (record.id, 1)
             await plain.execute("DELETE FROM api.conversations")
@@ -151,8 +151,8 @@ async def test_what_happens_while_the_connection_is_lost_is_told_afterwards(
         await other.append(moved.id, HELLO)
         await other.delete(gone.id)
         fresh = await created(other)
-        told = {await heard(changes) for _ in range(3)}
-        assert told == {(moved.id, 1), (gone.id, None), (fresh.id, 0)}
+        describe = {await heard(changes) for _ in range(3)}
+        assert describe == {(moved.id, 1), (gone.id, None), (fresh.id, 0)}
         assert await heard(one) == (moved.id, 1)
         await other.append(same.id, HELLO)
         assert await heard(changes) == (same.id, 1)
@@ -191,7 +191,7 @@ async def test_a_write_that_was_under_way_when_a_watch_began_is_reported(
     """It may have seen no listener, and commits without a notification. The watch does not wait for it."""
     record = await created(store)
     async with await psycopg.AsyncConnection.connect(postgres_url) as plain:
-        await plain.execute("SELECT set_config('recollect.owner', %s, false)", (owner,))
+        await plain.execute("SELECT set_config('aforesaid.owner', %s, false)", (owner,))
         await plain.execute("UPDATE api.conversations SET subject = 'under way'")
         async with asyncio.timeout(PATIENCE), store.watch(record.id) as changes:
             await plain.commit()

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from recollect.contracts import Backend
-from recollect.conversations import Query, started
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.stores.redis import RedisBackend
-from recollect.stores.urls import backend_for
-from recollect.testing import FixedClock, StoreContract, store_machine
+from aforesaid.contracts import Backend
+from aforesaid.model.conversations import Query, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.stores.redis import RedisBackend
+from aforesaid.stores.urls import backend_for
+from aforesaid.testing import FixedClock, StoreContract, store_machine
 from tests.servers.redis import client, running
 
 MICROSECOND = timedelta(microseconds=1)
@@ -116,8 +116,8 @@ class TestFarMoments:
 
 WRITER = """
 import asyncio, sys
-from recollect.messages import Message
-from recollect.stores.redis import RedisBackend
+from aforesaid.model.messages import Message
+from aforesaid.stores.redis import RedisBackend
 
 async def main(url, owner, conversation_id, process):
     backend = RedisBackend(url)

@@ -18,8 +18,7 @@ from redis.asyncio import Redis, RedisCluster, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from recollect.conversations import Changes, Query, started
-from recollect.errors import (
+from aforesaid.errors import (
     InvalidSetting,
     StoreClosed,
     StoreDamaged,
@@ -27,11 +26,12 @@ from recollect.errors import (
     StoreForeign,
     StoreUnavailable,
 )
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.stores.redis import RedisBackend
-from recollect.stores.redis.addresses import make_client, parse_target
-from recollect.stores.urls import backend_for
+from aforesaid.model.conversations import Changes, Query, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.redis import RedisBackend
+from aforesaid.stores.redis.addresses import make_client, parse_target
+from aforesaid.stores.urls import backend_for
 from tests.servers.ports import free_port
 from tests.servers.redis import client, running
 
@@ -144,7 +144,7 @@ class TestOpening:
     async def test_a_server_set_up_to_lose_data_is_mentioned_in_the_log(
         self, settings: list[str], words: str | None, caplog: pytest.LogCaptureFixture
     ) -> None:
-        with running(*settings) as port, caplog.at_level(logging.WARNING, "recollect.stores.redis"):
+        with running(*settings) as port, caplog.at_level(logging.WARNING, "aforesaid.stores.redis"):
             async with opened(f"redis://127.0.0.1:{port}"):
                 pass
         texts = [record.getMessage() for record in caplog.records]
@@ -156,7 +156,7 @@ class TestOpening:
         with running() as port, client(port) as admin:
             rules = ["on", ">pw", "~*", "&*", "+@all", "-config", "-info"]
             admin.execute_command("ACL", "SETUSER", "app", *rules)
-            with caplog.at_level(logging.INFO, "recollect.stores.redis"):
+            with caplog.at_level(logging.INFO, "aforesaid.stores.redis"):
                 async with opened(f"redis://app:pw@127.0.0.1:{port}") as backend:
                     assert await backend.of("erin").find(Query())
         assert ["does not tell" in record.getMessage() for record in caplog.records] == [True]
@@ -164,14 +164,14 @@ class TestOpening:
     def test_without_the_driver_it_says_what_to_install(self) -> None:
         code = (
             "import sys; sys.modules['redis'] = None\n"
-            "from recollect.errors import MissingExtra\n"
-            "from recollect.stores.urls import backend_for\n"
+            "from aforesaid.errors import MissingExtra\n"
+            "from aforesaid.stores.urls import backend_for\n"
             "try: backend_for('redis://localhost')\n"
             "except MissingExtra as error: print(error)"
         )
         path = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
         said = subprocess.run([sys.executable, "-c", code], env=path, capture_output=True, check=True)
-        assert b"pip install 'recollect[redis]'" in said.stdout
+        assert b"pip install 'aforesaid[redis]'" in said.stdout
 
     @pytest.mark.parametrize("url", ["rediss://h:1/2", "rediss+cluster://127.0.0.1:1"])
     def test_tls_checks_certificates_unless_told_otherwise(self, url: str) -> None:
@@ -220,7 +220,7 @@ class TestClients:
 
 
 async def test_a_user_with_the_documented_rights_can_do_everything() -> None:
-    rights = re.search(r"`(~recollect:\* [^`]*)`", DOCUMENTATION.read_text())
+    rights = re.search(r"`(~aforesaid:\* [^`]*)`", DOCUMENTATION.read_text())
     assert rights
     with running() as port, client(port) as admin:
         admin.execute_command("ACL", "SETUSER", "app", "on", ">pw", *rights[1].split())
@@ -239,7 +239,7 @@ async def test_a_user_with_the_documented_rights_can_do_everything() -> None:
             assert [owner async for owner in backend.owners()] == ["erin"]
             assert await backend.purge_expired() == 0
             await store.delete(record.id)
-        assert admin.keys("*") == [b"recollect:format"]
+        assert admin.keys("*") == [b"aforesaid:format"]
 
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "stores" / "redis.md"

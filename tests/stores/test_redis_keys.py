@@ -10,15 +10,15 @@ import pytest
 import redis
 from msgspec.structs import replace
 
-from recollect.contracts import ConversationStore
-from recollect.conversations import Changes, Conversation, Query, started
-from recollect.errors import Conflict, ConversationExists, ConversationNotFound, MessageConflict
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.stores.redis import RedisBackend
-from recollect.stores.redis.listing import BATCH
-from recollect.stores.redis.store import RedisStore
-from recollect.testing import FixedClock
+from aforesaid.contracts import ConversationStore
+from aforesaid.errors import Conflict, ConversationExists, ConversationNotFound, MessageConflict
+from aforesaid.model.conversations import Changes, Conversation, Query, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.redis import RedisBackend
+from aforesaid.stores.redis.conversation_index import BATCH
+from aforesaid.stores.redis.store import RedisStore
+from aforesaid.testing import FixedClock
 
 HOUR = timedelta(hours=1)
 
@@ -93,7 +93,7 @@ class TestHygiene:
         assert len(observer.all_keys() - before) > 12
         for record in records:
             await store.delete(record.id)
-        assert observer.all_keys() - before <= {b"recollect:owners"}  # others' names, if any
+        assert observer.all_keys() - before <= {b"aforesaid:owners"}  # others' names, if any
         assert before <= observer.all_keys()
         assert observer.client.get("somebody:else") == b"stays"
 
@@ -117,7 +117,7 @@ class TestHygiene:
         await store.append(record.id, [said("hello", message_id="m1")])
         clock.advance(HOUR)
         assert await store.purge_expired() == 1
-        assert observer.all_keys() - before <= {b"recollect:owners"}
+        assert observer.all_keys() - before <= {b"aforesaid:owners"}
 
     async def test_names_of_owners_and_sessions_stand_in_no_key(
         self, backend: RedisBackend, observer: Observer
@@ -205,7 +205,7 @@ class TestNativeExpiry:
         with pytest.raises(ConversationNotFound):
             await store.append(gone.id, [said("more")])
         await store.delete(kept.id)
-        assert observer.all_keys() - before <= {b"recollect:owners"}
+        assert observer.all_keys() - before <= {b"aforesaid:owners"}
 
     async def test_an_owner_whose_last_conversation_expired_is_no_owner(
         self, backend: RedisBackend, observer: Observer
@@ -216,7 +216,7 @@ class TestNativeExpiry:
         assert owner in [name async for name in backend.owners()]
         observer.expire_now(await self.keys_of(observer, record))
         assert owner not in [name async for name in backend.owners()]
-        assert observer.all_keys() - before <= {b"recollect:owners"}
+        assert observer.all_keys() - before <= {b"aforesaid:owners"}
 
     async def test_a_sweep_clears_what_expired_unseen(
         self, backend: RedisBackend, observer: Observer
@@ -227,7 +227,7 @@ class TestNativeExpiry:
             record = await store.resume(f"chat {number}", started(new_id(), now=backend.clock()))
             observer.expire_now(await self.keys_of(observer, record))
         await backend.purge_expired()
-        assert observer.all_keys() - before <= {b"recollect:owners"}
+        assert observer.all_keys() - before <= {b"aforesaid:owners"}
 
     async def test_a_sweep_clears_what_was_left_without_a_record(
         self, store: RedisStore, observer: Observer
@@ -237,7 +237,7 @@ class TestNativeExpiry:
         await store.append(record.id, [said("hello", message_id="m1")])
         observer.expire_now({store._keys.of(record.id).record.encode()})
         assert await store.purge_expired() == 0
-        assert observer.all_keys() - before <= {b"recollect:owners"}
+        assert observer.all_keys() - before <= {b"aforesaid:owners"}
 
     async def test_a_session_bound_to_an_earlier_life_of_an_id_is_not_bound(
         self, store: RedisStore, observer: Observer
@@ -314,7 +314,7 @@ class TestCrashes:
         await store.delete(record.id)
         assert await store.session("chat") is None
         assert not await self.consistent(backend, store, record)
-        assert observer.all_keys() - before <= {b"recollect:owners"}
+        assert observer.all_keys() - before <= {b"aforesaid:owners"}
 
     async def test_resuming(self, backend: RedisBackend, store: RedisStore, step: int, late: bool) -> None:
         record = started(new_id(), now=store.now())

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from recollect.contracts import Change, Watchable
-from recollect.conversations import Changes, started
-from recollect.errors import InvalidId, StoreClosed, StoreUnavailable
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.stores.redis import RedisBackend
-from recollect.stores.redis.store import RedisStore
+from aforesaid.contracts import Change, Watchable
+from aforesaid.errors import InvalidId, StoreClosed, StoreUnavailable
+from aforesaid.model.conversations import Changes, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.redis import RedisBackend
+from aforesaid.stores.redis.store import RedisStore
 
 PATIENCE = 120
 

@@ -13,16 +13,16 @@ import apsw
 import pytest
 from hypothesis import HealthCheck, settings
 
-from recollect.contracts import Backend
-from recollect.conversations import Query, started
-from recollect.errors import InvalidInput, StoreDamaged, StoreForeign, StoreUnavailable
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.stores.sql_files import migrations, queries, sql_file
-from recollect.stores.sqlite import SQLiteBackend
-from recollect.stores.sqlite.connections import PACKAGE, connect
-from recollect.stores.urls import backend_for
-from recollect.testing import FixedClock, StoreContract, store_machine
+from aforesaid.contracts import Backend
+from aforesaid.errors import InvalidInput, StoreDamaged, StoreForeign, StoreUnavailable
+from aforesaid.model.conversations import Query, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores._sql_files import migrations, queries, sql_file
+from aforesaid.stores.sqlite import SQLiteBackend
+from aforesaid.stores.sqlite.connections import PACKAGE, connect
+from aforesaid.stores.urls import backend_for
+from aforesaid.testing import FixedClock, StoreContract, store_machine
 
 
 class TestSQLiteStore(StoreContract):
@@ -263,10 +263,10 @@ class TestGroupCommit:
 
 WRITER = """
 import asyncio, sys
-import recollect
+import aforesaid
 
 async def main(path, conversation_id, name, tasks, turns):
-    async with recollect.open(f"sqlite:///{path}", sweep_every=None) as memory:
+    async with aforesaid.open(f"sqlite:///{path}", sweep_every=None) as memory:
         erin = memory.of("erin")
         async def write(task):
             for number in range(turns):

@@ -14,13 +14,13 @@ from pathlib import Path
 import apsw
 import pytest
 
-from recollect.conversations import started
-from recollect.errors import InvalidSetting, StoreBusy, StoreReplaced, StoreUnavailable
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.stores.sqlite import SQLiteBackend
-from recollect.stores.sqlite.lanes import WriteLane
-from recollect.stores.urls import backend_for
+from aforesaid.errors import InvalidSetting, StoreBusy, StoreReplaced, StoreUnavailable
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.sqlite import SQLiteBackend
+from aforesaid.stores.sqlite.workers import WriterThread
+from aforesaid.stores.urls import backend_for
 from tests.stores.opening_children import OPENED, opening_together
 
 SECONDS = 120
@@ -245,18 +245,18 @@ async def test_whenever_it_is_removed_what_was_acknowledged_was_in_the_file(
     moved = threading.Event()
     count = 0
     settled: list[bool] = []
-    tell = WriteLane._tell
+    tell = WriterThread._tell
 
-    def step(lane: WriteLane) -> None:
+    def step(pool: WriterThread) -> None:
         nonlocal count
-        settled.extend(job.error is None and moved.is_set() for job in lane._untold)
-        tell(lane)
+        settled.extend(job.error is None and moved.is_set() for job in pool._untold)
+        tell(pool)
         count += 1
         if count == moment:
             path.rename(path.with_name("moved.db"))
             moved.set()
 
-    monkeypatch.setattr(WriteLane, "_tell", step)
+    monkeypatch.setattr(WriterThread, "_tell", step)
 
     async def talk(one: str) -> None:
         for number in range(200):
@@ -280,7 +280,7 @@ async def test_opening_a_new_file_waits_for_another_process_that_creates_it(
     holder.execute("BEGIN" if lock == "SHARED" else f"BEGIN {lock}")
     holder.execute("SELECT count(*) FROM sqlite_schema").fetchall()
     waited = threading.Event()
-    monkeypatch.setattr("recollect.stores.sqlite.connections.time.sleep", lambda _: waited.set())
+    monkeypatch.setattr("aforesaid.stores.sqlite.connections.time.sleep", lambda _: waited.set())
     backend = SQLiteBackend(str(path), lock_timeout=SECONDS)
     opening = asyncio.create_task(backend.open())
     waiting = asyncio.create_task(asyncio.to_thread(waited.wait, SECONDS))
@@ -352,7 +352,7 @@ class TestAnotherProcessHoldsTheLock:
             sleep(attempt)
 
         with locked(path), pytest.MonkeyPatch.context() as patch:
-            patch.setattr("recollect.stores.sqlite.connections.time.sleep", wait)
+            patch.setattr("aforesaid.stores.sqlite.connections.time.sleep", wait)
             turns = (store.append(one, said(f"{number}")) for number in range(640))
             results = await asyncio.gather(*turns, return_exceptions=True)
         assert all(isinstance(result, StoreBusy) for result in results)

@@ -8,27 +8,27 @@ from typing import Any, cast
 
 import pytest
 
-import recollect
-from recollect.contracts import Backend, Glance, parse_listing
-from recollect.conversations import started
-from recollect.errors import StoreUnavailable
-from recollect.ids import new_id
-from recollect.layers.observed import observed
-from recollect.messages import Message
-from recollect.settings import ConversationConfig
-from recollect.stores.sqlite import SQLiteBackend
-from recollect.stores.sqlite.backend import READERS
-from recollect.stores.sqlite.glancing import Recent
-from recollect.stores.sqlite.store import SQLiteStore
-from recollect.telemetry import Telemetry
-from recollect.testing import FixedClock, GlanceContract
-from recollect.testing.contract.glances import check
-from recollect.windows import WindowPolicy
+import aforesaid
+from aforesaid.contracts import Backend, LogSnapshot, parse_listing
+from aforesaid.errors import StoreUnavailable
+from aforesaid.layers.timed import observed
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.settings import ConversationConfig
+from aforesaid.stores.sqlite import SQLiteBackend
+from aforesaid.stores.sqlite.backend import READERS
+from aforesaid.stores.sqlite.snapshots import Recent
+from aforesaid.stores.sqlite.store import SQLiteStore
+from aforesaid.telemetry import Telemetry
+from aforesaid.testing import FixedClock, SnapshotContract
+from aforesaid.testing.contract.glances import check
+from aforesaid.windows import WindowPolicy
 
 NOTES = parse_listing("note", None, None, 3)
 
 
-class TestSQLiteGlances(GlanceContract):
+class TestSQLiteGlances(SnapshotContract):
     @pytest.fixture(params=["bare", "observed"])
     async def backend(
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
@@ -54,19 +54,19 @@ async def said(store: SQLiteStore, *texts: str) -> str:
     return record.id
 
 
-async def glance(store: SQLiteStore, conversation_id: str) -> Glance:
-    return await store.glance(conversation_id, front=2, tail=40, documents=NOTES)
+async def read_snapshot(store: SQLiteStore, conversation_id: str) -> LogSnapshot:
+    return await store.read_snapshot(conversation_id, front=2, tail=40, documents=NOTES)
 
 
 async def test_while_nothing_is_written_the_same_glance_is_given_again(backend: SQLiteBackend) -> None:
     erin = backend.of("erin")
     kitchen, hall = await said(erin, "one", "two"), await said(erin, "three")
-    seen = await glance(erin, kitchen)
-    assert await glance(erin, kitchen) is seen
+    seen = await read_snapshot(erin, kitchen)
+    assert await read_snapshot(erin, kitchen) is seen
     await erin.append(hall, [Message(role="user", content="four")])
-    assert await glance(erin, kitchen) is seen
+    assert await read_snapshot(erin, kitchen) is seen
     await erin.append(kitchen, [Message(role="user", content="five")])
-    after = await glance(erin, kitchen)
+    after = await read_snapshot(erin, kitchen)
     assert [entry.message.content for entry in after.tail] == ["one", "two", "five"]
     assert after.tail[0] is seen.tail[0]
 
@@ -81,7 +81,7 @@ async def test_what_another_process_wrote_shows_at_once(backend: SQLiteBackend) 
         await check(erin, conversation_id)
         await other.of("erin").append(conversation_id, [Message(role="user", content=f"other {number}")])
         await other.of("erin").put_document("note", f"n{number}", b"text")
-        seen = await glance(erin, conversation_id)
+        seen = await read_snapshot(erin, conversation_id)
         assert seen.tail[-1].message.content == f"other {number}"
         assert len(seen.documents) == min(number + 1, 3)
     await other.close()
@@ -95,7 +95,7 @@ async def test_two_owners_with_one_conversation_id_see_their_own(backend: SQLite
         await store.append(name, [Message(role="user", content=f"from {owner}")])
         await store.put_document("note", "k", owner.encode())
     for owner in ("erin", "bob", "erin"):
-        seen = await glance(backend.of(owner), name)
+        seen = await read_snapshot(backend.of(owner), name)
         assert [entry.message.content for entry in seen.tail] == [f"from {owner}"]
         assert [document.data for document in seen.documents] == [owner.encode()]
 
@@ -103,7 +103,7 @@ async def test_two_owners_with_one_conversation_id_see_their_own(backend: SQLite
 async def test_what_goes_for_good_leaves_what_is_remembered(backend: SQLiteBackend) -> None:
     erin = backend.of("erin")
     conversation_id = await said(erin, "a secret")
-    await glance(erin, conversation_id)
+    await read_snapshot(erin, conversation_id)
     remembered = backend.recent
     await erin.delete(conversation_id)
     assert backend.recent is not remembered
@@ -114,18 +114,18 @@ async def test_what_is_remembered_is_bounded(backend: SQLiteBackend) -> None:
     backend.recent = Recent(most_bytes=20_000)
     erin = backend.of("erin")
     first = await said(erin, "x" * 4_000)
-    seen = await glance(erin, first)
-    assert await glance(erin, first) is seen
+    seen = await read_snapshot(erin, first)
+    assert await read_snapshot(erin, first) is seen
     for _ in range(3):
-        await glance(erin, await said(erin, "y" * 4_000))
-    assert await glance(erin, first) is not seen
+        await read_snapshot(erin, await said(erin, "y" * 4_000))
+    assert await read_snapshot(erin, first) is not seen
     await check(erin, first)
 
 
 async def test_a_context_is_made_again_only_when_something_changed(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
     policy = WindowPolicy(max_messages=4)
-    async with recollect.open(url, embedder=None) as memory:
+    async with aforesaid.open(url, embedder=None) as memory:
         erin = memory.of("erin")
         record = await erin.get_or_create_conversation("kitchen")
         for number in range(30):
@@ -146,7 +146,7 @@ async def test_a_context_is_made_again_only_when_something_changed(tmp_path: Pat
 
 async def test_a_window_that_needed_more_than_a_glance_is_made_again(tmp_path: Path) -> None:
     """Part of it was read apart, so an unchanged glance says nothing of that part."""
-    async with recollect.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
+    async with aforesaid.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
         erin = memory.of("erin")
         record = await erin.get_or_create_conversation("kitchen")
         said = [
@@ -167,12 +167,12 @@ async def test_what_fails_at_once_is_asked_for_part_by_part(
     async def fail(*_: Any, **__: Any) -> Any:
         raise StoreUnavailable("away")
 
-    async with recollect.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
+    async with aforesaid.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
         erin = memory.of("erin")
         record = await erin.get_or_create_conversation("kitchen")
         await erin.add_message(record.id, "user", "hello")
         await erin.remember("The bedroom lights are dim at 9 pm")
-        monkeypatch.setattr(SQLiteStore, "glance", fail)
+        monkeypatch.setattr(SQLiteStore, "read_snapshot", fail)
         context = await erin.load_context(record.id)
         assert not context.report.degraded
         assert len(context.report.notes) == 1
@@ -188,7 +188,7 @@ async def test_what_fails_at_once_is_asked_for_part_by_part(
 async def test_a_reader_who_does_not_answer_does_not_keep_an_agent_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with recollect.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
+    async with aforesaid.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
         erin = memory.of("erin")
         monkeypatch.setattr(ConversationConfig, "context_deadline", 0.02)  # shorter than a setting can be
         record = await erin.get_or_create_conversation("kitchen")

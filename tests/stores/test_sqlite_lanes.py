@@ -12,16 +12,16 @@ import apsw
 import pytest
 from msgspec.structs import replace
 
-from recollect.contracts import ConversationStore, Entry
-from recollect.conversations import Changes, started
-from recollect.errors import ConversationNotFound, MessageConflict, RevisionConflict, StoreUnavailable
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.stores.sqlite import SQLiteBackend
-from recollect.stores.sqlite.connections import connect
-from recollect.stores.sqlite.indexing import WORTH_INDEXING, Indexer
-from recollect.stores.sqlite.lanes import Job, WriteLane
-from recollect.testing import FixedClock
+from aforesaid.contracts import ConversationStore, Entry
+from aforesaid.errors import ConversationNotFound, MessageConflict, RevisionConflict, StoreUnavailable
+from aforesaid.model.conversations import Changes, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.sqlite import SQLiteBackend
+from aforesaid.stores.sqlite.connections import connect
+from aforesaid.stores.sqlite.search_index import WORTH_INDEXING, Indexer
+from aforesaid.stores.sqlite.workers import Job, WriterThread
+from aforesaid.testing import FixedClock
 
 SECONDS = 120
 """Far longer than anything here takes; only what hangs meets it."""
@@ -210,14 +210,14 @@ async def test_a_batch_of_which_all_was_cancelled_does_nothing(
     store = backend.of("erin")
     conversation_id = await conversation(store)
     batches: list[int] = []
-    commit = WriteLane._commit
+    commit = WriterThread._commit
 
-    def counted(lane: WriteLane, jobs: list[Job], db: apsw.Connection) -> None:
+    def counted(pool: WriterThread, jobs: list[Job], db: apsw.Connection) -> None:
         batches.append(len(jobs))
-        commit(lane, jobs, db)
+        commit(pool, jobs, db)
 
     async with writer_held(backend):
-        monkeypatch.setattr(WriteLane, "_commit", counted)
+        monkeypatch.setattr(WriterThread, "_commit", counted)
         turn = asyncio.create_task(store.append(conversation_id, said("never mind")))
         await asyncio.sleep(0)
         turn.cancel()
@@ -395,8 +395,8 @@ class TestTurnsThatArePutTogether:
     async def together(self, backend: SQLiteBackend, turns: list[Coroutine[Any, Any, Any]]) -> list[Any]:
         commits: list[object] = []
 
-        def committed(*told: object) -> int:
-            commits.append(told)
+        def committed(*describe: object) -> int:
+            commits.append(describe)
             return apsw.SQLITE_OK
 
         await backend.writer.run(lambda db: db.set_wal_hook(committed))

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from recollect.contracts import Backend, ConversationStore, Reindexed, Searchable
-from recollect.conversations import started
-from recollect.errors import InvalidSetting, RecollectError
-from recollect.ids import new_id
-from recollect.messages import Message
-from recollect.search.analysis import terms_of
-from recollect.stores.sqlite import SQLiteBackend, indexing, lanes, searching
-from recollect.stores.sqlite.indexing import REINDEX_BATCH, WORTH_INDEXING, index_waiting
-from recollect.stores.urls import backend_for
-from recollect.testing import FixedClock, SearchContract
-from recollect.testing.contract.search import check, counted, entries_of, searched
+from aforesaid.contracts import Backend, ConversationStore, Reindexed, Searchable
+from aforesaid.errors import AforesaidError, InvalidSetting
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.search.analysis import terms_of
+from aforesaid.stores.sqlite import SQLiteBackend, search, search_index, workers
+from aforesaid.stores.sqlite.search_index import REINDEX_BATCH, WORTH_INDEXING, index_waiting
+from aforesaid.stores.urls import backend_for
+from aforesaid.testing import FixedClock, SearchContract
+from aforesaid.testing.contract.search import check, counted, entries_of, searched
 
 HOUR = timedelta(hours=1)
 
@@ -88,7 +88,7 @@ async def test_what_is_not_read_of_a_common_word_is_counted_all_the_same(
     path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """Of a word in many messages only the newest are read; those that a rare word finds may have it too."""
-    monkeypatch.setattr(searching, "MOST_READ", most)
+    monkeypatch.setattr(search, "MOST_READ", most)
     backend = await opened(path)
     store = backend.of("erin")
     await said(store, "lamp lamp gate", *["lamp"] * 9, "lamp lamp lamp")
@@ -118,8 +118,8 @@ async def test_turns_are_found_before_and_after_they_go_into_the_index_in_a_mome
 async def test_where_turns_come_without_a_pause_they_take_the_oldest_along(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lanes, "AT_REST_SECONDS", 60.0)
-    monkeypatch.setattr(indexing, "MOST_WAITING", 2 * WORTH_INDEXING)
+    monkeypatch.setattr(workers, "AT_REST_SECONDS", 60.0)
+    monkeypatch.setattr(search_index, "MOST_WAITING", 2 * WORTH_INDEXING)
     backend = await opened(path)
     await said(backend.of("erin"), *(f"door {number}" for number in range(4 * WORTH_INDEXING)))
     assert await indexed(backend) >= 2 * WORTH_INDEXING
@@ -131,8 +131,8 @@ async def test_where_turns_come_without_a_pause_they_take_the_oldest_along(
 async def test_whoever_stores_many_at_once_leaves_no_more_waiting_than_others_do(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lanes, "AT_REST_SECONDS", 60.0)
-    monkeypatch.setattr(indexing, "MOST_WAITING", 2 * WORTH_INDEXING)
+    monkeypatch.setattr(workers, "AT_REST_SECONDS", 60.0)
+    monkeypatch.setattr(search_index, "MOST_WAITING", 2 * WORTH_INDEXING)
     backend = await opened(path)
     erin = backend.of("erin")
     conversation = await erin.create(started(new_id(), now=erin.now()))
@@ -147,7 +147,7 @@ async def test_whoever_stores_many_at_once_leaves_no_more_waiting_than_others_do
 async def test_a_search_takes_in_what_waits_when_it_is_much(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lanes, "AT_REST_SECONDS", 60.0)
+    monkeypatch.setattr(workers, "AT_REST_SECONDS", 60.0)
     backend = await opened(path)
     erin = backend.of("erin")
     await said(erin, *(f"door {number}" for number in range(3 * WORTH_INDEXING)))
@@ -169,7 +169,7 @@ async def test_a_moment_of_rest_that_fails_is_logged_and_comes_again(
             raise apsw.FullError("database or disk is full")
         return index_waiting(db, most)
 
-    monkeypatch.setattr(indexing, "index_waiting", index_waiting_or_fail)
+    monkeypatch.setattr(search_index, "index_waiting", index_waiting_or_fail)
     await said(backend.of("erin"), *(f"door {number}" for number in range(WORTH_INDEXING)))
     assert await asyncio.to_thread(failed.wait, 30)
     await said(backend.of("erin"), "the last door")
@@ -232,8 +232,8 @@ class TestOnAndOff:
         await other.append(kept, [user("a window", message_id="m1")])
         gone = await said(other, "door and chair")
         assert (await check(erin, "door", "window", "chair")).frequencies == (2, 1, 1)
-        told: list[int] = []
-        assert await backend.reindex(told.append) == told[-1] > 1
+        describe: list[int] = []
+        assert await backend.reindex(describe.append) == describe[-1] > 1
         assert (await check(erin, "door", "window", "chair")).frequencies == (2, 1, 1)
         await other.replace(kept, user("another thing", message_id="m1"))
         await other.delete(gone)
@@ -360,7 +360,7 @@ async def test_after_any_history_the_numbers_are_those_of_the_log(
     for what, which, value in played:
         try:
             await _play(backend, clock, what, ids[which], value)
-        except RecollectError:
+        except AforesaidError:
             continue  # refused, and so nothing has happened
     terms = [term for text in asked for term in terms_of(text)]
     for owner in ("ann", "bob"):

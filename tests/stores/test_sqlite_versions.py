@@ -10,12 +10,12 @@ from typing import Any
 import apsw
 import pytest
 
-from recollect.conversations import Conversation, Query
-from recollect.errors import StoreForeign
-from recollect.messages import Message
-from recollect.stores.sql_files import migrations
-from recollect.stores.sqlite import SQLiteBackend
-from recollect.stores.sqlite.connections import PACKAGE
+from aforesaid.errors import StoreForeign
+from aforesaid.model.conversations import Conversation, Query
+from aforesaid.model.messages import Message
+from aforesaid.stores._sql_files import migrations
+from aforesaid.stores.sqlite import SQLiteBackend
+from aforesaid.stores.sqlite.connections import PACKAGE
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from recollect.errors import InvalidSetting
-from recollect.stores.sqlite import SQLiteBackend
-from recollect.stores.urls import backend_for, parse_url
+from aforesaid.errors import InvalidSetting
+from aforesaid.stores.sqlite import SQLiteBackend
+from aforesaid.stores.urls import backend_for, parse_url
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import recollect
-from recollect.agents import AgentSummarizer
-from recollect.contracts import Document
-from recollect.errors import (
+import aforesaid
+from aforesaid.agents import AgentSummarizer
+from aforesaid.contracts import Document
+from aforesaid.errors import (
     AgentUnavailable,
     ConversationNotFound,
     DocumentConflict,
@@ -20,14 +20,14 @@ from recollect.errors import (
     StoreClosed,
     StoreDamaged,
 )
-from recollect.extracting import ExtractiveSummarizer, extract
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.settings import ConversationConfig
-from recollect.summaries import AHEAD, KIND, Summary, decode_summary, heading, shortened
-from recollect.testing import FixedClock
-from recollect.testing.validity import problems
-from recollect.windows import WindowPolicy
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import Message
+from aforesaid.settings import ConversationConfig
+from aforesaid.summaries.extractive import ExtractiveSummarizer, extract
+from aforesaid.summaries.records import AHEAD, KIND, Summary, decode_summary, heading, shortened
+from aforesaid.testing import FixedClock
+from aforesaid.testing.validity import problems
+from aforesaid.windows import WindowPolicy
 from tests.agents.doubles import Scripted
 from tests.properties.worlds import STORES, empty_url
 from tests.servers.remote import BEHIND, open_at
@@ -42,13 +42,13 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-async def memory(url: str) -> AsyncIterator[recollect.Memory]:
-    async with recollect.open(url, sweep_every=None, embedder=None, summarizer="extract") as memory:
+async def memory(url: str) -> AsyncIterator[aforesaid.Memory]:
+    async with aforesaid.open(url, sweep_every=None, embedder=None, summarizer="extract") as memory:
         yield memory
 
 
 @pytest.fixture
-def erin(memory: recollect.Memory) -> ConversationManager:
+def erin(memory: aforesaid.Memory) -> ConversationManager:
     return memory.of("erin")
 
 
@@ -77,16 +77,16 @@ async def test_a_close_that_is_cancelled_ends_what_runs_and_closes_the_store() -
             await asyncio.Event().wait()
             raise AssertionError("nobody sets it")
 
-    memory = await recollect.open("memory:", embedder=None, summarizer=Endless())
+    memory = await aforesaid.open("memory:", embedder=None, summarizer=Endless())
     conversation_id = await talked(memory.of("erin"), 20)
     await memory.of("erin").load_context(conversation_id, policy=TEN)
-    assert "recollect-summary" in {task.get_name() for task in asyncio.all_tasks()}
+    assert "aforesaid-summary" in {task.get_name() for task in asyncio.all_tasks()}
     closing = asyncio.create_task(memory.close())
     await asyncio.sleep(0)
     closing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await closing
-    assert not [name for task in asyncio.all_tasks() if "recollect" in (name := task.get_name())]
+    assert not [name for task in asyncio.all_tasks() if "aforesaid" in (name := task.get_name())]
     with pytest.raises(StoreClosed):
         await memory.of("erin").get_conversation(conversation_id)
 
@@ -229,7 +229,7 @@ class Slow:
 
 async def test_a_message_that_is_redacted_meanwhile_is_in_no_summary(url: str) -> None:
     slow = Slow()
-    async with recollect.open(url, sweep_every=None, embedder=None, summarizer=slow) as memory:
+    async with aforesaid.open(url, sweep_every=None, embedder=None, summarizer=slow) as memory:
         erin = memory.of("erin")
         conversation_id = await talked(erin, 20)
         await erin.load_context(conversation_id, policy=TEN)
@@ -259,7 +259,7 @@ class Stepwise:
 
 async def test_what_was_made_before_a_redaction_does_not_go_on_from_what_was_made_after_it(url: str) -> None:
     stepwise = Stepwise()
-    async with recollect.open(url, sweep_every=None, embedder=None, summarizer=stepwise) as memory:
+    async with aforesaid.open(url, sweep_every=None, embedder=None, summarizer=stepwise) as memory:
         erin = memory.of("erin")
         conversation_id = await talked(erin, 60)
         (first, *_) = await erin.messages(conversation_id, limit=1)
@@ -283,7 +283,7 @@ async def test_what_was_made_before_a_redaction_does_not_go_on_from_what_was_mad
 
 async def test_nobody_waits_for_a_summary_and_closing_ends_it(url: str) -> None:
     slow = Slow()
-    async with recollect.open(url, sweep_every=None, embedder=None, summarizer=slow) as memory:
+    async with aforesaid.open(url, sweep_every=None, embedder=None, summarizer=slow) as memory:
         erin = memory.of("erin")
         conversation_id = await talked(erin, 20)
         for _ in range(3):
@@ -294,7 +294,7 @@ async def test_nobody_waits_for_a_summary_and_closing_ends_it(url: str) -> None:
 async def test_what_is_said_with_an_earlier_time_makes_it_void(url: str) -> None:
     telling = Slow()
     telling.may_end.set()
-    async with recollect.open(url, sweep_every=None, embedder=None, summarizer=telling) as memory:
+    async with aforesaid.open(url, sweep_every=None, embedder=None, summarizer=telling) as memory:
         erin = memory.of("erin")
         conversation_id = await talked(erin, 20)
         await shown(erin, conversation_id)
@@ -307,7 +307,7 @@ async def test_what_is_said_with_an_earlier_time_makes_it_void(url: str) -> None
 
 
 async def test_it_goes_with_the_conversation_and_is_nobody_elses(
-    memory: recollect.Memory, erin: ConversationManager
+    memory: aforesaid.Memory, erin: ConversationManager
 ) -> None:
     conversation_id = await talked(erin, 20)
     await shown(erin, conversation_id)
@@ -339,7 +339,7 @@ async def test_it_is_the_same_behind_a_server() -> None:
 
 async def test_a_model_may_make_them() -> None:
     agent = Scripted("Erin has many plants.", "Erin has very many plants.", name="scribe")
-    async with recollect.open(
+    async with aforesaid.open(
         "memory://", sweep_every=None, embedder=None, summarizer=AgentSummarizer(agent)
     ) as memory:
         erin = memory.of("erin")
@@ -360,7 +360,7 @@ async def test_a_summarizer_that_fails_is_asked_again_later_and_the_context_is_t
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = Scripted(AgentUnavailable("away"), ValueError("odd"), "At last.")
-    async with recollect.open(
+    async with aforesaid.open(
         "memory://", sweep_every=None, embedder=None, summarizer=AgentSummarizer(agent)
     ) as memory:
         erin = memory.of("erin")
@@ -369,7 +369,7 @@ async def test_a_summarizer_that_fails_is_asked_again_later_and_the_context_is_t
             assert len(await shown(erin, conversation_id)) == 10
         assert len(agent.asked) == 1, "left alone for a while"
         assert "AgentUnavailable" in caplog.text
-        monkeypatch.setattr("recollect.summarizing.TRY_AGAIN_SECONDS", 0.0)
+        monkeypatch.setattr("aforesaid.summaries.service.TRY_AGAIN_SECONDS", 0.0)
         memory.summary_room._failed.clear()
         assert len(await shown(erin, conversation_id)) == 10
         assert "At last." in str((await shown(erin, conversation_id)).messages[0].content)
@@ -381,18 +381,18 @@ async def test_an_empty_summary_is_none() -> None:
 
 
 async def test_by_default_nothing_is_summarized_and_a_setting_turns_it_on() -> None:
-    async with recollect.open("memory://", sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open("memory://", sweep_every=None, embedder=None) as memory:
         erin = memory.of("erin")
         conversation_id = await talked(erin, 20)
         assert (await shown(erin, conversation_id)).report.summarized == 0
         with pytest.raises(InvalidSetting, match="summarizer"):
             await erin.summarize(conversation_id)
     config = ConversationConfig.from_env({"CONVERSATION_SUMMARIES": "extract"})
-    async with recollect.open("memory://", config=config, sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open("memory://", config=config, sweep_every=None, embedder=None) as memory:
         erin = memory.of("erin")
         assert (await shown(erin, await talked(erin, 20))).report.summarized == 40
     with pytest.raises(InvalidSetting, match="summarizer"):
-        recollect.open("memory://", summarizer="abstract")  # type: ignore[arg-type]
+        aforesaid.open("memory://", summarizer="abstract")  # type: ignore[arg-type]
 
 
 # The rules
@@ -421,7 +421,7 @@ def test_what_was_kept_before_comes_first_and_nothing_is_said_twice() -> None:
 def test_any_messages_have_a_summary_within_its_budget(
     texts: list[str], earlier: str, max_tokens: int
 ) -> None:
-    from recollect.tokens import RoughCounter
+    from aforesaid.tokens import RoughCounter
 
     text = extract(earlier, spoken(*texts), max_tokens=max_tokens)
     assert RoughCounter().count_text(text) <= max_tokens
@@ -448,14 +448,14 @@ def test_a_summary_that_is_too_long_loses_its_beginning() -> None:
     def count(text: str) -> int:
         return len(text.split())
 
-    room = count(heading(summary))
-    assert shortened(summary, tokens=room + 9, count=count) == summary.told
+    resources = count(heading(summary))
+    assert shortened(summary, tokens=resources + 9, count=count) == summary.describe
     assert (
-        shortened(summary, tokens=room + 6, count=count)
+        shortened(summary, tokens=resources + 6, count=count)
         == f"{heading(summary)}\nTwo is second.\nThree is third."
     )
-    assert shortened(summary, tokens=room + 3, count=count) == f"{heading(summary)}\nThree is third."
-    assert shortened(summary, tokens=room, count=count) is None
+    assert shortened(summary, tokens=resources + 3, count=count) == f"{heading(summary)}\nThree is third."
+    assert shortened(summary, tokens=resources, count=count) is None
 
 
 def test_a_damaged_summary_is_told() -> None:

@@ -3,16 +3,16 @@
 import asyncio
 import sys
 
-from recollect.telemetry import telemetry
-from recollect.telemetry.sharing import SharedNumbers, folder_from_environment
+from aforesaid.telemetry import telemetry
+from aforesaid.telemetry.aggregation import SharedNumbers, folder_from_environment
 
 
 async def main(retries: int) -> None:
     shared = SharedNumbers(folder_from_environment())
-    telemetry.counter("recollect_retries_total", store="a").add(retries)
-    telemetry.gauge("recollect_spool_operations", "", lambda: retries, store="a")
-    telemetry.gauge("recollect_breaker_state", "", lambda: 2, store="a")
-    telemetry.histogram("recollect_call_seconds", call="append").observe(0.001 * retries)
+    telemetry.counter("aforesaid_retries_total", store="a").add(retries)
+    telemetry.gauge("aforesaid_spool_operations", "", lambda: retries, store="a")
+    telemetry.gauge("aforesaid_breaker_state", "", lambda: 2, store="a")
+    telemetry.histogram("aforesaid_call_seconds", call="append").observe(0.001 * retries)
     telemetry.counter("bakery_loaves_total", "Loaves baked").add(retries)
     await shared.numbers()
     print("counted", flush=True)

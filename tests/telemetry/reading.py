@@ -6,8 +6,8 @@ from typing import Any
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as classic
 
-from recollect.telemetry import Telemetry, telemetry
-from recollect.telemetry.exposition import OPEN
+from aforesaid.telemetry import Telemetry, telemetry
+from aforesaid.telemetry.exposition import OPEN
 
 
 def value(name: str, labels: Mapping[str, str] | None = None, metrics: Telemetry = telemetry) -> float:

@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from recollect.telemetry.tracing import trace_with
+from aforesaid.telemetry.tracing import trace_with
 
 
 class Spans:
@@ -23,7 +23,7 @@ class Spans:
 
     def named(self, name: str) -> Any:
         """The one span of this name."""
-        (found,) = [span for span in self.all if span.name == f"recollect.{name}"]
+        (found,) = [span for span in self.all if span.name == f"aforesaid.{name}"]
         return found
 
     def parent_of(self, span: Any) -> Any:
@@ -35,7 +35,7 @@ class Spans:
         """The names of the spans around it, from the outside in."""
         path, span = [], self.named(name)
         while span is not None:
-            path.append(span.name.removeprefix("recollect."))
+            path.append(span.name.removeprefix("aforesaid."))
             span = self.parent_of(span)
         return path[::-1]
 

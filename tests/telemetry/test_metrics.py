@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import recollect
-from recollect.errors import ConversationNotFound, InvalidMessage
-from recollect.ids import new_id
-from recollect.manager import ConversationManager
-from recollect.telemetry import Telemetry, telemetry
-from recollect.telemetry.catalogue import CATALOGUE, LENGTHS, SECONDS
-from recollect.telemetry.exposition import CLASSIC, OPEN, exposition, form_for
-from recollect.telemetry.metrics import MOST_SERIES
-from recollect.telemetry.requests import Request, answering
-from recollect.testing import FixedClock
+import aforesaid
+from aforesaid.errors import ConversationNotFound, InvalidMessage
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.ids import new_id
+from aforesaid.telemetry import Telemetry, telemetry
+from aforesaid.telemetry.catalogue import CATALOGUE, LENGTHS, SECONDS
+from aforesaid.telemetry.exposition import CLASSIC, OPEN, exposition, form_for
+from aforesaid.telemetry.metrics import MOST_SERIES
+from aforesaid.telemetry.requests import Request, answering
+from aforesaid.testing import FixedClock
 from tests.telemetry.reading import parsed, value
 
 PROMETHEUS = (
@@ -26,7 +26,7 @@ PROMETHEUS = (
     "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
 )
 """What Prometheus asks for."""
-SOURCE = Path(__file__).parents[2] / "src" / "recollect"
+SOURCE = Path(__file__).parents[2] / "src" / "aforesaid"
 
 
 def quantile(metrics: Telemetry, name: str, share: float) -> float:
@@ -50,17 +50,17 @@ def quantile(metrics: Telemetry, name: str, share: float) -> float:
 def test_a_quantile_is_never_off_by_more_than_a_step(share: float, seed: int, typical: float) -> None:
     metrics, draws = Telemetry(), random.Random(seed)
     times = sorted(min(9.0, typical * draws.lognormvariate(0, 0.7)) for _ in range(500))
-    seconds = metrics.histogram("recollect_call_seconds", call="load_context")
+    seconds = metrics.histogram("aforesaid_call_seconds", call="load_context")
     for one in times:
         seconds.observe(one)
     true = times[int(share * 500) - 1]
-    assert true / 1.61 <= quantile(metrics, "recollect_call_seconds", share) <= true * 1.61
+    assert true / 1.61 <= quantile(metrics, "aforesaid_call_seconds", share) <= true * 1.61
 
 
 @given(amounts=st.lists(st.integers(0, 3_000_000), min_size=1))
 def test_a_length_is_in_the_bucket_of_the_next_power_of_two(amounts: list[int]) -> None:
     metrics = Telemetry()
-    lengths = metrics.lengths("recollect_context_tokens")
+    lengths = metrics.lengths("aforesaid_context_tokens")
     for amount in amounts:
         lengths.observe(amount)
     found = {
@@ -70,7 +70,7 @@ def test_a_length_is_in_the_bucket_of_the_next_power_of_two(amounts: list[int]) 
     }
     for bound in (*LENGTHS, float("inf")):
         assert found[bound] == sum(amount <= bound for amount in amounts)
-    assert value("recollect_context_tokens_sum", metrics=metrics) == sum(amounts)
+    assert value("aforesaid_context_tokens_sum", metrics=metrics) == sum(amounts)
 
 
 def test_bounds_go_up() -> None:
@@ -80,13 +80,13 @@ def test_bounds_go_up() -> None:
 
 def test_asking_twice_gives_the_same_metric_and_another_kind_is_refused() -> None:
     metrics = Telemetry()
-    retries = metrics.counter("recollect_retries_total", store="a")
-    assert metrics.counter("recollect_retries_total", store="a") is retries
-    assert metrics.counter("recollect_retries_total", store="b") is not retries
-    with pytest.raises(ValueError, match="recollect_retries_total is a counter with the labels store"):
-        metrics.counter("recollect_retries_total", owner="erin")
+    retries = metrics.counter("aforesaid_retries_total", store="a")
+    assert metrics.counter("aforesaid_retries_total", store="a") is retries
+    assert metrics.counter("aforesaid_retries_total", store="b") is not retries
+    with pytest.raises(ValueError, match="aforesaid_retries_total is a counter with the labels store"):
+        metrics.counter("aforesaid_retries_total", owner="erin")
     with pytest.raises(ValueError, match="is a counter"):
-        metrics.gauge("recollect_retries_total", "", lambda: 0, store="a")
+        metrics.gauge("aforesaid_retries_total", "", lambda: 0, store="a")
 
 
 def test_an_application_counts_its_own() -> None:
@@ -100,19 +100,19 @@ def test_an_application_counts_its_own() -> None:
 def test_series_are_bounded() -> None:
     metrics = Telemetry()
     for number in range(MOST_SERIES + 50):
-        metrics.counter("recollect_retries_total", store=str(number)).add()
+        metrics.counter("aforesaid_retries_total", store=str(number)).add()
     samples = metrics.samples()
     assert len(samples) == MOST_SERIES + 1
-    assert value("recollect_retries_total", {"store": "other"}, metrics) == 50
+    assert value("aforesaid_retries_total", {"store": "other"}, metrics) == 50
     assert sum(one.value for one in samples) == MOST_SERIES + 50
 
 
 def test_a_gauge_is_read_when_it_is_asked_for_and_taken_over_by_the_last() -> None:
     metrics, waiting = Telemetry(), [1]
-    metrics.gauge("recollect_cache_bytes", "", lambda: 7, store="a")
-    metrics.gauge("recollect_cache_bytes", "", lambda: len(waiting), store="a")
+    metrics.gauge("aforesaid_cache_bytes", "", lambda: 7, store="a")
+    metrics.gauge("aforesaid_cache_bytes", "", lambda: len(waiting), store="a")
     waiting.append(2)
-    assert value("recollect_cache_bytes", metrics=metrics) == 2
+    assert value("aforesaid_cache_bytes", metrics=metrics) == 2
 
 
 # Both forms
@@ -120,29 +120,29 @@ def test_a_gauge_is_read_when_it_is_asked_for_and_taken_over_by_the_last() -> No
 
 def some_numbers() -> Telemetry:
     metrics = Telemetry()
-    metrics.counter("recollect_retries_total", store='postgres://"a"\\b\nc').add(2)
-    metrics.gauge("recollect_cache_bytes", "", lambda: 12_345_678, store="a")
-    metrics.lengths("recollect_context_tokens").observe(900)
+    metrics.counter("aforesaid_retries_total", store='postgres://"a"\\b\nc').add(2)
+    metrics.gauge("aforesaid_cache_bytes", "", lambda: 12_345_678, store="a")
+    metrics.lengths("aforesaid_context_tokens").observe(900)
     with answering(Request("r-1", "4bf92f3577b34da6a3ce929d0e0e4736")):
-        metrics.histogram("recollect_call_seconds", call="append").observe(0.0004)
-    metrics.histogram("recollect_call_seconds", call="search").observe(20.0)
-    metrics.gauge("recollect_build_info", "", lambda: 1, version="0.1.0")
+        metrics.histogram("aforesaid_call_seconds", call="append").observe(0.0004)
+    metrics.histogram("aforesaid_call_seconds", call="search").observe(20.0)
+    metrics.gauge("aforesaid_build_info", "", lambda: 1, version="0.1.0")
     return metrics
 
 
 def test_the_classic_form_parses_to_what_was_counted() -> None:
     families = parsed(exposition(some_numbers().series()), CLASSIC)
-    (retries,) = families["recollect_retries"].samples
+    (retries,) = families["aforesaid_retries"].samples
     assert (retries.value, retries.labels) == (2, {"store": 'postgres://"a"\\b\nc'})
-    assert families["recollect_cache_bytes"].samples[0].value == 12_345_678
-    assert families["recollect_call_seconds"].type == "histogram"
+    assert families["aforesaid_cache_bytes"].samples[0].value == 12_345_678
+    assert families["aforesaid_call_seconds"].type == "histogram"
     assert not any(one.exemplar for family in families.values() for one in family.samples)
 
 
 def test_openmetrics_parses_and_carries_exemplars() -> None:
     families = parsed(exposition(some_numbers().series(), OPEN), OPEN)
-    assert families["recollect_retries"].type == "counter"
-    (exemplar,) = [one.exemplar for one in families["recollect_call_seconds"].samples if one.exemplar]
+    assert families["aforesaid_retries"].type == "counter"
+    (exemplar,) = [one.exemplar for one in families["aforesaid_call_seconds"].samples if one.exemplar]
     assert exemplar.labels == {"request_id": "r-1", "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736"}
     assert exemplar.value == 0.0004
 
@@ -153,16 +153,16 @@ def test_openmetrics_parses_and_carries_exemplars() -> None:
 )
 def test_any_number_and_any_label_parses_in_both_forms(amounts: list[float], store: str) -> None:
     metrics = Telemetry()
-    counter = metrics.counter("recollect_retries_total", store=store)
-    seconds = metrics.histogram("recollect_store_seconds", store=store, operation="append")
+    counter = metrics.counter("aforesaid_retries_total", store=store)
+    seconds = metrics.histogram("aforesaid_store_seconds", store=store, operation="append")
     for amount in amounts:
         counter.add(amount)
         seconds.observe(amount)
     for form in (CLASSIC, OPEN):
         families = parsed(exposition(metrics.series(), form), form)
-        (found,) = families["recollect_retries"].samples
+        (found,) = families["aforesaid_retries"].samples
         counts = [
-            one.value for one in families["recollect_store_seconds"].samples if one.name.endswith("_count")
+            one.value for one in families["aforesaid_store_seconds"].samples if one.name.endswith("_count")
         ]
         assert found.labels == {"store": store}
         assert (found.value, counts) == (pytest.approx(sum(amounts)), [len(amounts)])
@@ -191,18 +191,18 @@ def test_the_form_is_the_one_that_is_asked_for(accept: str | None, form: str) ->
 
 async def test_a_conversation_leaves_its_numbers() -> None:
     names = [
-        ("recollect_turns_total", {}),
-        ("recollect_messages_total", {"role": "user"}),
-        ("recollect_conversations_started_total", {"channel": "voice"}),
-        ("recollect_conversations_ended_total", {"how": "deleted"}),
-        ("recollect_client_associations_total", {}),
-        ("recollect_context_messages_count", {}),
-        ("recollect_conversation_messages_sum", {}),
-        ("recollect_call_seconds_count", {"call": "append"}),
-        ("recollect_call_seconds_count", {"call": "load_context"}),
-        ("recollect_searches_total", {"by": "words"}),
-        ("recollect_search_stage_seconds_count", {"stage": "candidates"}),
-        ("recollect_message_characters_sum", {}),
+        ("aforesaid_turns_total", {}),
+        ("aforesaid_messages_total", {"role": "user"}),
+        ("aforesaid_conversations_started_total", {"channel": "voice"}),
+        ("aforesaid_conversations_ended_total", {"how": "deleted"}),
+        ("aforesaid_client_associations_total", {}),
+        ("aforesaid_context_messages_count", {}),
+        ("aforesaid_conversation_messages_sum", {}),
+        ("aforesaid_call_seconds_count", {"call": "append"}),
+        ("aforesaid_call_seconds_count", {"call": "load_context"}),
+        ("aforesaid_searches_total", {"by": "words"}),
+        ("aforesaid_search_stage_seconds_count", {"stage": "candidates"}),
+        ("aforesaid_message_characters_sum", {}),
     ]
     before = [value(name, labels) for name, labels in names]
     erin = ConversationManager()
@@ -220,7 +220,7 @@ async def test_a_conversation_leaves_its_numbers() -> None:
 
 async def test_an_error_is_counted_once_by_its_class_where_it_is_first_seen() -> None:
     erin = ConversationManager()
-    errors = "recollect_call_errors_total"
+    errors = "aforesaid_call_errors_total"
     before = value(errors)
     missing = value(errors, {"call": "append", "error": "ConversationNotFound"})
     invalid = value(errors, {"call": "add_message", "error": "InvalidMessage"})
@@ -239,25 +239,25 @@ async def test_a_turn_that_is_sent_again_is_not_counted_again() -> None:
     conversation = await erin.get_or_create_conversation("kitchen")
     message = new_id()
     await erin.add_message(conversation.id, "user", "hello", message_id=message)
-    before = value("recollect_turns_total"), value("recollect_messages_total")
+    before = value("aforesaid_turns_total"), value("aforesaid_messages_total")
     await erin.add_message(conversation.id, "user", "hello", message_id=message)
-    assert (value("recollect_turns_total"), value("recollect_messages_total")) == before
+    assert (value("aforesaid_turns_total"), value("aforesaid_messages_total")) == before
 
 
 def test_every_call_of_the_manager_is_watched() -> None:
-    calls = {one.labels["call"] for one in telemetry.samples() if one.name == "recollect_call_seconds_count"}
+    calls = {one.labels["call"] for one in telemetry.samples() if one.name == "aforesaid_call_seconds_count"}
     assert {"append", "load_context", "search", "purge_expired", "erase", "retention"} <= calls
     assert not any(call.startswith("_") for call in calls)
 
 
 async def test_a_purge_is_counted() -> None:
-    before = value("recollect_conversations_ended_total", {"how": "expired"})
+    before = value("aforesaid_conversations_ended_total", {"how": "expired"})
     clock = FixedClock()
-    async with recollect.open("memory://", clock=clock, ttl=timedelta(hours=1), sweep_every=None) as memory:
+    async with aforesaid.open("memory://", clock=clock, ttl=timedelta(hours=1), sweep_every=None) as memory:
         await memory.of("erin").get_or_create_conversation("kitchen")
         clock.advance(timedelta(hours=2))
         assert await memory.purge_expired() == 1
-    assert value("recollect_conversations_ended_total", {"how": "expired"}) == before + 1
+    assert value("aforesaid_conversations_ended_total", {"how": "expired"}) == before + 1
 
 
 # The catalogue
@@ -296,7 +296,7 @@ def test_no_two_names_are_one_in_openmetrics() -> None:
 
 def test_names_follow_the_conventions_of_prometheus() -> None:
     for name, family in CATALOGUE.items():
-        assert name.startswith("recollect_")
+        assert name.startswith("aforesaid_")
         assert name.endswith("_total") == (family.kind == "counter"), name
         assert bool(family.bounds) == (family.kind == "histogram"), name
         assert family.help[0].isupper() or family.help[0].isdigit()

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-import recollect
-from recollect.contracts import Backend, Glancing, Migrated, Nearest, Searchable, Watchable
-from recollect.conversations import started
-from recollect.errors import ConversationNotFound
-from recollect.ids import new_id
-from recollect.layers.observed import observed
-from recollect.messages import Message
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.telemetry import Telemetry
-from recollect.testing import FixedClock, StoreContract
+import aforesaid
+from aforesaid.contracts import Backend, Migrated, Nearest, Searchable, SnapshotReader, Watchable
+from aforesaid.errors import ConversationNotFound
+from aforesaid.layers.timed import observed
+from aforesaid.model.conversations import started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.telemetry import Telemetry
+from aforesaid.testing import FixedClock, StoreContract
 from tests.layers.worlds import inner_for
 from tests.properties.worlds import STORES
 
@@ -42,7 +42,7 @@ async def test_every_store_keeps_its_powers(
     inner = inner_for(store, tmp_path, request, FixedClock())
     outer = observed(inner, metrics=Telemetry())
     assert isinstance(outer, Migrated) == isinstance(inner, Migrated)
-    for power in (Searchable, Nearest, Watchable, Glancing):
+    for power in (Searchable, Nearest, Watchable, SnapshotReader):
         assert isinstance(outer.of("erin"), power) == isinstance(inner.of("erin"), power)
 
 
@@ -55,13 +55,13 @@ async def test_operations_are_timed_and_errors_are_counted_by_their_class() -> N
     await store.append(record.id, [Message(role="user", content="hello")])
     with pytest.raises(ConversationNotFound):
         await store.append(new_id(), [Message(role="user", content="hello")])
-    assert numbers(metrics, "recollect_store_seconds_count")["memory://", "append"] == 2
-    assert numbers(metrics, "recollect_store_errors_total") == {
+    assert numbers(metrics, "aforesaid_store_seconds_count")["memory://", "append"] == 2
+    assert numbers(metrics, "aforesaid_store_errors_total") == {
         ("memory://", "append", "ConversationNotFound"): 1
     }
 
 
 async def test_a_memory_is_observed_where_that_is_asked_for() -> None:
-    async with recollect.open("memory://", observe=True) as memory:
+    async with aforesaid.open("memory://", observe=True) as memory:
         await memory.of("erin").get_or_create_conversation("kitchen")
-        assert type(memory.backend).__name__ == "ObservedBackend"
+        assert type(memory.backend).__name__ == "TimedBackend"

@@ -15,18 +15,18 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-import recollect
-from recollect.agents import AgenticLoop, Specialist, SupervisorAgent
-from recollect.errors import AgentRefused, AgentRejected, RecollectError
-from recollect.ids import new_id
-from recollect.layers.resilient import Resilience
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.server.app import ENDPOINTS
-from recollect.telemetry import telemetry
-from recollect.telemetry.exposition import CLASSIC, OPEN, exposition
-from recollect.telemetry.logs import JsonLines, TextLines
-from recollect.tools import Tool, ToolRegistry
+import aforesaid
+from aforesaid.agents import AgenticLoop, Specialist, SupervisorAgent
+from aforesaid.agents.tools import Tool, ToolRegistry
+from aforesaid.errors import AforesaidError, AgentRefused, AgentRejected
+from aforesaid.layers.resilient import Resilience
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.server.app import ENDPOINTS
+from aforesaid.telemetry import telemetry
+from aforesaid.telemetry.exposition import CLASSIC, OPEN, exposition
+from aforesaid.telemetry.logs import JsonLines, TextLines
 from tests.agents.doubles import Scripted, calling
 from tests.properties.worlds import STORES, url_for
 from tests.server.running import serving
@@ -74,7 +74,7 @@ class _Both(logging.Handler):
 @pytest.fixture
 def seen() -> Iterator[Seen]:
     """What is seen of a test, down to the last detail that is ever logged."""
-    root, ours = logging.getLogger(), logging.getLogger("recollect")
+    root, ours = logging.getLogger(), logging.getLogger("aforesaid")
     before = root.level, ours.level
     with traced() as spans:
         seen = Seen(spans)
@@ -93,24 +93,24 @@ def seen() -> Iterator[Seen]:
 @contextmanager
 def failing() -> Iterator[None]:
     """What goes wrong goes wrong as one of our errors."""
-    with pytest.raises(RecollectError):
+    with pytest.raises(AforesaidError):
         yield
 
 
 @pytest.fixture(params=STORES)
 async def memory(
     request: pytest.FixtureRequest, tmp_path: Path, seen: Seen
-) -> AsyncIterator[recollect.Memory]:
+) -> AsyncIterator[aforesaid.Memory]:
     url = url_for(request.param, tmp_path, request)
     options: dict[str, Any] = {"archives": tmp_path / "archives", "audit": tmp_path / "audit.jsonl"}
-    async with recollect.open(url, observe=True, sweep_every=None, embedder=None, **options) as memory:
+    async with aforesaid.open(url, observe=True, sweep_every=None, embedder=None, **options) as memory:
         yield memory
 
 
 # By the manager, on every store
 
 
-async def test_a_life_with_everything_in_it(memory: recollect.Memory, seen: Seen, tmp_path: Path) -> None:
+async def test_a_life_with_everything_in_it(memory: aforesaid.Memory, seen: Seen, tmp_path: Path) -> None:
     erin = memory.of(f"erin-{SECRET}-{new_id()}")
     conversation = await erin.get_or_create_conversation(f"kitchen-{SECRET}")
     async with erin.turn(conversation.id) as turn:
@@ -145,7 +145,7 @@ async def test_a_life_with_everything_in_it(memory: recollect.Memory, seen: Seen
     assert '"event":"client_associated"' in seen.log.getvalue()
 
 
-async def test_what_goes_wrong_by_the_callers_doing(memory: recollect.Memory, seen: Seen) -> None:
+async def test_what_goes_wrong_by_the_callers_doing(memory: aforesaid.Memory, seen: Seen) -> None:
     erin = memory.of(f"erin-{SECRET}-{new_id()}")
     conversation = await erin.get_or_create_conversation("kitchen")
     message = new_id()
@@ -169,7 +169,7 @@ async def test_what_goes_wrong_by_the_callers_doing(memory: recollect.Memory, se
     assert '"event":"call_failed"' in seen.log.getvalue()
 
 
-async def test_every_call_given_nonsense(memory: recollect.Memory, seen: Seen, tmp_path: Path) -> None:
+async def test_every_call_given_nonsense(memory: aforesaid.Memory, seen: Seen, tmp_path: Path) -> None:
     """Whatever methods there are: with the secret for every argument, and for all but an id."""
     erin = memory.of(f"erin-{SECRET}-{new_id()}")
     for name, method in inspect.getmembers(erin, inspect.iscoroutinefunction):
@@ -226,12 +226,12 @@ async def test_a_store_that_is_away_with_a_password_in_its_url(
     if scheme == "redis":
         url = f"redis://{SECRET}:{SECRET}@127.0.0.1:1/0"
     quick = Resilience(folder=tmp_path, attempts=1, read_deadline=1, write_deadline=1, start_unreached=True)
-    async with recollect.open(url, observe=True, resilience=quick, sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(url, observe=True, resilience=quick, sweep_every=None, embedder=None) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("kitchen")
         await erin.add_message(conversation.id, "user", SECRET)
         await erin.load_context(conversation.id, pending=[Message(role="user", content=SECRET)])
-        with suppress(RecollectError):
+        with suppress(AforesaidError):
             await erin.search_history(SECRET)
     seen.check()
     assert "breaker_open" in seen.log.getvalue()
@@ -241,11 +241,11 @@ async def test_a_store_that_is_away_with_a_password_in_its_url(
     "url", [f"nosuch://{SECRET}", f"postgresql://x:{SECRET}@[/x", f"redis://x:{SECRET}@h:x/0"]
 )
 async def test_a_url_that_is_none(url: str, seen: Seen) -> None:
-    with suppress(RecollectError):
-        async with recollect.open(url):
+    with suppress(AforesaidError):
+        async with aforesaid.open(url):
             pass
-    telemetry.counter("recollect_turns_total").add()
-    logging.getLogger("recollect").info("looked at")
+    telemetry.counter("aforesaid_turns_total").add()
+    logging.getLogger("aforesaid").info("looked at")
     assert not [text for place, text in seen.everything().items() if SECRET in text]
 
 
@@ -257,7 +257,7 @@ async def test_every_route_with_the_secret_everywhere(seen: Seen) -> None:
     async with serving(observe=True) as server:
         good = await server.key("*", scope="admin")
         erins = await server.key("erin", scope="admin")
-        owner = {"Recollect-Owner": SECRET}
+        owner = {"Aforesaid-Owner": SECRET}
         for endpoint in ENDPOINTS:
             path = endpoint.full_path
             for parameter in endpoint.parameters:
@@ -329,7 +329,7 @@ async def test_a_task_that_nobody_waits_for(seen: Seen) -> None:
     loop.call_exception_handler({"message": f"never retrieved: {SECRET}", "exception": ValueError(SECRET)})
     with suppress(ValueError):
         await stumble()
-    telemetry.counter("recollect_turns_total").add()
+    telemetry.counter("aforesaid_turns_total").add()
     text = seen.everything()["log"]
     assert "ValueError" in text
     assert SECRET not in text

@@ -16,20 +16,20 @@ import httpx
 import pytest
 from websockets.asyncio.client import connect
 
-import recollect
-from recollect.errors import SpoolFull
-from recollect.layers.resilient import Resilience, resilient
-from recollect.server.readiness import readiness
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.telemetry import Telemetry
-from recollect.telemetry.exposition import CLASSIC, OPEN
-from recollect.telemetry.logs import JsonLines
+import aforesaid
+from aforesaid.errors import SpoolFull
+from aforesaid.layers.resilient import Resilience, resilient
+from aforesaid.server.readiness import readiness
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.telemetry import Telemetry
+from aforesaid.telemetry.exposition import CLASSIC, OPEN
+from aforesaid.telemetry.logs import JsonLines
 from tests.layers.failing import Failing
 from tests.server.running import serving
 from tests.telemetry.reading import parsed, value
 
 ROOT = Path(__file__).parents[2]
-REQUESTS = "recollect_http_requests_total"
+REQUESTS = "aforesaid_http_requests_total"
 
 
 async def test_metrics_come_in_the_form_that_is_asked_for() -> None:
@@ -38,7 +38,7 @@ async def test_metrics_come_in_the_form_that_is_asked_for() -> None:
         for accept, form in (("application/openmetrics-text", OPEN), ("text/plain", CLASSIC)):
             answer = await server.client.get("/metrics", headers={"Accept": accept})
             assert answer.headers["content-type"] == form
-            assert {"recollect_http_requests", "recollect_store_seconds"} <= parsed(answer.text, form).keys()
+            assert {"aforesaid_http_requests", "aforesaid_store_seconds"} <= parsed(answer.text, form).keys()
 
 
 async def test_a_request_is_counted_by_the_template_of_its_route() -> None:
@@ -91,15 +91,15 @@ async def test_lines_of_a_request_carry_its_id(caplog: pytest.LogCaptureFixture)
             lines.append(json.loads(JsonLines().format(record)))
 
     keeping = Keeping()
-    logging.getLogger("recollect").addHandler(keeping)
+    logging.getLogger("aforesaid").addHandler(keeping)
     try:
-        with caplog.at_level(logging.DEBUG, "recollect"):
+        with caplog.at_level(logging.DEBUG, "aforesaid"):
             async with serving() as server:
                 await server.client.post(
                     "/v1/conversations", json={"session_id": "kitchen"}, headers={"X-Request-ID": "r-1"}
                 )
     finally:
-        logging.getLogger("recollect").removeHandler(keeping)
+        logging.getLogger("aforesaid").removeHandler(keeping)
     events = {line["event"]: line for line in lines if line.get("request_id") == "r-1"}
     assert {"conversation_started", "request"} <= events.keys()
     assert events["request"]["route"] == "/v1/conversations"
@@ -108,16 +108,16 @@ async def test_lines_of_a_request_carry_its_id(caplog: pytest.LogCaptureFixture)
 
 async def test_connections_and_their_frames_are_counted() -> None:
     names = [
-        ("recollect_live_opened_total", {}),
-        ("recollect_live_frames_total", {"direction": "in", "kind": "text"}),
-        ("recollect_live_closed_total", {"code": "1000"}),
+        ("aforesaid_live_opened_total", {}),
+        ("aforesaid_live_frames_total", {"direction": "in", "kind": "text"}),
+        ("aforesaid_live_closed_total", {"code": "1000"}),
     ]
     before = [value(name, labels) for name, labels in names]
     async with serving() as server, connect(f"{server.url.replace('http', 'ws')}/ws") as socket:
         await socket.send(json.dumps({"type": "hello", "session_id": "kitchen"}))
         assert json.loads(await socket.recv())["type"] == "ready"
-        assert value("recollect_live_connections") == 1
-        assert value("recollect_live_queued") >= value("recollect_live_queue_longest") >= 0
+        assert value("aforesaid_live_connections") == 1
+        assert value("aforesaid_live_queued") >= value("aforesaid_live_queue_longest") >= 0
         await socket.send(json.dumps({"type": "bye"}))
         await socket.wait_closed()
     grown = [value(name, labels) - was for (name, labels), was in zip(names, before, strict=True)]
@@ -150,7 +150,7 @@ async def test_while_the_store_is_away_it_depends_on_whether_turns_are_accepted(
     failing = Failing(InMemoryBackend())
     chosen = Resilience(policy=policy, attempts=1)
     backend = resilient(failing, folder=tmp_path, resilience=chosen, metrics=Telemetry(), background=False)
-    async with recollect.Memory(backend, sweep_every=None, warm=False) as memory:
+    async with aforesaid.Memory(backend, sweep_every=None, warm=False) as memory:
         assert (await readiness(memory, draining=False)).status == "ready"
         failing.down()
         found = await readiness(memory, draining=False)
@@ -162,7 +162,7 @@ async def test_a_full_spool_is_a_reason_to_turn_callers_off(tmp_path: Path) -> N
     failing = Failing(InMemoryBackend())
     chosen = Resilience(attempts=1, spool_limit=64 * 1024)
     backend = resilient(failing, folder=tmp_path, resilience=chosen, metrics=Telemetry(), background=False)
-    async with recollect.Memory(backend, sweep_every=None, warm=False) as memory:
+    async with aforesaid.Memory(backend, sweep_every=None, warm=False) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("kitchen")
         failing.down()
@@ -177,7 +177,7 @@ async def test_a_full_spool_is_a_reason_to_turn_callers_off(tmp_path: Path) -> N
 
 async def test_a_store_without_the_layer_that_does_not_answer_is_away() -> None:
     failing = Failing(InMemoryBackend())
-    async with recollect.Memory(failing, sweep_every=None, warm=False) as memory:
+    async with aforesaid.Memory(failing, sweep_every=None, warm=False) as memory:
         failing.down()
         found = await readiness(memory, draining=False)
         assert (found.status, found.degraded, len(found.checks)) == ("away", True, 1)
@@ -188,9 +188,9 @@ async def test_a_store_without_the_layer_that_does_not_answer_is_away() -> None:
 
 @contextmanager
 def served(folder: Path, *options: str) -> Iterator[tuple[str, "subprocess.Popen[str]", Path]]:
-    """`recollect serve` as a process of its own; its address, and the file with its log."""
+    """`aforesaid serve` as a process of its own; its address, and the file with its log."""
     log = folder / "serve.log"
-    command = [sys.executable, "-m", "recollect", "serve", "--port", "0", "--url", f"sqlite:///{folder}/m.db"]
+    command = [sys.executable, "-m", "aforesaid", "serve", "--port", "0", "--url", f"sqlite:///{folder}/m.db"]
     with log.open("w") as lines:
         process = subprocess.Popen(
             [*command, *options],
@@ -237,12 +237,12 @@ def test_metrics_of_several_workers_are_their_sum(tmp_path: Path) -> None:
         for number in range(20):  # each over a connection of its own: whichever worker takes it
             session = {"session_id": f"room-{number}"}
             assert httpx.post(f"{url}/v1/conversations", json=session, timeout=240).status_code == 200
-        told = [_told(url, "recollect_conversations_started_total") for _ in range(3)]
-        while told[-1] < 20:
-            told.append(_told(url, "recollect_conversations_started_total"))
-        assert told == sorted(told), "what was shown once is never taken back"
-        assert told[-1] == 20
-        while _told(url, "recollect_processes") < 2:
+        describe = [_told(url, "aforesaid_conversations_started_total") for _ in range(3)]
+        while describe[-1] < 20:
+            describe.append(_told(url, "aforesaid_conversations_started_total"))
+        assert describe == sorted(describe), "what was shown once is never taken back"
+        assert describe[-1] == 20
+        while _told(url, "aforesaid_processes") < 2:
             continue
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert sum(line["event"] == "conversation_started" for line in lines) == 20
@@ -253,9 +253,9 @@ def test_metrics_of_several_workers_are_their_sum(tmp_path: Path) -> None:
 def test_text_for_people_is_the_default_and_what_there_is_not_is_refused(tmp_path: Path) -> None:
     with served(tmp_path) as (url, _, log):
         httpx.get(f"{url}/health", timeout=240)
-    assert " INFO    recollect.requests: GET /health 200 event=request " in log.read_text()
+    assert " INFO    aforesaid.requests: GET /health 200 event=request " in log.read_text()
     refused = subprocess.run(
-        [sys.executable, "-m", "recollect", "serve", "--log", "xml"],
+        [sys.executable, "-m", "aforesaid", "serve", "--log", "xml"],
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": str(ROOT / "src")},

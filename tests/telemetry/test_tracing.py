@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-import recollect
-from recollect.errors import ConversationNotFound, MissingExtra
-from recollect.ids import new_id
-from recollect.telemetry import span, tracing
-from recollect.telemetry.tracing import incoming, outgoing, trace_id, tracing_to
-from recollect.tools import Tool, ToolRegistry
+import aforesaid
+from aforesaid.agents.tools import Tool, ToolRegistry
+from aforesaid.errors import ConversationNotFound, MissingExtra
+from aforesaid.model.ids import new_id
+from aforesaid.telemetry import span, tracing
+from aforesaid.telemetry.tracing import incoming, outgoing, trace_id, tracing_to
 from tests.server.running import serving
 from tests.telemetry.spans import traced
 
@@ -26,7 +26,7 @@ TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 async def test_a_turn_is_a_span_with_the_stores_part_inside() -> None:
     with traced() as spans:
-        async with recollect.open("memory://", observe=True) as memory:
+        async with aforesaid.open("memory://", observe=True) as memory:
             erin = memory.of("erin")
             conversation = await erin.get_or_create_conversation("kitchen")
             await erin.add_message(conversation.id, "user", "hello")
@@ -67,7 +67,7 @@ def test_a_traceparent_that_is_none_begins_a_trace_of_its_own(header: str) -> No
 
 async def test_stages_of_a_search_are_spans() -> None:
     with traced() as spans:
-        async with recollect.open("memory://", embedder=None) as memory:
+        async with aforesaid.open("memory://", embedder=None) as memory:
             erin = memory.of("erin")
             conversation = await erin.get_or_create_conversation("kitchen")
             await erin.add_message(conversation.id, "user", "leeks and potatoes")
@@ -89,7 +89,7 @@ async def test_a_tool_is_a_span_that_says_whether_it_failed() -> None:
 
 async def test_an_error_is_in_the_span_by_its_class_alone() -> None:
     with traced() as spans:
-        async with recollect.open("memory://", observe=True) as memory:
+        async with aforesaid.open("memory://", observe=True) as memory:
             with pytest.raises(ConversationNotFound):
                 await memory.of("erin").add_message(new_id(), "user", "marzipan-4711")
     failed = spans.named("append")
@@ -120,7 +120,7 @@ def test_what_is_asked_elsewhere_meanwhile_goes_on_in_the_trace() -> None:
 
 async def test_what_a_client_asks_goes_on_in_the_trace_on_the_server() -> None:
     with traced() as spans:
-        async with serving() as server, recollect.open(server.url) as memory:
+        async with serving() as server, aforesaid.open(server.url) as memory:
             with span("here"):
                 await memory.of("erin").get_or_create_conversation("kitchen")
     assert spans.path_to("request") == ["here", "request"]
@@ -128,10 +128,10 @@ async def test_what_a_client_asks_goes_on_in_the_trace_on_the_server() -> None:
 
 def test_while_it_is_off_nothing_is_imported() -> None:
     code = """
-import asyncio, sys, recollect
-from recollect.telemetry.tracing import incoming, outgoing, span, trace_id, tracing_to
+import asyncio, sys, aforesaid
+from aforesaid.telemetry.tracing import incoming, outgoing, span, trace_id, tracing_to
 async def main():
-    async with recollect.open(observe=True) as memory:
+    async with aforesaid.open(observe=True) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("kitchen")
         await erin.add_message(conversation.id, "user", "hello")
@@ -147,7 +147,7 @@ sys.exit(any(name.startswith("opentelemetry") for name in sys.modules))
 
 def test_without_the_extra_it_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
-    with pytest.raises(MissingExtra, match=r"recollect\[traces\]"), tracing_to("http://127.0.0.1:4318"):
+    with pytest.raises(MissingExtra, match=r"aforesaid\[traces\]"), tracing_to("http://127.0.0.1:4318"):
         pass
 
 
@@ -201,7 +201,7 @@ def collector() -> Iterator[Collector]:
 
 def say_hello() -> None:
     async def main() -> None:
-        async with recollect.open("memory://", observe=True) as memory:
+        async with aforesaid.open("memory://", observe=True) as memory:
             erin = memory.of("erin")
             conversation = await erin.get_or_create_conversation("kitchen")
             await erin.add_message(conversation.id, "user", "marzipan-4711")
@@ -212,7 +212,7 @@ def say_hello() -> None:
 def test_spans_reach_a_collector_by_otlp(collector: Collector) -> None:
     with tracing_to(collector.url):
         say_hello()
-    assert {"recollect.add_message", "recollect.append", "recollect.store.append"} <= collector.names()
+    assert {"aforesaid.add_message", "aforesaid.append", "aforesaid.store.append"} <= collector.names()
     assert {path for path, _ in collector.taken} == {"/v1/traces"}
     assert not any(b"marzipan" in body or b"erin" in body for _, body in collector.taken)
     assert tracing.tracer is None

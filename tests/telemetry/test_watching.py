@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
-from recollect import errors
-from recollect.manager import ConversationManager
-from recollect.telemetry import telemetry
-from recollect.telemetry.catalogue import CATALOGUE, Family
+from aforesaid import errors
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.telemetry import telemetry
+from aforesaid.telemetry.catalogue import CATALOGUE, Family
 from tests.telemetry.promql import named_in, tokens
 
 ROOT = Path(__file__).parents[2]
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
-DASHBOARD = ROOT / "deploy" / "grafana" / "recollect.json"
+DASHBOARD = ROOT / "deploy" / "grafana" / "aforesaid.json"
 OF_PROMETHEUS = {"up": Family("up", "gauge", "Whether a scrape succeeded", ("job", "instance"))}
 
 
@@ -137,7 +137,7 @@ def test_what_is_made_by_a_script_is_up_to_date(script: str, target: str, made: 
 def test_what_is_counted_here_is_on_the_reference_page() -> None:
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8")
     for name in telemetry.families():
-        if name.startswith("recollect_"):
+        if name.startswith("aforesaid_"):
             assert f"| `{name}` |" in page
 
 
@@ -161,9 +161,9 @@ def test_it_refuses_what_is_no_promql(wrong: str) -> None:
 
 def test_a_name_that_does_not_exist_is_found_out() -> None:
     with pytest.raises(AssertionError, match="there is no metric"):
-        test_an_expression_names_what_exists("rate(recollect_turns[5m])")
+        test_an_expression_names_what_exists("rate(aforesaid_turns[5m])")
     with pytest.raises(AssertionError, match="has no label"):
-        test_an_expression_names_what_exists('rate(recollect_turns_total{owner="x"}[5m])')
+        test_an_expression_names_what_exists('rate(aforesaid_turns_total{owner="x"}[5m])')
     with pytest.raises(AssertionError, match="is never"):
-        test_an_expression_names_what_exists('rate(recollect_call_errors_total{error="Oops"}[5m])')
+        test_an_expression_names_what_exists('rate(aforesaid_call_errors_total{error="Oops"}[5m])')
     assert tokens("a[5m]") == [("name", "a"), ("range", "[5m]")]

@@ -9,8 +9,8 @@ from unittest.mock import patch
 import pytest
 import tiktoken
 
-from recollect.tokens.exact import ENCODINGS
-from recollect.tokens.packed import as_tiktoken_file, read_ranks
+from aforesaid.tokens.exact import ENCODINGS
+from aforesaid.tokens.packed import as_tiktoken_file, read_ranks
 
 ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.errors import InvalidInput
-from recollect.tokens import Estimator, ExactCounter, RoughCounter, tokens_reported
+from aforesaid.errors import InvalidInput
+from aforesaid.tokens import Estimator, ExactCounter, RoughCounter, tokens_reported
 
 ENGLISH = "Could you find me a chicken dinner for tonight that is ready in half an hour?"
 CHINESE = "请帮我找一个今晚的鸡肉晚餐食谱，最好半小时之内能做好，不要太辣。"

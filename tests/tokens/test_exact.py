@@ -10,9 +10,9 @@ import time
 import pytest
 import tiktoken
 
-from recollect.contracts import TokenCounter
-from recollect.errors import InvalidInput, MissingExtra
-from recollect.tokens import ExactCounter, exact, ready, words
+from aforesaid.contracts import TokenCounter
+from aforesaid.errors import InvalidInput, MissingExtra
+from aforesaid.tokens import ExactCounter, exact, ready, words
 
 SCRIPTS = (
     (0x20, 0x7F),
@@ -325,13 +325,13 @@ def test_what_is_not_text_is_refused(text: object) -> None:
 def test_without_tiktoken_the_error_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact, "_loaded", {})
     monkeypatch.setitem(sys.modules, "tiktoken", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'recollect\[tokens\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'aforesaid\[tokens\]'"):
         ExactCounter("o200k_base").count_text("x")
 
 
 def test_importing_and_making_counters_does_not_import_tiktoken() -> None:
     code = (
-        "import sys, recollect.tokens as t; t.ExactCounter('o200k_base'); sys.exit('tiktoken' in sys.modules)"
+        "import sys, aforesaid.tokens as t; t.ExactCounter('o200k_base'); sys.exit('tiktoken' in sys.modules)"
     )
     paths = {"PYTHONPATH": ":".join(sys.path)}
     assert subprocess.run([sys.executable, "-c", code], env=paths, check=False).returncode == 0

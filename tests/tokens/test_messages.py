@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from recollect.dialects.meaning import Meaning, ToolCall, ToolResult
-from recollect.errors import InvalidInput
-from recollect.messages import Message
-from recollect.tokens import (
+from aforesaid.dialects.meaning import Meaning, ToolCall, ToolResult
+from aforesaid.errors import InvalidInput
+from aforesaid.model.messages import Message
+from aforesaid.tokens import (
     ExactCounter,
     count_content,
     count_meaning,
@@ -16,7 +16,7 @@ from recollect.tokens import (
     count_system,
     count_tools,
 )
-from recollect.tokens.messages import (
+from aforesaid.tokens.messages import (
     PER_CALL,
     PER_IMAGE,
     PER_MEDIA,

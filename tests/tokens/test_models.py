@@ -7,9 +7,9 @@ import sys
 import pytest
 from tiktoken.model import MODEL_PREFIX_TO_ENCODING, MODEL_TO_ENCODING
 
-from recollect.errors import InvalidInput, MissingExtra
-from recollect.tokens import Estimator, ExactCounter, counter_for
-from recollect.tokens.exact import ENCODINGS
+from aforesaid.errors import InvalidInput, MissingExtra
+from aforesaid.tokens import Estimator, ExactCounter, counter_for
+from aforesaid.tokens.exact import ENCODINGS
 
 O200K = (
     "gpt-4o gpt-4o-mini gpt-4o-2024-08-06 chatgpt-4o-latest gpt-4.1 gpt-4.1-nano gpt-4.5 gpt-4.5-preview "
@@ -72,7 +72,7 @@ def test_models_that_tiktoken_knows_count_as_it_says() -> None:
 
 def test_naming_a_model_does_not_wait_for_tiktoken() -> None:
     script = (
-        "import sys; from recollect.tokens import counter_for; "
+        "import sys; from aforesaid.tokens import counter_for; "
         "counter_for('gpt-4'); counter_for('claude-3-opus'); sys.exit('tiktoken' in sys.modules)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -4,9 +4,9 @@ import hashlib
 
 import pytest
 
-from recollect.errors import RecollectError
-from recollect.tokens import exact
-from recollect.tokens.packed import as_tiktoken_file, pack, read_ranks, unpack
+from aforesaid.errors import AforesaidError
+from aforesaid.tokens import exact
+from aforesaid.tokens.packed import as_tiktoken_file, pack, read_ranks, unpack
 
 SMALL = b"YQ== 0\nYg== 1\nYWI= 2\n"
 
@@ -19,7 +19,7 @@ def test_packing_and_unpacking_loses_nothing() -> None:
 
 
 def test_a_gap_in_the_ranks_is_refused() -> None:
-    with pytest.raises(RecollectError, match="rank 1 is missing: found 2"):
+    with pytest.raises(AforesaidError, match="rank 1 is missing: found 2"):
         pack(b"YQ== 0\nYg== 2\n")
 
 
@@ -31,5 +31,5 @@ def test_the_packaged_ranks_are_the_file_that_they_say(name: str) -> None:
 
 def test_ranks_that_tiktoken_does_not_expect_are_refused() -> None:
     load = exact._load_packaged("cl100k_base")
-    with pytest.raises(RecollectError, match="other ranks for cl100k_base"):
+    with pytest.raises(AforesaidError, match="other ranks for cl100k_base"):
         load("an address", expected_hash="0" * 64)

@@ -7,8 +7,8 @@ import threading
 from functools import cache
 from typing import Any
 
-from recollect.contracts import Audio, AudioFormat
-from recollect.voice.sound import unpack_wav
+from aforesaid.contracts import Audio, AudioFormat
+from aforesaid.voice.sound import unpack_wav
 
 VOICE = "en-us+klatt3"
 """The voice that the embedded model understands best of those that come with espeak-ng."""

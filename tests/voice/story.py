@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import recollect
-from recollect.agents import AgenticLoop, AnthropicAgent, Specialist, SupervisorAgent
-from recollect.manager import ConversationManager
-from recollect.sessions import SessionManager
-from recollect.testing.providers import FakeProvider, Says
-from recollect.voice import EmbeddedTranscriber, VoiceAssistant
-from recollect.voice.sound import pack_wav
+import aforesaid
+from aforesaid.agents import AgenticLoop, AnthropicAgent, Specialist, SupervisorAgent
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.sessions import SessionManager
+from aforesaid.testing.providers import FakeProvider, Says
+from aforesaid.voice import EmbeddedTranscriber, VoiceAssistant
+from aforesaid.voice.sound import pack_wav
 from tests.voice.speech import say
 
 ASKED = "What's the status of the Johnson house project?"
@@ -22,7 +22,7 @@ SOON = "Based on the current progress, the Johnson house project should be compl
 PHRASES = [ASKED, "Turn off the kitchen lights.", "Send an invoice for the Miller house."]
 """What this business often says."""
 DEVICE = "the contractor's phone"
-UNHURRIED = recollect.ConversationConfig(context_deadline=120)
+UNHURRIED = aforesaid.ConversationConfig(context_deadline=120)
 """While the provider's SDK is loaded, nothing else moves on a busy machine."""
 
 
@@ -41,7 +41,7 @@ async def supervised(manager: ConversationManager, says: str) -> AsyncIterator[t
 async def by_voice(url: str, owner: str) -> None:
     """Session 1: a question by voice, an answer, the end. The conversation finds its client by itself."""
     recording = pack_wav(say(ASKED))
-    async with recollect.open(url, config=UNHURRIED, sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(url, config=UNHURRIED, sweep_every=None, embedder=None) as memory:
         manager = memory.of(owner)
         await manager.clients.add("Mary Johnson")
         await manager.clients.add("Peter Miller")
@@ -52,12 +52,12 @@ async def by_voice(url: str, owner: str) -> None:
             await voice.sessions.end_session("session-1")
             await voice.close()
         # Clients are found off the answer path, a moment later; a process that lives on does not wait for it.
-        await manager.client_room.waiting.settled()
+        await manager.contact_resources.waiting.settled()
 
 
 async def by_text(url: str, owner: str) -> None:
     """Session 2: a follow-up by text, answered with what was said before."""
-    async with recollect.open(url, config=UNHURRIED, sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(url, config=UNHURRIED, sweep_every=None, embedder=None) as memory:
         manager = memory.of(owner)
         sessions = SessionManager(manager)
         assert await sessions.get_conversation_id("session-1") is None

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from recollect.agents import AgenticLoop, Specialist, SupervisorAgent
-from recollect.contracts import PCM, Audio, AudioFormat, Reply, Transcript
-from recollect.errors import (
+from aforesaid.agents import AgenticLoop, Specialist, SupervisorAgent
+from aforesaid.contracts import PCM, Audio, AudioFormat, Reply, Transcript
+from aforesaid.errors import (
     AgentUnavailable,
     InvalidAudio,
     InvalidInput,
@@ -17,12 +17,12 @@ from recollect.errors import (
     NotUnderstood,
     TranscriberUnavailable,
 )
-from recollect.ids import new_id
-from recollect.manager import ConversationManager
-from recollect.messages import Message, Speech
-from recollect.sessions import SessionManager
-from recollect.voice import SoundLimits, VoiceAssistant, WyomingTranscriber
-from recollect.voice.sound import pack_wav
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.sessions import SessionManager
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message, Speech
+from aforesaid.voice import SoundLimits, VoiceAssistant, WyomingTranscriber
+from aforesaid.voice.sound import pack_wav
 from tests.agents.doubles import Scripted, Silent, calling
 from tests.agents.tools import registry
 from tests.properties.worlds import PLACES, url_for

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from recollect.agents import AgenticLoop, Specialist, SupervisorAgent
-from recollect.contracts import Audio
-from recollect.errors import InvalidAudio, InvalidSetting, NotUnderstood
-from recollect.manager import ConversationManager
-from recollect.voice import EmbeddedTranscriber, VoiceAssistant
-from recollect.voice.sound import pack_wav
+from aforesaid.agents import AgenticLoop, Specialist, SupervisorAgent
+from aforesaid.contracts import Audio
+from aforesaid.errors import InvalidAudio, InvalidSetting, NotUnderstood
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.voice import EmbeddedTranscriber, VoiceAssistant
+from aforesaid.voice.sound import pack_wav
 from tests.agents.doubles import Scripted
 from tests.voice.speech import say, word_errors
 

@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-import recollect
-from recollect.contracts import Entry
-from recollect.dialects import DIALECTS, as_heard, meaning_of, read
-from recollect.dialects.hearing import CUT_OFF
-from recollect.errors import ConversationNotFound, InvalidInput, MessageNotFound
-from recollect.ids import new_id
-from recollect.manager import ConversationManager
-from recollect.messages import Message, Speech
-from recollect.spoken import spoken_form
-from recollect.testing.validity import problems
-from recollect.windows import WindowPolicy, build_window
-from recollect.wire import decode_message, encode_message
+import aforesaid
+from aforesaid.contracts import Entry
+from aforesaid.dialects import DIALECTS, as_heard, meaning_of, read
+from aforesaid.dialects.interrupted import CUT_OFF
+from aforesaid.errors import ConversationNotFound, InvalidInput, MessageNotFound
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message, Speech
+from aforesaid.model.wire import decode_message, encode_message
+from aforesaid.speech.spoken_form import spoken_form
+from aforesaid.testing.validity import problems
+from aforesaid.windows import WindowPolicy, build_window
 from tests.properties.worlds import PLACES, url_for
 from tests.servers.remote import open_at
 from tests.windows.logs import histories, policies, words
@@ -257,7 +257,7 @@ def test_a_speech_of_somebody_elses_is_refused(speech: Any) -> None:
 async def test_what_was_heard_is_carried_along(tmp_path: Path) -> None:
     """Through an archive and back, and in an owner's folder to another store."""
     url = f"sqlite:///{tmp_path}/memory.db"
-    async with recollect.open(url, archives=tmp_path / "archives", embedder=None) as memory:
+    async with aforesaid.open(url, archives=tmp_path / "archives", embedder=None) as memory:
         erin, bob = memory.of("erin"), memory.of("bob")
         conversation_id = await answered(erin)
         await erin.interrupted(conversation_id, "a", heard=33)

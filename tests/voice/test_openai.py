@@ -11,11 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
-from recollect.contracts import Audio, Segment, Transcript
-from recollect.errors import InvalidAudio, InvalidSetting, TranscriberError, TranscriberUnavailable
-from recollect.testing.providers.http import HttpServer, Request, Response, json_response
-from recollect.voice import OpenAITranscriber
-from recollect.voice.sound import unpack_wav
+from aforesaid.contracts import Audio, Segment, Transcript
+from aforesaid.errors import InvalidAudio, InvalidSetting, TranscriberError, TranscriberUnavailable
+from aforesaid.testing.providers.http import HttpServer, Request, Response, json_response
+from aforesaid.voice import OpenAITranscriber
+from aforesaid.voice.sound import unpack_wav
 
 SOUND = Audio(data=b"\x00\x20" * 1000)
 KEY = "sk-secret"

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.contracts import PCM, Audio, AudioFormat
-from recollect.errors import InvalidAudio, NotUnderstood
-from recollect.voice.sound import check_audible, loudest, pack_wav, read_sound, resampled, unpack_wav
+from aforesaid.contracts import PCM, Audio, AudioFormat
+from aforesaid.errors import InvalidAudio, NotUnderstood
+from aforesaid.voice.sound import check_audible, loudest, pack_wav, read_sound, resampled, unpack_wav
 
 
 def tone(hertz: float, seconds: float = 1.0, *, form: AudioFormat | None = None, loud: float = 0.5) -> Audio:

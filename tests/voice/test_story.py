@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.ids import new_id
+from aforesaid.model.ids import new_id
 from tests.properties.worlds import url_for
 
 ROOT = Path(__file__).parents[2]

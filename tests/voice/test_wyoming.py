@@ -15,10 +15,10 @@ from wyoming.event import Event as TheirEvent
 from wyoming.event import async_read_event
 from wyoming.server import AsyncEventHandler, AsyncTcpServer
 
-from recollect.contracts import Audio, AudioFormat, Listening, Transcript
-from recollect.errors import InvalidAudio, InvalidSetting, TranscriberError, TranscriberUnavailable
-from recollect.voice import WyomingTranscriber
-from recollect.voice.wyoming import CHUNK, Event, encode_event, read_event
+from aforesaid.contracts import Audio, AudioFormat, Listening, Transcript
+from aforesaid.errors import InvalidAudio, InvalidSetting, TranscriberError, TranscriberUnavailable
+from aforesaid.voice import WyomingTranscriber
+from aforesaid.voice.wyoming import CHUNK, Event, encode_event, read_event
 from tests.voice.services import WyomingService
 
 SAMPLES = bytes(range(256)) * 100

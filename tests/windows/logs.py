@@ -5,11 +5,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from recollect.contracts import Entry
-from recollect.dialects import meaning_of, read
-from recollect.messages import Message
-from recollect.testing.histories import DIALECT_NAMES, STATES, State, entries_of, random_history
-from recollect.windows import WindowPolicy
+from aforesaid.contracts import Entry
+from aforesaid.dialects import meaning_of, read
+from aforesaid.model.messages import Message
+from aforesaid.testing.histories import DIALECT_NAMES, STATES, State, entries_of, random_history
+from aforesaid.windows import WindowPolicy
 
 SOURCES = (*DIALECT_NAMES, "mixed")
 

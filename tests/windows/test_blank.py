@@ -8,15 +8,15 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests.windows.logs import SOURCES, assistant, blocks, log, policies, system, text, user, words
 
-from recollect.conversations import Conversation
-from recollect.dialects import Request
-from recollect.errors import NothingToSend
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.stores.in_memory import InMemoryBackend
-from recollect.testing.histories import DIALECT_NAMES, STATES, entries_of, random_history
-from recollect.testing.validity import problems
-from recollect.windows import WindowPolicy, build_window, write_request
+from aforesaid.dialects import Request
+from aforesaid.errors import NothingToSend
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.conversations import Conversation
+from aforesaid.model.messages import Message
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.testing.histories import DIALECT_NAMES, STATES, entries_of, random_history
+from aforesaid.testing.validity import problems
+from aforesaid.windows import WindowPolicy, build_window, write_request
 
 WHITESPACE = ("", " ", "\n\t ", "\u00a0", "\u2003", "\u2028", "\x1f")
 ZERO_WIDTH = ("\u200b", "\ufeff\u200d", "\x00")

@@ -19,10 +19,10 @@ from tests.windows.logs import (
     words,
 )
 
-from recollect.contexts import Context
-from recollect.contracts import Entry
-from recollect.errors import BudgetExceeded, InvalidSetting, NothingToSend, WindowError
-from recollect.windows import WindowPolicy, build_window, write_request
+from aforesaid.contracts import Entry
+from aforesaid.errors import BudgetExceeded, InvalidSetting, NothingToSend, WindowError
+from aforesaid.model.contexts import Context
+from aforesaid.windows import WindowPolicy, build_window, write_request
 
 
 def window(entries: Sequence[Entry], **policy: object) -> Context:

@@ -15,9 +15,9 @@ from tests.windows.logs import (
     user,
 )
 
-from recollect.contracts import Entry
-from recollect.windows import INTERRUPTED
-from recollect.windows.grouping import group_log
+from aforesaid.contracts import Entry
+from aforesaid.windows import INTERRUPTED
+from aforesaid.windows.groups import group_log
 
 
 def groups(entries: list[Entry]) -> list[list[str]]:

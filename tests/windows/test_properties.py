@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.windows.logs import History, histories, words
 
-from recollect.contracts import Entry
-from recollect.dialects import meaning_of
-from recollect.messages import Message
-from recollect.testing.histories import entries_of
-from recollect.windows import WindowPolicy, build_window
+from aforesaid.contracts import Entry
+from aforesaid.dialects import meaning_of
+from aforesaid.model.messages import Message
+from aforesaid.testing.histories import entries_of
+from aforesaid.windows import WindowPolicy, build_window
 
 AGENTS = ("kitchen", "garden", "music")
 

@@ -24,17 +24,17 @@ from tests.windows.logs import (
     words,
 )
 
-from recollect.contexts import Context
-from recollect.contracts import Entry, Position
-from recollect.conversations import started
-from recollect.errors import ConversationNotFound
-from recollect.messages import Message
-from recollect.stores.in_memory import InMemoryBackend, InMemoryStore
-from recollect.testing import FixedClock
-from recollect.testing.clocks import START
-from recollect.windows import Ends, WindowPolicy, build_window, first_look, read_ends, read_window
-from recollect.windows.building import HEAD
-from recollect.windows.reading import MARGIN
+from aforesaid.contracts import Entry, Position
+from aforesaid.errors import ConversationNotFound
+from aforesaid.model.contexts import Context
+from aforesaid.model.conversations import started
+from aforesaid.model.messages import Message
+from aforesaid.stores.memory import InMemoryBackend, InMemoryStore
+from aforesaid.testing import FixedClock
+from aforesaid.testing.clocks import START
+from aforesaid.windows import Ends, WindowPolicy, build_window, first_look, read_ends, read_window
+from aforesaid.windows.build import HEAD
+from aforesaid.windows.reader import MARGIN
 
 pytestmark = pytest.mark.slow
 
@@ -109,8 +109,8 @@ def test_reading_tails_gives_the_window_over_the_whole_log(
     assert read.report.not_read <= len(messages) - len(held)
     # Who does not read as far back takes a result that came long after its call for an orphan, and what was
     # ephemeral to have gone as such.
-    told = {one.sequence for one in read.report.left_out if one.reason in ("orphan", "ephemeral")}
-    since = {entry.sequence for entry in everything[read.report.before_window :]} - told
+    describe = {one.sequence for one in read.report.left_out if one.reason in ("orphan", "ephemeral")}
+    since = {entry.sequence for entry in everything[read.report.before_window :]} - describe
     reasons = {one.reason for one in built.report.left_out if one.sequence in since}
     assert reasons.isdisjoint({"turns", "messages", "tokens"}), "what a limit left out is before the window"
 
@@ -180,9 +180,9 @@ def test_pending_messages_stand_behind_all_that_is_stored_whatever_their_times(
             await read_window(store, CONVERSATION, policy, cost=words, pending=pending, ends=ends),
         )
 
-    told_when, told = asyncio.run(both())
-    assert said(told_when.messages) == said(told.messages)
-    assert told_when.report == told.report
+    told_when, describe = asyncio.run(both())
+    assert said(told_when.messages) == said(describe.messages)
+    assert told_when.report == describe.report
 
 
 @pytest.mark.parametrize("years", [-1, 1])

@@ -18,7 +18,7 @@ from tests.windows.logs import (
     words,
 )
 
-from recollect.windows import WindowPolicy, build_window, stats_of
+from aforesaid.windows import WindowPolicy, build_window, stats_of
 
 ENTRIES = log(system("be kind"), user("one two"), assistant("three"), user("four"), calls("a"))
 
@@ -36,8 +36,8 @@ def test_tokens_by_kind_and_utilisation() -> None:
 def test_what_others_said_weighs_as_much_as_when_it_is_told() -> None:
     entries = log(user("one"), assistant("two", agent="garden"), assistant("three", agent="kitchen"))
     plain = build_window(entries, WindowPolicy(), cost=words).report.tokens.history
-    told = build_window(entries, WindowPolicy(told_to="kitchen"), cost=words).report.tokens.history
-    assert told == plain + len(("[garden", "answered:]"))
+    describe = build_window(entries, WindowPolicy(told_to="kitchen"), cost=words).report.tokens.history
+    assert describe == plain + len(("[garden", "answered:]"))
 
 
 def test_an_interrupted_call_is_named_and_not_part_of_the_stable_prefix() -> None:
@@ -79,7 +79,7 @@ def test_a_budget_that_is_nearly_used_up_is_a_warning() -> None:
 
 
 def test_evictions_are_logged_by_reason_and_without_content(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, logger="recollect.windows"):
+    with caplog.at_level(logging.INFO, logger="aforesaid.windows"):
         build_window(ENTRIES, WindowPolicy(max_turns=1), cost=words)
     (record,) = caplog.records
     assert record.levelno == logging.INFO

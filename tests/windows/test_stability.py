@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.windows.logs import History, assistant, histories, log, said, system, user, words
 
-from recollect.contexts import Context
-from recollect.contracts import Entry
-from recollect.messages import Message, starts_turn
-from recollect.windows import WindowPolicy, build_window
-from recollect.windows.cut import Limit, find_cut, roundness
+from aforesaid.contracts import Entry
+from aforesaid.model.contexts import Context
+from aforesaid.model.messages import Message, starts_turn
+from aforesaid.windows import WindowPolicy, build_window
+from aforesaid.windows.cut import Limit, find_cut, roundness
 
 pytestmark = pytest.mark.slow
 

@@ -7,14 +7,14 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests.windows.logs import History, calls, histories, log, policies, result, user, words
 
-from recollect.contexts import Context
-from recollect.contracts import Entry
-from recollect.dialects import meaning_of
-from recollect.errors import BudgetExceeded, NothingToSend
-from recollect.messages import Message
-from recollect.testing.histories import DIALECT_NAMES, STATES, State
-from recollect.testing.validity import problems
-from recollect.windows import WindowPolicy, build_window, write_request
+from aforesaid.contracts import Entry
+from aforesaid.dialects import meaning_of
+from aforesaid.errors import BudgetExceeded, NothingToSend
+from aforesaid.model.contexts import Context
+from aforesaid.model.messages import Message
+from aforesaid.testing.histories import DIALECT_NAMES, STATES, State
+from aforesaid.testing.validity import problems
+from aforesaid.windows import WindowPolicy, build_window, write_request
 
 
 def check_valid(context: Context, entries: Sequence[Entry], policy: WindowPolicy) -> None:

@@ -1,4 +1,4 @@
-"""Recollect, with its defaults: tokens are counted and what is said can be searched for by its words.
+"""Aforesaid, with its defaults: tokens are counted and what is said can be searched for by its words.
 
 Search by meaning is off: it works in quiet moments, which a benchmark has none of. The first message waits
 until what counting needs is loaded; jobs measure only after that.
@@ -12,9 +12,9 @@ from benchmarks.peers.contract import BUDGET, WINDOW, Peer, roles
 OWNER = "erin"
 
 
-class _Recollect(Peer):
-    packages: ClassVar[Sequence[str]] = ("recollect",)
-    modules: ClassVar[Sequence[str]] = ("recollect", "apsw")
+class _Aforesaid(Peer):
+    packages: ClassVar[Sequence[str]] = ("aforesaid",)
+    modules: ClassVar[Sequence[str]] = ("aforesaid", "apsw")
     has_budget: ClassVar[bool] = True
     options: ClassVar[str] = ""
 
@@ -25,10 +25,10 @@ class _Recollect(Peer):
         return place
 
     async def open(self, place: str) -> None:
-        import recollect
-        from recollect.windows import WindowPolicy
+        import aforesaid
+        from aforesaid.windows import WindowPolicy
 
-        self.memory = await recollect.open(self.url(place), sweep_every=None, ttl=None, embedder=None)
+        self.memory = await aforesaid.open(self.url(place), sweep_every=None, ttl=None, embedder=None)
         self.manager = self.memory.of(OWNER)
         self._last = WindowPolicy(max_messages=WINDOW)
         self._budget = WindowPolicy(max_tokens=BUDGET)
@@ -44,7 +44,7 @@ class _Recollect(Peer):
             turn.assistant(answer)
 
     async def grow(self, session: str, texts: Sequence[str]) -> None:
-        from recollect.messages import Message
+        from aforesaid.model.messages import Message
 
         conversation_id = await self.of(session, fresh=True)
         said = [Message(role=role, content=text) for role, text in roles(texts)]  # type: ignore[arg-type]
@@ -70,8 +70,8 @@ class _Recollect(Peer):
         await self.memory.close()
 
 
-class SQLite(_Recollect):
-    packages: ClassVar[Sequence[str]] = ("recollect", "apsw")
+class SQLite(_Aforesaid):
+    packages: ClassVar[Sequence[str]] = ("aforesaid", "apsw")
 
     def url(self, place: str) -> str:
         return f"sqlite:///{place}/memory.db{self.options}"
@@ -81,8 +81,8 @@ class SQLiteWithoutSearch(SQLite):
     options: ClassVar[str] = "?search=off"
 
 
-class Redis(_Recollect):
-    packages: ClassVar[Sequence[str]] = ("recollect", "redis")
+class Redis(_Aforesaid):
+    packages: ClassVar[Sequence[str]] = ("aforesaid", "redis")
 
     async def open(self, place: str) -> None:
         from redis.asyncio import Redis as Client
@@ -98,8 +98,8 @@ class Redis(_Recollect):
         await super().close()
 
 
-class Postgres(_Recollect):
-    packages: ClassVar[Sequence[str]] = ("recollect", "psycopg")
+class Postgres(_Aforesaid):
+    packages: ClassVar[Sequence[str]] = ("aforesaid", "psycopg")
 
     async def open(self, place: str) -> None:
         import psycopg

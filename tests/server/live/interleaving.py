@@ -5,9 +5,9 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from recollect.contracts import ConversationStore
-from recollect.manager import ConversationManager
-from recollect.messages import Message
+from aforesaid.contracts import ConversationStore
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import Message
 from tests.server.live.parts import Client, Room
 
 Between = Callable[[str], Awaitable[None]]
@@ -36,15 +36,15 @@ class InterruptedStore:
         return call
 
 
-def interrupt(room: Room, between: Between) -> None:
+def interrupt(hub: Room, between: Between) -> None:
     """Make the server of this room use interrupted stores; `room.erin` stays as it is."""
 
     def manager(_: object, owner: str) -> ConversationManager:
-        found = room.memory.of(owner)
+        found = hub.memory.of(owner)
         found.store = InterruptedStore(found.store, between)
         return found
 
-    room.live.staff.manager = manager  # type: ignore[method-assign, assignment]
+    hub.live.services.manager = manager  # type: ignore[method-assign, assignment]
 
 
 class Reader:
@@ -69,14 +69,14 @@ class Reader:
         self.held.update({entry["sequence"]: str(entry["message"]["content"]) for entry in entries})
         self.place = frame.get("place") or self.place
 
-    async def has_all(self, room: Room) -> bool:
+    async def has_all(self, hub: Room) -> bool:
         """Whether the client has what is stored, from the first message that it was shown."""
-        entries = await room.erin.store.page(self.conversation_id, limit=1000)
+        entries = await hub.erin.store.page(self.conversation_id, limit=1000)
         stored = {entry.sequence: str(entry.message.content) for entry in entries}
         return _from(self.first, self.held) == _from(self.first, stored)
 
-    async def converges(self, client: Client, room: Room) -> None:
-        while not await self.has_all(room):
+    async def converges(self, client: Client, hub: Room) -> None:
+        while not await self.has_all(hub):
             self.take(await client.next())
         assert self.delivered == sorted(set(self.delivered))
 
@@ -88,9 +88,9 @@ def _from(first: int, messages: dict[int, str]) -> dict[int, str]:
 class Writers:
     """Other writers, who write at random in the middle of the server's work, a bounded number of times."""
 
-    def __init__(self, room: Room, chance: random.Random, *, writes: int) -> None:
+    def __init__(self, hub: Room, chance: random.Random, *, writes: int) -> None:
         self.conversation_id = ""
-        self._room = room
+        self._hub = hub
         self._chance = chance
         self._left = writes
         self._written = 0
@@ -103,12 +103,12 @@ class Writers:
             self._left -= 1
             await self.write()
             if name == "append" and self._chance.random() < 0.5:  # never within a look, which holds a lock
-                await self._room.live.feeds.look(self._room.owner, self.conversation_id)
+                await self._hub.live.feeds.look(self._hub.owner, self.conversation_id)
         for _ in range(self._chance.randrange(4)):
             await asyncio.sleep(0)
 
     async def write(self) -> None:
-        erin, conversation_id = self._room.erin, self.conversation_id
+        erin, conversation_id = self._hub.erin, self.conversation_id
         match self._chance.randrange(7):
             case 0 | 1 | 2:
                 await erin.append(conversation_id, self._turn())
@@ -123,7 +123,7 @@ class Writers:
         return [Message(role="user", content=name, message_id=name) for name in names]
 
     async def _redact(self) -> None:
-        erin, conversation_id = self._room.erin, self.conversation_id
+        erin, conversation_id = self._hub.erin, self.conversation_id
         ids = [each.message_id for each in await erin.messages(conversation_id) if each.message_id]
         if ids:
             # Mostly the latest, which may still be on its way to the client.

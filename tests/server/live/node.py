@@ -4,18 +4,18 @@ import argparse
 import asyncio
 import json
 
-import recollect
-from recollect.server.app import create_app
-from recollect.server.live.limits import LiveLimits
-from recollect.server.running import Server, bound_socket, configured
-from recollect.settings import Settings
+import aforesaid
+from aforesaid.server.app import create_app
+from aforesaid.server.live.limits import LiveLimits
+from aforesaid.server.process import Server, bound_socket, configured
+from aforesaid.settings import Settings
 from tests.server.live.parts import Parrot, assistant_of
 
 
 async def serve(url: str) -> None:
     listening = bound_socket("127.0.0.1", 0)
     settings = Settings()
-    async with recollect.open(url, sweep_every=None, warm=False, embedder=None) as memory:
+    async with aforesaid.open(url, sweep_every=None, warm=False, embedder=None) as memory:
         app = create_app(
             memory,
             settings,

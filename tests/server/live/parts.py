@@ -7,21 +7,21 @@ from typing import Any
 
 import msgspec
 
-import recollect
-from recollect.agents import AgenticLoop, Specialist, SupervisorAgent
-from recollect.contracts import Ask, OnText, Reply
-from recollect.dialects import meaning_of
-from recollect.errors import AccessError, NotAuthenticated, TranscriberUnavailable
-from recollect.manager import ConversationManager
-from recollect.messages import Message
-from recollect.protocol.live import Outgoing, write_frame
-from recollect.server.auth.callers import Caller
-from recollect.server.limits import Limits
-from recollect.server.live.connection import Connection
-from recollect.server.live.limits import LiveLimits
-from recollect.server.live.room import LiveRoom
-from recollect.server.live.speech import Transcribe
-from recollect.telemetry import Telemetry
+import aforesaid
+from aforesaid.agents import AgenticLoop, Specialist, SupervisorAgent
+from aforesaid.contracts import Ask, OnText, Reply
+from aforesaid.dialects import meaning_of
+from aforesaid.errors import AccessError, NotAuthenticated, TranscriberUnavailable
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import Message
+from aforesaid.protocol.live import Outgoing, write_frame
+from aforesaid.server.auth.callers import Caller
+from aforesaid.server.limits import Limits
+from aforesaid.server.live.connection import Connection
+from aforesaid.server.live.hub import Hub
+from aforesaid.server.live.limits import LiveLimits
+from aforesaid.server.live.speech import Transcribe
+from aforesaid.telemetry import Telemetry
 
 PATIENCE = 120.0
 """Seconds after which a test gives up waiting for what should happen at once."""
@@ -84,8 +84,8 @@ def callers(owner: str) -> dict[str, Caller]:
     }
 
 
-class Staff:
-    def __init__(self, memory: recollect.Memory, agent: Any, transcribe: Transcribe | None) -> None:
+class Services:
+    def __init__(self, memory: aforesaid.Memory, agent: Any, transcribe: Transcribe | None) -> None:
         self.memory = memory
         self.agent = agent
         self.understood = transcribe
@@ -167,7 +167,7 @@ class Room:
     """A room, and what it is made of."""
 
     def __init__(
-        self, live: LiveRoom, memory: recollect.Memory, agent: Parrot, clock: Clock, gate: Keys, owner: str
+        self, live: Hub, memory: aforesaid.Memory, agent: Parrot, clock: Clock, gate: Keys, owner: str
     ) -> None:
         self.live = live
         self.memory = memory
@@ -194,9 +194,9 @@ async def a_room(
     options: dict[str, Any] = {"sweep_every": None, "warm": False, "embedder": None}
     agent, clock = Parrot(), Clock()
     gate = Keys(**callers(owner))
-    async with recollect.open(url, **options) as memory:
-        live = LiveRoom(
-            Staff(memory, agent, transcribe),
+    async with aforesaid.open(url, **options) as memory:
+        live = Hub(
+            Services(memory, agent, transcribe),
             gate,
             LiveLimits(**({"poll_seconds": 0.01} | limits)),
             rates=rates,

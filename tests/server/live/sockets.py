@@ -9,15 +9,15 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-import recollect
-from recollect.contracts import Transcriber
-from recollect.server.app import create_app
-from recollect.server.auth.callers import Reach
-from recollect.server.auth.keys import ApiKeys
-from recollect.server.live.limits import LiveLimits
-from recollect.server.live.room import LiveRoom
-from recollect.server.running import Server, bound_socket, configured
-from recollect.settings import Settings, VoiceConfig
+import aforesaid
+from aforesaid.contracts import Transcriber
+from aforesaid.server.app import create_app
+from aforesaid.server.auth.callers import Reach
+from aforesaid.server.auth.keys import ApiKeys
+from aforesaid.server.live.hub import Hub
+from aforesaid.server.live.limits import LiveLimits
+from aforesaid.server.process import Server, bound_socket, configured
+from aforesaid.settings import Settings, VoiceConfig
 from tests.server.live.parts import PATIENCE, Parrot, assistant_of
 
 
@@ -66,9 +66,7 @@ class Socket:
 class Serving:
     """A server that runs in this process."""
 
-    def __init__(
-        self, memory: recollect.Memory, live: LiveRoom, port: int, agent: Parrot, server: Server
-    ) -> None:
+    def __init__(self, memory: aforesaid.Memory, live: Hub, port: int, agent: Parrot, server: Server) -> None:
         self.memory = memory
         self.live = live
         self.port = port
@@ -108,12 +106,12 @@ async def live_serving(
     voice: VoiceConfig | None = None,
     **limits: Any,
 ) -> AsyncIterator[Serving]:
-    """A server as `recollect serve` runs it, over the memory at this URL; it ends with the block."""
+    """A server as `aforesaid serve` runs it, over the memory at this URL; it ends with the block."""
     agent = agent or Parrot()
     listening = bound_socket("127.0.0.1", 0)
     given = Settings(voice=voice or VoiceConfig())
     options: dict[str, Any] = {"sweep_every": None, "warm": False, "embedder": None}
-    async with recollect.open(url, **options) as memory:
+    async with aforesaid.open(url, **options) as memory:
         app = create_app(
             memory,
             given,

@@ -8,13 +8,13 @@ from uuid import uuid4
 
 import pytest
 
-from recollect.errors import StoreUnavailable
-from recollect.messages import Message, Speech
-from recollect.protocol.live import CloseCode
-from recollect.server.auth.callers import Caller
-from recollect.server.limits import Limits
-from recollect.server.live.telling import Ended
-from recollect.stores.in_memory import InMemoryStore
+from aforesaid.errors import StoreUnavailable
+from aforesaid.model.messages import Message, Speech
+from aforesaid.protocol.live import CloseCode
+from aforesaid.server.auth.callers import Caller
+from aforesaid.server.limits import Limits
+from aforesaid.server.live.outbox import Ended
+from aforesaid.stores.memory import InMemoryStore
 from tests.server.live.parts import PATIENCE, Client, Room, a_room, words
 
 
@@ -26,11 +26,11 @@ async def the_end(client: Client) -> int:
 
 
 async def test_hello_is_answered_with_the_conversation_and_its_history() -> None:
-    async with a_room() as room:
-        erin = room.erin
+    async with a_room() as hub:
+        erin = hub.erin
         conversation = await erin.get_or_create_conversation("kitchen", channel="text")
         await erin.add_message(conversation.id, "user", "is the door locked?")
-        ready = await room.client().hello(session_id="kitchen")
+        ready = await hub.client().hello(session_id="kitchen")
         assert ready["type"] == "ready"
         assert ready["owner"] == "erin"
         assert ready["conversation"]["id"] == conversation.id
@@ -39,29 +39,29 @@ async def test_hello_is_answered_with_the_conversation_and_its_history() -> None
 
 
 async def test_a_text_is_answered_in_pieces_and_stored_as_a_turn() -> None:
-    async with a_room() as room:
-        client = room.client()
+    async with a_room() as hub:
+        client = hub.client()
         ready = await client.hello(session_id="kitchen")
-        room.agent.may_go_on.clear()
+        hub.agent.may_go_on.clear()
         await client.send("text", id="q1", text="good morning")
         assert await client.next() == {"type": "answer.delta", "id": "q1", "text": "you "}
-        room.agent.may_go_on.set()
+        hub.agent.may_go_on.set()
         done = await client.until("answer.done")
         assert done["text"] == "you said good morning"
         assert words(done) == ["good morning", "you said good morning"]
         assert done["place"]["sequence"] == 2
-        stored = await room.erin.messages(ready["conversation"]["id"])
+        stored = await hub.erin.messages(ready["conversation"]["id"])
         assert [message.content for message in stored] == ["good morning", "you said good morning"]
         assert [message.message_id for message in stored] == done["message_ids"] == ["q1", "q1/1"]
 
 
 async def test_the_agent_is_given_what_was_said_before() -> None:
-    async with a_room() as room:
-        client = room.client()
+    async with a_room() as hub:
+        client = hub.client()
         await client.hello(session_id="kitchen")
         await client.say("q1", "my name is Erin")
         await client.say("q2", "who am I?")
-        assert [message.content for message in room.agent.windows[-1]] == [
+        assert [message.content for message in hub.agent.windows[-1]] == [
             "my name is Erin",
             "you said my name is Erin",
             "who am I?",
@@ -69,22 +69,22 @@ async def test_the_agent_is_given_what_was_said_before() -> None:
 
 
 async def test_words_that_want_no_answer_are_stored_and_told() -> None:
-    async with a_room() as room:
-        one, other = room.client(), room.client()
+    async with a_room() as hub:
+        one, other = hub.client(), hub.client()
         ready = await one.hello(session_id="kitchen")
         await other.hello(conversation_id=ready["conversation"]["id"])
         await one.send("text", id="n1", text="back at six", answer=False)
         assert words(await one.until("stored")) == ["back at six"]
         assert words(await other.until("messages")) == ["back at six"]
-        assert room.agent.asked == []
+        assert hub.agent.asked == []
 
 
 TURN = [{"role": "user", "content": "is the door locked?"}, {"role": "assistant", "content": "since two"}]
 
 
 async def test_a_turn_that_was_answered_elsewhere_is_stored_whole_and_told_to_the_others() -> None:
-    async with a_room() as room:
-        one, other = room.client(), room.client()
+    async with a_room() as hub:
+        one, other = hub.client(), hub.client()
         ready = await one.hello(session_id="kitchen")
         conversation_id = ready["conversation"]["id"]
         await other.hello(conversation_id=conversation_id)
@@ -97,21 +97,21 @@ async def test_a_turn_that_was_answered_elsewhere_is_stored_whole_and_told_to_th
             "message_ids": ["t1", "t1/1"],
             "place": {"revision": 1, "sequence": 2, "messages": 2},
         }
-        told = await other.until("messages")
-        assert words(told) == ["is the door locked?", "since two"]
-        stored = await room.erin.messages(conversation_id)
+        describe = await other.until("messages")
+        assert words(describe) == ["is the door locked?", "since two"]
+        stored = await hub.erin.messages(conversation_id)
         assert [(message.role, message.message_id) for message in stored] == [
             ("user", "t1"),
             ("assistant", "t1/1"),
         ]
-        assert room.agent.asked == []
+        assert hub.agent.asked == []
         assert (await one.say("q1", "and now?"))["place"]["sequence"] == 4, "nothing is told twice"
         assert [frame["type"] for frame in one.frames if frame["type"] == "messages"] == []
 
 
 async def test_a_turn_that_is_sent_again_is_stored_once_and_its_id_stands_for_its_words() -> None:
-    async with a_room() as room:
-        client = room.client()
+    async with a_room() as hub:
+        client = hub.client()
         conversation_id = (await client.hello(session_id="kitchen"))["conversation"]["id"]
         await client.send("turn", id="t1", messages=TURN)
         first = await client.next()
@@ -120,14 +120,14 @@ async def test_a_turn_that_is_sent_again_is_stored_once_and_its_id_stands_for_it
         await client.send("turn", id="t1", messages=[{"role": "user", "content": "something else"}])
         refused = await client.next()
         assert (refused["type"], refused["id"], refused["problem"]["status"]) == ("error", "t1", 409)
-        assert len(await room.erin.messages(conversation_id)) == 2
+        assert len(await hub.erin.messages(conversation_id)) == 2
         await client.send("turn", id="t2", messages=TURN)
         assert (await client.next())["place"] == {"revision": 2, "sequence": 4, "messages": 4}
 
 
 async def test_a_turn_may_be_as_a_provider_writes_it_and_keeps_ids_of_its_own() -> None:
-    async with a_room() as room:
-        client = room.client()
+    async with a_room() as hub:
+        client = hub.client()
         conversation_id = (await client.hello(session_id="kitchen"))["conversation"]["id"]
         call = {"type": "tool_use", "id": "c1", "name": "look", "input": {}}
         result = {"type": "tool_result", "tool_use_id": "c1", "content": "locked"}
@@ -139,7 +139,7 @@ async def test_a_turn_may_be_as_a_provider_writes_it_and_keeps_ids_of_its_own() 
         ]
         await client.send("turn", id="t1", messages=said, dialect="anthropic")
         assert (await client.next())["message_ids"] == ["t1", "t1/1", "t1/2", "t1/3"]
-        stored = await room.erin.messages(conversation_id)
+        stored = await hub.erin.messages(conversation_id)
         assert [message.content for message in stored] == [each["content"] for each in said]
         assert stored[1].dialect == "anthropic"
         await client.send("turn", id="t2", messages=[TURN[0] | {"message_id": "mine"}, TURN[1]])
@@ -147,10 +147,10 @@ async def test_a_turn_may_be_as_a_provider_writes_it_and_keeps_ids_of_its_own() 
 
 
 async def test_what_others_said_before_a_turn_is_told_before_it() -> None:
-    async with a_room(poll_seconds=3600.0) as room:
-        client = room.client()
+    async with a_room(poll_seconds=3600.0) as hub:
+        client = hub.client()
         conversation_id = (await client.hello(session_id="kitchen"))["conversation"]["id"]
-        await room.erin.add_message(conversation_id, "user", "from elsewhere")
+        await hub.erin.add_message(conversation_id, "user", "from elsewhere")
         await client.send("turn", id="t1", messages=TURN)
         assert words(await client.next()) == ["from elsewhere"]
         stored = await client.next()
@@ -158,42 +158,42 @@ async def test_what_others_said_before_a_turn_is_told_before_it() -> None:
 
 
 async def test_a_turn_under_an_id_that_is_being_answered_is_refused() -> None:
-    async with a_room() as room:
-        client = room.client()
+    async with a_room() as hub:
+        client = hub.client()
         await client.hello(session_id="kitchen")
-        room.agent.may_go_on.clear()
+        hub.agent.may_go_on.clear()
         await client.send("text", id="q1", text="good morning")
-        await room.agent.has_begun.wait()
+        await hub.agent.has_begun.wait()
         await client.send("turn", id="q1", messages=TURN)
         assert (await client.until("error"))["problem"]["status"] == 422
-        room.agent.may_go_on.set()
+        hub.agent.may_go_on.set()
         assert (await client.until("answer.done"))["text"] == "you said good morning"
 
 
 async def test_without_a_key_nothing_is_told() -> None:
-    async with a_room() as room:
+    async with a_room() as hub:
         for fields in ({"key": "wrong"}, {"key": ""}):
-            client = room.client()
+            client = hub.client()
             error = await client.hello(**fields)
             assert error["problem"]["status"] == 401
             assert await the_end(client) == CloseCode.NOT_AUTHENTICATED
 
 
 async def test_the_first_frame_must_be_a_hello() -> None:
-    async with a_room() as room:
+    async with a_room() as hub:
         for frame in ('{"type":"text","id":"1","text":"hi"}', "{", "[]", '"hello"', '{"type":"no"}'):
-            client = room.client(authorization="Bearer erin")
+            client = hub.client(authorization="Bearer erin")
             await client.connection.heard(frame)
             assert (await client.next())["problem"]["status"] == 422
             assert await the_end(client) == CloseCode.NO_HELLO
 
 
 async def test_a_key_reaches_its_owner_only_and_says_the_same_for_all_others() -> None:
-    async with a_room() as room:
-        await room.memory.of("not erin").get_or_create_conversation("kitchen")
+    async with a_room() as hub:
+        await hub.memory.of("not erin").get_or_create_conversation("kitchen")
         answers = []
         for owner in ("not erin", "nobody"):
-            client = room.client()
+            client = hub.client()
             answers.append(await client.hello(owner=owner))
             assert await the_end(client) == CloseCode.NOT_ALLOWED
         assert answers[0] == answers[1]
@@ -201,31 +201,31 @@ async def test_a_key_reaches_its_owner_only_and_says_the_same_for_all_others() -
 
 
 async def test_somebody_elses_conversation_is_not_there() -> None:
-    async with a_room() as room:
-        theirs = await room.memory.of("not erin").get_or_create_conversation("kitchen")
-        client = room.client()
+    async with a_room() as hub:
+        theirs = await hub.memory.of("not erin").get_or_create_conversation("kitchen")
+        client = hub.client()
         await client.hello(session_id="mine")
         for conversation_id in (theirs.id, str(uuid4())):
             await client.send("watch", conversation_id=conversation_id)
             error = await client.next()
-            assert error["problem"]["type"] == "urn:recollect:problem:conversation-not-found"
+            assert error["problem"]["type"] == "urn:aforesaid:problem:conversation-not-found"
         await client.send("text", id="1", text="hi", conversation_id=theirs.id)
         assert (await client.next())["problem"]["status"] == 404
 
 
 async def test_a_key_of_several_owners_names_one() -> None:
-    async with a_room() as room:
-        client = room.client()
+    async with a_room() as hub:
+        client = hub.client()
         assert (await client.hello(key="both"))["problem"]["status"] == 422
-        client = room.client()
+        client = hub.client()
         assert (await client.hello(key="both", owner="not erin", session_id="s"))["owner"] == "not erin"
 
 
 async def test_a_key_that_may_only_read_watches_and_says_nothing() -> None:
-    async with a_room() as room:
-        erin = room.client()
+    async with a_room() as hub:
+        erin = hub.client()
         ready = await erin.hello(session_id="kitchen")
-        reader = room.client()
+        reader = hub.client()
         assert (await reader.hello(key="reader", session_id="new"))["problem"]["status"] == 404
         await reader.hello(key="reader", session_id="kitchen")
         for type_, fields in (
@@ -240,13 +240,13 @@ async def test_a_key_that_may_only_read_watches_and_says_nothing() -> None:
             assert (await reader.next())["problem"]["status"] == 403
         await erin.say("q1", "good morning")
         assert words(await reader.until("messages")) == ["good morning", "you said good morning"]
-        assert await room.erin.session("new") is None
+        assert await hub.erin.session("new") is None
         assert ready["conversation"]["id"]
 
 
 async def test_what_cannot_be_read_is_refused_and_the_connection_goes_on() -> None:
-    async with a_room() as room:
-        client = room.client()
+    async with a_room() as hub:
+        client = hub.client()
         await client.hello(session_id="kitchen")
         for frame in (
             "{",
@@ -285,87 +285,87 @@ async def test_what_cannot_be_read_is_refused_and_the_connection_goes_on() -> No
 
 
 async def test_a_frame_that_is_too_large_is_refused() -> None:
-    async with a_room(frame_bytes=1000) as room:
-        client = room.client()
+    async with a_room(frame_bytes=1000) as hub:
+        client = hub.client()
         await client.hello(session_id="kitchen")
         await client.send("text", id="1", text="x" * 1000)
         assert (await client.next())["problem"]["status"] == 413
 
 
 async def test_an_answer_that_fails_is_told_and_nothing_is_stored() -> None:
-    async with a_room() as room:
-        client = room.client()
+    async with a_room() as hub:
+        client = hub.client()
         ready = await client.hello(session_id="kitchen")
 
         async def broken(*_: object, **__: object) -> None:
             raise RuntimeError("inside")
 
-        room.agent.reply = broken  # type: ignore[assignment]
+        hub.agent.reply = broken  # type: ignore[assignment]
         await client.send("text", id="q1", text="hello")
         failed = await client.until("answer.failed")
         assert failed["id"] == "q1"
         assert failed["apology"]
         assert "inside" not in str(failed)
-        assert await room.erin.messages(ready["conversation"]["id"]) == []
+        assert await hub.erin.messages(ready["conversation"]["id"]) == []
 
 
 async def test_the_same_text_twice_is_answered_once() -> None:
-    async with a_room() as room:
-        client = room.client()
+    async with a_room() as hub:
+        client = hub.client()
         ready = await client.hello(session_id="kitchen")
-        room.agent.may_go_on.clear()
+        hub.agent.may_go_on.clear()
         await client.send("text", id="q1", text="hello")
-        await room.agent.has_begun.wait()
+        await hub.agent.has_begun.wait()
         await client.send("text", id="q1", text="hello")
-        room.agent.may_go_on.set()
+        hub.agent.may_go_on.set()
         await client.until("answer.done")
         again = await client.say("q1", "hello")
         assert again["repeated"]
         assert again["message_ids"] == ["q1", "q1/1"]
         assert "entries" not in again or not again["entries"]
-        assert len(await room.erin.messages(ready["conversation"]["id"])) == 2
+        assert len(await hub.erin.messages(ready["conversation"]["id"])) == 2
 
 
 async def test_an_id_that_stands_for_other_words_is_refused() -> None:
-    async with a_room() as room:
-        client = room.client()
+    async with a_room() as hub:
+        client = hub.client()
         await client.hello(session_id="kitchen")
         await client.say("q1", "hello")
         await client.send("text", id="q1", text="good bye")
         failed = await client.until("answer.failed")
-        assert failed["problem"]["type"] == "urn:recollect:problem:message-conflict"
+        assert failed["problem"]["type"] == "urn:aforesaid:problem:message-conflict"
 
 
 async def test_questions_of_one_conversation_are_answered_in_order() -> None:
-    async with a_room() as room:
-        client = room.client()
+    async with a_room() as hub:
+        client = hub.client()
         ready = await client.hello(session_id="kitchen")
-        room.agent.may_go_on.clear()
+        hub.agent.may_go_on.clear()
         for number in range(4):
             await client.send("text", id=f"q{number}", text=str(number))
-        room.agent.may_go_on.set()
+        hub.agent.may_go_on.set()
         for _ in range(4):
             await client.until("answer.done")
-        stored = await room.erin.messages(ready["conversation"]["id"])
+        stored = await hub.erin.messages(ready["conversation"]["id"])
         assert [m.content for m in stored if m.role == "user"] == ["0", "1", "2", "3"]
         assert [m.role for m in stored] == ["user", "assistant"] * 4
 
 
 async def test_more_questions_than_may_wait_are_refused() -> None:
-    async with a_room(turns_waiting=2) as room:
-        client = room.client()
+    async with a_room(turns_waiting=2) as hub:
+        client = hub.client()
         await client.hello(session_id="kitchen")
-        room.agent.may_go_on.clear()
+        hub.agent.may_go_on.clear()
         for number in range(3):
             await client.send("text", id=f"q{number}", text=str(number))
         refused = await client.until("error")
         assert (refused["id"], refused["problem"]["status"]) == ("q2", 429)
-        room.agent.may_go_on.set()
+        hub.agent.may_go_on.set()
 
 
 async def test_typing_is_told_to_the_others_who_watch() -> None:
-    async with a_room() as room:
-        one, other, elsewhere = room.client(), room.client(), room.client()
+    async with a_room() as hub:
+        one, other, elsewhere = hub.client(), hub.client(), hub.client()
         ready = await one.hello(session_id="kitchen", name="Erin")
         await other.hello(conversation_id=ready["conversation"]["id"])
         await elsewhere.hello(session_id="garage")
@@ -389,27 +389,27 @@ async def test_typing_is_told_to_the_others_who_watch() -> None:
 
 
 async def test_an_interrupted_answer_is_kept_as_far_as_it_was_heard() -> None:
-    async with a_room() as room:
-        client = room.client()
+    async with a_room() as hub:
+        client = hub.client()
         ready = await client.hello(session_id="kitchen")
-        room.agent.may_go_on.clear()
+        hub.agent.may_go_on.clear()
         await client.send("text", id="q1", text="tell me a story")
         assert (await client.until("answer.delta"))["text"] == "you "
         await client.send("interrupt", heard=3)
         done = await client.until("answer.done")
         assert done["interrupted"]
         assert done["text"] == "you "
-        stored = await room.erin.messages(ready["conversation"]["id"])
+        stored = await hub.erin.messages(ready["conversation"]["id"])
         assert [message.content for message in stored] == ["tell me a story", "you "]
         assert stored[1].speech == Speech(spoken="you ", heard=3)
         assert "interrupted" in stored[1].tags
-        room.agent.may_go_on.set()
+        hub.agent.may_go_on.set()
         assert (await client.say("q2", "go on"))["text"] == "you said go on"
 
 
 async def test_somebody_may_cut_in_while_a_complete_answer_is_spoken() -> None:
-    async with a_room() as room:
-        client = room.client()
+    async with a_room() as hub:
+        client = hub.client()
         ready = await client.hello(session_id="kitchen")
         await client.say("q1", "tell me a story")
         await client.send("interrupt", id="q1")
@@ -417,38 +417,38 @@ async def test_somebody_may_cut_in_while_a_complete_answer_is_spoken() -> None:
         await client.send("interrupt", id="q1", heard=8)
         changed = await client.until("changed")
         assert [entry["sequence"] for entry in changed["entries"]] == [2]
-        _, answer = await room.erin.messages(ready["conversation"]["id"])
+        _, answer = await hub.erin.messages(ready["conversation"]["id"])
         assert answer.content == "you said tell me a story"
         assert answer.speech == Speech(spoken="you said tell me a story", heard=8)
 
 
 async def test_an_interruption_before_anything_was_heard_keeps_the_question() -> None:
-    async with a_room() as room:
-        client = room.client()
+    async with a_room() as hub:
+        client = hub.client()
         ready = await client.hello(session_id="kitchen")
-        room.agent.may_go_on.clear()
+        hub.agent.may_go_on.clear()
         await client.send("text", id="q1", text="first")
         await client.send("text", id="q2", text="second")
-        await room.agent.has_begun.wait()
+        await hub.agent.has_begun.wait()
         await client.send("interrupt", id="q2", heard=0)
-        room.agent.may_go_on.set()
+        hub.agent.may_go_on.set()
         outcomes = [await client.until("answer.done"), await client.until("answer.done")]
         assert [frame["id"] for frame in outcomes if frame.get("interrupted")] == ["q2"]
-        stored = await room.erin.messages(ready["conversation"]["id"])
+        stored = await hub.erin.messages(ready["conversation"]["id"])
         assert sorted(message.content for message in stored) == ["first", "second", "you said first"]
 
 
 async def test_interrupting_what_is_not_answered_is_an_error() -> None:
-    async with a_room() as room:
-        client = room.client()
+    async with a_room() as hub:
+        client = hub.client()
         await client.hello(session_id="kitchen")
         await client.send("interrupt", id="nothing")
         assert (await client.next())["problem"]["status"] == 404
 
 
 async def test_audio_is_refused_where_the_server_does_not_understand_speech() -> None:
-    async with a_room() as room:
-        client = room.client()
+    async with a_room() as hub:
+        client = hub.client()
         await client.hello(session_id="kitchen")
         await client.send("audio.start", id="a1")
         error = await client.next()
@@ -462,8 +462,8 @@ async def understood(audio: bytes, _: object) -> Message:
 
 
 async def test_audio_in_pieces_is_transcribed_stored_and_answered() -> None:
-    async with a_room(transcribe=understood) as room:
-        client = room.client()
+    async with a_room(transcribe=understood) as hub:
+        client = hub.client()
         ready = await client.hello(session_id="kitchen", channel="voice")
         await client.send("audio.start", id="a1")
         for piece in (b"good ", b"morning"):
@@ -472,13 +472,13 @@ async def test_audio_in_pieces_is_transcribed_stored_and_answered() -> None:
         assert (await client.next())["text"] == "good morning"
         done = await client.until("answer.done")
         assert done["text"] == "you said good morning"
-        question, _ = await room.erin.messages(ready["conversation"]["id"])
+        question, _ = await hub.erin.messages(ready["conversation"]["id"])
         assert (question.content, question.content_type) == ("good morning", "audio")
 
 
 async def test_audio_has_its_limits_and_can_be_given_up() -> None:
-    async with a_room(transcribe=understood, audio_bytes=10, audio_frame_bytes=8) as room:
-        client = room.client()
+    async with a_room(transcribe=understood, audio_bytes=10, audio_frame_bytes=8) as hub:
+        client = hub.client()
         await client.hello(session_id="kitchen")
         for pieces in ([b"x" * 9], [b"x" * 6, b"x" * 6]):
             await client.send("audio.start", id="a1")
@@ -498,8 +498,8 @@ async def test_audio_has_its_limits_and_can_be_given_up() -> None:
 
 
 async def test_frames_that_come_too_fast_are_refused_and_then_the_connection_ends() -> None:
-    async with a_room(frames_per_second=1, burst=3, refused_frames=2) as room:
-        client = room.client()
+    async with a_room(frames_per_second=1, burst=3, refused_frames=2) as hub:
+        client = hub.client()
         await client.hello(session_id="kitchen")
         for _ in range(2):
             await client.send("ping")
@@ -507,7 +507,7 @@ async def test_frames_that_come_too_fast_are_refused_and_then_the_connection_end
         await client.send("ping")
         error = await client.next()
         assert (error["problem"]["status"], error["problem"]["retry_after"]) == (429, 1.0)
-        room.clock.now += 1
+        hub.clock.now += 1
         await client.send("ping", at=1.5)
         assert await client.next() == {"type": "pong", "at": 1.5}
         for _ in range(3):
@@ -518,14 +518,14 @@ async def test_frames_that_come_too_fast_are_refused_and_then_the_connection_end
 async def test_a_key_asks_so_many_questions_a_minute_typed_or_spoken() -> None:
     """Whatever connection they come by; what is asked again while it is answered is no further question."""
     rates = Limits({"ask": 2}, monotonic=lambda: 0.0)
-    async with a_room(transcribe=understood, rates=rates) as room:
-        one, other = room.client(), room.client()
+    async with a_room(transcribe=understood, rates=rates) as hub:
+        one, other = hub.client(), hub.client()
         await one.hello(session_id="kitchen")
         await other.hello(session_id="kitchen")
-        room.agent.may_go_on.clear()
+        hub.agent.may_go_on.clear()
         await one.send("text", id="q1", text="hello")
         await other.send("text", id="q1", text="hello")
-        room.agent.may_go_on.set()
+        hub.agent.may_go_on.set()
         for client in (one, other):
             await client.until("answer.done")
         await speak(other, "a1", b"good morning")
@@ -535,48 +535,48 @@ async def test_a_key_asks_so_many_questions_a_minute_typed_or_spoken() -> None:
         assert (refused["id"], refused["problem"]["status"]) == ("q2", 429)
         await speak(other, "a2", b"hello?")
         assert (await other.until("error"))["id"] == "a2"
-        assert room.agent.asked == ["hello", "good morning"]
+        assert hub.agent.asked == ["hello", "good morning"]
         await one.send("text", id="w1", text="only a note", answer=False)
         await one.until("stored")
 
 
 async def test_other_words_under_an_id_that_is_being_answered_are_refused() -> None:
     """What is acknowledged is stored: nobody takes the answer to one question for that to another."""
-    async with a_room(transcribe=understood) as room:
-        client, other = room.client(), room.client()
+    async with a_room(transcribe=understood) as hub:
+        client, other = hub.client(), hub.client()
         ready = await client.hello(session_id="kitchen")
         await other.hello(session_id="kitchen")
-        room.agent.may_go_on.clear()
+        hub.agent.may_go_on.clear()
         await client.send("text", id="q1", text="what is the time?")
-        await room.agent.has_begun.wait()
+        await hub.agent.has_begun.wait()
         for each in (client, other):
             await each.send("text", id="q1", text="call the doctor")
             refused = await each.until("error")
             assert (refused["id"], refused["problem"]["status"]) == ("q1", 409)
             await speak(each, "q1", b"call the doctor")
             assert (await each.until("error"))["problem"]["status"] == 409
-        room.agent.may_go_on.set()
+        hub.agent.may_go_on.set()
         assert (await client.until("answer.done"))["text"] == "you said what is the time?"
-        stored = await room.erin.messages(ready["conversation"]["id"])
+        stored = await hub.erin.messages(ready["conversation"]["id"])
         assert [message.content for message in stored] == ["what is the time?", "you said what is the time?"]
 
 
-async def asked_in_both(room: Room, client: Client) -> tuple[str, str]:
+async def asked_in_both(hub: Room, client: Client) -> tuple[str, str]:
     """Two conversations in which something is being answered, under the same id."""
     kitchen = (await client.hello(session_id="kitchen"))["conversation"]["id"]
-    hall = (await room.erin.get_or_create_conversation("hall")).id
+    hall = (await hub.erin.get_or_create_conversation("hall")).id
     await client.send("watch", conversation_id=hall)
-    room.agent.may_go_on.clear()
+    hub.agent.may_go_on.clear()
     await client.send("text", id="q1", text="in the kitchen")
     await client.send("text", id="q1", text="in the hall", conversation_id=hall)
     return kitchen, hall
 
 
 async def test_conversations_may_have_the_same_ids() -> None:
-    async with a_room() as room:
-        client = room.client()
-        kitchen, hall = await asked_in_both(room, client)
-        room.agent.may_go_on.set()
+    async with a_room() as hub:
+        client = hub.client()
+        kitchen, hall = await asked_in_both(hub, client)
+        hub.agent.may_go_on.set()
         done = [await client.until("answer.done") for _ in range(2)]
         assert {frame["conversation_id"]: frame["text"] for frame in done} == {
             kitchen: "you said in the kitchen",
@@ -585,13 +585,13 @@ async def test_conversations_may_have_the_same_ids() -> None:
 
 
 async def test_an_interruption_may_name_the_conversation() -> None:
-    async with a_room() as room:
-        client = room.client()
-        kitchen, hall = await asked_in_both(room, client)
+    async with a_room() as hub:
+        client = hub.client()
+        kitchen, hall = await asked_in_both(hub, client)
         await client.send("interrupt", id="q1", conversation_id=hall)
         stopped = await client.until("answer.done")
         assert (stopped["conversation_id"], stopped["interrupted"]) == (hall, True)
-        room.agent.may_go_on.set()
+        hub.agent.may_go_on.set()
         done = await client.until("answer.done")
         assert (done["conversation_id"], done["text"]) == (kitchen, "you said in the kitchen")
 
@@ -607,97 +607,97 @@ async def test_a_key_stores_so_many_turns_a_minute(kind: str) -> None:
     fields: dict[str, Any] = {"text": "a note", "answer": False}
     if kind == "turn":
         fields = {"messages": [{"role": "user", "content": "a note"}]}
-    async with a_room(rates=Limits({"write": 1}, monotonic=lambda: 0.0)) as room:
-        client = room.client()
+    async with a_room(rates=Limits({"write": 1}, monotonic=lambda: 0.0)) as hub:
+        client = hub.client()
         ready = await client.hello(session_id="kitchen")
         await client.send(kind, id="w1", **fields)
         await client.until("stored")
         await client.send(kind, id="w2", **fields)
         assert (await client.until("error"))["problem"]["retry_after"] == 60.0
-        assert len(await room.erin.messages(ready["conversation"]["id"])) == 1
+        assert len(await hub.erin.messages(ready["conversation"]["id"])) == 1
 
 
 async def test_a_key_has_so_many_connections() -> None:
-    async with a_room(connections_per_key=2) as room:
-        clients = [room.client() for _ in range(3)]
+    async with a_room(connections_per_key=2) as hub:
+        clients = [hub.client() for _ in range(3)]
         for client in clients[:2]:
             assert (await client.hello())["type"] == "ready"
         assert (await clients[2].hello())["problem"]["status"] == 429
         assert await the_end(clients[2]) == CloseCode.TOO_MANY
         clients[2].leave()
         clients[0].leave()
-        assert (await room.client().hello())["type"] == "ready"
+        assert (await hub.client().hello())["type"] == "ready"
 
 
 async def test_silence_is_asked_about_and_then_taken_for_an_end() -> None:
-    async with a_room(heartbeat_seconds=20) as room:
-        client = room.client()
+    async with a_room(heartbeat_seconds=20) as hub:
+        client = hub.client()
         await client.hello(session_id="kitchen")
         cut = Mock(return_value=True)
         client.connection.cut = cut
-        room.clock.now += 21
+        hub.clock.now += 21
         client.connection.tick()
         assert await client.next() == {"type": "ping"}
         await client.send("pong")
-        room.clock.now += 15
+        hub.clock.now += 15
         client.connection.tick()
-        room.clock.now += 6
+        hub.clock.now += 6
         client.connection.tick()
         assert await client.next() == {"type": "ping"}
-        room.clock.now += 21
+        hub.clock.now += 21
         client.connection.tick()
         assert await the_end(client) == CloseCode.GONE
         cut.assert_called_once()
 
 
 async def test_a_peer_that_does_not_read_is_cut_off() -> None:
-    async with a_room(stall_seconds=30) as room:
-        client = room.client()
+    async with a_room(stall_seconds=30) as hub:
+        client = hub.client()
         await client.hello(session_id="kitchen")
         cut = Mock(return_value=True)
         client.connection.cut = cut
-        room.clock.now += 31
+        hub.clock.now += 31
         client.connection.tick()
         cut.assert_called_once()
         assert await the_end(client) == CloseCode.TOO_SLOW
 
 
 async def test_who_says_no_hello_in_time_is_sent_away() -> None:
-    async with a_room(hello_seconds=5) as room:
-        client = room.client()
-        room.clock.now += 6
+    async with a_room(hello_seconds=5) as hub:
+        client = hub.client()
+        hub.clock.now += 6
         client.connection.tick()
         assert await the_end(client) == CloseCode.NO_HELLO
 
 
 async def test_a_key_that_ends_ends_its_connections() -> None:
-    async with a_room(recheck_seconds=0.01) as room:
-        client = room.client()
+    async with a_room(recheck_seconds=0.01) as hub:
+        client = hub.client()
         await client.hello(session_id="kitchen")
-        del room.gate.callers["erin"]
+        del hub.gate.callers["erin"]
         assert await asyncio.wait_for(the_end(client), PATIENCE) == CloseCode.NOT_AUTHENTICATED
 
 
 async def test_a_key_that_cannot_be_verified_ends_its_connections() -> None:
     """A key that was revoked elsewhere must not go on talking for as long as an outage lasts."""
-    async with a_room(recheck_seconds=0.01) as room:
-        client = room.client()
+    async with a_room(recheck_seconds=0.01) as hub:
+        client = hub.client()
         await client.hello(session_id="kitchen")
 
         async def away(headers: Mapping[bytes, bytes]) -> Caller:
             raise StoreUnavailable
 
-        room.gate.admit = away  # type: ignore[method-assign]
+        hub.gate.admit = away  # type: ignore[method-assign]
         assert await asyncio.wait_for(the_end(client), PATIENCE) == CloseCode.TRY_LATER
 
 
 async def test_a_key_that_cannot_be_looked_at_keeps_no_other_from_being() -> None:
-    async with a_room(recheck_seconds=0.01) as room:
-        erin, sam = room.client(), room.client()
+    async with a_room(recheck_seconds=0.01) as hub:
+        erin, sam = hub.client(), hub.client()
         await erin.hello(session_id="kitchen")
         await sam.hello(key="sam", session_id="kitchen")
         stumbled = asyncio.Event()
-        admit = room.gate.admit
+        admit = hub.gate.admit
 
         async def stumbling(headers: Mapping[bytes, bytes]) -> Caller:
             if headers[b"authorization"] == b"Bearer erin":
@@ -705,56 +705,56 @@ async def test_a_key_that_cannot_be_looked_at_keeps_no_other_from_being() -> Non
                 raise KeyError("keys")
             return await admit(headers)
 
-        room.gate.admit = stumbling  # type: ignore[method-assign]
+        hub.gate.admit = stumbling  # type: ignore[method-assign]
         await asyncio.wait_for(stumbled.wait(), PATIENCE)
-        del room.gate.callers["sam"]
+        del hub.gate.callers["sam"]
         assert await asyncio.wait_for(the_end(sam), PATIENCE) == CloseCode.NOT_AUTHENTICATED
         assert erin.connection.ending is None
 
 
 async def test_bye_ends_the_session_and_the_connection() -> None:
-    async with a_room() as room:
-        client = room.client()
+    async with a_room() as hub:
+        client = hub.client()
         await client.hello(session_id="kitchen")
         await client.say("q1", "hello")
         await client.send("bye")
         assert await the_end(client) == CloseCode.NORMAL
-        assert await room.erin.session("kitchen") is None
+        assert await hub.erin.session("kitchen") is None
 
 
 async def test_a_server_that_ends_finishes_its_answers_first() -> None:
-    async with a_room() as room:
-        client = room.client()
+    async with a_room() as hub:
+        client = hub.client()
         ready = await client.hello(session_id="kitchen")
-        room.agent.may_go_on.clear()
+        hub.agent.may_go_on.clear()
         await client.send("text", id="q1", text="hello")
-        await room.agent.has_begun.wait()
-        draining = asyncio.create_task(room.live.drain())
+        await hub.agent.has_begun.wait()
+        draining = asyncio.create_task(hub.live.drain())
         await asyncio.sleep(0)
         await client.send("text", id="q2", text="one more")
         assert (await client.until("error"))["problem"]["status"] == 503
-        room.agent.may_go_on.set()
+        hub.agent.may_go_on.set()
         assert (await client.until("answer.done"))["text"] == "you said hello"
         assert await the_end(client) == CloseCode.RESTARTING
         client.leave()
         await asyncio.wait_for(draining, PATIENCE)
-        assert len(await room.erin.messages(ready["conversation"]["id"])) == 2
+        assert len(await hub.erin.messages(ready["conversation"]["id"])) == 2
 
 
 async def test_an_answer_that_takes_too_long_to_end_is_given_up_and_leaves_no_trace() -> None:
-    async with a_room(drain_seconds=0) as room:
-        client = room.client()
+    async with a_room(drain_seconds=0) as hub:
+        client = hub.client()
         ready = await client.hello(session_id="kitchen")
-        room.agent.may_go_on.clear()
+        hub.agent.may_go_on.clear()
         await client.send("text", id="q1", text="hello")
-        await room.agent.has_begun.wait()
-        draining = asyncio.create_task(room.live.drain())
+        await hub.agent.has_begun.wait()
+        draining = asyncio.create_task(hub.live.drain())
         failed = await client.until("answer.failed")
         assert failed["problem"]["status"] == 502
         assert await the_end(client) == CloseCode.RESTARTING
         client.leave()
         await draining
-        assert await room.erin.messages(ready["conversation"]["id"]) == []
+        assert await hub.erin.messages(ready["conversation"]["id"]) == []
 
 
 async def test_an_answer_that_cannot_be_stored_is_delivered_and_told_to_watchers_later(
@@ -763,8 +763,8 @@ async def test_an_answer_that_cannot_be_stored_is_delivered_and_told_to_watchers
     async def fail(*_: object, **__: object) -> None:
         raise StoreUnavailable("the disk is full")
 
-    async with a_room() as room:
-        client, watcher = room.client(), room.client()
+    async with a_room() as hub:
+        client, watcher = hub.client(), hub.client()
         ready = await client.hello(session_id="kitchen")
         conversation_id = ready["conversation"]["id"]
         await watcher.hello(conversation_id=conversation_id)
@@ -772,15 +772,15 @@ async def test_an_answer_that_cannot_be_stored_is_delivered_and_told_to_watchers
             patched.setattr(InMemoryStore, "append", fail)
             done = await client.say("q1", "hello")
             assert (done["text"], done["stored"], done["entries"]) == ("you said hello", False, [])
-            again = room.client()
+            again = hub.client()
             await again.hello(session_id="kitchen", place=ready["place"])
             repeated = await again.say("q1", "hello")
             assert (repeated["text"], repeated["stored"]) == ("you said hello", False)
-            assert room.agent.asked == ["hello"], "the model is asked once"
-        await room.memory.unstored.settled()
-        told = await watcher.until("messages")
-        assert words(told)[0] == "hello"
-        stored = await room.erin.messages(conversation_id)
+            assert hub.agent.asked == ["hello"], "the model is asked once"
+        await hub.memory.unstored.settled()
+        describe = await watcher.until("messages")
+        assert words(describe)[0] == "hello"
+        stored = await hub.erin.messages(conversation_id)
         assert [message.content for message in stored] == ["hello", "you said hello"]
         assert (await client.say("q2", "go on")).get("stored", True)
 
@@ -789,10 +789,10 @@ async def test_an_interrupted_answer_that_cannot_be_stored_is_queued(monkeypatch
     async def fail(*_: object, **__: object) -> None:
         raise StoreUnavailable("the disk is full")
 
-    async with a_room() as room:
-        client = room.client()
+    async with a_room() as hub:
+        client = hub.client()
         ready = await client.hello(session_id="kitchen")
-        room.agent.may_go_on.clear()
+        hub.agent.may_go_on.clear()
         with monkeypatch.context() as patched:
             patched.setattr(InMemoryStore, "append", fail)
             await client.send("text", id="q1", text="tell me a story")
@@ -800,6 +800,6 @@ async def test_an_interrupted_answer_that_cannot_be_stored_is_queued(monkeypatch
             await client.send("interrupt", heard=3)
             done = await client.until("answer.done")
             assert (done["interrupted"], done["stored"], done["text"]) == (True, False, "you ")
-        await room.memory.unstored.settled()
-        stored = await room.erin.messages(ready["conversation"]["id"])
+        await hub.memory.unstored.settled()
+        stored = await hub.erin.messages(ready["conversation"]["id"])
         assert [message.content for message in stored] == ["tell me a story", "you "]

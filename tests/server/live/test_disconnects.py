@@ -10,9 +10,9 @@ import psycopg
 import pytest
 from redis.asyncio import Redis
 
-import recollect
-from recollect.manager import ConversationManager
-from recollect.messages import Message
+import aforesaid
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import Message
 from tests.properties.worlds import url_for
 from tests.server.live.interleaving import Reader
 from tests.server.live.parts import Client, Room, a_room
@@ -49,18 +49,18 @@ async def test_a_client_converges_when_the_listening_connection_is_killed(
     owner = f"erin-{uuid4()}"
     options: dict[str, Any] = {"sweep_every": None, "warm": False, "embedder": None}
     async with (
-        a_room(url, owner=owner, poll_seconds=0.01, told_poll_seconds=3600.0) as room,
-        recollect.open(url, **options) as elsewhere,
+        a_room(url, owner=owner, poll_seconds=0.01, told_poll_seconds=3600.0) as hub,
+        aforesaid.open(url, **options) as elsewhere,
     ):
 
         async def kill() -> None:
             await KILLS[store](url)
 
-        await play(room, elsewhere.of(owner), kill, random.Random(seed))
+        await play(hub, elsewhere.of(owner), kill, random.Random(seed))
 
 
-async def play(room: Room, other: ConversationManager, kill: Kill, chance: random.Random) -> None:
-    client = room.client()
+async def play(hub: Room, other: ConversationManager, kill: Kill, chance: random.Random) -> None:
+    client = hub.client()
     reader = Reader(await client.hello(session_id="kitchen"))
     for step in range(40):
         match chance.randrange(6):
@@ -72,10 +72,10 @@ async def play(room: Room, other: ConversationManager, kill: Kill, chance: rando
             case 4:
                 await kill()
             case 5:
-                client = await again(room, client, reader)
+                client = await again(hub, client, reader)
         if (frame := await client.soon(0)) is not None:
             reader.take(frame)
-    await reader.converges(client, room)
+    await reader.converges(client, hub)
 
 
 async def redact_one(other: ConversationManager, conversation_id: str, chance: random.Random) -> None:
@@ -84,8 +84,8 @@ async def redact_one(other: ConversationManager, conversation_id: str, chance: r
         await other.redact(conversation_id, chance.choice(ids))
 
 
-async def again(room: Room, client: Client, reader: Reader) -> Client:
+async def again(hub: Room, client: Client, reader: Reader) -> Client:
     client.leave()
-    client = room.client()
+    client = hub.client()
     reader.take(await client.hello(session_id="kitchen", place=reader.place))
     return client

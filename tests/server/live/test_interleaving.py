@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from recollect.errors import ConversationNotFound
-from recollect.messages import Message
-from recollect.server.live.feeds import FIRST_LOOK, Feed
+from aforesaid.errors import ConversationNotFound
+from aforesaid.model.messages import Message
+from aforesaid.server.live.feeds import FIRST_LOOK, Feed
 from tests.properties.worlds import STORES, url_for
 from tests.server.live.interleaving import InterruptedStore, Reader, Writers, interrupt
 from tests.server.live.parts import Room, a_room, words
@@ -21,35 +21,35 @@ SLOW_POLL = 600.0
 
 
 @pytest.fixture(params=STORES)
-async def room(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Room]:
+async def hub(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Room]:
     url = url_for(request.param, tmp_path, request)
     async with a_room(url, owner=f"erin-{uuid4()}", poll_seconds=SLOW_POLL) as found:
         yield found
 
 
-async def a_conversation(room: Room, *, messages: int) -> str:
-    made = await room.erin.get_or_create_conversation("kitchen")
+async def a_conversation(hub: Room, *, messages: int) -> str:
+    made = await hub.erin.get_or_create_conversation("kitchen")
     turn = [Message(role="user", content=f"m{n}", message_id=f"m{n}") for n in range(messages)]
-    await room.erin.append(made.id, turn)
+    await hub.erin.append(made.id, turn)
     return made.id
 
 
 @pytest.mark.parametrize("messages", [FIRST_LOOK - 1, FIRST_LOOK])
-async def test_a_turn_stored_during_a_look_hides_no_redaction(room: Room, messages: int) -> None:
+async def test_a_turn_stored_during_a_look_hides_no_redaction(hub: Room, messages: int) -> None:
     """The look reads the record, then the end of the log, which by then has lost its oldest messages."""
-    conversation_id = await a_conversation(room, messages=messages)
+    conversation_id = await a_conversation(hub, messages=messages)
     reads: list[str] = []
 
     async def between(name: str) -> None:
         reads.append(name)
         if reads == ["get", "get"]:
             turn = [Message(role="user", content=f"late {number}") for number in range(2)]
-            await room.erin.append(conversation_id, turn)
+            await hub.erin.append(conversation_id, turn)
 
-    feed = Feed(InterruptedStore(room.erin.store, _nothing), conversation_id)
+    feed = Feed(InterruptedStore(hub.erin.store, _nothing), conversation_id)
     await feed.start()
     feed.store.between = between  # type: ignore[attr-defined]
-    await room.erin.redact(conversation_id, "m0")
+    await hub.erin.redact(conversation_id, "m0")
     await feed.look()
     await feed.look()
     assert feed.starts_over or [piece.sequence for _, piece in feed.changes] == [1]
@@ -60,28 +60,28 @@ async def _nothing(_: str) -> None:
     pass
 
 
-async def test_a_message_redacted_before_its_turn_ends_arrives_redacted(room: Room) -> None:
-    client = room.client()
+async def test_a_message_redacted_before_its_turn_ends_arrives_redacted(hub: Room) -> None:
+    client = hub.client()
     conversation_id = ""
 
     async def between(name: str) -> None:
         if name == "append":
-            await room.erin.redact(conversation_id, "q1")
-            await room.live.feeds.look(room.owner, conversation_id)
+            await hub.erin.redact(conversation_id, "q1")
+            await hub.live.feeds.look(hub.owner, conversation_id)
 
-    interrupt(room, between)
+    interrupt(hub, between)
     ready = await client.hello(session_id="kitchen")
     conversation_id = ready["conversation"]["id"]
     reader = Reader(ready)
     await client.send("text", id="q1", text="my pin is marzipan")
     while "answer.done" not in [frame["type"] for frame in client.frames]:
         reader.take(await client.next())
-    await reader.converges(client, room)
+    await reader.converges(client, hub)
     assert len(reader.held) == 2
     assert "marzipan" not in reader.held[1]
 
 
-async def test_a_message_redacted_in_the_gap_arrives_redacted_with_the_answer(room: Room) -> None:
+async def test_a_message_redacted_in_the_gap_arrives_redacted_with_the_answer(hub: Room) -> None:
     """The turn is stored and redacted while nobody watches, and ends when the client is back."""
     may_end, is_stored = asyncio.Event(), asyncio.Event()
 
@@ -90,79 +90,79 @@ async def test_a_message_redacted_in_the_gap_arrives_redacted_with_the_answer(ro
             is_stored.set()
             await may_end.wait()
 
-    interrupt(room, between)
-    client = room.client()
+    interrupt(hub, between)
+    client = hub.client()
     ready = await client.hello(session_id="kitchen")
     reader = Reader(ready)
     await client.send("text", id="q1", text="my pin is marzipan")
     await is_stored.wait()
     client.leave()
-    await room.erin.redact(reader.conversation_id, "q1")
-    again = room.client()
+    await hub.erin.redact(reader.conversation_id, "q1")
+    again = hub.client()
     reader.take(await again.hello(session_id="kitchen", place=reader.place))
     may_end.set()
     while (frame := await again.next())["type"] != "answer.done":
         reader.take(frame)
     reader.take(frame)
-    await reader.converges(again, room)
+    await reader.converges(again, hub)
     assert len(reader.held) == 2
     assert "marzipan" not in reader.held[1]
 
 
-async def test_a_turn_that_overtakes_another_leaves_none_of_its_messages_out(room: Room) -> None:
+async def test_a_turn_that_overtakes_another_leaves_none_of_its_messages_out(hub: Room) -> None:
     """The first turn is stored and not over yet when a second one is stored and acknowledged."""
-    client = room.client()
+    client = hub.client()
     conversation_id, has_overtaken = "", asyncio.Event()
 
     async def between(name: str) -> None:
         if name == "append" and not has_begun.is_set():
             has_begun.set()
-            await room.live.feeds.look(room.owner, conversation_id)
+            await hub.live.feeds.look(hub.owner, conversation_id)
             await client.send("turn", id="g", messages=[{"role": "user", "content": "given"}])
             await has_overtaken.wait()
 
     has_begun = asyncio.Event()
 
-    interrupt(room, between)
+    interrupt(hub, between)
     ready = await client.hello(session_id="kitchen")
     conversation_id = ready["conversation"]["id"]
     await client.send("text", id="q1", text="asked")
     await client.until("stored")
     has_overtaken.set()
     await client.until("answer.done")
-    told = [entry["sequence"] for frame in client.frames for entry in frame.get("entries", ())]
-    assert told == [1, 2]
+    describe = [entry["sequence"] for frame in client.frames for entry in frame.get("entries", ())]
+    assert describe == [1, 2]
 
 
-async def test_a_given_message_that_was_redacted_since_comes_back_with_stored(room: Room) -> None:
-    client = room.client()
+async def test_a_given_message_that_was_redacted_since_comes_back_with_stored(hub: Room) -> None:
+    client = hub.client()
     conversation_id = ""
 
     async def between(name: str) -> None:
         if name == "append":
-            await room.erin.redact(conversation_id, "g")
-            await room.live.feeds.look(room.owner, conversation_id)
+            await hub.erin.redact(conversation_id, "g")
+            await hub.live.feeds.look(hub.owner, conversation_id)
 
-    interrupt(room, between)
+    interrupt(hub, between)
     ready = await client.hello(session_id="kitchen")
     conversation_id = ready["conversation"]["id"]
     given = [{"role": "user", "content": "my pin is marzipan"}, {"role": "assistant", "content": "kept"}]
     await client.send("turn", id="g", messages=given)
     reader = Reader(ready)
     reader.held = {number: str(message["content"]) for number, message in enumerate(given, start=1)}
-    await reader.converges(client, room)
+    await reader.converges(client, hub)
     assert "marzipan" not in reader.held[1]
     assert reader.held[2] == "kept"
 
 
-async def test_all_watchers_hear_that_a_conversation_is_gone(room: Room) -> None:
+async def test_all_watchers_hear_that_a_conversation_is_gone(hub: Room) -> None:
     """Also when it is another watcher's reading that finds out."""
-    conversation_id = await a_conversation(room, messages=1)
-    feed = Feed(room.erin.store, conversation_id)
+    conversation_id = await a_conversation(hub, messages=1)
+    feed = Feed(hub.erin.store, conversation_id)
     await feed.start()
     woken = asyncio.Event()
     feed.join(woken.set)
-    await room.erin.delete_conversation(conversation_id)
+    await hub.erin.delete_conversation(conversation_id)
     with pytest.raises(ConversationNotFound):
         await feed.shown(limit=1)
     assert feed.gone
@@ -179,12 +179,12 @@ async def test_an_unexpected_error_of_one_look_does_not_end_polling() -> None:
             raise RuntimeError("a defect")
 
     may_fail = asyncio.Event()
-    async with a_room(poll_seconds=0.001) as room:
-        interrupt(room, between)
-        client = room.client()
+    async with a_room(poll_seconds=0.001) as hub:
+        interrupt(hub, between)
+        client = hub.client()
         ready = await client.hello(session_id="kitchen")
         may_fail.set()
-        await room.erin.add_message(ready["conversation"]["id"], "user", "hello")
+        await hub.erin.add_message(ready["conversation"]["id"], "user", "hello")
         assert words(await client.until("messages")) == ["hello"]
     assert failures == 1
 
@@ -195,8 +195,8 @@ async def test_clients_converge_whatever_is_written_in_the_middle_of_a_read(
     url = url_for(store, tmp_path, request)
     for seed in range(SEEDS[store]):
         owner = f"erin-{uuid4()}"
-        async with a_room(url, owner=owner, poll_seconds=0.001, turns_waiting=100) as room:
-            await play(room, random.Random(seed))
+        async with a_room(url, owner=owner, poll_seconds=0.001, turns_waiting=100) as hub:
+            await play(hub, random.Random(seed))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -204,11 +204,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("store", STORES)
 
 
-async def play(room: Room, chance: random.Random) -> None:
+async def play(hub: Room, chance: random.Random) -> None:
     """Talk, leave and come back while others write in the middle of everything."""
-    writers = Writers(room, chance, writes=60)
-    interrupt(room, writers)
-    client = room.client()
+    writers = Writers(hub, chance, writes=60)
+    interrupt(hub, writers)
+    client = hub.client()
     ready = await client.hello(session_id="kitchen")
     reader = Reader(ready)
     writers.conversation_id = reader.conversation_id
@@ -222,7 +222,7 @@ async def play(room: Room, chance: random.Random) -> None:
                 await writers.write()
             case 3:
                 client.leave()
-                client = room.client()
+                client = hub.client()
                 reader.take(await client.hello(session_id="kitchen", place=reader.place))
         for _ in range(chance.randrange(3)):
             if (frame := await client.soon(0)) is not None:
@@ -231,5 +231,5 @@ async def play(room: Room, chance: random.Random) -> None:
     await client.send("text", id="last", text="the last words", answer=False)
     while "the last words" not in reader.held.values():
         reader.take(await client.next())
-    await room.live.feeds.look(room.owner, reader.conversation_id)
-    await reader.converges(client, room)
+    await hub.live.feeds.look(hub.owner, reader.conversation_id)
+    await reader.converges(client, hub)

@@ -4,9 +4,9 @@ import json
 import re
 from pathlib import Path
 
-from recollect.protocol.live import CLOSE_CODES, INCOMING_TYPES, Outgoing, read_frame
-from recollect.server.live.limits import LiveLimits
-from recollect.settings import ServerConfig
+from aforesaid.protocol.live import CLOSE_CODES, INCOMING_TYPES, Outgoing, read_frame
+from aforesaid.server.live.limits import LiveLimits
+from aforesaid.settings import ServerConfig
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/websocket.md").read_text("utf-8")
 SENT, RECEIVED = (part for part in PAGE.split("## What you ")[1:])
@@ -42,7 +42,7 @@ def test_the_limits_are_those_of_the_server() -> None:
     for words in (
         f"{limits.frame_bytes // 1024} KB",
         f"{limits.audio_frame_bytes // 1024**2} MB; {limits.audio_bytes // 1024**2} MB",
-        f"{limits.frames_per_second:.0f} (`RECOLLECT_LIVE_RATE`), and {limits.burst} at once",
+        f"{limits.frames_per_second:.0f} (`AFORESAID_LIVE_RATE`), and {limits.burst} at once",
         f"after {limits.refused_frames:,} of them",
         f"| {ServerConfig().rate_ask} (",
         f"| {ServerConfig().rate_write:,} (",

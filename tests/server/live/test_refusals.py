@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from recollect.audit import AuditTrail
-from recollect.protocol.live import CloseCode
-from recollect.server.auth import gate as gates
-from recollect.server.live.limits import LiveLimits
-from recollect.settings import ServerConfig
+from aforesaid.audit import AuditTrail
+from aforesaid.protocol.live import CloseCode
+from aforesaid.server.auth import gate as gates
+from aforesaid.server.live.limits import LiveLimits
+from aforesaid.settings import ServerConfig
 from tests.server.live.sockets import Connecting, connecting
 from tests.server.running import UNLIMITED, Running, serving
 

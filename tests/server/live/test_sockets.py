@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from recollect.contracts import PCM
-from recollect.protocol.live import CloseCode
-from recollect.settings import VoiceConfig
+from aforesaid.contracts import PCM
+from aforesaid.protocol.live import CloseCode
+from aforesaid.settings import VoiceConfig
 from tests.server.live.parts import comes_true, words
 from tests.server.live.sockets import connecting, live_serving
 from tests.server.test_sessions import Listener
@@ -23,8 +23,8 @@ def offered(key: str, owner: str | None = None) -> list[str]:
     def encoded(text: str) -> str:
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
-    named = [] if owner is None else [f"recollect.owner.{encoded(owner)}"]
-    return ["recollect.v1", f"recollect.bearer.{encoded(key)}", *named]
+    named = [] if owner is None else [f"aforesaid.owner.{encoded(owner)}"]
+    return ["aforesaid.v1", f"aforesaid.bearer.{encoded(key)}", *named]
 
 
 async def test_a_turn_is_streamed_and_stored(tmp_path: Path) -> None:
@@ -60,14 +60,14 @@ async def test_a_key_comes_by_header_by_subprotocol_or_in_the_hello(way: str) ->
         options: dict[str, Any] = {}
         hello: dict[str, Any] = {"session_id": "kitchen"}
         if way == "header":
-            options["additional_headers"] = {"Authorization": f"Bearer {key}", "Recollect-Owner": "sam"}
+            options["additional_headers"] = {"Authorization": f"Bearer {key}", "Aforesaid-Owner": "sam"}
         elif way == "subprotocol":
             options["subprotocols"] = offered(key, "sam")
         else:
             hello |= {"key": key, "owner": "sam"}
         async with server.connect(**options) as client:
             assert (await client.hello(**hello))["owner"] == "sam"
-            assert client.socket.subprotocol == ("recollect.v1" if way == "subprotocol" else None)
+            assert client.socket.subprotocol == ("aforesaid.v1" if way == "subprotocol" else None)
 
 
 async def test_nothing_is_told_without_a_key_that_holds() -> None:
@@ -83,7 +83,7 @@ async def test_nothing_is_told_without_a_key_that_holds() -> None:
             ({}, {"key": revoked}),
             ({"additional_headers": {"Authorization": "Bearer nonsense"}}, {}),
             ({"subprotocols": offered("nonsense")}, {}),
-            ({"subprotocols": ["recollect.v1", "recollect.bearer.%%%"]}, {}),
+            ({"subprotocols": ["aforesaid.v1", "aforesaid.bearer.%%%"]}, {}),
         ):
             async with server.connect(**options) as client:
                 await client.hello(session_id="kitchen", **hello)
@@ -104,7 +104,7 @@ async def test_an_open_server_answers_no_page_of_somebody_elses() -> None:
 
 
 async def test_a_revoked_key_ends_its_connections_within_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recollect.server.auth.gate.REMEMBERED", 0.05)
+    monkeypatch.setattr("aforesaid.server.auth.gate.REMEMBERED", 0.05)
     async with live_serving(recheck_seconds=0.05) as server:
         text, key = await server.keys.create(["erin"])
         async with server.connect() as client:

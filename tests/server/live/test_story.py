@@ -4,12 +4,12 @@ from pathlib import Path
 
 import httpx
 
-from recollect.contacts import Contact
-from recollect.contracts import PCM, Ask, OnText, Reply
-from recollect.dialects import meaning_of
-from recollect.messages import Message
-from recollect.server.live.limits import LiveLimits
-from recollect.voice import EmbeddedTranscriber
+from aforesaid.contracts import PCM, Ask, OnText, Reply
+from aforesaid.dialects import meaning_of
+from aforesaid.model.contacts import Contact
+from aforesaid.model.messages import Message
+from aforesaid.server.live.limits import LiveLimits
+from aforesaid.voice import EmbeddedTranscriber
 from tests.server.live.parts import words
 from tests.server.live.sockets import Serving, live_serving
 from tests.server.live.test_sockets import offered

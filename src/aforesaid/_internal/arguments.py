@@ -1,0 +1,336 @@
+"""Check the arguments of public calls against their annotations, before anything runs.
+
+    @validated                          a class: its constructor and its public methods; or a function
+    class Options(CheckedFields): ...   a struct: its fields, when it is made
+
+An argument of another type raises `InvalidInput`, which names the argument. The code that uses a value
+checks the rest: its range, its format. Parameters for ids are left to that code altogether, since they have
+errors of their own, and so are annotations that cannot be resolved at run time.
+"""
+
+import inspect
+import math
+import os
+import sys
+import types
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import wraps
+from os import PathLike
+from typing import Any, ForwardRef, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+
+from msgspec import UNSET, Struct, UnsetType
+
+from aforesaid.errors import InvalidInput, InvalidSetting, shown
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+Check = Callable[[Sequence[Any], Mapping[str, Any]], None]
+
+_MARK = "__arguments_checked__"
+_ANYTHING = (Any, object, inspect.Parameter.empty)
+_LISTS = frozenset((list, tuple))
+
+
+class Kind(NamedTuple):
+    """What an annotation allows."""
+
+    exactly: frozenset[type]
+    """Types whose values need no further test; most arguments are one of these."""
+    test: Callable[[Any], bool]
+    words: str
+    """What a value must be, as an error says it."""
+    choices: tuple[Any, ...] = ()
+
+
+class _Parameter(NamedTuple):
+    name: str
+    kind: Kind
+
+
+class CheckedFields(Struct, frozen=True, kw_only=True):
+    """A struct that checks the types of its fields when it is made."""
+
+    def __post_init__(self) -> None:
+        for field in _fields_of(type(self)):
+            value = getattr(self, field.name)
+            if type(value) not in field.kind.exactly and value is not UNSET:
+                _check_value(field, value, InvalidSetting)
+
+
+def validated(target: T) -> T:
+    """The class with its constructor and public methods checked, or the function checked.
+
+    A wrong argument of a constructor, or of a function that makes something, is a wrong setting.
+    """
+    if not isinstance(target, type):
+        return _wrapped(target, error=InvalidSetting)  # type: ignore[arg-type,return-value]
+    for name, member in inspect.getmembers_static(target):
+        if name == "__init__" or not name.startswith("_"):
+            error = InvalidSetting if name == "__init__" else InvalidInput
+            if isinstance(member, types.FunctionType) and not is_checked(member):
+                setattr(target, name, _wrapped(member, error=error))
+            elif isinstance(member, classmethod) and not is_checked(member.__func__):
+                setattr(target, name, classmethod(_wrapped(member.__func__, error=error)))
+    return target
+
+
+def check_of(function: Callable[..., Any], *, error: type[InvalidInput] = InvalidInput) -> Check | None:
+    """The check of a function's arguments as they were given; None where there is nothing to check.
+
+    It is on the path of every turn: an argument of the very type that is asked for costs one comparison.
+    """
+    parameters = list(inspect.signature(function).parameters.values())
+    named = {
+        each.name: _Parameter(each.name, kind)
+        for each in parameters
+        if (kind := _kind_of_parameter(each, function)) is not _ANY
+    }
+    if not named:
+        return None
+    positional = tuple(named.get(each.name) for each in parameters if each.kind in _POSITIONAL)
+
+    def check(given: Sequence[Any], by_name: Mapping[str, Any]) -> None:
+        for one, value in zip(positional, given, strict=False):
+            if one is not None and type(value) not in one.kind.exactly:
+                _check_value(one, value, error)
+        for name in by_name:
+            if name in named and type(by_name[name]) not in named[name].kind.exactly:
+                _check_value(named[name], by_name[name], error)
+
+    return check
+
+
+def as_checked(function: F) -> F:
+    """Mark a function that checks its arguments already."""
+    setattr(function, _MARK, True)
+    return function
+
+
+def is_checked(function: Callable[..., Any]) -> bool:
+    """Return whether the function checks its arguments."""
+    return hasattr(function, _MARK)
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _wrapped(function: Callable[..., Any], *, error: type[InvalidInput] = InvalidInput) -> Callable[..., Any]:
+    check = check_of(function, error=error)
+    if check is None:
+        return function
+    wrap = _awaiting if inspect.iscoroutinefunction(function) else _calling
+    return as_checked(wrap(function, check))
+
+
+def _awaiting(function: Callable[..., Awaitable[Any]], check: Check) -> Callable[..., Any]:
+    @wraps(function)
+    async def call(*given: Any, **named: Any) -> Any:
+        check(given, named)
+        return await function(*given, **named)
+
+    return call
+
+
+def _calling(function: Callable[..., Any], check: Check) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*given: Any, **named: Any) -> Any:
+        check(given, named)
+        return function(*given, **named)
+
+    return call
+
+
+def _check_value(parameter: _Parameter, value: Any, error: type[InvalidInput]) -> None:
+    kind = parameter.kind
+    if kind.test(value):
+        return
+    if kind.choices:
+        raise error.not_in(parameter.name, value, kind.choices)
+    raise error(
+        f"{parameter.name} must be {kind.words}; got {shown(value)}", field=parameter.name, value=value
+    )
+
+
+# From annotations to kinds
+
+
+def _kind_of_parameter(parameter: inspect.Parameter, function: Callable[..., Any]) -> Kind:
+    if parameter.kind in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL):
+        return _ANY
+    if parameter.name in ("self", "cls") or _has_own_error(parameter.name):
+        return _ANY
+    return _kind_of(parameter.annotation, vars(sys.modules[function.__module__]))
+
+
+def _has_own_error(name: str) -> bool:
+    return name in ("id", "owner", "inherit") or name.endswith("_id")
+
+
+_fields: dict[type, tuple[_Parameter, ...]] = {}
+
+
+def _fields_of(struct: type[Struct]) -> tuple[_Parameter, ...]:
+    if struct not in _fields:
+        scope = vars(sys.modules[struct.__module__])
+        signature = inspect.signature(struct)
+        _fields[struct] = tuple(
+            _Parameter(each.name, _kind_of(each.annotation, scope))
+            for each in signature.parameters.values()
+            if not _has_own_error(each.name)
+        )
+    return _fields[struct]
+
+
+def _kind_of(annotation: Any, scope: Mapping[str, Any]) -> Kind:
+    if isinstance(annotation, str | ForwardRef):
+        return _kind_of_text(annotation, scope)
+    if annotation is None:
+        annotation = types.NoneType
+    origin = get_origin(annotation)
+    if origin in (Union, types.UnionType):
+        return _union(get_args(annotation), scope)
+    if origin is Literal:
+        return _one_of(get_args(annotation))
+    if origin is not None:
+        return _container(origin, get_args(annotation), scope)
+    if annotation in _ANYTHING or not isinstance(annotation, type):
+        return _ANY
+    return _SIMPLE.get(annotation) or _instance_of(annotation)
+
+
+def _kind_of_text(annotation: str | ForwardRef, scope: Mapping[str, Any]) -> Kind:
+    text = annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else annotation
+    try:
+        return _kind_of(eval(text, dict(scope)), scope)
+    except (NameError, TypeError):  # imported for type checking only
+        return _ANY
+
+
+def _union(members: Sequence[Any], scope: Mapping[str, Any]) -> Kind:
+    kinds = [_kind_of(each, scope) for each in members]
+    if any(_is_path_type(each) for each in members):  # then text is the name of a path
+        kinds = [_PATH if kind is _SIMPLE[str] else kind for kind in kinds]
+    return _either(kinds)
+
+
+def _is_path_type(annotation: Any) -> bool:
+    kind = get_origin(annotation) or annotation
+    return isinstance(kind, type) and issubclass(kind, PathLike)
+
+
+def _either(kinds: Sequence[Kind]) -> Kind:
+    if any(kind is _ANY for kind in kinds):
+        return _ANY
+    choices = tuple(choice for kind in kinds for choice in kind.choices)
+    only_choices = all(kind.choices or kind is _SIMPLE[types.NoneType] for kind in kinds)
+    return Kind(
+        exactly=frozenset().union(*(kind.exactly for kind in kinds)),
+        test=lambda value: any(type(value) in kind.exactly or kind.test(value) for kind in kinds),
+        words=" or ".join(dict.fromkeys(kind.words for kind in kinds)),
+        choices=choices if only_choices else (),
+    )
+
+
+def _one_of(choices: tuple[Any, ...]) -> Kind:
+    def test(value: Any) -> bool:
+        return isinstance(value, str | int) and value in choices
+
+    return Kind(frozenset(), test, f"one of {', '.join(map(str, choices))}", choices)
+
+
+def _container(origin: Any, inner: tuple[Any, ...], scope: Mapping[str, Any]) -> Kind:
+    if origin is type:
+        return _ANY
+    if inspect.isclass(origin) and issubclass(origin, Mapping):
+        return _mapping(inner, scope)
+    if inspect.isclass(origin) and origin is not Callable and issubclass(origin, Iterable):
+        return _list_of(_kind_of(inner[0], scope) if inner else _ANY)
+    return _SIMPLE.get(origin) or (_CALLABLE if origin is Callable else _ANY)
+
+
+def _list_of(item: Kind) -> Kind:
+    # Text is read once, so that a generator of it will do; other items are gone through several times.
+    needed = Iterable if item is _SIMPLE[str] else Collection
+
+    def test(value: Any) -> bool:
+        if type(value) not in _LISTS:
+            if not isinstance(value, needed) or isinstance(value, str | bytes | bytearray | Mapping):
+                return False
+            if not isinstance(value, Collection):
+                return True
+        for each in value:  # noqa: SIM110  a generator costs more calls than a turn has to spare
+            if type(each) not in item.exactly and not item.test(each):
+                return False
+        return True
+
+    return Kind(frozenset(), test, f"a list of {item.words}" if item is not _ANY else "a list")
+
+
+def _mapping(inner: tuple[Any, ...], scope: Mapping[str, Any]) -> Kind:
+    key, item = (_kind_of(each, scope) for each in (inner or (Any, Any)))
+
+    def test(value: Any) -> bool:
+        return isinstance(value, Mapping) and all(
+            (type(one) in key.exactly or key.test(one)) and (type(two) in item.exactly or item.test(two))
+            for one, two in value.items()
+        )
+
+    return Kind(frozenset(), test, f"a dict of {item.words}" if item is not _ANY else "a dict")
+
+
+def _instance_of(kind: type) -> Kind:
+    words = f"a {kind.__name__}"
+    if issubclass(kind, PathLike):
+        return Kind(frozenset(), lambda value: isinstance(value, kind) and is_path(value), "a path")
+    if issubclass(kind, Struct) or not kind.__module__.startswith("aforesaid"):
+        return Kind(frozenset((kind,)), lambda value: isinstance(value, kind), words)
+    members = frozenset(name for name in dir(kind) if not name.startswith("_"))
+    return Kind(frozenset((kind,)), lambda value: _resembles(value, kind, members), words)
+
+
+def _resembles(value: Any, kind: type, members: frozenset[str]) -> bool:
+    """Whether it can stand in for the class: it is one, or has most of its public members.
+
+    Services are passed by their interface: a client's manager for a manager, a caller's own encoder.
+    """
+    if isinstance(value, type):
+        return False
+    if not getattr(kind, "_is_protocol", False) and isinstance(value, kind):
+        return True
+    return 2 * sum(hasattr(value, name) for name in members) > len(members)
+
+
+def is_path(value: Any) -> bool:
+    """Whether the system can take it for the name of a file: text without NUL that can be encoded."""
+    try:
+        return isinstance(value, str | PathLike) and b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+
+
+_ANY = Kind(frozenset(), lambda _: True, "anything")
+_PATH = Kind(frozenset(), is_path, "a path")
+_CALLABLE = Kind(frozenset((types.FunctionType,)), callable, "a function")
+_SIMPLE: dict[Any, Kind] = {
+    str: Kind(frozenset((str,)), lambda value: isinstance(value, str), "text"),
+    bytes: Kind(frozenset((bytes,)), lambda value: isinstance(value, bytes), "bytes"),
+    bool: Kind(frozenset((bool,)), lambda value: isinstance(value, bool), "True or False"),
+    int: Kind(frozenset((int,)), _is_whole, "a whole number"),
+    float: Kind(frozenset((int,)), _is_number, "a number"),
+    types.NoneType: Kind(frozenset((types.NoneType,)), lambda value: value is None, "None"),
+    UnsetType: Kind(frozenset((UnsetType,)), lambda value: value is UNSET, "left out"),
+    # ISO 8601 text is read where moments are checked for their time zone.
+    datetime: Kind(frozenset((datetime,)), lambda value: isinstance(value, datetime | str), "a datetime"),
+    PathLike: Kind(frozenset(), is_path, "a path"),
+    list: Kind(frozenset((list,)), lambda value: isinstance(value, list), "a list"),
+    dict: Kind(frozenset((dict,)), lambda value: isinstance(value, dict), "a dict"),
+}

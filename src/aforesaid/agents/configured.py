@@ -1,0 +1,138 @@
+"""Who answers, by the settings: one assistant for the terminal, the server and a voice. Below: all agents.
+
+Without a provider it is the recall agent, which needs no model; so there is always an assistant.
+"""
+
+from collections.abc import Callable
+from datetime import tzinfo
+
+from aforesaid._internal.arguments import validated
+from aforesaid.agents.loop import AgenticLoop
+from aforesaid.agents.providers.anthropic import AnthropicAgent
+from aforesaid.agents.providers.openai_chat import OpenAIChatAgent
+from aforesaid.agents.providers.openai_responses import OpenAIResponsesAgent
+from aforesaid.agents.providers.strands import StrandsAgent
+from aforesaid.agents.recall import RecallAgent
+from aforesaid.agents.stored_turns import Specialist
+from aforesaid.agents.supervisor import Sessions, SupervisorAgent
+from aforesaid.agents.toolbox import owner_tools
+from aforesaid.contracts import Agent
+from aforesaid.errors import InvalidSetting
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.clock import Clock
+from aforesaid.model.conversations import Channel
+from aforesaid.settings import AgentConfig
+
+INSTRUCTIONS = (
+    "You are a helpful assistant with a memory. Answer briefly, in the language of the question. When the "
+    "user refers to something that is not in this conversation, look it up with search_history before you "
+    "answer, and say when it was said. Use remember for preferences and facts that will matter another day, "
+    "and forget when they no longer hold."
+)
+
+
+@validated
+class Assistants:
+    """The assistants of all owners, with one connection to the provider. Close it when you are done."""
+
+    def __init__(
+        self,
+        config: AgentConfig | None = None,
+        *,
+        timezone: tzinfo | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.config = config or AgentConfig()
+        self._timezone = timezone
+        self._clock = clock
+        self._agent = agent_for(self.config)
+
+    @property
+    def uses_model(self) -> bool:
+        """Whether a provider's model answers, and not the recall agent."""
+        return self._agent is not None
+
+    def of(
+        self, manager: ConversationManager, *, sessions: Sessions | None = None, channel: Channel = "text"
+    ) -> SupervisorAgent:
+        """The assistant of the manager's owner."""
+        return SupervisorAgent(manager, [self.specialist(manager)], sessions=sessions, channel=channel)
+
+    def specialist(self, manager: ConversationManager) -> Specialist:
+        """The one who answers, with the tools of the manager's owner."""
+        agent = self._agent or RecallAgent(manager, timezone=self._timezone, clock=self._clock)
+        instructions = (self.config.instructions or INSTRUCTIONS) if self._agent is not None else ""
+        return Specialist(
+            loop=AgenticLoop(agent, instructions=instructions),
+            description="Answers questions",
+            tools=owner_tools(manager, timezone=self._timezone),
+        )
+
+    async def close(self) -> None:
+        if self._agent is not None:
+            await self._agent.close()
+
+
+@validated
+def assistant_for(
+    manager: ConversationManager,
+    config: AgentConfig | None = None,
+    *,
+    sessions: Sessions | None = None,
+    channel: Channel = "text",
+) -> SupervisorAgent:
+    """The assistant of one owner, by the settings. For many owners, or to close it, see `Assistants`."""
+    return Assistants(config).of(manager, sessions=sessions, channel=channel)
+
+
+@validated
+def agent_for(config: AgentConfig) -> Agent | None:
+    """The agent that the settings name; None where no model is wanted. Raises `MissingExtra`."""
+    if config.provider == "recall":
+        return None
+    if not config.model:
+        raise InvalidSetting(
+            f"the provider {config.provider} needs a model: set AFORESAID_MODEL", field="model", value=""
+        )
+    return _MAKERS[config.provider](config)
+
+
+def _anthropic(config: AgentConfig) -> Agent:
+    return AnthropicAgent(
+        config.model, api_key=config.provider_key or None, base_url=config.provider_url or None
+    )
+
+
+def _openai(config: AgentConfig) -> Agent:
+    return OpenAIChatAgent(
+        config.model,
+        api_key=config.provider_key or None,
+        base_url=config.provider_url or None,
+        api_version=config.provider_api_version or None,
+    )
+
+
+def _openai_responses(config: AgentConfig) -> Agent:
+    return OpenAIResponsesAgent(
+        config.model,
+        api_key=config.provider_key or None,
+        base_url=config.provider_url or None,
+        api_version=config.provider_api_version or None,
+    )
+
+
+def _bedrock(config: AgentConfig) -> Agent:
+    def model() -> object:
+        from strands.models import BedrockModel
+
+        return BedrockModel(model_id=config.model, endpoint_url=config.provider_url or None)
+
+    return StrandsAgent(model, provider="Bedrock")
+
+
+_MAKERS: dict[str, Callable[[AgentConfig], Agent]] = {
+    "anthropic": _anthropic,
+    "openai": _openai,
+    "openai_responses": _openai_responses,
+    "bedrock": _bedrock,
+}

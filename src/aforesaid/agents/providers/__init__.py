@@ -1,0 +1,1 @@
+"""One agent per model provider, through the provider's own SDK."""

@@ -1,0 +1,211 @@
+"""A provider's SDK: loaded when it is first needed, its errors translated. Below: errors. Above: providers.
+
+SDKs take seconds to import and read certificates from disk, so that happens on a thread. What they
+raise may quote a key or a header; what we raise quotes only the provider's words, with everything that
+looks like a secret taken out, and is not chained to the SDK's error.
+"""
+
+import asyncio
+import re
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any, Generic, TypeVar
+
+from aforesaid.dialects import meaning_of
+from aforesaid.errors import (
+    AforesaidError,
+    AgentError,
+    AgentRateLimited,
+    AgentRejected,
+    AgentUnavailable,
+    MissingExtra,
+    RequestTooLong,
+)
+from aforesaid.model.messages import Message
+
+T = TypeVar("T")
+
+_LONGEST_WORDS = 300
+_SECRETS = re.compile(
+    r"\b(?:sk|pk|rk|key|api|xox\w|gh[pousr])[-_][\w*.-]{6,}"
+    r"|\bAKIA[0-9A-Z]{12,}|\bASIA[0-9A-Z]{12,}|\beyJ[\w-]{8,}\.[\w.-]+"
+    r"|(?i:\b(?:bearer|basic)\s+[\w.~+/=*-]{6,})"
+    r"|(?i:\b(?:x-api-key|api[-_ ]?key|authorization|token|secret|password)\b\s*[=:]\s*"
+    r"(?:\w+\s+)?[^\s,;]{4,})"
+)
+_TOO_LONG = re.compile(
+    r"context_length_exceeded|prompt is too long|context window|maximum context length|too many tokens"
+    r"|input is too long",
+    re.IGNORECASE,
+)
+
+
+class Lazy(Generic[T]):
+    """A client that is made on a thread when it is first asked for, or one that was handed in."""
+
+    def __init__(self, make: Callable[[], T], *, given: T | None = None) -> None:
+        self._make = make
+        self._client = given
+        self._is_ours = given is None
+        self._lock = asyncio.Lock()
+
+    async def get(self) -> T:
+        if self._client is None:
+            async with self._lock:
+                if self._client is None:
+                    self._client = await asyncio.to_thread(self._make)
+        return self._client
+
+    def take(self) -> T | None:
+        """The client, if it was made here, to be closed; afterwards there is none."""
+        if not self._is_ours:
+            return None
+        client, self._client = self._client, None
+        return client
+
+
+def require(package: str, *, what: str, extra: str) -> None:
+    """Say at once, and not at the first question, that a package is missing."""
+    if find_spec(package) is None:
+        raise MissingExtra(what, extra=extra)
+
+
+def described_or_known(
+    tools: Sequence[Mapping[str, Any]], messages: Sequence[Message]
+) -> list[Mapping[str, Any]]:
+    """The tools in Anthropic's form; where there are none, those that were called earlier, as gone.
+
+    A request in which tools were called must describe tools: also when somebody else had them.
+    """
+    if tools:
+        return list(tools)
+    names = dict.fromkeys(call.name for message in messages for call in meaning_of(message).calls)
+    gone = {"description": "Not available any more.", "input_schema": {"type": "object"}}
+    return [{"name": name, **gone} for name in names]
+
+
+async def translated(call: Awaitable[T], *, sdk: str, provider: str, secrets: tuple[str, ...] = ()) -> T:
+    """What the call gives. An error of the SDK named `sdk`, or of its transport, becomes one of ours."""
+    try:
+        return await call
+    except AforesaidError:
+        raise
+    except _errors_of(sdk) as error:
+        problem = agent_error(error, provider=provider, secrets=secrets)
+    # Outside the handler, so that the SDK's error, which holds the request with its key, is not chained.
+    raise problem
+
+
+def _errors_of(sdk: str) -> tuple[type[BaseException], ...]:
+    """What an SDK raises: its own errors, its HTTP client's, and a ValueError for what it cannot read."""
+    roots = [
+        getattr(sys.modules.get(module), name, None)
+        for module, *names in (*_ROOTS[sdk], *_ROOTS["transport"])
+        for name in names
+    ]
+    return (ValueError, *(root for root in roots if isinstance(root, type)))
+
+
+_ROOTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "anthropic": (("anthropic", "AnthropicError"),),
+    "openai": (("openai", "OpenAIError"),),
+    "botocore": (("botocore.exceptions", "BotoCoreError", "ClientError"),),
+    "strands": (("strands.types.exceptions", "ModelThrottledException", "ContextWindowOverflowException"),),
+    "transport": (
+        ("httpx", "HTTPError", "StreamError"),
+        ("httpx2", "HTTPError", "StreamError"),
+    ),
+}
+"""Modules and the roots of their errors. Looked up where they are loaded: what is not cannot have raised."""
+
+
+def agent_error(error: BaseException, *, provider: str, secrets: tuple[str, ...] = ()) -> AgentError:
+    """The error of ours that says the same as the SDK's, without its secrets."""
+    status = _status_of(error)
+    request_id = getattr(error, "request_id", None)
+    words = without_secrets(_words_of(error), secrets)
+    if status is None:
+        return AgentUnavailable(f"{provider}: {words}", request_id=request_id)
+    return error_for_status(
+        status,
+        f"{provider} answered {status}: {words}",
+        retry_after=_retry_after(error),
+        request_id=request_id,
+    )
+
+
+_KINDS = {
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "context_length_exceeded": 413,
+}
+"""What an error inside a stream calls itself, whose response began well; others are the provider's fault."""
+
+
+def _status_of(error: BaseException) -> int | None:
+    status = getattr(error, "status_code", None)
+    if isinstance(status, int) and status >= 400:
+        return status
+    kind = _kind_of(error)
+    return None if kind is None else _KINDS.get(kind, 500)
+
+
+def _kind_of(error: BaseException) -> str | None:
+    match getattr(error, "body", None):
+        case {"error": {"code": str(kind)} | {"type": str(kind)}} | {"code": str(kind)} | {"type": str(kind)}:
+            return kind
+    return None
+
+
+def error_for_status(
+    status: int, message: str, *, retry_after: float | None = None, request_id: str | None = None
+) -> AgentError:
+    """The error of ours for a response with this status."""
+    if status == 429:
+        return AgentRateLimited(message, retry_after=retry_after, status=status, request_id=request_id)
+    if status >= 500 or status in (408, 409):
+        return AgentUnavailable(message, status=status, request_id=request_id)
+    kind = RequestTooLong if status == 413 or _TOO_LONG.search(message) else AgentRejected
+    return kind(message, status=status, request_id=request_id)
+
+
+def without_secrets(words: str, secrets: tuple[str, ...] = ()) -> str:
+    """The words without these secrets, without whatever looks like one, and not too many of them."""
+    for secret in secrets:
+        if secret:
+            words = words.replace(secret, "[secret]")
+    words = " ".join(_SECRETS.sub("[secret]", words).split())
+    return words if len(words) <= _LONGEST_WORDS else f"{words[:_LONGEST_WORDS]}…"
+
+
+def _words_of(error: BaseException) -> str:
+    """The provider's own words where it sent some, else the SDK's."""
+    match getattr(error, "body", None):
+        case {"error": {"message": str(words), **rest}} | {"message": str(words), **rest}:
+            kind = rest.get("code") or rest.get("type")
+            return f"{words} ({kind})" if isinstance(kind, str) else words
+    return str(error) or type(error).__name__
+
+
+def _retry_after(error: BaseException) -> float | None:
+    headers = getattr(getattr(error, "response", None), "headers", None)
+    if headers is None:
+        return None
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        seconds = _number(headers.get(name))
+        if seconds is not None:
+            return seconds / unit
+    return None
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None  # a date: whoever waits will have to guess

@@ -1,0 +1,115 @@
+"""Who answers: by rule, or by asking a model. Below: the `Agent` contract, tools. Above: the supervisor."""
+
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
+
+from aforesaid._internal.arguments import validated
+from aforesaid.agents.tools import Tool, ToolRegistry, checked
+from aforesaid.contracts import Agent, Ask, Reply
+from aforesaid.dialects import meaning_of
+from aforesaid.errors import InvalidInput, shown
+from aforesaid.model.messages import Message
+from aforesaid.telemetry import describe
+
+log = logging.getLogger("aforesaid.agents")
+
+Recent = Callable[[], Awaitable[Sequence[Message]]]
+"""Gives the conversation so far with the question at its end. Only who needs it pays for it."""
+
+
+class Router(Protocol):
+    """Chooses one of several agents."""
+
+    async def choose(self, query: str, recent: Recent, agents: Mapping[str, str]) -> str | None:
+        """The name of one of these agents, whose descriptions these are; None for the default one."""
+        ...
+
+
+@validated
+class RuleRouter:
+    """The first rule that fits says who answers: a pattern to find in the query, whatever its case."""
+
+    def __init__(self, rules: Mapping[str, str]) -> None:
+        self._rules = [(_pattern(pattern), name) for pattern, name in rules.items()]
+
+    async def choose(self, query: str, recent: Recent, agents: Mapping[str, str]) -> str | None:
+        return next((name for pattern, name in self._rules if pattern.search(query)), None)
+
+
+@validated
+class ModelRouter:
+    """A model chooses by what the agents are for. One that fails or names nobody leaves it to the default."""
+
+    def __init__(self, agent: Agent, *, instructions: str = "") -> None:
+        self._agent = agent
+        self._instructions = instructions or _INSTRUCTIONS
+
+    async def choose(self, query: str, recent: Recent, agents: Mapping[str, str]) -> str | None:
+        tool = _route_to(agents)
+        described = ToolRegistry([tool]).definitions(self._agent.dialect)
+        lines = [f"- {name}: {description}" for name, description in agents.items()]
+        ask = Ask(
+            messages=_words_only(await recent()),
+            system="\n".join([self._instructions, *lines]),
+            tools=tuple(described),
+        )
+        try:
+            return _chosen(await self._agent.reply(ask), tool, agents)
+        except Exception as error:  # noqa: BLE001  an agent may be anybody's, and raise anything: there is a default
+            log.warning("nobody could be asked who should answer: %s", describe(error))
+            return None
+
+
+_INSTRUCTIONS = (
+    "You decide which agent answers the user's last message. Do not answer it yourself: "
+    "call route_to with the name of the agent. The agents:"
+)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text, re.IGNORECASE)
+    except re.error as error:
+        raise InvalidInput(
+            f"a rule must be a regular expression ({error}); got {shown(text)}", field="rules", value=text
+        ) from None
+
+
+def _route_to(agents: Mapping[str, str]) -> Tool:
+    async def run(agent_name: str) -> str:
+        return agent_name
+
+    return Tool(
+        name="route_to",
+        description="Say which agent answers.",
+        parameters={
+            "type": "object",
+            "properties": {"agent_name": {"type": "string", "enum": list(agents)}},
+            "required": ["agent_name"],
+            "additionalProperties": False,
+        },
+        run=run,
+    )
+
+
+def _words_only(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The conversation without tools, which this model has not: what was said, by whom."""
+    said = [(message.role, meaning_of(message).text.strip()) for message in messages]
+    return tuple(
+        Message(role=role, content=text) for role, text in said if text and role in ("user", "assistant")
+    )
+
+
+def _chosen(reply: Reply, tool: Tool, agents: Mapping[str, str]) -> str | None:
+    meanings = [meaning_of(message) for message in reply.messages]
+    for call in (call for meaning in meanings for call in meaning.calls if call.name == tool.name):
+        try:
+            return str(checked(tool, call.arguments)["agent_name"])
+        except InvalidInput as error:
+            log.warning("the router named nobody: %s", describe(error))
+    # A model without tools names the agent in words.
+    words = " ".join(meaning.text for meaning in meanings)
+    named = [name for name in agents if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)]
+    return named[0] if len(named) == 1 else None

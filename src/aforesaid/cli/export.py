@@ -1,0 +1,140 @@
+"""`aforesaid export`: everything, or what one owner has, as JSON Lines."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+from rich.markup import escape
+
+from aforesaid.cli.render import counted, errors_console
+from aforesaid.cli.runtime import OwnerOption, UrlOption, memory_at, run
+from aforesaid.errors import InvalidInput, StoreUnavailable
+from aforesaid.transfer import ExportReport
+from aforesaid.transfer import export as export_all
+from aforesaid.transfer.folders import Manifest
+
+
+def export(
+    url: UrlOption = None,
+    owner: OwnerOption = None,
+    output: Annotated[str, typer.Option(help="The file to write; - is standard output.")] = "-",
+    folder: Annotated[
+        str | None,
+        typer.Option(help="With --owner: a new folder for all that is held about them, with a page to read."),
+    ] = None,
+) -> None:
+    """Write conversations as JSON Lines, to be kept or imported elsewhere."""
+    if folder is not None:
+        _print_manifest(run(lambda: _export_folder(url, owner, folder)))
+        return
+
+    async def work() -> ExportReport:
+        async with memory_at(url) as memory, _opened(output) as file:
+            return await export_all(memory.backend, file, owner=owner)
+
+    report = run(work)
+    errors_console().print(
+        f"{counted(report.conversations, 'conversation')} of {counted(report.owners, 'owner')} exported, "
+        f"{counted(report.entries, 'message')}, {counted(report.documents, 'document')}",
+        soft_wrap=True,
+    )
+    if report.unreadable:
+        lost = counted(report.unreadable, "message")
+        errors_console().print(f"[yellow]! {lost} cannot be read, and are not in it[/]", soft_wrap=True)
+
+
+async def _export_folder(url: str | None, owner: str | None, folder: str) -> Manifest:
+    if owner is None:
+        raise InvalidInput("--folder is for one owner: name them with --owner", field="owner")
+    async with memory_at(url) as memory:
+        return await memory.of(owner).export(folder)
+
+
+def _print_manifest(manifest: Manifest) -> None:
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in manifest.counts.items())
+    errors_console().print(f"exported: {counts}", soft_wrap=True)
+    for name in manifest.unreadable:
+        errors_console().print(
+            f"[yellow]! the archive of {escape(name)} cannot be read and is not in the folder[/]",
+            soft_wrap=True,
+        )
+
+
+@asynccontextmanager
+async def _opened(output: str) -> AsyncIterator[BinaryIO]:
+    """Where the export goes. Links go on to lead where they led, and a pipe stays one."""
+    if output == "-":
+        if sys.stdout is None:  # what Python makes of one that was closed before it began
+            raise StoreUnavailable("standard output is closed")
+        yield sys.stdout.buffer
+        return
+    place = Path(await asyncio.to_thread(os.path.realpath, output))
+    writing = _poured if await asyncio.to_thread(_is_no_file, place) else _made
+    async with writing(place) as file:
+        yield file
+
+
+def _is_no_file(place: Path) -> bool:
+    """Whether something else is there, as a pipe, that is written into and not replaced."""
+    return place.exists() and not place.is_file()
+
+
+@asynccontextmanager
+async def _poured(place: Path) -> AsyncIterator[BinaryIO]:
+    file = await asyncio.to_thread(_open, place, os.O_WRONLY)
+    try:
+        yield file
+    finally:
+        await asyncio.to_thread(_close, file, place)
+
+
+@asynccontextmanager
+async def _made(place: Path) -> AsyncIterator[BinaryIO]:
+    """A file that is there under its name only when it is whole."""
+    unfinished = Path(f"{place}.part")
+    file = await asyncio.to_thread(_open, unfinished, os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
+    try:
+        yield file
+        await asyncio.to_thread(_finish, file, unfinished, place)
+    except BaseException:
+        await asyncio.to_thread(_discard, file, unfinished)
+        raise
+
+
+def _open(path: Path, flags: int) -> BinaryIO:
+    try:
+        # Conversations are nobody else's business.
+        return os.fdopen(os.open(path, flags, 0o600), "wb")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _close(file: BinaryIO, place: Path) -> None:
+    try:
+        file.close()
+    except OSError as error:
+        raise _unwritable(place, error) from error
+
+
+def _finish(file: BinaryIO, unfinished: Path, place: Path) -> None:
+    try:
+        file.flush()
+        os.fsync(file.fileno())
+        file.close()
+        unfinished.replace(place)
+    except OSError as error:
+        raise _unwritable(place, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> StoreUnavailable:
+    return StoreUnavailable(f"{path} cannot be written: {error.strerror or error}")
+
+
+def _discard(file: BinaryIO, unfinished: Path) -> None:
+    file.close()
+    unfinished.unlink(missing_ok=True)

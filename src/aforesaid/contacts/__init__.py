@@ -1,0 +1,8 @@
+"""Contacts, the names that identify them in a text, and which conversation is about which client."""
+
+from aforesaid.contacts.association import ClientAssociationService
+from aforesaid.contacts.book import ContactPage, Contacts
+from aforesaid.contacts.matches import Candidate, ClientMatch
+from aforesaid.model.contacts import Contact
+
+__all__ = ["Candidate", "ClientAssociationService", "ClientMatch", "Contact", "ContactPage", "Contacts"]

@@ -1,0 +1,214 @@
+"""A sentence as names are looked for in it: its words, and what stands around each. Below: words."""
+
+import re
+from typing import NamedTuple
+
+from aforesaid.contacts.names import vocabulary
+from aforesaid.contacts.spelling import composed, folded, spellings, word_finder
+from aforesaid.contacts.words import common, names
+
+LONGEST_TEXT = 20_000
+"""Characters of a message that are read."""
+
+_word_in = word_finder(letter=r"[^\W\d_]", joints=r"'’\-")
+_ELISION = re.compile(r"^(?:[dlnsjmtc]|qu)['’](?=[^\W\d_]{2})", re.IGNORECASE)
+_POSSESSIVE = re.compile(r"(?:['’]s|['’])$", re.IGNORECASE)
+_HONORIFIC = re.compile(r"-(?:san|sama|sensei|ji)$", re.IGNORECASE)
+_ENDS = re.compile(r"[.!?:;\n¿¡]")
+
+
+class Token(NamedTuple):
+    """A word of a sentence."""
+
+    text: str
+    fold: str
+    forms: tuple[str, ...]
+    capital: bool
+    starts: bool
+    """Whether a sentence begins with it."""
+    gap: str
+    """What stands between the word before and this one, other than blanks."""
+    possessive: bool
+    pointed: bool
+
+
+def tokens_in(text: str) -> list[Token]:
+    """The words of a text."""
+    found: list[Token] = []
+    end = 0
+    text = composed(text)
+    for match in _word_in(text).finditer(text):
+        between = text[end : match.start()]
+        word = match.group()
+        elided = _ELISION.match(word)
+        if elided is not None:
+            found.append(_token(elided.group()[:-1], between, found, pointed=False))
+            between, word = "", word[elided.end() :]
+        end = match.end()
+        found.append(_token(word, between, found, pointed=text[end : end + 1] == "."))
+    return found
+
+
+def _token(word: str, between: str, before: list[Token], *, pointed: bool) -> Token:
+    bare = _HONORIFIC.sub("", _POSSESSIVE.sub("", word))
+    fold = folded(bare)
+    return Token(
+        text=word,
+        fold=fold,
+        forms=spellings(bare),
+        capital=word[:1].isupper(),
+        starts=not before or (bool(_ENDS.search(between)) and not _is_abbreviation(before[-1])),
+        gap=between.strip(),
+        possessive=bare != word and _HONORIFIC.search(word) is None,
+        pointed=pointed,
+    )
+
+
+def _is_abbreviation(token: Token) -> bool:
+    return token.pointed and (token.fold in names.TITLES or len(token.fold) == 1)
+
+
+class Scene:
+    """A text, and what is asked of the words in it."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens = tokens_in(text)
+        letters = [token.text for token in self.tokens]
+        small = any(word != word.upper() for word in letters)
+        self.cased = small and any(token.capital and token.text not in ("I", "A") for token in self.tokens)
+        self.language = self._language()
+        self.german = self.language == "de"
+
+    def _language(self) -> str:
+        folds = [token.fold for token in self.tokens]
+        counts = {name: sum(fold in signs for fold in folds) for name, signs in common.SIGNS.items()}
+        best = max(counts, key=lambda name: counts[name])
+        return best if counts[best] else "en"
+
+    def fold(self, at: int) -> str:
+        return self.tokens[at].fold if 0 <= at < len(self.tokens) else ""
+
+    def joined(self, at: int) -> bool:
+        """Whether nothing but blanks stands between this word and the one before."""
+        return 0 < at < len(self.tokens) and self.tokens[at].gap in ("", ".") and not self.tokens[at].starts
+
+    def is_word(self, at: int) -> bool:
+        """Whether this is a word of a language, or a place, a month, a machine: a name only beside others."""
+        return self.fold(at) in vocabulary().words or self.is_elsewhere(at)
+
+    def is_elsewhere(self, at: int) -> bool:
+        fold = self.fold(at)
+        return fold in common.MONTHS or fold in common.PLACES or fold in common.TALKED_TO
+
+    def in_capitals(self, at: int) -> bool:
+        return self.cased and self.tokens[at].capital
+
+    def title_before(self, at: int) -> str | None:
+        """Whom the title before this word is for: m, f or anybody (""); None without a title."""
+        if not self.joined(at):
+            return None
+        token = self.tokens[at - 1]
+        if token.fold not in names.TITLES:
+            return None
+        if token.fold in names.ONLY_WITH_POINT and not (token.pointed or (self.cased and token.capital)):
+            return None
+        return names.TITLES[token.fold]
+
+    def evidence(self, first: int, last: int) -> int:
+        """What speaks for a name: 3 who is reached or a client, 2 who does or has something, 1 a hint."""
+        before = self.fold(first - 1) if self.joined(first) else ""
+        earlier = self.fold(first - 2) if before else ""
+        if before in common.REACHING and not self._is_noun(first - 1):
+            return 3
+        if earlier in common.REACHING and (before in common.TOWARDS or before in ("up", "back")):
+            return 3
+        after = self.fold(last + 1) if self.joined(last + 1) else ""
+        if self.tokens[last].possessive or (after in common.SAYING and after not in common.AUXILIARIES):
+            return 2
+        return 1 if before in common.TOWARDS or after in common.SAYING or after in common.BUSINESS else 0
+
+    def _is_noun(self, at: int) -> bool:
+        """Whether an article makes a noun of what could be done to a client: the call, a bill, the visit."""
+        return self.is_article(at - 1) and self.fold(at) not in common.CLIENTS
+
+    def is_article(self, at: int) -> bool:
+        fold = self.fold(at)
+        if fold == "a":
+            return self.language == "en"
+        if fold == "de":
+            return self.language == "nl"
+        return fold in common.ARTICLES
+
+    def after_article(self, first: int, last: int) -> bool:
+        """Whether this is the something, or a new something; but the Smith invoice is Smith's."""
+        if not self.joined(first) or self.fold(last + 1) in common.BUSINESS:
+            return False
+        return self.is_article(first - 1) or self._is_adjective(first - 1)
+
+    def _is_adjective(self, at: int) -> bool:
+        """Whether an article and this word stand before a noun: a new brush, the red chip."""
+        fold = self.fold(at)
+        beside = (common.REACHING, common.TOWARDS, names.TITLES)
+        return (
+            self.joined(at)
+            and self.is_article(at - 1)
+            and not self.in_capitals(at)
+            and not any(fold in one for one in beside)
+        )
+
+    def is_kin(self, first: int) -> bool:
+        """My sister, our neighbour: somebody, but no client."""
+        return (
+            self.joined(first) and self.fold(first - 1) in common.KIN and self.fold(first - 2) in common.OWN
+        )
+
+    def is_defined(self, last: int) -> bool:
+        """X is a river: said of things, places and songs."""
+        return (
+            self.joined(last + 1)
+            and self.fold(last + 1) in common.BEING
+            and self.fold(last + 2) in common.ARTICLES
+        )
+
+    def names_grounds(self, first: int, last: int) -> bool:
+        """Smith Street, Lake Thompson, Victoria Station: named after somebody."""
+        after = self.joined(last + 1) and self.fold(last + 1) in common.GROUNDS
+        possessive = self.tokens[last].possessive and self.fold(last + 1) not in ("law", "effect")
+        before = self.joined(first) and self.fold(first - 1) in common.GROUNDS and self.in_capitals(first - 1)
+        return (after and not possessive) or before
+
+    def is_when_or_where(self, first: int) -> bool:
+        before = self.fold(first - 1)
+        return before in common.WHEN or before in common.WHERE
+
+    def other_name_after(self, last: int, known: "set[str]") -> bool:
+        """Whether the next word makes another person of this one: Priya Patel is not our Priya."""
+        at = last + 1
+        if not self.joined(at) or self.tokens[last].possessive or self.tokens[at].gap:
+            return False
+        fold = self.fold(at)
+        if fold in common.MONTHS or fold in names.TITLES or fold in common.DAYS:
+            return False
+        if self.in_capitals(at):
+            return fold not in vocabulary().words if self.german else fold != "i"
+        lists = vocabulary()
+        return (fold in lists.names or fold in known) and fold not in lists.words
+
+    def other_name_before(self, first: int, known: "set[str]") -> bool:
+        """Whether the word before makes another person of this one: Peter Smith is not our Robert Smith."""
+        at = first - 1
+        if not self.joined(first) or self.tokens[at].possessive:
+            return False
+        fold, lists = self.fold(at), vocabulary()
+        if fold in names.TITLES or fold in names.PARTICLES:
+            return fold in names.PARTICLES and self.in_capitals(at) and not self.tokens[at].starts
+        if not self.in_capitals(at):
+            return (fold in lists.given or fold in known) and fold not in lists.words
+        if len(fold) == 1:
+            return fold not in ("i", "a", "e", "y", "o")
+        if fold in lists.given or fold in known:
+            return True
+        beside = (common.REACHING, common.KIN, common.SAYING, common.TOWARDS)
+        if any(fold in one for one in beside):
+            return False
+        return fold not in lists.words or not (self.tokens[at].starts or self.german)

@@ -1,0 +1,169 @@
+"""How names are compared: folded, by their sound, by their consonants, by their letters. Below: marks.
+
+`sound` joins spellings that are said alike in the languages around us (Meier, Mayer; Stephan, Stefan);
+`skeleton` is coarser, what is left of a word that was misheard. Neither decides alone: `similarity` weighs
+both with the letters.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable
+from functools import cache, lru_cache
+
+from aforesaid._internal.combining_marks import marks
+
+_LETTERS = str.maketrans(
+    {"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i", "ŋ": "n"}
+)
+_GERMAN = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa"})
+_OTHERWISE = re.compile(r"[^a-z0-9]+")
+
+EXACT = 1.0
+HOMOPHONE = 0.95
+"""Two spellings of what is said alike."""
+
+
+@lru_cache(maxsize=50_000)
+def folded(word: str) -> str:
+    """Lower case, without accents, apostrophes and hyphens."""
+    small = word.casefold().translate(_LETTERS)
+    plain = "".join(letter for letter in unicodedata.normalize("NFKD", small) if not _is_mark(letter))
+    kept = _OTHERWISE.sub("", plain)
+    return kept if kept or not plain.strip("'’-.") else small  # other alphabets stay as they are
+
+
+def _is_mark(letter: str) -> bool:
+    return unicodedata.combining(letter) != 0
+
+
+def composed(text: str) -> str:
+    """Letters and their accents in one, as most people type them; files have them apart, too."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def word_finder(*, letter: str, joints: str) -> Callable[[str], re.Pattern[str]]:
+    """What finds the words of a text: letters, the marks and joiners that belong to them, and what joins.
+
+    Python takes a vowel sign of Hindi or Tamil for no part of a word: names would be cut into single letters.
+    """
+
+    def pattern(one: str) -> re.Pattern[str]:
+        return re.compile(f"{one}+(?:[{joints}]{one}+)*")
+
+    plain = pattern(letter)
+    marked = cache(lambda: pattern(f"(?:{letter}[{marks()}{_JOINERS}]*)"))
+    return lambda text: plain if text.isascii() else marked()
+
+
+_JOINERS = "\u200c\u200d"
+
+
+def spellings(word: str) -> tuple[str, ...]:
+    """The folded forms of a word: Müller is written Muller or Mueller."""
+    german = folded(word.casefold().translate(_GERMAN))
+    plain = folded(word)
+    return (plain,) if german == plain else (plain, german)
+
+
+_SOUNDS = tuple(
+    (re.compile(pattern), into)
+    for pattern, into in (
+        (r"^(?:mac|mc)(?=.)", "mk"),
+        (r"^kn", "n"),
+        (r"^wr", "r"),
+        (r"^ps", "s"),
+        (r"sch|sh", "S"),
+        (r"ts?ch|ch(?=[eiy])", "C"),
+        (r"ph", "f"),
+        (r"gh|kh|ch|ck|q", "k"),
+        (r"c(?=[eiy])", "s"),
+        (r"c", "k"),
+        (r"x", "ks"),
+        (r"tz|ts|z", "s"),
+        (r"dt\b|th|tt|d$", "t"),
+        (r"mps", "ms"),
+        (r"w", "v"),
+        (r"j(?=[aeou])", "y"),
+        (r"ae", "e"),
+        (r"oe", "o"),
+        (r"ue", "u"),
+        (r"ei|ai|ey|ay|eye", "A"),
+        (r"(?:ou|[aeou])r$", "er"),
+        (r"au|ow|ou", "U"),
+        (r"ie|ee|ea|y|j", "i"),
+        (r"oo", "u"),
+        (r"(?<=[aeiouAU])h", ""),
+        (r"(?<=.{3})e$", ""),
+        (r"(.)\1+", r"\1"),
+    )
+)
+
+
+@lru_cache(maxsize=50_000)
+def sound(word: str) -> str:
+    """What a folded word sounds like: equal for spellings that are said alike."""
+    for pattern, into in _SOUNDS:
+        word = pattern.sub(into, word)
+    return word
+
+
+_SKELETON = str.maketrans("bdgqzvSC", "ptkksfss", "aeiouyhwAU")
+
+
+@lru_cache(maxsize=50_000)
+def skeleton(word: str) -> str:
+    """The consonants of a folded word, those that are misheard for each other made one."""
+    heard = sound(word)
+    bare = re.sub(r"(.)\1+", r"\1", heard.translate(_SKELETON))
+    return f"a{bare}" if heard[:1] in "aeiouAUy" else bare
+
+
+def distance(one: str, other: str, *, most: int) -> int:
+    """How many letters are put in, left out, exchanged or swapped; `most` + 1 for more than that."""
+    if abs(len(one) - len(other)) > most:
+        return most + 1
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for at, letter in enumerate(one, 1):
+        older, before, row = before, row, [at]
+        for to, its in enumerate(other, 1):
+            cost = min(before[to] + 1, row[to - 1] + 1, before[to - 1] + (letter != its))
+            if at > 1 and to > 1 and letter == other[to - 2] and one[at - 2] == its:
+                cost = min(cost, older[to - 2] + 1)
+            row.append(cost)
+        if min(row) > most:
+            return most + 1
+    return min(row[-1], most + 1)
+
+
+def similarity(said: str, name: str) -> float:
+    """How well a word says a name: 1 for the same letters, 0.95 for the same sound, 0 for another word."""
+    if said == name:
+        return EXACT
+    longest = max(len(said), len(name))
+    if longest < 3:
+        return 0.0
+    if sound(said) == sound(name):
+        return HOMOPHONE
+    edits = distance(said, name, most=3)
+    heard_alike = skeleton(said) == skeleton(name)
+    return _judged(edits, longest, heard_alike=heard_alike, same_start=said[0] == name[0])
+
+
+def _judged(edits: int, longest: int, *, heard_alike: bool, same_start: bool) -> float:
+    """From one letter in a long word that sounds alike, 0.92, to too many in too short a word, 0."""
+    grade = 0.0
+    if heard_alike:
+        grade = {1: 0.92 if longest >= 5 else 0.8, 2: 0.88 if longest >= 6 else 0.0}.get(edits, 0.0)
+        if edits == 3 and longest >= 9:
+            grade = 0.82
+    elif edits == 1 and longest >= 5:
+        grade = 0.87
+    elif edits == 2 and longest >= 8:
+        grade = 0.83
+    return max(0.0, grade if same_start else grade - 0.06)
+
+
+def near_keys(word: str) -> set[str]:
+    """Keys that a word shares with every word one letter away: itself, and itself without one letter."""
+    return {word, *(word[:at] + word[at + 1 :] for at in range(len(word)))}

@@ -1,0 +1,1 @@
+"""Add notes and the summary to a window."""

@@ -1,0 +1,264 @@
+"""A message once it has a place, and what an append says of it. Below: values. Above: the stores."""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
+
+from aforesaid.errors import (
+    InvalidInput,
+    MessageConflict,
+    RevisionConflict,
+    StoreDamaged,
+    TurnPartlyStored,
+    shown,
+)
+from aforesaid.model.clock import from_micros, parse_moment, to_micros
+from aforesaid.model.conversations import MOST_UNREAD, Conversation, check_count
+from aforesaid.model.messages import SEALED, Message, unchecked_copy
+
+
+class Position(NamedTuple):
+    """Where a message stands in the reading order: its time, then its sequence number."""
+
+    micros: int
+    sequence: int
+
+
+def check_position(position: Position | None) -> None:
+    """Refuse a position that no message can have."""
+    if position is None:
+        return
+    micros, sequence = position
+    try:
+        from_micros(micros)
+        check_count(sequence, field="before", least=0)
+    except (TypeError, OverflowError):
+        raise InvalidInput(f"before must be the position of an entry; got {shown(position)}") from None
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """A message once it has a place. Its message always has a timestamp."""
+
+    conversation_id: str
+    sequence: int
+    revision: int
+    stored_at: datetime
+    message: Message
+    unreadable: str | None = None
+    """Why the message that is stored here cannot be read; `message` then only holds its place."""
+
+    @property
+    def position(self) -> Position:
+        assert self.message.timestamp is not None
+        return Position(to_micros(self.message.timestamp), self.sequence)
+
+
+def why_unreadable(entry: Entry) -> str | None:
+    """Why nobody above the store can read this entry; None when it can be read."""
+    if entry.unreadable is None and entry.message.dialect == SEALED:
+        return "it is encrypted, and there is no master key here"
+    return entry.unreadable
+
+
+def set_aside(
+    conversation_id: str, position: Position, *, revision: int, stored_at: datetime, why: str
+) -> Entry:
+    """The entry of a message that cannot be read: an empty one in its place, so that the rest still loads."""
+    return Entry(
+        conversation_id=conversation_id,
+        sequence=position.sequence,
+        revision=revision,
+        stored_at=stored_at,
+        message=Message(role="system", content="", timestamp=from_micros(position.micros)),
+        unreadable=why,
+    )
+
+
+def check_says_the_same(stored: Entry, message: Message) -> None:
+    """Refuse a message whose id is taken: by one that says something else, or that cannot be read."""
+    if stored.unreadable is not None:
+        raise StoreDamaged(
+            f"message id {shown(message.message_id)} in conversation {stored.conversation_id} belongs to a "
+            f"message that cannot be read, and nothing was stored: {stored.unreadable}"
+        )
+    if not stored.message.says_the_same_as(message):
+        raise MessageConflict(stored.conversation_id, str(message.message_id))
+
+
+class Appended:
+    """What an append did: the record as it was then, and which messages were new and which were known.
+
+    Most callers look at none of it, so a store may hand in functions that are asked only then.
+    """
+
+    __slots__ = ("_conversation", "_new", "known")
+
+    def __init__(
+        self,
+        *,
+        conversation: Conversation | Callable[[], Conversation],
+        new: tuple[Entry, ...] | Callable[[], tuple[Entry, ...]],
+        known: tuple[Entry, ...] = (),
+    ) -> None:
+        self._conversation = conversation
+        self._new = new
+        self.known = known
+
+    @property
+    def conversation(self) -> Conversation:
+        if not isinstance(self._conversation, Conversation):
+            self._conversation = self._conversation()
+        return self._conversation
+
+    @property
+    def new(self) -> tuple[Entry, ...]:
+        if not isinstance(self._new, tuple):
+            self._new = self._new()
+        return self._new
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Appended):
+            return NotImplemented
+        return self._compared() == other._compared()
+
+    __hash__ = None  # type: ignore[assignment]  # messages may hold lists and dicts
+
+    def __repr__(self) -> str:
+        return f"Appended(conversation={self.conversation!r}, new={self.new!r}, known={self.known!r})"
+
+    def _compared(self) -> tuple[object, ...]:
+        return self.conversation, self.new, self.known
+
+
+def replacing(held: Entry, message: Message) -> Message:
+    """The message as it takes the place of a stored one: with its time. Another role is refused, where
+    the one that was stored can be read."""
+    if held.unreadable is None and message.role != held.message.role:
+        raise InvalidInput(
+            f"role must stay {held.message.role}; got {shown(message.role)}", field="role", value=message.role
+        )
+    return message.with_(timestamp=held.message.timestamp)
+
+
+def replaced(held: Entry, message: Message, *, revision: int) -> Entry:
+    """The entry with other words in it."""
+    return replace(held, message=message, revision=revision, unreadable=None)
+
+
+def keeps_words(held: Entry, message: Message) -> bool:
+    """Whether a message that takes the place of a stored one says the same: then what was derived from the
+    log still holds, and stays."""
+    return held.unreadable is None and held.message.says_the_same_as(message)
+
+
+def fingerprint(entries: Iterable[Entry]) -> list[tuple[int, int]]:
+    """What shows whether entries were changed since they were read."""
+    return [(entry.sequence, entry.revision) for entry in entries]
+
+
+def replaced_id(message: Message) -> str:
+    """The id of the message that shall be replaced."""
+    if message.message_id is None:
+        raise InvalidInput("a message that replaces another names it by message_id", field="message_id")
+    return message.message_id
+
+
+HEAD_MARK = "|"
+"""Separates a sealed message from the head of the log that it carries."""
+
+
+def with_head(message: Message, head: str, *, seen: str | None = None) -> Message:
+    """Let a sealed message carry the head of its log into the store; see `Sealable`.
+
+    `seen` is the head that a turn goes on from, empty for none: the store refuses the turn at any other.
+    """
+    carrying = unchecked_copy(message)
+    carried = head if seen is None else f"{head}{HEAD_MARK}{seen}"
+    force_setattr(carrying, "content", f"{message.content}{HEAD_MARK}{carried}")
+    return carrying
+
+
+def seen_head(carried: str | None) -> tuple[str | None, str | None]:
+    """Split what a turn carries into its head and the head that it goes on from."""
+    if carried is None:
+        return None, None
+    head, mark, seen = carried.partition(HEAD_MARK)
+    return head, seen if mark else None
+
+
+def check_head(conversation_id: str, revision: int, head: str | None, seen: str | None) -> None:
+    """Refuse a turn that goes on from another head than the log has."""
+    if seen is not None and seen != (head or ""):
+        raise RevisionConflict(conversation_id, expected=revision, actual=revision)
+
+
+def without_head(messages: Sequence[Message]) -> tuple[Sequence[Message], str | None]:
+    """Split off the head that the last message carries; None when it carries none."""
+    if not messages:
+        return messages, None
+    last = messages[-1]
+    if last.dialect != SEALED or type(last.content) is not str or HEAD_MARK not in last.content:
+        return messages, None
+    content, _, head = last.content.partition(HEAD_MARK)
+    stored = unchecked_copy(last)
+    force_setattr(stored, "content", content)
+    return [*messages[:-1], stored], head
+
+
+def entries_without_head(entries: Sequence[Entry]) -> tuple[Sequence[Entry], str | None]:
+    """Split off the head that the message of the last entry carries; None when it carries none."""
+    (*_, last), head = without_head([entry.message for entry in entries[-1:]]) if entries else ((None,), None)
+    if head is None or last is None:
+        return entries, None
+    return [*entries[:-1], replace(entries[-1], message=last)], head
+
+
+def check_not_in_part(conversation_id: str, head: str | None, *, new: int, known: int) -> None:
+    """Refuse a turn that carries a head when only part of it is new."""
+    if head is not None and new and known:
+        raise TurnPartlyStored(conversation_id)
+
+
+def restorable(conversation: Conversation, entries: Sequence[Entry]) -> tuple[Conversation, dict[int, Entry]]:
+    """What `restore` was given, checked: the record without messages, each sequence once."""
+    for field in ("created_at", "updated_at", "last_message_at", "expires_at"):
+        moment = getattr(conversation, field)
+        if moment is not None or field.endswith("ated_at"):
+            parse_moment(moment, field=field)
+    for field in ("revision", "message_count"):
+        check_count(getattr(conversation, field), field=field, least=0)
+    most_unread = 2 * MOST_UNREAD  # what somebody said, and what was added since
+    check_count(conversation.unread_count, field="unread_count", least=0, most=most_unread)
+    given: dict[int, Entry] = {}
+    ids: dict[str, int] = {}
+    for entry in entries:
+        _check_entry(conversation.id, entry)
+        message_id = entry.message.message_id
+        if given.setdefault(entry.sequence, entry) is not entry or message_id is None:
+            continue
+        if ids.setdefault(message_id, entry.sequence) != entry.sequence:
+            raise MessageConflict(conversation.id, message_id)
+    return (replace(conversation, messages=()) if conversation.messages else conversation), given
+
+
+def _check_entry(conversation_id: str, entry: Entry) -> None:
+    if entry.conversation_id != conversation_id:
+        raise InvalidInput(
+            f"an entry of conversation {entry.conversation_id} cannot be restored into {conversation_id}",
+            field="conversation_id",
+            value=entry.conversation_id,
+        )
+    check_count(entry.sequence, field="sequence", least=1)
+    check_count(entry.revision, field="revision", least=0)
+    parse_moment(entry.stored_at, field="stored_at")
+    if entry.message.timestamp is None:
+        raise InvalidInput("an entry's message has a timestamp", field="timestamp")
+    if entry.unreadable is not None:
+        raise InvalidInput(
+            f"entry {entry.sequence} holds no message that could be restored: {entry.unreadable}",
+            field="unreadable",
+            value=entry.unreadable,
+        )

@@ -1,0 +1,172 @@
+"""A message without its words, in a form that its dialect still accepts. Below: reading. Above: the manager.
+
+What ties messages together stays: types, the ids of tool calls, the names of tools. All else that
+somebody said goes: text, arguments, answers, pictures, thinking, names and fields that are not known.
+"""
+
+from typing import Any
+
+from msgspec import UNSET
+
+from aforesaid.dialects.parse import CALL_ITEMS, OUTPUT_ITEMS, TEXT_BLOCKS, call_id_of_item
+from aforesaid.model.messages import Message
+
+MARK = "[redacted]"
+"""What stands in the place of the words."""
+TAG = "redacted"
+"""The tag of a message whose words were taken out."""
+
+_STRUCTURE = frozenset(("type", "id", "call_id", "status", "name", "environment", "detail"))
+"""Fields of an item that say how it is tied to others, not what was said."""
+_PIXEL = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAA"
+    "DUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+"""A picture of one point, where a dialect insists on a picture."""
+
+
+def blanked(message: Message, *, mark: str = MARK) -> Message:
+    """The message with the mark in the place of what was said."""
+    content, extra = _blanked(message, mark)
+    if content is UNSET and not extra:
+        content = mark
+    tags = message.tags if TAG in message.tags else (*message.tags, TAG)
+    return message.with_(content=content, extra=extra, tags=tags, speech=None, tokens={})
+
+
+def _blanked(message: Message, mark: str) -> tuple[Any, dict[str, Any]]:
+    if message.content is UNSET and isinstance(message.extra.get("type"), str):
+        return _blank_item(message.extra, mark)
+    extra = _blank_fields(message, mark)
+    if message.content is None or message.content is UNSET:
+        return (message.content if extra else mark), extra
+    if isinstance(message.content, list) and message.role != "tool":
+        return _blank_blocks(message, mark), extra
+    return mark, extra
+
+
+# Items of the Responses interface
+
+
+def _blank_item(item: dict[str, Any], mark: str) -> tuple[Any, dict[str, Any]]:
+    kind = item["type"]
+    if call_id_of_item(item) is None or kind not in CALL_ITEMS | OUTPUT_ITEMS:
+        return mark, {"type": "message"}
+    kept = {field: value for field, value in item.items() if field in _STRUCTURE and isinstance(value, str)}
+    if kind in OUTPUT_ITEMS:
+        return UNSET, {**kept, "output": _blank_output(kind, item.get("output"), mark)}
+    said = {field: _blank_arguments(kind, value, mark) for field, value in item.items() if field in _SAID}
+    return UNSET, kept | said
+
+
+_SAID = frozenset(("arguments", "input", "action", "actions", "operation"))
+
+
+def _blank_arguments(kind: str, arguments: Any, mark: str) -> Any:
+    if kind == "function_call":
+        return "{}" if isinstance(arguments, str) else {}
+    return _blank_value(arguments, mark)
+
+
+def _blank_output(kind: str, output: Any, mark: str) -> Any:
+    if kind == "computer_call_output":
+        return {"type": "computer_screenshot", "image_url": _PIXEL}
+    return [] if isinstance(output, list) and kind == "shell_call_output" else mark
+
+
+def _blank_value(value: Any, mark: str) -> Any:
+    """The same shape with nothing in it. The `type` of an action stays: without it, it is none."""
+    match value:
+        case str():
+            return mark
+        case dict():
+            return {
+                key: inner if key == "type" and isinstance(inner, str) else _blank_value(inner, mark)
+                for key, inner in value.items()
+            }
+        case list():
+            return [_blank_value(inner, mark) for inner in value]
+        case bool():
+            return False
+        case int() | float():
+            return 0
+    return None
+
+
+# Blocks
+
+
+def _blank_blocks(message: Message, mark: str) -> list[Any]:
+    kept = [blank for block in message.content if (blank := _blank_block(block, mark)) is not None]
+    words = [block for block in message.content if not _is_tied(block)]
+    if words or not kept:
+        place = next((at for at, block in enumerate(message.content) if not _is_tied(block)), 0)
+        before = sum(_is_tied(block) for block in message.content[:place])
+        kept.insert(before, {"type": _text_type(message), "text": mark})
+    return kept
+
+
+def _is_tied(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") in ("tool_use", "tool_result")
+
+
+def _blank_block(block: Any, mark: str) -> Any:
+    match block:
+        case {"type": "tool_use", "id": call_id, "name": name}:
+            return {"type": "tool_use", "id": call_id, "name": name, "input": {}}
+        case {"type": "tool_result", "tool_use_id": call_id, **rest}:
+            failed = {"is_error": True} if rest.get("is_error") is True else {}
+            return {"type": "tool_result", "tool_use_id": call_id, "content": mark, **failed}
+    return None
+
+
+def _text_type(message: Message) -> str:
+    found = [
+        block["type"]
+        for block in message.content
+        if isinstance(block, dict) and block.get("type") in TEXT_BLOCKS
+    ]
+    if found:
+        return str(found[0])
+    if message.dialect == "openai_responses":
+        return "output_text" if message.role == "assistant" else "input_text"
+    return "text"
+
+
+# Fields beside the content
+
+
+def _blank_fields(message: Message, mark: str) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for field, value in message.extra.items():
+        if field in ("type", "status", "tool_call_id") and isinstance(value, str):
+            kept[field] = value
+        elif field == "name" and message.role == "tool" and isinstance(value, str):
+            kept[field] = value  # the tool's, not a person's
+        elif field == "is_error" and isinstance(value, bool):
+            kept[field] = value
+        elif message.role == "assistant":
+            kept |= _blank_calls(field, value, mark)
+    return kept
+
+
+def _blank_calls(field: str, value: Any, mark: str) -> dict[str, Any]:
+    if field == "tool_calls" and isinstance(value, list):
+        calls = [blank for call in value if (blank := _blank_call(call, mark)) is not None]
+        return {"tool_calls": calls} if calls else {}
+    match field, value:
+        case "function_call", {"name": str(name)}:
+            return {"function_call": {"name": name, "arguments": "{}"}}
+    return {}
+
+
+def _blank_call(call: Any, mark: str) -> Any:
+    match call:
+        case {"id": str(call_id), "function": {"name": str(name)}, **rest}:
+            kind = {"type": rest["type"]} if isinstance(rest.get("type"), str) else {}
+            return {"id": call_id, **kind, "function": {"name": name, "arguments": "{}"}}
+        case {"id": str(call_id), "custom": {"name": str(name)}, **rest}:
+            return {"id": call_id, "type": "custom", "custom": {"name": name, "input": mark}}
+        case {"id": str(call_id), "name": str(name)}:
+            return {"id": call_id, "name": name, "arguments": {}}
+    return None

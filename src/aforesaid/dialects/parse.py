@@ -1,0 +1,272 @@
+"""Reading what a message means, from the blocks, fields and items of every dialect. Below: meaning.
+
+One reader serves all dialects, because no two providers use one block type for two things. So a
+message is understood also when it is labelled `plain`, or with a dialect that we do not know. The
+reader is total: whatever JSON it meets, it answers.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import UNSET
+
+from aforesaid.dialects.meaning import Image, Meaning, Other, Part, Text, Thinking, ToolCall, ToolResult
+from aforesaid.model.messages import Message
+
+TEXT_BLOCKS = frozenset(("text", "input_text", "output_text"))
+THINKING_BLOCKS = frozenset(("thinking", "redacted_thinking"))
+IMAGE_BLOCKS = frozenset(("image", "image_url", "input_image"))
+THINKING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details")
+"""Where servers with OpenAI's chat interface put a model's thinking."""
+
+CALL_ITEMS = frozenset(
+    (
+        "function_call",
+        "custom_tool_call",
+        "computer_call",
+        "shell_call",
+        "local_shell_call",
+        "apply_patch_call",
+    )
+)
+"""Items of the Responses interface that wait for an answer of ours; its other calls are answered inside."""
+OUTPUT_ITEMS = frozenset(f"{kind}_output" for kind in CALL_ITEMS)
+
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,]*)?;base64,", re.IGNORECASE)
+
+
+def meaning_of(message: Message) -> Meaning:
+    """What the message means: its text, its tool calls and results, whether it carries thinking."""
+    if isinstance(message.content, str) and not message.extra:
+        return Meaning(text=message.content)  # most messages, in every dialect
+    parts = parts_of(message)
+    return Meaning(
+        text=_joined(parts, glue="" if message.role == "assistant" else "\n"),
+        calls=tuple(part for part in parts if isinstance(part, ToolCall)),
+        results=tuple(part for part in parts if isinstance(part, ToolResult)),
+        thinking=any(isinstance(part, Thinking) for part in parts),
+    )
+
+
+def parts_of(message: Message) -> list[Part]:
+    """What the message is made of, in order."""
+    if message.content is UNSET and isinstance(message.extra.get("type"), str):
+        return item_parts(message.extra)
+    if message.role == "tool":
+        return _answer_parts(message)
+    return [*parts_in(message.content), *_field_parts(message)]
+
+
+def parts_in(content: Any) -> list[Part]:
+    """The parts of a message's content, or of a tool result's."""
+    match content:
+        case str():
+            return [Text(content)] if content else []
+        case list() | tuple():
+            return [part for block in content for part in _block_parts(block)]
+        case None:
+            return []
+        case _:
+            return [] if content is UNSET else [Text(as_json(content))]
+
+
+def item_parts(item: dict[str, Any]) -> list[Part]:
+    """The parts of an item of the Responses interface that has no role."""
+    kind = item.get("type")
+    if kind == "reasoning":
+        return [Thinking()]
+    call_id = call_id_of_item(item)
+    if kind in CALL_ITEMS and call_id is not None:
+        return [
+            ToolCall(id=call_id, name=_text(item.get("name")) or str(kind), arguments=_item_arguments(item))
+        ]
+    if kind in OUTPUT_ITEMS and call_id is not None:
+        return [
+            ToolResult(call_id=call_id, content=item.get("output"), is_error=item.get("status") == "failed")
+        ]
+    return [_other(item)]
+
+
+def call_id_of_item(item: dict[str, Any]) -> str | None:
+    """The id that ties a call item and its output item together."""
+    call_id = item.get("call_id")
+    if call_id is None and item.get("type") == "local_shell_call_output":
+        call_id = item.get("id")
+    return call_id if isinstance(call_id, str) else None
+
+
+def text_of(content: Any) -> str:
+    """The words in a content: of a tool result, for one."""
+    return _joined(parts_in(content), glue="\n")
+
+
+def as_json(value: Any) -> str:
+    """The value as JSON text; what is nested too deep to be written down has none."""
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (RecursionError, ValueError, TypeError):
+        return ""
+
+
+def image_of(block: dict[str, Any]) -> Image | None:
+    """The picture in an image block of any dialect; None where it is a file id or something unknown."""
+    match block:
+        case {"type": "image", "source": {"type": "base64", "media_type": str(kind), "data": str(data)}}:
+            return Image(media_type=kind, data=data)
+        case {"type": "image", "source": {"type": "url", "url": str(url)}}:
+            return _image_at(url)
+        case {"type": "image", "mimeType": str(kind), "data": str(data)}:
+            return Image(media_type=kind, data=data)
+        case {"type": "image_url", "image_url": {"url": str(url), **rest}}:
+            return _image_at(url, detail=rest.get("detail"))
+        case {"type": "image_url" | "input_image", "image_url": str(url), **rest}:
+            return _image_at(url, detail=rest.get("detail"))
+    return None
+
+
+def split_data_url(url: str) -> tuple[str, str, str] | None:
+    """The prefix, the media type and the base64 text of a `data:` URL."""
+    found = _DATA_URL.match(url)
+    return None if found is None else (found[0], found[1], url[found.end() :])
+
+
+def _image_at(url: str, *, detail: Any = None) -> Image | None:
+    looked_at = detail if isinstance(detail, str) else None
+    inline = split_data_url(url)
+    if inline is not None:
+        return Image(media_type=inline[1], data=inline[2], detail=looked_at)
+    return None if url.startswith("data:") else Image(url=url, detail=looked_at)
+
+
+def answered_by(message: Message) -> str | None:
+    """The call that the message as a whole answers: a chat `tool` message's, or an output item's."""
+    if message.content is UNSET and isinstance(message.extra.get("type"), str):
+        return call_id_of_item(message.extra) if message.extra["type"] in OUTPUT_ITEMS else None
+    if message.role != "tool":
+        return None
+    # OpenAI's deprecated `function` messages have no call id; they answer by name.
+    call_id = message.extra.get("tool_call_id", message.extra.get("name"))
+    return call_id if isinstance(call_id, str) else None
+
+
+def _answer_parts(message: Message) -> list[Part]:
+    call_id = answered_by(message)
+    if call_id is None:
+        return parts_in(message.content)
+    content = None if message.content is UNSET else message.content
+    return [ToolResult(call_id=call_id, content=content, is_error=message.extra.get("is_error") is True)]
+
+
+def _field_parts(message: Message) -> list[Part]:
+    extra = message.extra
+    if not extra or message.role != "assistant":
+        return []
+    parts: list[Part] = []
+    if any(extra.get(field) for field in THINKING_FIELDS):
+        parts.append(Thinking())
+    if refusal := _text(extra.get("refusal")):
+        parts.append(Text(refusal))
+    audio = extra.get("audio")
+    if isinstance(audio, dict) and not message.content and (transcript := _text(audio.get("transcript"))):
+        parts.append(Text(transcript))
+    calls = extra.get("tool_calls")
+    if isinstance(calls, list):
+        parts.extend(call for document in calls if (call := _call_of(document)) is not None)
+    if (call := _legacy_call(extra.get("function_call"))) is not None:
+        parts.append(call)
+    return parts
+
+
+def _call_of(document: Any) -> ToolCall | None:
+    """A tool call of OpenAI's chat interface (function or custom), or of a plain message."""
+    match document:
+        case {"id": str(call_id), "function": {"name": str(name), **function}}:
+            return ToolCall(id=call_id, name=name, arguments=function.get("arguments", ""))
+        case {"id": str(call_id), "custom": {"name": str(name), **custom}}:
+            return ToolCall(id=call_id, name=name, arguments=custom.get("input", ""))
+        case {"id": str(call_id), "name": str(name), **rest}:
+            return ToolCall(id=call_id, name=name, arguments=rest.get("arguments", {}))
+    return None
+
+
+def _legacy_call(document: Any) -> ToolCall | None:
+    match document:
+        case {"name": str(name), **rest}:
+            return ToolCall(id=name, name=name, arguments=rest.get("arguments", ""))
+    return None
+
+
+def _block_parts(block: Any) -> list[Part]:
+    if isinstance(block, str):
+        return [Text(block)] if block else []
+    if not isinstance(block, dict) or not isinstance(block.get("type"), str):
+        return [Text(as_json(block))]
+    kind = block["type"]
+    if kind in TEXT_BLOCKS or kind == "refusal":
+        text = _text(block.get("refusal" if kind == "refusal" else "text"))
+        return [Text(text)] if text else []
+    if kind in THINKING_BLOCKS:
+        return [Thinking()]
+    if kind in IMAGE_BLOCKS:
+        return [image_of(block) or _other(block)]
+    return [_tool_part(block) or _other(block)]
+
+
+def _tool_part(block: dict[str, Any]) -> Part | None:
+    match block:
+        case {"type": "tool_use", "id": str(call_id), "name": str(name), **rest}:
+            return ToolCall(id=call_id, name=name, arguments=rest.get("input", {}))
+        case {"type": "tool_result", "tool_use_id": str(call_id), **rest}:
+            return ToolResult(
+                call_id=call_id, content=rest.get("content"), is_error=rest.get("is_error") is True
+            )
+    return None
+
+
+def _other(block: dict[str, Any]) -> Other:
+    kind = str(block["type"])
+    return Other(kind=kind, text=_words_inside(block) or f"[{kind}]")
+
+
+def _words_inside(block: dict[str, Any]) -> str:
+    match block:
+        case {"type": "document", "source": {"type": "text", "data": str(data)}}:
+            return data
+        case {"type": "search_result" | "document", "content": list(blocks)}:
+            return _plain_texts(blocks)
+        case {"type": "document", "source": {"type": "content", "content": list(blocks)}}:
+            return _plain_texts(blocks)
+    return ""
+
+
+def _plain_texts(blocks: Iterable[Any]) -> str:
+    texts = (
+        block["text"]
+        for block in blocks
+        if isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
+    )
+    return "\n".join(texts)
+
+
+def _item_arguments(item: dict[str, Any]) -> Any:
+    for field in ("arguments", "input", "action", "actions", "operation"):
+        if field in item:
+            return item[field]
+    return {}
+
+
+def _joined(parts: Sequence[Part], *, glue: str) -> str:
+    """The words. Neighbouring texts of an answer are one sentence cut up, for citations: glue is nothing."""
+    runs: list[list[str]] = [[]]
+    for part in parts:
+        if isinstance(part, Text):
+            runs[-1].append(part.text)
+        elif runs[-1]:
+            runs.append([])
+    return "\n".join(glue.join(run) for run in runs if run)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,1 @@
+"""Master keys, and sealers for archives."""

@@ -1,0 +1,191 @@
+"""Master keys: where they come from, and how they wrap the keys that data are sealed with.
+
+A master key never touches data. It wraps the data keys, one for each owner, which are kept beside the
+data: so it can be changed without rewriting anything, and without it the data are noise. Whoever has
+it elsewhere (a key service, a hardware module) writes a `KeyProvider`. Below: errors. Above: layers,
+which keep the data keys.
+"""
+
+import base64
+import binascii
+import logging
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+from aforesaid.errors import AforesaidError, InvalidSetting, KeyUnavailable, MissingExtra
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+KEY_BYTES = 32
+"""AES-256."""
+NONCE_BYTES = 12
+VARIABLE = "AFORESAID_MASTER_KEY"
+FILE_VARIABLE = "AFORESAID_MASTER_KEY_FILE"
+
+log = logging.getLogger("aforesaid.keys")
+
+
+class WrappedKey(Struct, frozen=True, kw_only=True):
+    """A data key that only the master key of this id can bring back."""
+
+    master: str
+    data: bytes
+
+
+class KeyProvider(Protocol):
+    """Who has the master key. `bound_to` is whose key it is: authenticated, not secret."""
+
+    @property
+    def current(self) -> str:
+        """The id of the master key that wraps."""
+        ...
+
+    async def wrap(self, key: bytes, *, bound_to: bytes) -> WrappedKey:
+        """The key, wrapped by the current master key."""
+        ...
+
+    async def unwrap(self, wrapped: WrappedKey, *, bound_to: bytes) -> bytes:
+        """The key that was wrapped. Raises `KeyUnavailable` without its master key, or for another place."""
+        ...
+
+
+@contextmanager
+def master_key_errors() -> Iterator[None]:
+    """Around every call of a `KeyProvider`: what its service's own library raises is `KeyUnavailable`."""
+    try:
+        yield
+    except AforesaidError:
+        raise
+    except Exception as error:  # a provider may be anybody's, and raise anything
+        raise KeyUnavailable(f"the master key cannot be used now: {type(error).__name__}") from error
+
+
+class MasterKeys(KeyProvider):
+    """Master keys at hand. The first wraps; all unwrap, so that an old one can be replaced in peace."""
+
+    def __init__(self, *keys: bytes) -> None:
+        if not keys or any(len(key) != KEY_BYTES for key in keys):
+            raise InvalidSetting(f"a master key has {KEY_BYTES} bytes, and there must be one", field="master")
+        self._ciphers = {master_key_id(key): aes_gcm(key) for key in keys}
+        self._current = master_key_id(keys[0])
+
+    @property
+    def current(self) -> str:
+        return self._current
+
+    async def wrap(self, key: bytes, *, bound_to: bytes) -> WrappedKey:
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        sealed = self._ciphers[self._current].encrypt(nonce, key, bound_to)
+        return WrappedKey(master=self._current, data=nonce + sealed)
+
+    async def unwrap(self, wrapped: WrappedKey, *, bound_to: bytes) -> bytes:
+        from cryptography.exceptions import InvalidTag
+
+        cipher = self._ciphers.get(wrapped.master)
+        if cipher is None:
+            raise KeyUnavailable(
+                f"the data key is wrapped by master key {wrapped.master}, which is not at hand "
+                f"(at hand: {', '.join(self._ciphers)})",
+                key_id=wrapped.master,
+            )
+        try:
+            return cipher.decrypt(wrapped.data[:NONCE_BYTES], wrapped.data[NONCE_BYTES:], bound_to)
+        except (InvalidTag, ValueError):
+            raise KeyUnavailable(
+                f"the data key that master key {wrapped.master} should unwrap was altered, or belongs to "
+                "another owner",
+                key_id=wrapped.master,
+            ) from None
+
+
+def aes_gcm(key: bytes) -> "AESGCM":
+    """The cipher with this key."""
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ImportError:
+        raise MissingExtra("encryption", extra="encryption") from None
+    return AESGCM(key)
+
+
+def master_key_id(key: bytes) -> str:
+    """A name that says nothing about the key, but tells it from others."""
+    return sha256(b"aforesaid master key" + key).hexdigest()[:16]
+
+
+def generate_master_key() -> str:
+    """A new master key as text."""
+    return base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
+
+
+def master_keys_from(source: str) -> MasterKeys:
+    """The master keys that a source names: `env:VARIABLE`, `file:PATH`, or the text of the keys itself.
+
+    Several stand one after the other, the current one first, with white space or commas between them.
+    """
+    kind, _, name = source.partition(":")
+    if kind == "env":
+        return _parsed(_variable(name, os.environ), where=name)
+    if kind == "file":
+        return _parsed(_file(Path(name)), where=name)
+    return _parsed(source, where="the master key")
+
+
+def master_keys_from_env(environ: Mapping[str, str] | None = None) -> MasterKeys | None:
+    """The master keys that the environment names, as text or as a file; None when it names none."""
+    environ = os.environ if environ is None else environ
+    named = [name for name in (VARIABLE, FILE_VARIABLE) if environ.get(name)]
+    if len(named) > 1:
+        raise InvalidSetting(f"only one of {VARIABLE} and {FILE_VARIABLE} can be set", field=VARIABLE)
+    if not named:
+        return None
+    if named[0] == VARIABLE:
+        return _parsed(environ[VARIABLE], where=VARIABLE)
+    return _parsed(_file(Path(environ[FILE_VARIABLE])), where=environ[FILE_VARIABLE])
+
+
+def _variable(name: str, environ: Mapping[str, str]) -> str:
+    if not environ.get(name):
+        raise InvalidSetting(f"the environment has no {name or 'name'} with a master key", field=name)
+    return environ[name]
+
+
+def _file(path: Path) -> str:
+    try:
+        if os.name == "posix" and path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            log.warning("the master key in %s can be read by others than its owner: chmod 600", path)
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSetting(f"the master key cannot be read from {path}: {error}", field=str(path)) from None
+    return " ".join(line.partition("#")[0] for line in lines)
+
+
+def _parsed(text: str, *, where: str) -> MasterKeys:
+    keys = [parse_key(one, where=where) for one in re.split(r"[\s,]+", text.strip()) if one]
+    if not keys:
+        raise InvalidSetting(f"{where} holds no master key", field=where)
+    return MasterKeys(*keys)
+
+
+def parse_key(text: str, *, where: str) -> bytes:
+    """A key from its text. Errors name where it came from, and never the text: it is a secret."""
+    try:
+        standard = text.replace("-", "+").replace("_", "/")
+        key = binascii.a2b_base64(standard + "=" * (-len(standard) % 4), strict_mode=True)
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise InvalidSetting(
+            f"{where} must hold {KEY_BYTES} bytes in base64, as `aforesaid keys generate` prints them",
+            field=where,
+        )
+    return key

@@ -1,0 +1,1 @@
+"""Prepare messages for storing: parse, count tokens, move images out, redact."""

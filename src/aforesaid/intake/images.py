@@ -1,0 +1,198 @@
+"""What becomes of pictures: on the way into the log, on the way out of it, and with their conversation.
+
+    placeholder   words stand in their place; the bytes are not kept
+    keep          they stay in the log as they are
+    blobs         the log holds a reference, a blob store the bytes
+
+A reference never leaves as one. In a context the pictures of the current turn are back in their
+places; for older ones words stand there, since the answer has said by then what they show. Below:
+blobs, dialects, contracts. Above: the manager.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal, cast, get_args
+
+from msgspec.structs import replace
+
+from aforesaid.contracts import ConversationStore, Entry, LogSnapshot, Position
+from aforesaid.dialects import references_in, resolve, split_images, without_images
+from aforesaid.errors import InvalidSetting, StoreError
+from aforesaid.model.contexts import Context
+from aforesaid.model.conversations import Conversation
+from aforesaid.model.messages import Message, starts_turn
+from aforesaid.stores.blobs import BlobStore, purge_blobs_of
+from aforesaid.windows import Ends, FirstLook
+
+log = logging.getLogger("aforesaid.pictures")
+
+Images = Literal["placeholder", "keep", "blobs"]
+
+
+class Pictures:
+    """One owner's pictures: `images` says what becomes of new ones, `blobs` where the bytes are."""
+
+    def __init__(self, images: Images = "placeholder", blobs: BlobStore | None = None) -> None:
+        check_images(images, has_blobs=blobs is not None)
+        self._images = images
+        self._blobs = blobs
+
+    def without(self, message: Message) -> Message:
+        """The message as it is counted: with words for its pictures, where the bytes are not kept."""
+        return message if self._images != "placeholder" or is_words(message) else without_images(message)
+
+    async def put_away(self, conversation_id: str, messages: Sequence[Message]) -> list[Message]:
+        """The messages for the log, their pictures kept: before the log refers to them."""
+        if self._images != "blobs" or self._blobs is None or all(map(is_words, messages)):
+            return list(messages)
+        referring, blobs = await asyncio.to_thread(_split, messages)
+        for digest, data in blobs.items():
+            await self._blobs.put(conversation_id, digest, data)
+        return referring
+
+    def view(self, store: ConversationStore, pending: Sequence[Message]) -> "PictureView":
+        """The store's logs as a model may see them."""
+        return PictureView(store, self._blobs, pending=pending)
+
+    async def forget(self, conversation_id: str) -> None:
+        """Remove the conversation's pictures."""
+        if self._blobs is not None:
+            await self._blobs.delete(conversation_id)
+
+    async def purge(self, store: ConversationStore) -> None:
+        """Remove the pictures of conversations that are gone."""
+        if self._blobs is not None:
+            await purge_blobs_of(self._blobs, store)
+
+
+class PictureView:
+    """A log without references, read from its end towards its front: what a window is made from."""
+
+    def __init__(
+        self, store: ConversationStore, blobs: BlobStore | None, *, pending: Sequence[Message]
+    ) -> None:
+        self._store = store
+        self._blobs = blobs
+        self._in_turn = not any(map(starts_turn, pending))
+        self._warnings: list[str] = []
+        self.looked_further = False
+        """Whether anything was read besides what was handed in."""
+
+    def as_store(self) -> ConversationStore:
+        """This view, for who only reads: it has all that reading a window takes."""
+        return cast(ConversationStore, self)
+
+    def reported(self, context: Context) -> Context:
+        """The context, with what is missing in its report."""
+        if not self._warnings:
+            return context
+        warnings = (*context.report.warnings, *self._warnings)
+        return replace(context, report=replace(context.report, warnings=warnings))
+
+    @property
+    def degraded(self) -> bool:
+        return self._store.degraded
+
+    async def recent(
+        self, conversation_id: str, *, limit: int, before: Position | None = None
+    ) -> list[Entry]:
+        self.looked_further = True
+        return await self._all_shown(await self._store.recent(conversation_id, limit=limit, before=before))
+
+    async def ends(self, seen: LogSnapshot, look: FirstLook) -> Ends:
+        """The ends of the log that was glanced at."""
+        tail = await self._all_shown(seen.tail)
+        return Ends(seen.message_count, _in_words(seen.front), tail, len(seen.tail) < look.tail)
+
+    async def _all_shown(self, entries: Sequence[Entry]) -> list[Entry]:
+        if all(is_words(entry.message) for entry in entries):
+            self._in_turn = self._in_turn and not any(starts_turn(entry.message) for entry in entries)
+            return list(entries)
+        newest_first = [await self._shown(entry) for entry in reversed(entries)]
+        return newest_first[::-1]
+
+    async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
+        self.looked_further = True
+        return _in_words(await self._store.page(conversation_id, limit=limit, offset=offset))
+
+    async def get(self, conversation_id: str) -> Conversation | None:
+        return await self._store.get(conversation_id)
+
+    def now(self) -> datetime:
+        return self._store.now()
+
+    async def _shown(self, entry: Entry) -> Entry:
+        is_current = self._in_turn
+        self._in_turn = self._in_turn and not starts_turn(entry.message)
+        if is_words(entry.message):
+            return entry
+        found = await self._fetched(entry, references_in(entry.message)) if is_current else {}
+        if not found:
+            return _with_message(entry, resolve(entry.message, {}))
+        return _with_message(entry, await asyncio.to_thread(resolve, entry.message, found))
+
+    async def _fetched(self, entry: Entry, digests: Sequence[str]) -> dict[str, bytes]:
+        fetched = {digest: await self._picture(entry.conversation_id, digest) for digest in digests}
+        return {digest: data for digest, data in fetched.items() if data is not None}
+
+    async def _picture(self, conversation_id: str, digest: str) -> bytes | None:
+        self.looked_further = True
+        why = "no blobs are at hand" if self._blobs is None else "it is not there"
+        try:
+            data = None if self._blobs is None else await self._blobs.get(conversation_id, digest)
+        except StoreError as error:
+            data, why = None, str(error)
+        if data is None:
+            self._warn(f"the image {digest[:12]}… is shown as words: {why}")
+        return data
+
+    def _warn(self, warning: str) -> None:
+        log.warning("%s", warning)
+        self._warnings.append(warning)
+
+
+def check_images(images: object, *, has_blobs: bool) -> None:
+    """Refuse what is no choice, and blobs without a place for them."""
+    if images not in get_args(Images):
+        raise InvalidSetting.not_in("images", images, get_args(Images))
+    if images == "blobs" and not has_blobs:
+        raise InvalidSetting("images='blobs' needs a place for them: blobs='some/folder'", field="blobs")
+
+
+def _split(messages: Sequence[Message]) -> tuple[list[Message], dict[str, bytes]]:
+    blobs: dict[str, bytes] = {}
+    referring: list[Message] = []
+    for message in messages:
+        changed, found = split_images(message)
+        blobs |= found
+        # What was counted is the message with its pictures.
+        referring.append(replace(changed, tokens=message.tokens))
+    return referring, blobs
+
+
+def _in_words(entries: Sequence[Entry]) -> list[Entry]:
+    """Entries with words for all their pictures."""
+    return [
+        entry if is_words(entry.message) else _with_message(entry, resolve(entry.message, {}))
+        for entry in entries
+    ]
+
+
+def _with_message(entry: Entry, message: Message) -> Entry:
+    return entry if message is entry.message else replace(entry, message=message)
+
+
+def is_words(message: Message) -> bool:
+    """Whether it is words alone, in which no picture can be: most messages, and what models say in blocks."""
+    content = message.content
+    if message.extra:
+        return False
+    return isinstance(content, str) or (isinstance(content, list) and all(map(_is_text_block, content)))
+
+
+def _is_text_block(block: object) -> bool:
+    if not isinstance(block, dict) or block.get("type") != "text":
+        return False
+    return all(value is None or isinstance(value, str) for value in block.values())

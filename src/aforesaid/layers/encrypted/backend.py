@@ -1,0 +1,226 @@
+"""The backend, and what is known of logs and keys by all of its stores. Above: `aforesaid.layers`."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Collection
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from weakref import WeakValueDictionary
+
+from aforesaid._internal.arguments import CheckedFields
+from aforesaid._internal.deadlines import within
+from aforesaid._internal.loops import PerLoop
+from aforesaid.contracts import (
+    Backend,
+    Erasing,
+    Holds,
+    LogEnd,
+    Migrated,
+    SnapshotReader,
+    Spooling,
+    Watchable,
+)
+from aforesaid.encryption.master_keys import KeyProvider
+from aforesaid.errors import KeyUnavailable, StoreUnavailable
+from aforesaid.layers._capabilities import with_capabilities_of
+from aforesaid.layers.encrypted.heads import Head
+from aforesaid.layers.encrypted.keyring import KIND, Keyring
+from aforesaid.layers.encrypted.master_key_check import MasterKeyCheck, check_master_key
+from aforesaid.layers.encrypted.sealing import Opened, Place, warm
+from aforesaid.layers.encrypted.snapshots import SnapshotStore
+from aforesaid.layers.encrypted.spooled import SpooledTurns
+from aforesaid.layers.encrypted.store import EncryptedStore
+from aforesaid.model.ids import parse_name
+
+KNOWN_ENDS = 10_000
+"""Conversations whose end is remembered, so that a turn need not ask for it."""
+OPENED_LOGS = 256
+"""Conversations of which the last messages are kept open in memory, and no longer than they are in use."""
+OPENED_KEPT = 256
+"""Messages of each that are kept open, and twice as many before they are let go."""
+
+CHECK_SECONDS = 5.0
+"""How long opening a store may take longer to check the master key."""
+
+STORE_POWERS = (Watchable,)
+BACKEND_POWERS = (Migrated, Holds)
+
+
+class Encryption(CheckedFields, frozen=True, kw_only=True):
+    """How a memory is encrypted."""
+
+    master: KeyProvider
+    """Who has the master key."""
+    records: bool = False
+    """Whether subject, client name, notes and tags of conversations are sealed too."""
+    keyring: Backend | None = None
+    """Where data keys are kept; without it, beside the data. Kept apart, a backup of the data is unreadable
+    once an owner's key is dropped."""
+
+
+class EncryptedBackend(Backend):
+    """A backend in which everything that says something is sealed."""
+
+    def __init__(self, inner: Backend, encryption: Encryption) -> None:
+        self._inner = inner
+        self.encryption = encryption
+        keys_in = encryption.keyring or inner
+        self.keyring = Keyring(encryption.master, keys_in.of, before_first_key=self._verify_master_key)
+        self._ends: OrderedDict[Place, LogEnd] = OrderedDict()
+        self._opened: OrderedDict[Place, dict[int, Opened]] = OrderedDict()
+        self._heads: OrderedDict[Place, tuple[str, Head]] = OrderedDict()
+        self._restored: OrderedDict[Place, Head] = OrderedDict()
+        self._turns: PerLoop[WeakValueDictionary[Place, asyncio.Lock]] = PerLoop(WeakValueDictionary)
+        self.kept = _most_kept(inner)
+        self.spools = isinstance(inner, Spooling)
+        if isinstance(inner, Spooling):
+            inner.replay_turns_through(partial(SpooledTurns, self))
+
+    @property
+    def inner(self) -> Backend:
+        """What is inside: the store that sees ciphertext."""
+        return self._inner
+
+    async def open(self) -> None:
+        warming = asyncio.ensure_future(asyncio.to_thread(warm))
+        try:
+            await self._inner.open()
+        finally:
+            await warming
+        if self.encryption.keyring is not None:
+            await self.encryption.keyring.open()
+        try:
+            await self._refuse_wrong_master_key()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def check_master_key(self, *, all_of_them: bool = False) -> MasterKeyCheck:
+        """Whether the master key opens the data keys in this store. Raises `StoreUnavailable`."""
+        keys_in: Backend = self.encryption.keyring or self._inner
+        # Below the spool: what is read for this check must not count as known in an outage.
+        below: Backend = getattr(keys_in, "inner", keys_in) if isinstance(keys_in, Spooling) else keys_in
+        return await check_master_key(self.keyring, keys_in.owners, below.of, all_of_them=all_of_them)
+
+    async def _refuse_wrong_master_key(self) -> None:
+        """Refuse to open a store that is sealed with another master key. Raises `KeyUnavailable`.
+
+        A store that is away, or slow, is opened unchecked: `/ready` and `doctor` look again.
+        """
+        with suppress(StoreUnavailable, TimeoutError):
+            await within(CHECK_SECONDS, self._verify_master_key())
+
+    async def _verify_master_key(self) -> None:
+        """Raise `KeyUnavailable` when the store is sealed with another master key.
+
+        It is called before the first data key is made, too: a master key that was set by mistake must seal
+        nobody's data.
+        """
+        found = await self.check_master_key()
+        if found.is_certain and found.error is not None:
+            raise KeyUnavailable(
+                f"the master key does not open this store: {found.error}", key_id=found.error.key_id
+            )
+
+    async def close(self) -> None:
+        try:
+            await self._inner.close()
+        finally:
+            if self.encryption.keyring is not None:
+                await self.encryption.keyring.close()
+
+    def of(self, owner: str) -> EncryptedStore:
+        inner = self._inner.of(owner)
+        kind = SnapshotStore if isinstance(inner, SnapshotReader) else EncryptedStore
+        return with_capabilities_of(inner, kind(self, parse_name(owner, field="owner"), inner), STORE_POWERS)
+
+    def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
+        return self._inner.owners(beside={*beside, KIND})
+
+    async def purge_expired(self, now: datetime | None = None) -> int:
+        return await self._inner.purge_expired(now)
+
+    async def scrub(self, owner: str | None) -> tuple[str, ...]:
+        """Have the store scrub its files, and a keyring of its own too; returns what remains in either. See
+        `contracts.Erasing`."""
+        remains: tuple[str, ...] = ()
+        for place in (self._inner, self.encryption.keyring):
+            if isinstance(place, Erasing):
+                remains += await place.scrub(owner)
+        return remains
+
+    def opened(self, place: Place) -> dict[int, Opened]:
+        """Messages at the end of a log that were opened before, by sequence: windows read them each turn."""
+        known = self._opened.pop(place, {})
+        if len(known) > 2 * OPENED_KEPT:
+            known = {}
+        self._opened[place] = known
+        if len(self._opened) > OPENED_LOGS:
+            self._opened.popitem(last=False)
+        return known
+
+    def forget(self, place: Place) -> None:
+        """Remember nothing of this conversation."""
+        self._opened.pop(place, None)
+        self._heads.pop(place, None)
+        self._ends.pop(place, None)
+
+    def forget_owner(self, owner: str) -> None:
+        known = (*self._opened, *self._ends, *self._heads)
+        for place in [place for place in known if place.owner == owner]:
+            self.forget(place)
+
+    # What is known of logs, shared by all stores of this backend
+
+    def turn(self, place: Place) -> asyncio.Lock:
+        """One turn at a time for each conversation."""
+        turns = self._turns.here()
+        return turns.get(place) or turns.setdefault(place, asyncio.Lock())
+
+    def known_end(self, place: Place) -> LogEnd | None:
+        return self._ends.get(place)
+
+    def know_end(self, place: Place, end: LogEnd | None) -> None:
+        """Remember where a log ends; None forgets it."""
+        self._ends.pop(place, None)
+        if end is not None:
+            self._ends[place] = end
+            if len(self._ends) > KNOWN_ENDS:
+                self._ends.popitem(last=False)
+
+    def known_head(self, place: Place, sealed: str) -> Head | None:
+        """The head that was opened from exactly this before."""
+        known = self._heads.get(place)
+        return known[1] if known is not None and known[0] == sealed else None
+
+    def know_head(self, place: Place, sealed: str, head: Head) -> None:
+        self._heads.pop(place, None)
+        self._heads[place] = sealed, head
+        if len(self._heads) > KNOWN_ENDS:
+            self._heads.popitem(last=False)
+
+    def restored_head(self, place: Place) -> Head:
+        """The head of a conversation that is restored in parts and has expired: the store shows none."""
+        return self._restored.get(place, Head())
+
+    def know_restored(self, place: Place, head: Head) -> None:
+        self._restored.pop(place, None)
+        self._restored[place] = head
+        if len(self._restored) > OPENED_LOGS:
+            self._restored.popitem(last=False)
+
+
+def _most_kept(backend: object) -> int | None:
+    """How many messages of a conversation the store inside keeps at most; None is all of them."""
+    while backend is not None:
+        most: int | None = getattr(backend, "max_messages", None)
+        if most is not None:
+            return most
+        backend = getattr(backend, "_inner", None) or getattr(backend, "inner", None)
+    return None
+
+
+def encrypted(inner: Backend, encryption: Encryption) -> EncryptedBackend:
+    """The backend, encrypted, with every power of what is inside that still makes sense."""
+    return with_capabilities_of(inner, EncryptedBackend(inner, encryption), BACKEND_POWERS)

@@ -1,0 +1,98 @@
+"""What every part of an encrypted store uses: whose it is, what is inside, which keys there are."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from aforesaid.contracts import ConversationStore, Sealable
+from aforesaid.errors import InvalidSetting, KeyUnavailable
+from aforesaid.layers._capabilities import around
+from aforesaid.layers.encrypted import sealing
+from aforesaid.layers.encrypted.sealing import DataKeys, Place
+from aforesaid.model.ids import parse_uuid
+
+if TYPE_CHECKING:
+    from aforesaid.layers.encrypted.backend import EncryptedBackend
+
+T = TypeVar("T")
+
+
+class SealedPart(ConversationStore):
+    """One owner's part. The store inside must be `Sealable`."""
+
+    def __init__(self, backend: "EncryptedBackend", owner: str, inner: ConversationStore) -> None:
+        if not isinstance(inner, Sealable):
+            raise InvalidSetting(f"{type(inner).__name__} cannot be encrypted: it is not Sealable")
+        self._backend = backend
+        self._owner = owner
+        self._inner = inner
+        self._log: Sealable = inner
+
+    @property
+    def inner(self) -> ConversationStore:
+        """What is inside: the store that sees ciphertext."""
+        return self._inner
+
+    def now(self) -> datetime:
+        return self._inner.now()
+
+    @property
+    def degraded(self) -> bool:
+        return self._inner.degraded
+
+    async def authoritative(self) -> Self:
+        whole = around(self, await self._inner.authoritative())
+        assert isinstance(whole._inner, Sealable)
+        whole._log = whole._inner
+        return whole
+
+    @property
+    def _keys_are_inside(self) -> bool:
+        return self._backend.encryption.keyring is None
+
+    @property
+    def _seals_records(self) -> bool:
+        return self._backend.encryption.records
+
+    def _place(self, conversation_id: str) -> Place:
+        return Place(self._owner, parse_uuid(conversation_id, field="conversation_id"))
+
+    async def _read(self, reading: Coroutine[Any, Any, T]) -> T:
+        """What is read from inside. Where the keys are not at hand they are looked for meanwhile."""
+        if self._backend.keyring.holds(self._owner):
+            return await reading
+        found: T
+        found, _ = await asyncio.gather(reading, self._keys())
+        return found
+
+    async def _keys_to_write(self, place: Place) -> DataKeys:
+        """The keys to seal with in a conversation.
+
+        They are looked for where this process knows nothing of the log: its owner may have been cleared
+        elsewhere and begun anew, with another key than the one held here.
+        """
+        unknown = self._backend.known_end(place) is None
+        keys = await self._backend.keyring.keys_of(self._owner, look=unknown)
+        if keys is None:
+            await self._check_not_sealed(place)
+            keys = await self._backend.keyring.ensured(self._owner)
+        return keys
+
+    async def _check_not_sealed(self, place: Place) -> None:
+        """Refuse to go on under a new key where another sealed: it is lost, or in another keyring."""
+        for entry in await self._inner.tail(place.conversation_id, limit=1):
+            if (key_id := sealing.key_id_of(entry.message)) is not None:
+                raise KeyUnavailable(
+                    f"conversation {place.conversation_id} is sealed with data key {key_id}, "
+                    "and this owner has no data key here",
+                    key_id=key_id,
+                )
+
+    async def _keys(self, unknown: Iterable[str] = ()) -> DataKeys | None:
+        """The keys at hand; looked for again when something is sealed with one that is not."""
+        keys = await self._backend.keyring.keys_of(self._owner)
+        if keys is None or all(key_id in keys for key_id in unknown):
+            return keys
+        held = await self._backend.keyring.look(self._owner)
+        return None if held is None else held.keys

@@ -1,0 +1,134 @@
+"""Documents: their data are sealed, kinds and keys stay in the open, and the layer's own are not shown."""
+
+import logging
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from aforesaid.contracts import Document, check_data, parse_place, restorable_documents
+from aforesaid.errors import InvalidInput, StoreDamaged
+from aforesaid.layers.encrypted import sealing
+from aforesaid.layers.encrypted.base import SealedPart
+from aforesaid.layers.encrypted.keyring import KIND
+from aforesaid.layers.encrypted.sealing import DataKeys, Refused
+from aforesaid.model.conversations import check_count
+from aforesaid.telemetry import describe
+
+log = logging.getLogger("aforesaid.layers.encrypted")
+
+
+class SealedDocuments(SealedPart):
+    """What is kept beside the log."""
+
+    async def put_document(
+        self,
+        kind: str,
+        key: str,
+        data: bytes,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> Document:
+        parse_place(kind, key, conversation_id)
+        _check_kind(kind)
+        check_data(data)
+        if conversation_id is None:
+            keys = await self._backend.keyring.ensured(self._owner, look=True)
+        else:
+            keys = await self._keys_to_write(self._place(conversation_id))
+        sealed = sealing.seal_bytes(data, keys.current, self._beside(kind, key, conversation_id))
+        kept = await self._inner.put_document(
+            kind, key, sealed, conversation_id=conversation_id, expected_version=expected_version
+        )
+        return replace(kept, data=data)
+
+    async def get_document(
+        self, kind: str, key: str, *, conversation_id: str | None = None
+    ) -> Document | None:
+        if kind == KIND:
+            return None
+        found = await self._inner.get_document(kind, key, conversation_id=conversation_id)
+        if found is None:
+            return None
+        try:
+            return await self._open_document(found)
+        except Refused as error:
+            raise StoreDamaged(f"document {kind!r} {key!r} cannot be read: {error}") from error
+
+    async def documents(
+        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
+    ) -> list[Document]:
+        if kind == KIND:
+            return []
+        check_count(limit, field="limit", least=0)
+        opened: list[Document] = []
+        while True:
+            wanted = limit - len(opened)
+            found = await self._inner.documents(
+                kind, conversation_id=conversation_id, after=after, limit=wanted
+            )
+            opened += await self._open_documents(found)
+            # A page that is not full is the last one: what was set aside is made up for from the next.
+            if len(found) < wanted or len(opened) == limit:
+                return opened
+            after = found[-1].key
+
+    async def _open_documents(self, found: Sequence[Document]) -> list[Document]:
+        """Those that can be read; the others are set aside."""
+        opened: list[Document] = []
+        for document in found:
+            try:
+                opened.append(await self._open_document(document))
+            except Refused as error:
+                log.warning("a document of kind %s is set aside: %s", document.kind, describe(error))
+        return opened
+
+    async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
+        kinds = await self._inner.document_kinds(conversation_id=conversation_id)
+        return [kind for kind in kinds if kind != KIND]
+
+    async def delete_document(
+        self,
+        kind: str,
+        key: str,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> bool:
+        _check_kind(kind)
+        return await self._inner.delete_document(
+            kind, key, conversation_id=conversation_id, expected_version=expected_version
+        )
+
+    async def restore_documents(self, documents: Sequence[Document]) -> None:
+        given = restorable_documents(documents)
+        keys = await self._backend.keyring.ensured(self._owner, look=True)
+        sealed = []
+        for place, document in given.items():
+            _check_kind(place.kind)
+            bound_to = self._beside(place.kind, place.key, place.conversation_id)
+            sealed.append(replace(document, data=sealing.seal_bytes(document.data, keys.current, bound_to)))
+        await self._inner.restore_documents(sealed)
+
+    # Inside
+
+    def _beside(self, kind: str, key: str, conversation_id: str | None) -> bytes:
+        """What a document is bound to."""
+        return msgspec.json.encode(("document", self._owner, conversation_id, kind, key))
+
+    async def _open_document(self, document: Document) -> Document:
+        keys = await self._keys([sealing.sealed_by(document.data)])
+        if keys is None:
+            raise Refused("there is no data key for this owner")
+        return replace(document, data=self.open_data(document, keys))
+
+    def open_data(self, document: Document, keys: DataKeys) -> bytes:
+        """The data of a stored document. Raises `Refused`."""
+        bound_to = self._beside(document.kind, document.key, document.conversation_id)
+        return sealing.open_bytes(document.data, keys, bound_to)
+
+
+def _check_kind(kind: str) -> None:
+    if kind == KIND:
+        raise InvalidInput(f"documents of the kind {KIND!r} hold keys and are not for callers", field="kind")

@@ -1,0 +1,228 @@
+"""The head of a sealed log: which messages there are, in which reading order, and which were changed. Pure.
+
+The head lists the sequence numbers of the log in reading order, as runs of consecutive numbers. A log whose
+messages arrived in order of time is one run; a late message adds two. So a reader knows what a window or a
+page must hold without reading the rest of the log. The encryption layer seals the head and writes it in the
+transaction of every change to the log.
+"""
+
+import secrets
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aforesaid.contracts import Entry
+from aforesaid.layers.encrypted.sealing import (
+    DataKey,
+    DataKeys,
+    Place,
+    Refused,
+    key_id_in,
+    life_of,
+    open_text,
+    seal_text,
+)
+
+NO_TIME = -(2**63)
+"""Earlier than every message."""
+
+
+class Run(NamedTuple):
+    """Consecutive sequence numbers."""
+
+    first: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.first + self.size
+
+    def __contains__(self, sequence: object) -> bool:
+        return isinstance(sequence, int) and self.first <= sequence < self.end
+
+
+class Head(Struct, frozen=True, array_like=True):
+    """What a log holds."""
+
+    revision: int = 0
+    """The revision of the conversation when the head was written: no message is of a later one."""
+    top: int = NO_TIME
+    """The latest time of a message, in microseconds."""
+    runs: tuple[Run, ...] = ()
+    """The sequence numbers in reading order."""
+    changed: dict[int, int] = {}
+    """For each message that was replaced, the revision that did so last."""
+    life: str = ""
+    """Which life of the log this is: rows of an earlier one, under the same id, do not belong to it."""
+
+    @property
+    def count(self) -> int:
+        return sum(run.size for run in self.runs)
+
+    def __contains__(self, sequence: int) -> bool:
+        return any(sequence in run for run in self.runs)
+
+    def page(self, offset: int, limit: int) -> list[int]:
+        """The sequence numbers of a page, counted from the oldest message."""
+        found: list[int] = []
+        for run in self.runs:
+            if offset < run.size and len(found) < limit:
+                first = run.first + max(offset, 0)
+                found += range(first, min(run.end, first + limit - len(found)))
+            offset -= run.size
+        return found
+
+    def tail(self, limit: int) -> list[int]:
+        """The sequence numbers of the last messages."""
+        return self._last(self.runs, limit)
+
+    def before(self, sequence: int, limit: int) -> list[int] | None:
+        """The sequence numbers of the last messages before one; None when the log does not hold it."""
+        for number, run in enumerate(self.runs):
+            if sequence in run:
+                cut = Run(run.first, sequence - run.first)
+                return self._last((*self.runs[:number], cut), limit)
+        return None
+
+    def _last(self, runs: Sequence[Run], limit: int) -> list[int]:
+        parts: list[range] = []
+        for run in reversed(runs):
+            if limit <= 0:
+                break
+            parts.append(range(max(run.first, run.end - limit), run.end))
+            limit -= run.size
+        return [sequence for part in reversed(parts) for sequence in part]
+
+    def is_current(self, entry: Entry) -> bool:
+        """Whether a message of the log is there as it was written last, in this life of the log."""
+        if entry.unreadable is None and life_of(entry.message) != self.life:
+            return False
+        changed = self.changed.get(entry.sequence)
+        return entry.revision == changed if changed is not None else entry.revision <= self.revision
+
+    def holds(self, found: Sequence[Entry], expected: Sequence[int]) -> bool:
+        """Whether exactly these messages were found, in this order, each as it was written last."""
+        if [entry.sequence for entry in found] != expected:
+            return False
+        return all([self.is_current(entry) for entry in found])  # noqa: C419 -- a list is faster
+
+    # Writing
+
+    def with_change(self, sequence: int, revision: int) -> "Head":
+        """The head after a message was replaced."""
+        return replace(self, revision=revision, changed={**self.changed, sequence: revision})
+
+    def with_last(self, sequences: Sequence[int], *, top: int, revision: int) -> "Head":
+        """The head after messages were added that are read last."""
+        runs = self.runs
+        if runs and type(sequences) is range and runs[-1].end == sequences.start:  # the usual case
+            runs = (*runs[:-1], Run(runs[-1].first, runs[-1].size + len(sequences)))
+        else:
+            runs = joined((*runs, *(Run(sequence, 1) for sequence in sequences)))
+        latest = max(revision, self.revision)
+        return Head(latest, max(top, self.top), runs, self.changed, self.life or new_life())
+
+    def with_late(self, sequence: int, after: int | None, *, revision: int) -> "Head":
+        """The head after a message was added that is read right after another; None is before all others."""
+        runs = [Run(sequence, 1)] if after is None else []
+        for run in self.runs:
+            if after is not None and after in run:
+                cut = after + 1 - run.first
+                runs += [Run(run.first, cut), Run(sequence, 1)]
+                runs += [Run(after + 1, run.size - cut)] if run.size > cut else []
+            else:
+                runs.append(run)
+        return replace(self, revision=max(revision, self.revision), runs=joined(runs))
+
+    def kept(self, most: int | None) -> "Head":
+        """The head of a log of which only so many messages are kept, the last ones."""
+        surplus = 0 if most is None else self.count - most
+        if surplus <= 0:
+            return self
+        runs: list[Run] = []
+        for run in self.runs:
+            cut = min(surplus, run.size)
+            surplus -= cut
+            runs += [Run(run.first + cut, run.size - cut)] if run.size > cut else []
+        return replace(self, runs=tuple(runs))
+
+
+def joined(runs: Iterable[Run]) -> tuple[Run, ...]:
+    """Runs that go on from each other, as one."""
+    found: list[Run] = []
+    for run in runs:
+        if found and found[-1].end == run.first:
+            found[-1] = Run(found[-1].first, found[-1].size + run.size)
+        else:
+            found.append(run)
+    return tuple(found)
+
+
+def new_life() -> str:
+    return secrets.token_hex(4)
+
+
+def head_of(
+    entries: Iterable[Entry], *, revision: int = 0, changed: dict[int, int] | None = None, life: str = ""
+) -> Head:
+    """The head of a log that holds exactly these entries."""
+    ordered = sorted(entries, key=lambda entry: entry.position)
+    latest = max((entry.revision for entry in ordered), default=0)
+    return Head(
+        max(revision, latest),
+        ordered[-1].position.micros if ordered else NO_TIME,
+        joined(Run(entry.sequence, 1) for entry in ordered),
+        changed or {},
+        life or new_life(),
+    )
+
+
+def out_of_order(ranks: Sequence[int]) -> set[int]:
+    """The places of the fewest numbers without which the rest rises."""
+    ends: list[int] = []
+    places: list[int] = []
+    before: list[int | None] = []
+    for place, rank in enumerate(ranks):
+        length = bisect_left(ends, rank)
+        before.append(places[length - 1] if length else None)
+        ends[length : length + 1] = [rank]
+        places[length : length + 1] = [place]
+    rising = set[int]()
+    last = places[-1] if places else None
+    while last is not None:
+        rising.add(last)
+        last = before[last]
+    return set(range(len(ranks))) - rising
+
+
+# Sealing
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoder = msgspec.msgpack.Decoder(Head)
+
+
+def seal_head(head: Head, key: DataKey, place: Place) -> str:
+    """The head as it is stored."""
+    return seal_text(_encode(head), key, _bound_to(place))
+
+
+def open_head(sealed: str, keys: DataKeys, place: Place) -> Head:
+    """The head that was sealed. Raises `Refused`."""
+    try:
+        key_id_in(sealed)
+        return _decoder.decode(open_text(sealed, keys, _bound_to(place)))
+    except msgspec.MsgspecError as error:
+        raise Refused(f"it cannot be read ({error})") from error
+
+
+def key_id_of_head(sealed: str) -> str:
+    """The id of the data key that a head was sealed with."""
+    return sealed.partition(".")[0]
+
+
+def _bound_to(place: Place) -> bytes:
+    return msgspec.json.encode(("head", place.owner, place.conversation_id))

@@ -1,0 +1,118 @@
+"""A whole log compared with its head: what is not as it was written is set aside, and the rest is kept. Pure.
+
+Used where a window or a page is not what the head promises. Every row is judged: a row that the head does not
+list, an older version of a message, a second copy and a row in another place are set aside with the reason.
+An entry that cannot be read stands in the place of each message that is missing.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from aforesaid.contracts import Entry, Position, set_aside
+from aforesaid.layers.encrypted import sealing
+from aforesaid.layers.encrypted.heads import Head, out_of_order
+from aforesaid.model.clock import from_micros
+
+NOT_LISTED = "it is not part of the log: somebody without the key put it in or put it back; it is refused"
+OLDER = "an older version or one of another life was put in the place of this message, and is refused"
+TWICE = "it stands in the log twice, and this copy is refused"
+MOVED = "it was moved in the order of its conversation, and is refused"
+
+
+class Reconciled(NamedTuple):
+    """A log, and how many of its entries are not as they were written."""
+
+    entries: list[Entry]
+    violations: int
+
+
+def reconciled(
+    conversation_id: str, found: Sequence[Entry], opened: Sequence[Entry], head: Head
+) -> Reconciled:
+    """Judge every row. `found` is as stored, `opened` the same rows decrypted.
+
+    The entries come in the order of the head, so that a page of them begins where a page of an intact log
+    does. Rows that the head does not list come last.
+    """
+    order = head.page(0, head.count)
+    ranks = {sequence: rank for rank, sequence in enumerate(order)}
+    entries = _judged(found, opened, head, ranks)
+    proven = [place for place, entry in enumerate(entries) if entry.unreadable is None]
+    for number in out_of_order([ranks[entries[place].sequence] for place in proven]):
+        place = proven[number]
+        entries[place] = sealing.refused(found[place], MOVED)
+    listed = {entry.sequence: entry for entry in entries if entry.unreadable is None}
+    surplus: list[Entry] = []
+    in_place = _in_place(entries, ranks)
+    for place, entry in enumerate(entries):
+        if place in in_place:
+            entry = listed.setdefault(entry.sequence, entry)
+        if listed.get(entry.sequence) is not entry:
+            surplus.append(entry)
+    whole = [*_in_order(conversation_id, order, listed), *surplus]
+    return Reconciled(whole, sum(entry.unreadable is not None for entry in whole))
+
+
+def refused_all(opened: Sequence[Entry], why: str) -> Reconciled:
+    """The log whose head cannot be read: nothing in it is proven."""
+    sentence = f"the head of its log cannot be read, so that nothing proves its place: {why}"
+    entries = [entry if entry.unreadable else sealing.refused(entry, sentence) for entry in opened]
+    return Reconciled(entries, sum(entry.unreadable is None for entry in opened))
+
+
+def _judged(
+    found: Sequence[Entry], opened: Sequence[Entry], head: Head, ranks: dict[int, int]
+) -> list[Entry]:
+    seen = set[int]()
+    entries: list[Entry] = []
+    for stored, entry in zip(found, opened, strict=True):
+        why = entry.unreadable or _why_refused(stored, head, ranks, seen)
+        if why is None:
+            seen.add(entry.sequence)
+        entries.append(entry if why is None or entry.unreadable else sealing.refused(stored, why))
+    return entries
+
+
+def _why_refused(entry: Entry, head: Head, ranks: dict[int, int], seen: set[int]) -> str | None:
+    if entry.sequence not in ranks:
+        return NOT_LISTED
+    if not head.is_current(entry):
+        return OLDER
+    return TWICE if entry.sequence in seen else None
+
+
+def _in_place(entries: Sequence[Entry], ranks: dict[int, int]) -> set[int]:
+    """The places of refused rows that stand where the head lists their numbers: between proven neighbours."""
+    following = [len(ranks)] * (len(entries) + 1)
+    for place in range(len(entries) - 1, -1, -1):
+        entry = entries[place]
+        following[place] = following[place + 1] if entry.unreadable else ranks[entry.sequence]
+    places, before = set[int](), -1
+    for place, entry in enumerate(entries):
+        rank = ranks.get(entry.sequence, -1)
+        if entry.unreadable is None:
+            before = rank
+        elif before < rank < following[place + 1]:
+            places.add(place)
+    return places
+
+
+def _in_order(conversation_id: str, order: Sequence[int], listed: dict[int, Entry]) -> list[Entry]:
+    """The entries in reading order, with one that cannot be read in the place of each that is missing."""
+    whole: list[Entry] = []
+    micros = min((entry.position.micros for entry in listed.values()), default=0)
+    for sequence in order:
+        entry = listed.get(sequence) or _missing(conversation_id, sequence, micros)
+        micros = entry.position.micros
+        whole.append(entry)
+    return whole
+
+
+def _missing(conversation_id: str, sequence: int, micros: int) -> Entry:
+    return set_aside(
+        conversation_id,
+        Position(micros, sequence),
+        revision=0,
+        stored_at=from_micros(micros),
+        why="the message that was written here is missing: somebody removed it",
+    )

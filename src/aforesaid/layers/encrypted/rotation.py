@@ -1,0 +1,218 @@
+"""Changing keys while the store is in use. Below: `encrypted`, `keyring`. Above: the command line.
+
+A new master key only wraps the data keys anew: no message is touched. A new data key (`deep`) seals what
+is written from now on, and everything older is sealed with it bit by bit, in bounded steps; what is not
+reached yet is opened with the old key. Ended at any point, it goes on where it was. The old key goes when
+nothing is sealed with it any more, and when every process has had the time to hear of the new one.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aforesaid.contracts import Document, Entry, Sealable
+from aforesaid.contracts.listing import all_records
+from aforesaid.errors import Conflict, ConversationNotFound, StoreDamaged
+from aforesaid.layers.encrypted import EncryptedBackend, EncryptedStore, records, resealed, sealing
+from aforesaid.layers.encrypted.heads import key_id_of_head, open_head, seal_head
+from aforesaid.layers.encrypted.keyring import KIND
+from aforesaid.layers.encrypted.sealing import DataKeys, Place, Refused
+from aforesaid.model.conversations import Changes, Conversation
+
+CHUNK = 200
+"""Messages or documents that are sealed anew in one step."""
+GRACE = timedelta(minutes=5)
+"""How long an old key is kept at least: every process looks for new keys each minute."""
+
+
+class Rotation(Struct, frozen=True, kw_only=True):
+    """What a rotation did."""
+
+    owners: int = 0
+    rewrapped: int = 0
+    """Owners whose data keys are wrapped by the new master key now."""
+    messages: int = 0
+    documents: int = 0
+    records: int = 0
+    """What was sealed anew."""
+    unreadable: int = 0
+    """Messages and documents that could not be opened, and were left as they are."""
+    retired: int = 0
+    """Owners whose old data key is gone."""
+    waiting: int = 0
+    """Owners whose old data key is kept for now: run it again later."""
+    archives: int = 0
+    """Archives whose key is wrapped by the new master key now; `ArchiveFolder.rewrap` does it."""
+    archives_left: int = 0
+    """Archives that still need another master key, or cannot be read."""
+
+
+Progress = Callable[[Rotation], None]
+
+
+async def rotate(
+    backend: EncryptedBackend,
+    *,
+    owner: str | None = None,
+    deep: bool = False,
+    grace: timedelta = GRACE,
+    progress: Progress | None = None,
+) -> Rotation:
+    """Wrap one owner's data keys, or everybody's, by the current master key; `deep`: new data keys too."""
+    done = Rotation()
+    async for name in _owners(backend, owner):
+        whole = await backend.of(name).authoritative()
+        rewrapped = await backend.keyring.rewrap(name)
+        done = replace(done, owners=done.owners + 1, rewrapped=done.rewrapped + rewrapped)
+        if deep:
+            done = await _deep(backend, name, whole, done, grace)
+        if progress is not None:
+            progress(done)
+    return done
+
+
+async def _owners(backend: EncryptedBackend, owner: str | None) -> AsyncIterator[str]:
+    if owner is not None:
+        yield owner
+        return
+    async for name in (backend.encryption.keyring or backend.inner).owners():
+        yield name
+
+
+async def _deep(
+    backend: EncryptedBackend, owner: str, whole: EncryptedStore, done: Rotation, grace: timedelta
+) -> Rotation:
+    await backend.keyring.add(owner)
+    held = await backend.keyring.look(owner)
+    if held is None:
+        return done
+    if len(held.keys) == 1:  # another rotation was at work in this very moment
+        return replace(done, waiting=done.waiting + 1)
+    work = _Resealing(whole, owner, held.keys, seals_records=backend.encryption.records)
+    await work.all()
+    done = replace(
+        done,
+        messages=done.messages + work.messages,
+        documents=done.documents + work.documents,
+        records=done.records + work.records,
+        unreadable=done.unreadable + work.unreadable,
+    )
+    if work.left or backend.inner.of(owner).now() - held.made_at < grace:
+        return replace(done, waiting=done.waiting + 1)
+    # Only those that this pass began with: another rotation may have added a key since, and what it has not
+    # sealed anew yet needs the one that was current here.
+    if await backend.keyring.retire(owner, held):
+        return replace(done, retired=done.retired + 1)
+    return replace(done, waiting=done.waiting + 1)
+
+
+class _Resealing:
+    """One pass over all that an owner has."""
+
+    def __init__(self, outer: EncryptedStore, owner: str, keys: DataKeys, *, seals_records: bool) -> None:
+        self._owner = owner
+        self._keys = keys
+        self._store = outer.inner
+        self._outer = outer
+        self._seals_records = seals_records
+        self.messages = self.documents = self.records = self.unreadable = 0
+        self.left = 0
+        """What changed under our hands, and must be looked at again."""
+
+    async def all(self) -> None:
+        await self._documents(None)
+        async for record in all_records(self._store):
+            try:
+                await self._conversation(record)
+            except ConversationNotFound:
+                continue  # it is gone, and what was sealed of it
+
+    async def _conversation(self, record: Conversation) -> None:
+        if self._seals_records and not records.is_sealed_by(record, self._keys.current.id):
+            await self._record(record)
+        await self._documents(record.id)
+        before = None
+        while entries := await self._store.tail(record.id, limit=CHUNK, before=before):
+            await self._entries(record.id, entries)
+            before = entries[0].position
+            await asyncio.sleep(0)
+        await self._head(record.id)
+
+    async def _head(self, conversation_id: str) -> None:
+        """Seal the head of the log with the current key."""
+        assert isinstance(self._store, Sealable)
+        end = await self._store.log_end(conversation_id)
+        if end is None or end.head is None or key_id_of_head(end.head) == self._keys.current.id:
+            return
+        place = Place(self._owner, conversation_id)
+        try:
+            head = open_head(end.head, self._keys, place)
+        except Refused:
+            self.unreadable += 1
+            return
+        again = seal_head(head, self._keys.current, place)
+        self.left += not await self._store.exchange_head(conversation_id, end.head, again)
+
+    async def _entries(self, conversation_id: str, entries: Sequence[Entry]) -> None:
+        current = self._keys.current.id
+        old = [entry for entry in entries if sealing.key_id_of(entry.message) not in (current, None)]
+        if not old:
+            return
+        again = resealed(old, self._keys, Place(self._owner, conversation_id))
+        assert isinstance(self._store, Sealable)
+        exchanged = await self._store.reseal(conversation_id, again)
+        self.messages += exchanged
+        self.unreadable += len(old) - len(again)
+        self.left += len(again) - exchanged
+
+    async def _record(self, record: Conversation) -> None:
+        try:
+            opened = records.open_record(record, self._keys, self._owner)
+        except StoreDamaged:
+            self.unreadable += 1
+            return
+        fields = (*records.TEXTS, "tags")
+        changes = Changes(**{field: getattr(opened, field) for field in fields})
+        try:
+            await self._outer.update(record.id, changes, expected_revision=record.revision)
+            self.records += 1
+        except Conflict:
+            self.left += 1
+
+    async def _documents(self, conversation_id: str | None) -> None:
+        for kind in await self._store.document_kinds(conversation_id=conversation_id):
+            if kind != KIND:
+                await self._documents_of(kind, conversation_id)
+
+    async def _documents_of(self, kind: str, conversation_id: str | None) -> None:
+        after = None
+        while found := await self._store.documents(
+            kind, conversation_id=conversation_id, after=after, limit=CHUNK
+        ):
+            for document in found:
+                await self._document(document)
+            after = found[-1].key
+            await asyncio.sleep(0)
+
+    async def _document(self, document: Document) -> None:
+        try:
+            if sealing.sealed_by(document.data) == self._keys.current.id:
+                return
+            data = self._outer.open_data(document, self._keys)
+        except Refused:
+            self.unreadable += 1
+            return
+        try:
+            await self._outer.put_document(
+                document.kind,
+                document.key,
+                data,
+                conversation_id=document.conversation_id,
+                expected_version=document.version,
+            )
+            self.documents += 1
+        except Conflict:
+            self.left += 1

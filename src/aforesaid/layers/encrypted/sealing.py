@@ -1,0 +1,452 @@
+"""Sealing: what the encryption layer stores instead of what it was given, and the way back. Pure.
+
+A message keeps its role, time and id in the open: stores order, count and find by them. All else of it
+(words, tags, agent, kind of content, dialect, token counts) is one ciphertext, AES-256-GCM, written
+
+    content   <fingerprint>.<key id>.<base64 of nonce, ciphertext and tag>
+
+The ciphertext is bound to its place by what it authenticates: whose, which conversation, role, id, exact
+time, sequence number, and the revision that wrote it. Which places the log has is in its head; see `heads`.
+The fingerprint is a keyed digest of the words together with conversation and id: by it a store tells a
+repeated write from another one without reading either.
+
+Below: keys, wire. Above: `encrypted`.
+"""
+
+import binascii
+import hmac
+import os
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from hashlib import blake2b
+from operator import methodcaller
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET, Struct
+from msgspec.structs import force_setattr
+
+from aforesaid.contracts import Entry, set_aside
+from aforesaid.encryption.master_keys import KEY_BYTES, NONCE_BYTES, aes_gcm
+from aforesaid.errors import MissingExtra, StoreDamaged
+from aforesaid.model.clock import to_micros
+from aforesaid.model.ids import MARK
+from aforesaid.model.messages import ROLES, SEALED, ContentType, Message, Speech, words_of
+from aforesaid.model.wire import check_json, decode_message, encode_message
+
+try:
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+except ImportError:
+    raise MissingExtra("encryption", extra="encryption") from None
+
+_encode = msgspec.json.Encoder().encode
+_base64 = msgspec.json.Decoder(bytes).decode
+_FINGERPRINT_BYTES = 16
+_MAGIC = b"AS1"
+_KEY_ID_LENGTH = 8
+
+
+class Refused(Exception):
+    """What is stored is not what was sealed for this place. Says why."""
+
+
+class DataKey:
+    """The key of one owner's data, and what is derived from it for each use."""
+
+    __slots__ = ("_tags", "cipher", "fingerprints", "id", "secret")
+
+    def __init__(self, key_id: str, secret: bytes) -> None:
+        self.id = key_id
+        self.secret = secret
+        self.cipher = aes_gcm(_derived(secret, b"data"))
+        self.fingerprints = _derived(secret, b"fingerprints")
+        self._tags: AESSIV | None = None
+
+    @classmethod
+    def generate(cls) -> "DataKey":
+        return cls(secrets.token_hex(_KEY_ID_LENGTH // 2), secrets.token_bytes(KEY_BYTES))
+
+    @property
+    def tags(self) -> "AESSIV":
+        """The cipher for what must look the same each time, so that it can be found."""
+        if self._tags is None:
+            self._tags = AESSIV(_derived(self.secret, b"tags/1") + _derived(self.secret, b"tags/2"))
+        return self._tags
+
+
+def _derived(secret: bytes, use: bytes) -> bytes:
+    return hmac.digest(secret, b"aforesaid/1 " + use, "sha256")
+
+
+class DataKeys:
+    """An owner's data keys: the first seals, all open."""
+
+    __slots__ = ("_by_id", "current")
+
+    def __init__(self, keys: Sequence[DataKey]) -> None:
+        self.current = keys[0]
+        self._by_id = {key.id: key for key in keys}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __contains__(self, key_id: str) -> bool:
+        return key_id in self._by_id
+
+    def every(self) -> list[DataKey]:
+        return list(self._by_id.values())
+
+    def get(self, key_id: str) -> DataKey:
+        """The key of this id. Raises `Refused`."""
+        try:
+            return self._by_id[key_id]
+        except KeyError:
+            at_hand = ", ".join(self._by_id)
+            raise Refused(
+                f"it is sealed with data key {key_id}, which is not at hand here (at hand: {at_hand})"
+            ) from None
+
+
+# Messages
+
+
+class _Words(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What of a message is sealed, with the names and defaults that it has there."""
+
+    content: Any = UNSET
+    content_type: ContentType = "text"
+    agent_name: str | None = None
+    tags: tuple[str, ...] = ()
+    dialect: str = "plain"
+    extra: dict[str, Any] = {}
+    speech: Speech | None = None
+    tokens: dict[str, int] = {}
+
+
+def body_of(message: Message) -> bytes:
+    """What is sealed of a message: all that does not stay in the open. Refuses what is not JSON."""
+    if type(message.content) is not str or message.extra:
+        check_json([None if message.content is UNSET else message.content, message.extra], field="content")
+    words = _Words(
+        message.content,
+        message.content_type,
+        message.agent_name,
+        message.tags,
+        message.dialect,
+        message.extra,
+        message.speech,
+        message.tokens,
+    )
+    try:
+        return _encode(words)[1:]
+    except (UnicodeEncodeError, TypeError, RecursionError):
+        # Half of a surrogate pair, or a subclass of text or number: the one encoder knows what to do.
+        body = encode_message(message.with_(timestamp=None, message_id=None))
+        return body[body.index(b",") + 1 :]  # the role comes first, and content or extra always after it
+
+
+class Slot(NamedTuple):
+    """The place of a message: its sequence number, the revision that wrote it, and which life of the log."""
+
+    sequence: int
+    revision: int
+    life: str
+
+
+def seal(
+    message: Message,
+    body: bytes,
+    key: DataKey,
+    *,
+    timestamp: datetime,
+    fingerprint: str,
+    place: "Place",
+    slot: Slot | None,
+) -> Message:
+    """The message as it is stored, at this time. Without a slot, the message is sealed for the spool."""
+    bound_to = place.of(message.role, to_micros(timestamp), message.message_id, slot)
+    sealed = _sealed(key, body, bound_to)
+    stored: Message = _copied(_BLANK[message.role])  # in the open is what is set here, and nothing else
+    mark = SPOOLED if slot is None else f"{slot.life}{LIFE_MARK}"
+    force_setattr(stored, "content", f"{fingerprint}.{key.id}.{mark}{sealed}")
+    force_setattr(stored, "timestamp", timestamp)
+    force_setattr(stored, "message_id", message.message_id)
+    return stored
+
+
+LIFE_MARK = ":"
+"""Stands between the life of the log and the ciphertext."""
+SPOOLED = "~"
+"""Stands before the ciphertext of a message that has no place in a log yet."""
+
+_BLANK = {role: Message(role=role, content="", dialect=SEALED) for role in ROLES}
+_copied = methodcaller("__copy__")
+
+
+def fingerprint_of(message: Message, key: DataKey, place: "Place") -> str:
+    """What stands for the words of a message where its id may come again; empty without an id."""
+    if message.message_id is None:
+        return ""
+    is_text = type(message.content) is str and not message.extra
+    said = f"{message.role} text {message.content}" if is_text else f"{message.role} json {words_of(message)}"
+    data = place.named(message.message_id) + said.encode("utf-8", "surrogatepass")
+    digest = blake2b(data, key=key.fingerprints, digest_size=_FINGERPRINT_BYTES).digest()
+    return _text(digest).rstrip("=")
+
+
+class Place(NamedTuple):
+    """Whose, and in which conversation: what every message in it is bound to."""
+
+    owner: str
+    conversation_id: str
+
+    def of(self, role: str, at: int, message_id: str | None, slot: Slot | None) -> bytes:
+        """What a message is bound to. One without an id may get a mark on its way into the store."""
+        given = None if message_id is not None and message_id.startswith(MARK) else message_id
+        return _encode(("message", self.owner, self.conversation_id, role, at, given, slot))
+
+    def named(self, message_id: str) -> bytes:
+        return _encode(("words", self.owner, self.conversation_id, message_id))
+
+
+def refused(entry: Entry, why: str) -> Entry:
+    """The entry, set aside."""
+    where = {"revision": entry.revision, "stored_at": entry.stored_at}
+    return set_aside(entry.conversation_id, entry.position, **where, why=why)  # type: ignore[arg-type]
+
+
+def key_ids_of(entries: Sequence[Entry]) -> set[str]:
+    """The ids of the data keys that these were sealed with."""
+    return {key_id for entry in entries if (key_id := key_id_of(entry.message)) is not None}
+
+
+def key_id_of(message: Message) -> str | None:
+    """The id of the data key that a stored message was sealed with; None when it is not sealed."""
+    if message.dialect != SEALED or not isinstance(message.content, str):
+        return None
+    parts = message.content.split(".", 2)
+    return parts[1] if len(parts) == 3 else None
+
+
+class Opened(Struct, frozen=True, gc=False):
+    """A message that was sealed, what it was opened from, and the revision that wrote it."""
+
+    sealed: str
+    message: Message
+    revision: int
+
+    def is_of(self, stored: Message, revision: int) -> bool:
+        """Whether it was opened from just this: the same ciphertext in the same place opens alike."""
+        message = self.message
+        return (
+            self.sealed == stored.content
+            and self.revision == revision
+            and message.timestamp == stored.timestamp
+            and message.message_id == stored.message_id
+            and message.role == stored.role
+            and stored.dialect == SEALED
+        )
+
+
+def is_fixed(message: Message) -> bool:
+    """Whether a caller can change nothing of the message in place, so that it may be handed out again."""
+    return type(message.content) is str and not message.extra
+
+
+def unseal(
+    stored: Message, sequence: int, revision: int, keys: DataKeys, place: Place, *, spooled: bool = False
+) -> Message:
+    """The message that was sealed for this place, or for the spool. Raises `Refused`.
+
+    In few steps: a window opens some forty.
+    """
+    sealed, timestamp = stored.content, stored.timestamp
+    if stored.dialect != SEALED or type(sealed) is not str or timestamp is None:
+        raise Refused("it is not encrypted, as all in this store must be, and is refused")
+    _, _, rest = sealed.partition(".")
+    key_id, _, text = rest.partition(".")
+    life, mark, ciphertext = text.partition(LIFE_MARK)
+    slot = Slot(sequence, revision, life) if mark else None
+    if slot is None:
+        if not spooled:
+            raise Refused("it was sealed for the spool, not for a place in this log, and is refused")
+        ciphertext = text.removeprefix(SPOOLED)
+    bound_to = place.of(stored.role, to_micros(timestamp), stored.message_id, slot)
+    return _message(stored, _unsealed(keys.get(key_id), ciphertext, bound_to))
+
+
+def life_of(stored: Message) -> str:
+    """The life of the log that a stored message was sealed for; empty when it was sealed for none."""
+    content = stored.content
+    if stored.dialect != SEALED or type(content) is not str:
+        return ""
+    life, mark, _ = content.rpartition(".")[2].partition(LIFE_MARK)
+    return life if mark else ""
+
+
+def warm() -> None:
+    """Seal and open something, so that the first window of a process need not wait for what is done once."""
+    key = DataKey.generate()
+    keys, place = DataKeys([key]), Place("nobody", "00000000-0000-0000-0000-000000000000")
+    message = Message(role="user", content="hello", message_id="1", tokens={"words": 1})
+    now = datetime.now(UTC)
+    for slot in (Slot(number, 1, "life") for number in range(_OFTEN)):
+        mark = fingerprint_of(message, key, place)
+        body = body_of(message)
+        sealed = seal(message, body, key, timestamp=now, fingerprint=mark, place=place, slot=slot)
+        unseal(sealed, slot.sequence, slot.revision, keys, place)
+
+
+_OFTEN = 10
+"""How often the interpreter sees something done before it does it the fast way."""
+
+
+def _message(stored: Message, body: bytes) -> Message:
+    """The message whose words these are. They are authentic, and were checked before they were sealed."""
+    try:
+        words = _words(b"{" + body)
+    except (msgspec.MsgspecError, RecursionError):
+        return _odd_message(stored, body)
+    message: Message = _copied(stored)
+    force_setattr(message, "content", words.content)
+    force_setattr(message, "dialect", words.dialect)
+    force_setattr(message, "tokens", words.tokens)
+    if words.tags:
+        force_setattr(message, "tags", words.tags)
+    if words.agent_name is not None:
+        force_setattr(message, "agent_name", words.agent_name)
+    if words.extra:
+        force_setattr(message, "extra", words.extra)
+    if words.speech is not None:
+        force_setattr(message, "speech", words.speech)
+    if words.content_type != "text":
+        force_setattr(message, "content_type", words.content_type)
+    return message
+
+
+def _odd_message(stored: Message, body: bytes) -> Message:
+    """The same for what only the one decoder reads, such as half of a surrogate pair. Raises `Refused`."""
+    try:
+        message = decode_message(f'{{"role":"{stored.role}",'.encode() + body)
+    except StoreDamaged as error:
+        raise Refused(str(error)) from error
+    return message.with_(timestamp=stored.timestamp, message_id=stored.message_id, tokens=message.tokens)
+
+
+_words = msgspec.json.Decoder(_Words).decode
+
+
+# Everything else
+
+
+def seal_bytes(data: bytes, key: DataKey, bound_to: bytes) -> bytes:
+    """Data as they are stored: a mark, the key's id, nonce, ciphertext and tag."""
+    nonce = os.urandom(NONCE_BYTES)
+    return _MAGIC + key.id.encode() + nonce + key.cipher.encrypt(nonce, data, bound_to)
+
+
+def sealed_by(data: bytes) -> str:
+    """The id of the key that data were sealed with. Raises `Refused`."""
+    if data[: len(_MAGIC)] != _MAGIC:
+        raise Refused("it is not encrypted, as all in this store must be, and is refused")
+    return data[len(_MAGIC) : len(_MAGIC) + _KEY_ID_LENGTH].decode("ascii", "replace")
+
+
+def open_bytes(data: bytes, keys: DataKeys, bound_to: bytes) -> bytes:
+    """The data that were sealed. Raises `Refused`."""
+    key = keys.get(sealed_by(data))
+    return _opened(key, data[len(_MAGIC) + _KEY_ID_LENGTH :], bound_to)
+
+
+def seal_text(plain: bytes, key: DataKey, bound_to: bytes) -> str:
+    """A field of a record, or the head of a log, as it is stored."""
+    return f"{key.id}.{_sealed(key, plain, bound_to)}"
+
+
+def key_id_in(text: str) -> str:
+    """The id of the key that a field or a tag was sealed with. Raises `Refused`."""
+    key_id, dot, _ = text.partition(".")
+    if not dot or len(key_id) != _KEY_ID_LENGTH or not set(key_id) <= set("0123456789abcdef"):
+        raise Refused("it is not encrypted, as all in this store must be, and is refused")
+    return key_id
+
+
+def open_text(sealed: str, keys: DataKeys, bound_to: bytes) -> bytes:
+    """What was sealed. Raises `Refused`."""
+    key_id, dot, rest = sealed.partition(".")
+    if not dot:
+        raise Refused("it is not encrypted, as all in this store must be, and is refused")
+    return _unsealed(keys.get(key_id), rest, bound_to)
+
+
+TAGS_MARK = "="
+"""Stands before what proves the tags of a record, among them."""
+
+
+def seal_tags(tags: Sequence[str], key: DataKey, place: Place) -> tuple[str, ...]:
+    """The tags of a record as they are stored, and what proves that these and no others are its tags."""
+    sealed = [seal_tag(tag, key, place.owner) for tag in tags]
+    return (*sealed, f"{key.id}.{TAGS_MARK}{_proof(sealed, key, place)}") if sealed else ()
+
+
+def open_tags(stored: Sequence[str], keys: DataKeys, place: Place) -> tuple[str, ...]:
+    """The tags that were sealed for this record. Raises `Refused`."""
+    if not stored:
+        return ()
+    *sealed, proof = stored
+    key = keys.get(key_id_in(proof))
+    expected = f"{key.id}.{TAGS_MARK}{_proof(sealed, key, place)}"
+    if not hmac.compare_digest(proof.encode(), expected.encode()):
+        raise Refused(f"its tags were altered or belong to another record (data key {key.id})")
+    return tuple(open_tag(tag, keys, place.owner) for tag in sealed)
+
+
+def _proof(sealed: Sequence[str], key: DataKey, place: Place) -> str:
+    data = _encode(("tags", place.owner, place.conversation_id, sealed))
+    return _text(blake2b(data, key=key.fingerprints, digest_size=_FINGERPRINT_BYTES).digest()).rstrip("=")
+
+
+def seal_tag(tag: str, key: DataKey, owner: str) -> str:
+    """A tag as it is stored: always the same for one owner and key, so that it can be looked for."""
+    sealed = key.tags.encrypt(b"#" + tag.encode(), [_encode(("tag", owner))])
+    return f"{key.id}.{_text(sealed)}"
+
+
+def open_tag(sealed: str, keys: DataKeys, owner: str) -> str:
+    """The tag that was sealed. Raises `Refused`."""
+    key_id, _, rest = sealed.partition(".")
+    key = keys.get(key_id)
+    try:
+        return key.tags.decrypt(binascii.a2b_base64(rest), [_encode(("tag", owner))])[1:].decode()
+    except (InvalidTag, ValueError):
+        raise _not_here(key) from None
+
+
+def _sealed(key: DataKey, plain: bytes, bound_to: bytes) -> str:
+    nonce = os.urandom(NONCE_BYTES)
+    return _text(nonce + key.cipher.encrypt(nonce, plain, bound_to))
+
+
+def _text(data: bytes) -> str:
+    return binascii.b2a_base64(data, newline=False).decode()
+
+
+def _unsealed(key: DataKey, text: str, bound_to: bytes) -> bytes:
+    try:
+        data = _base64(f'"{text}"')
+    except msgspec.MsgspecError:
+        raise _not_here(key) from None
+    return _opened(key, data, bound_to)
+
+
+def _opened(key: DataKey, data: bytes, bound_to: bytes) -> bytes:
+    try:
+        return key.cipher.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], bound_to)
+    except (InvalidTag, ValueError):
+        raise _not_here(key) from None
+
+
+def _not_here(key: DataKey) -> Refused:
+    return Refused(f"it was altered or belongs in another place, and is refused (data key {key.id})")

@@ -1,0 +1,37 @@
+"""Turns from the spool on their way into the store: sealed for their places at last.
+
+A turn that was accepted while the store was away is sealed without a place, since others may have written
+meanwhile. The resilient layer replays it through this store, which opens it and stores it as any other turn.
+"""
+
+from collections.abc import Sequence
+
+from aforesaid.contracts import Appended
+from aforesaid.errors import StoreDamaged
+from aforesaid.layers.encrypted import sealing
+from aforesaid.layers.encrypted.entries import turn_of
+from aforesaid.layers.encrypted.sealing import DataKeys, Place, Refused
+from aforesaid.layers.encrypted.store import EncryptedStore
+from aforesaid.model.messages import Message
+
+
+class SpooledTurns(EncryptedStore):
+    """One owner's store for the replay of turns. It reports entries as they are stored, not opened."""
+
+    async def append(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended:
+        place = self._place(conversation_id)
+        keys = await self._keys(filter(None, map(sealing.key_id_of, messages)))
+        if keys is None:
+            keys = await self._keys_to_write(place)
+        turn = turn_of([_opened(message, keys, place) for message in messages])
+        # Without the lock of the conversation: a caller that holds it may wait for this replay.
+        return await self._stored(place, turn, keys, expected_revision, afresh=False)
+
+
+def _opened(message: Message, keys: DataKeys, place: Place) -> Message:
+    try:
+        return sealing.unseal(message, 0, 0, keys, place, spooled=True)
+    except Refused as error:
+        raise StoreDamaged(f"a spooled message of {place.conversation_id} cannot be read: {error}") from error

@@ -1,0 +1,45 @@
+"""One owner's encrypted store: the parts together, and what ends."""
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from aforesaid.contracts import Tally
+from aforesaid.layers.encrypted.documents import SealedDocuments
+from aforesaid.layers.encrypted.keyring import KIND
+from aforesaid.layers.encrypted.logs import SealedLogs
+from aforesaid.model.conversations import Conversation
+
+
+class EncryptedStore(SealedLogs, SealedDocuments):
+    """One owner's part. The store inside must be `Sealable`."""
+
+    async def purge_expired(self) -> int:
+        return await self._inner.purge_expired()
+
+    async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
+        found = await self._inner.expired(by=by, limit=limit)
+        return self._readable(found, await self._keys()) if self._seals_records else found
+
+    async def clear(self) -> Tally:
+        """Remove all that this owner has, and the keys to what backups may still hold of it."""
+        self._backend.keyring.let_go(self._owner)
+        # Keys inside go with all else. Those apart go before it: whoever begins a conversation once the rest
+        # is gone makes a new key, and that one must stay.
+        dropped = False if self._keys_are_inside else await self._backend.keyring.drop(self._owner)
+        gone = await self._inner.clear()
+        self._backend.keyring.let_go(self._owner)
+        self._backend.forget_owner(self._owner)
+        return _with_keys_apart(gone) + Tally(keys=dropped)
+
+    async def tally(self, conversation_id: str | None = None) -> Tally:
+        held = _with_keys_apart(await self._inner.tally(conversation_id))
+        if conversation_id is not None or self._keys_are_inside:
+            return held
+        return held + Tally(keys=await self._backend.keyring.has(self._owner))
+
+
+def _with_keys_apart(tally: Tally) -> Tally:
+    """The layer's own documents are none of the caller's."""
+    documents = dict(tally.documents)
+    return replace(tally, keys=documents.pop(KIND, 0), documents=documents)

@@ -1,0 +1,79 @@
+"""From what a caller or the settings say to an encryption and a trail. Above: `choosing`."""
+
+import os
+from typing import TYPE_CHECKING, TypeAlias, Union
+
+from aforesaid._internal.arguments import is_path
+from aforesaid.audit import AuditTrail
+from aforesaid.encryption.master_keys import KeyProvider, master_keys_from, parse_key
+from aforesaid.errors import InvalidSetting, shown
+from aforesaid.model.clock import Clock, system_clock
+from aforesaid.settings import ProtectionConfig
+from aforesaid.stores.urls import backend_for
+
+if TYPE_CHECKING:
+    # Imported where it is used: whoever only audits needs no ciphers.
+    from aforesaid.layers.encrypted import Encryption
+
+EncryptionChoice: TypeAlias = Union["Encryption", KeyProvider, str]
+"""An `Encryption`, a `KeyProvider`, or where the master key is: `env:NAME`, `file:PATH`, or its text."""
+AuditChoice: TypeAlias = AuditTrail | str | os.PathLike[str]
+"""A trail, or the path of one."""
+
+
+def encryption_of(choice: EncryptionChoice) -> "Encryption":
+    """The encryption that a caller chose."""
+    from aforesaid.layers.encrypted import Encryption
+
+    if isinstance(choice, Encryption):
+        return choice
+    if isinstance(choice, str):
+        return Encryption(master=_master_keys(choice))
+    if not all(hasattr(choice, name) for name in ("wrap", "unwrap", "current")):
+        raise InvalidSetting(
+            f"encryption must be an Encryption, a KeyProvider or a key source; got {shown(type(choice))}",
+            field="encryption",
+        )
+    return Encryption(master=choice)
+
+
+def _master_keys(source: str) -> KeyProvider:
+    try:
+        return master_keys_from(source)
+    except InvalidSetting as error:
+        words = f"encryption must say where a master key is: {error}"
+        raise InvalidSetting(words, field="encryption") from error
+
+
+def trail_of(choice: AuditChoice, *, clock: Clock = system_clock) -> AuditTrail:
+    """The audit trail that a caller chose."""
+    if not isinstance(choice, AuditTrail) and not is_path(choice):
+        raise InvalidSetting(
+            f"audit must be an AuditTrail or the path of one; got {shown(choice)}", field="audit"
+        )
+    return choice if isinstance(choice, AuditTrail) else AuditTrail(choice, clock=clock)
+
+
+def encryption_in(config: ProtectionConfig) -> "Encryption | None":
+    """The encryption that the settings name; None when they name no master key."""
+    if config.master_key and config.master_key_file:
+        raise InvalidSetting("only one of master_key and master_key_file can be set", field="master_key")
+    source = config.master_key or (f"file:{config.master_key_file}" if config.master_key_file else "")
+    if not source:
+        return None
+    from aforesaid.layers.encrypted import Encryption
+
+    keyring = backend_for(config.keyring_url) if config.keyring_url else None
+    return Encryption(master=master_keys_from(source), records=config.encrypt_records, keyring=keyring)
+
+
+def trail_in(config: ProtectionConfig) -> AuditTrail | None:
+    """The audit trail that the settings name; None when they name none."""
+    if not config.audit_file:
+        return None
+    return AuditTrail(config.audit_file, key=audit_key_in(config), hide_owners=config.audit_hide_owners)
+
+
+def audit_key_in(config: ProtectionConfig) -> bytes | None:
+    """The key of the audit trail that the settings name."""
+    return parse_key(config.audit_key, where="audit_key") if config.audit_key else None

@@ -1,0 +1,152 @@
+"""What was said before, found again: the searches of `ConversationManager`, which is made of this and more.
+
+Below: the rules of search, which are imported by whoever searches first. Above: the manager.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING
+
+from aforesaid.contracts import note
+from aforesaid.intake.messages import Intake
+from aforesaid.model.clock import parse_moment
+from aforesaid.model.conversations import Channel, Query, Status
+from aforesaid.model.messages import Role, parse_tags
+from aforesaid.settings import ConversationConfig
+from aforesaid.telemetry import events
+from aforesaid.tokens import ready
+
+if TYPE_CHECKING:
+    from aforesaid.search.conversations import FoundConversation
+    from aforesaid.search.searcher import Budget, Findings, Searcher
+
+
+class Finding:
+    """One owner's searches."""
+
+    searcher: "Searcher"
+    intake: Intake
+    config: ConversationConfig
+
+    async def search_history(
+        self,
+        query: str = "",
+        max_results: int = 5,
+        *,
+        role: Role | None = None,
+        date_from: datetime | str | None = None,
+        date_to: datetime | str | None = None,
+        tag: str | None = None,
+        channel: Channel | None = None,
+        max_tokens: int | None = None,
+        explain: bool = False,
+        timezone: tzinfo | None = None,
+    ) -> list[str]:
+        """What was said about something: snippets that a model can cite, the best first.
+
+        Each says who, when and where, and quotes. An empty query gives the latest that pass the
+        filters. `search` gives the same as values.
+        """
+        findings = await self.search(
+            query,
+            max_results,
+            role=role,
+            date_from=date_from,
+            date_to=date_to,
+            tag=tag,
+            channel=channel,
+            max_tokens=max_tokens,
+            explain=explain,
+            timezone=timezone,
+        )
+        return findings.render()
+
+    async def search(
+        self,
+        query: str = "",
+        max_results: int = 5,
+        *,
+        role: Role | None = None,
+        date_from: datetime | str | None = None,
+        date_to: datetime | str | None = None,
+        tag: str | None = None,
+        channel: Channel | None = None,
+        max_tokens: int | None = None,
+        explain: bool = False,
+        timezone: tzinfo | None = None,
+    ) -> "Findings":
+        """As `search_history`, as values: passages, their scores and, with `explain`, what those are made of.
+
+        `max_tokens` bounds all snippets together. Times are shown in `timezone`, or this machine's.
+        """
+        from aforesaid.search.queries import parse_filters, parse_limit, parse_question
+
+        filters = parse_filters(role=role, date_from=date_from, date_to=date_to, tag=tag, channel=channel)
+        results = parse_limit(max_results, field="max_results")
+        found = await self.searcher.search(
+            parse_question(query),
+            filters=filters,
+            budget=await self._budget(results, max_tokens),
+            explain=explain,
+            zone=timezone,
+        )
+        await note(self.searcher.store, "search", count=len(found.passages))
+        by = "time" if not parse_question(query) else "meaning" if found.by_meaning else "words"
+        events.searched(by, len(found.passages), degraded=found.degraded)
+        return found
+
+    async def _budget(self, results: int, max_tokens: int | None) -> "Budget":
+        from aforesaid.search.queries import parse_limit
+        from aforesaid.search.searcher import Budget
+
+        if max_tokens is None:
+            return Budget(results=results)
+        counter = self.intake.counter
+        await ready(counter)
+        return Budget(
+            results=results, tokens=parse_limit(max_tokens, field="max_tokens"), count=counter.count_text
+        )
+
+    async def search_conversations(
+        self,
+        query: str | None = None,
+        client_id: str | None = None,
+        status: Status | None = None,
+        tags: Sequence[str] | None = None,
+        date_from: datetime | str | None = None,
+        date_to: datetime | str | None = None,
+        limit: int | None = None,
+        *,
+        timezone: tzinfo | None = None,
+    ) -> "list[FoundConversation]":
+        """Conversations by client name, subject or content; every filter given applies.
+
+        By relevance, then the latest first. Without `limit`, as many as the setting `search_limit`
+        says: 50. Dates bound the last activity, as in `list`.
+        """
+        from aforesaid.search.conversations import search_conversations
+        from aforesaid.search.queries import parse_question
+
+        filters = Query(
+            client_id=client_id,
+            status=status,
+            tags=parse_tags(tags or ()),
+            date_from=None if date_from is None else parse_moment(date_from, field="date_from"),
+            date_to=None if date_to is None else parse_moment(date_to, field="date_to"),
+            limit=self.config.search_limit if limit is None else limit,
+        )
+        found = await search_conversations(self.searcher, parse_question(query), filters, zone=timezone)
+        await note(self.searcher.store, "search", count=len(found))
+        events.searched("conversations", len(found))
+        return found
+
+    async def similar(self, conversation_id: str, limit: int = 5) -> "list[FoundConversation]":
+        """Other conversations about the same things, the most alike first."""
+        from aforesaid.search.conversations import similar_conversations
+        from aforesaid.search.queries import parse_limit
+
+        parse_limit(limit, field="limit")
+        found = await similar_conversations(self.searcher, conversation_id, limit=limit)
+        await note(self.searcher.store, "search", conversation_id, count=len(found))
+        events.searched("likeness", len(found))
+        return found

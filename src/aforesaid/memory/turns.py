@@ -1,0 +1,129 @@
+"""A turn in the making: collected in memory, stored whole or not at all. Below: intake, windows."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from aforesaid.contracts import Appended
+from aforesaid.dialects import Request
+from aforesaid.errors import AforesaidError
+from aforesaid.intake.messages import Intake
+from aforesaid.model.contexts import Context
+from aforesaid.model.messages import ContentType, Message, Role, parse_tags
+from aforesaid.windows import write_request
+
+if TYPE_CHECKING:
+    from aforesaid.memory.manager import ConversationManager
+
+
+class TurnBeingSaid:
+    """What is said in a turn, collected. Whoever stores it, and how, is another's business."""
+
+    def __init__(self, intake: Intake, conversation_id: str, *, expected_revision: int | None = None) -> None:
+        self._intake = intake
+        self._conversation_id = conversation_id
+        self._expected_revision = expected_revision
+        self._messages: list[Message] = []
+        self._over = False
+        self.stored: Appended | None = None
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """What was said so far in this turn."""
+        return tuple(self._messages)
+
+    def user(self, content: Any, **fields: Any) -> Message:
+        """The user says something."""
+        return self.say("user", content, **fields)
+
+    def assistant(self, content: Any, **fields: Any) -> Message:
+        """The assistant answers."""
+        return self.say("assistant", content, **fields)
+
+    def tool(self, content: Any, **fields: Any) -> Message:
+        """A tool answers."""
+        return self.say("tool", content, **fields)
+
+    def system(self, content: Any, **fields: Any) -> Message:
+        """The system sets something."""
+        return self.say("system", content, **fields)
+
+    def say(
+        self,
+        role: Role,
+        content: Any,
+        *,
+        agent_name: str | None = None,
+        content_type: ContentType = "text",
+        message_id: str | None = None,
+        tags: Sequence[str] = (),
+        timestamp: datetime | None = None,
+    ) -> Message:
+        """Add one message. Content is text, any JSON, or what an SDK returned, as it is."""
+        self._check_under_way()
+        message = self._intake.message(
+            role,
+            content,
+            agent_name=agent_name,
+            content_type=content_type,
+            message_id=message_id,
+            tags=parse_tags(tags),
+            timestamp=timestamp,
+        )
+        self._messages.append(message)
+        return message
+
+    def add(self, given: Any, *, dialect: str | None = None) -> list[Message]:
+        """Add messages as they are: of ours, a provider's dicts or SDK objects, a list, a whole response."""
+        messages = self._intake.messages(given, dialect=dialect)
+        self._check_under_way()
+        self._messages.extend(messages)
+        return messages
+
+    def _check_under_way(self) -> None:
+        if self._over:
+            raise AforesaidError("this turn is over; start another one")
+
+
+class TurnInProgress(TurnBeingSaid):
+    """What `manager.turn(conversation_id)` gives: say things, then leave the block to store them.
+
+    When the block raises or is cancelled, nothing of the turn is stored. `stored` says afterwards
+    what was.
+    """
+
+    def __init__(
+        self, manager: "ConversationManager", conversation_id: str, *, expected_revision: int | None = None
+    ) -> None:
+        super().__init__(manager.intake, conversation_id, expected_revision=expected_revision)
+        self._manager = manager
+
+    async def load_context(self, agent_name: str | None = None) -> Context:
+        """What a model should see now, the conversation so far and this turn, with a report."""
+        return await self._manager.load_context(
+            self._conversation_id, agent_name=agent_name, pending=self._messages
+        )
+
+    async def context(self, dialect: str = "plain", *, agent_name: str | None = None) -> list[dict[str, Any]]:
+        """What a model should see now, as messages in a provider's dialect, ready to send."""
+        return (await self.request(dialect, agent_name=agent_name)).messages
+
+    async def request(self, dialect: str = "plain", *, agent_name: str | None = None) -> Request:
+        """The same with the system prompt apart, where the provider wants it so.
+
+        Raises `NothingToSend` while nobody has said anything.
+        """
+        return write_request(await self.load_context(agent_name), dialect)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over = True
+        if error is None and self._messages:
+            self.stored = await self._manager.append(
+                self._conversation_id, self._messages, expected_revision=self._expected_revision
+            )

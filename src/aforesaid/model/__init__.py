@@ -1,0 +1,1 @@
+"""Values: messages, conversations, contexts, contacts, lifetimes, ids, time. Frozen and equal by content."""

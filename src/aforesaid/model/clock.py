@@ -1,0 +1,64 @@
+"""Time: where it comes from and how it is kept. Below: the standard library.
+
+Everything that needs the time is handed a `Clock`, so that tests can hold it still. Stores keep
+microseconds since 1970 in UTC, one integer that sorts and never rounds.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from aforesaid.errors import InvalidInput, shown
+
+Clock = Callable[[], datetime]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def system_clock() -> datetime:
+    """Now, in UTC."""
+    return datetime.now(UTC)
+
+
+def to_micros(moment: datetime) -> int:
+    """Microseconds since 1970, UTC."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    """The moment, in UTC, that `to_micros` was given."""
+    return _EPOCH + micros * _MICROSECOND
+
+
+def parse_moment(value: datetime | str, *, field: str) -> datetime:
+    """A moment with its time zone, from a datetime or an ISO 8601 string."""
+    moment = _from_iso(value, field) if isinstance(value, str) else value
+    if not isinstance(moment, datetime):
+        raise InvalidInput(
+            f"{field} must be a datetime or an ISO 8601 string; got {shown(value)}", field=field, value=value
+        )
+    if moment.tzinfo is None or moment.utcoffset() is None:
+        raise InvalidInput(
+            f"{field} must carry a time zone, as in 2026-03-01T09:30:00+00:00; got {shown(value)}",
+            field=field,
+            value=value,
+        )
+    if not 1 < moment.year < 9999:
+        _check_in_utc(moment, field)
+    return moment
+
+
+def _check_in_utc(moment: datetime, field: str) -> None:
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        raise InvalidInput(
+            f"{field} must lie in the years 1 to 9999 of UTC; got {shown(moment)}", field=field, value=moment
+        ) from None
+
+
+def _from_iso(text: str, field: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(f"{field} must be ISO 8601; got {shown(text)}", field=field, value=text) from None

@@ -1,0 +1,167 @@
+"""Contacts: the clients that an owner knows. Below: ground. Above: `clients`, stores with a table of them.
+
+A contact is kept as a document of the kind `contacts` under its id. `encode_contact` has one form for one
+contact, so a store that keeps contacts in columns of its own can give back the very same bytes.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict, force_setattr
+
+from aforesaid.errors import InvalidInput, StoreDamaged, shown
+from aforesaid.model.ids import parse_uuid, storable_text
+
+KIND = "contacts"
+"""The kind of the documents that hold contacts."""
+
+LONGEST = {"name": 500, "company": 500, "email": 320, "phone": 100, "notes": 20_000}
+"""Characters in each field."""
+LONGEST_NICKNAME = 200
+MOST_NICKNAMES = 50
+
+
+class Contact(Struct, frozen=True, kw_only=True):
+    """Somebody that conversations can be about: a person or a company, with what they are called."""
+
+    id: str
+    name: str
+    nicknames: tuple[str, ...] = ()
+    company: str | None = None
+    email: str | None = None
+    phone: str | None = None
+    notes: str | None = None
+    created_at: datetime
+    updated_at: datetime
+    version: int = 1
+    """How often it was written since it was made."""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "id", parse_uuid(self.id, field="id"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The contact as plain JSON values."""
+        plain: dict[str, Any] = msgspec.to_builtins(asdict(self))
+        return plain
+
+
+class ContactBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the document of a contact holds; its key, version and moment say the rest."""
+
+    name: str
+    nicknames: tuple[str, ...] = ()
+    company: str | None = None
+    email: str | None = None
+    phone: str | None = None
+    notes: str | None = None
+    created_at: datetime
+
+
+FIELDS = ("name", "nicknames", "company", "email", "phone", "notes")
+"""What a caller may set."""
+
+_encode = msgspec.json.Encoder().encode
+_decoder = msgspec.json.Decoder(ContactBody)
+
+
+def body_of(contact: Contact) -> ContactBody:
+    return ContactBody(**{field: getattr(contact, field) for field in ContactBody.__struct_fields__})
+
+
+def encode_body(body: ContactBody) -> bytes:
+    return _encode(body)
+
+
+def decode_body(data: bytes) -> ContactBody:
+    """What a document holds. Raises `StoreDamaged` for what is no contact."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise StoreDamaged(f"a contact cannot be read: {error}") from error
+
+
+def canonical_body(data: bytes) -> ContactBody | None:
+    """The contact in a document whose very bytes can be made from it again; None for anything else.
+
+    A sealed document is such another, and one that a later release has written.
+    """
+    try:
+        body = _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+    texts = (body.name, body.company, body.email, body.phone, body.notes, *body.nicknames)
+    plain = all(storable_text(text) for text in texts if text is not None)
+    return body if plain and body.created_at.tzinfo is not None and _encode(body) == data else None
+
+
+def contact_from(key: str, body: ContactBody, *, updated_at: datetime, version: int) -> Contact:
+    return Contact(id=key, updated_at=updated_at, version=version, **asdict(body))
+
+
+def parse_fields(given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a contact, checked; an error names the field and the value."""
+    return {field: _parse_field(field, value) for field, value in given.items()}
+
+
+def _parse_field(field: str, value: Any) -> Any:
+    if field == "nicknames":
+        return _parse_nicknames(value)
+    if value is None and field != "name":
+        return None
+    text = _parse_line(value, field=field, longest=LONGEST[field])
+    if not text:
+        if field == "name":
+            raise InvalidInput("name must not be empty", field=field, value=value)
+        return None
+    if field == "email":
+        return _parse_email(text)
+    return _parse_phone(text) if field == "phone" else text
+
+
+def _parse_line(value: Any, *, field: str, longest: int) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(f"{field} must be text; got {shown(value)}", field=field, value=value)
+    text = value.strip()
+    if len(text) > longest:
+        raise InvalidInput(
+            f"{field} must have at most {longest:,} characters; got {len(text):,}", field=field, value=value
+        )
+    if not storable_text(text):
+        raise InvalidInput(
+            f"{field} must be valid Unicode without NUL; got {shown(value)}", field=field, value=value
+        )
+    return text
+
+
+def _parse_nicknames(value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise InvalidInput(
+            f"nicknames must be a list of texts; got {shown(value)}", field="nicknames", value=value
+        )
+    names = [_parse_line(one, field="nicknames", longest=LONGEST_NICKNAME) for one in value]
+    unique = tuple(dict.fromkeys(name for name in names if name))
+    if len(unique) > MOST_NICKNAMES:
+        raise InvalidInput(
+            f"nicknames must be at most {MOST_NICKNAMES}; got {len(unique)}", field="nicknames", value=value
+        )
+    return unique
+
+
+def _parse_email(text: str) -> str:
+    name, at, host = text.rpartition("@")
+    if not (name and at and host) or any(character.isspace() for character in text):
+        raise InvalidInput(
+            f"email must look like ann@example.org; got {shown(text)}", field="email", value=text
+        )
+    return text
+
+
+def _parse_phone(text: str) -> str:
+    if not any(character.isdigit() for character in text):
+        raise InvalidInput(f"phone must have digits; got {shown(text)}", field="phone", value=text)
+    return text

@@ -1,0 +1,359 @@
+"""The record of a conversation and how it changes. Below: ground and messages.
+
+A record is everything about a conversation but its messages. The rules for how it moves when a
+message arrives live here as pure functions, once for all stores.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, get_args
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import asdict, force_setattr, replace
+
+from aforesaid.errors import InvalidInput, RevisionConflict, shown
+from aforesaid.model.clock import from_micros, parse_moment, to_micros
+from aforesaid.model.ids import parse_uuid
+from aforesaid.model.messages import Message, Role, parse_tags, parse_text
+
+Channel = Literal["voice", "text", "email", "phone"]
+Status = Literal["open", "pending", "resolved", "closed"]
+Priority = Literal["low", "normal", "high", "urgent"]
+
+VALUE_SETS: dict[str, tuple[str, ...]] = {
+    "channel": get_args(Channel),
+    "status": get_args(Status),
+    "priority": get_args(Priority),
+}
+
+CLOCK_SKEW = timedelta(minutes=1)
+"""How far a conversation's last message may lie ahead of the clock and still be followed.
+
+A message without a time of its own is stamped when it is stored, and never before the message it
+follows, so that two machines with clocks a little apart, or a clock set back, do not reorder a
+conversation. A caller's timestamp further in the future than this is that caller's own and does
+not drag later messages along."""
+
+
+class Conversation(Struct, frozen=True, kw_only=True):
+    """A conversation's record. `messages` holds those that were asked for, `message_count` them all."""
+
+    id: str
+    created_at: datetime
+    updated_at: datetime
+    channel: Channel = "voice"
+    status: Status = "open"
+    priority: Priority = "normal"
+    client_id: str | None = None
+    client_name: str | None = None
+    subject: str | None = None
+    assigned_to: str | None = None
+    tags: tuple[str, ...] = ()
+    notes: str | None = None
+    last_message_at: datetime | None = None
+    last_message_from: Role | None = None
+    unread_count: int = 0
+    message_count: int = 0
+    revision: int = 0
+    ttl: timedelta | None = None
+    expires_at: datetime | None = None
+    messages: tuple[Message, ...] = ()
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "id", parse_uuid(self.id, field="id"))
+        _check_metadata(self)
+
+    def __getitem__(self, field: str) -> Any:
+        """The field by name, for code written against a dict: `conversation["id"]`."""
+        if field not in self.__struct_fields__:
+            raise KeyError(field)
+        return getattr(self, field)
+
+    @property
+    def last_activity(self) -> datetime:
+        """When something was last said, or else when the conversation was made: listings sort by it."""
+        return self.last_message_at or self.created_at
+
+    def to_dict(self) -> dict[str, Any]:
+        """The documented record as plain JSON values."""
+        document = {key: _jsonable(value) for key, value in asdict(self).items() if key != "messages"}
+        return document | {"messages": [message.to_dict() for message in self.messages]}
+
+
+class Changes(Struct, frozen=True, kw_only=True):
+    """What to change in a record. Only what is given changes; None clears a field that may be empty."""
+
+    channel: Channel | UnsetType = UNSET
+    status: Status | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    client_id: str | UnsetType | None = UNSET
+    client_name: str | UnsetType | None = UNSET
+    subject: str | UnsetType | None = UNSET
+    assigned_to: str | UnsetType | None = UNSET
+    tags: tuple[str, ...] | UnsetType = UNSET
+    notes: str | UnsetType | None = UNSET
+    unread_count: int | UnsetType = UNSET
+    ttl: timedelta | UnsetType | None = UNSET
+
+    def __post_init__(self) -> None:
+        _check_metadata(self)
+
+    def given(self) -> dict[str, Any]:
+        """The fields that change, with their new values."""
+        return {key: value for key, value in asdict(self).items() if value is not UNSET}
+
+
+DEFAULT_TTL = timedelta(days=30)
+"""How long a conversation is kept after it was last active, unless it says otherwise."""
+
+
+def started(
+    conversation_id: str, *, now: datetime, ttl: timedelta | None = DEFAULT_TTL, **metadata: Any
+) -> Conversation:
+    """A new, empty conversation."""
+    return Conversation(
+        id=conversation_id,
+        created_at=now,
+        updated_at=now,
+        ttl=ttl,
+        expires_at=expiry(ttl, now=now),
+        **metadata,
+    )
+
+
+def applied(record: Conversation, changes: Changes, *, now: datetime) -> Conversation:
+    """The record after the changes. A new lifetime counts from now."""
+    given = changes.given()
+    if "ttl" in given:
+        given["expires_at"] = expiry(given["ttl"], now=now)
+    return replace(record, **given, updated_at=now, revision=record.revision + 1)
+
+
+def expiry(ttl: timedelta | None, *, now: datetime) -> datetime | None:
+    """When a conversation that was active now expires; None is never."""
+    return None if ttl is None else now + ttl
+
+
+def stamp_for(last_message_at: datetime | None, *, now: datetime) -> datetime:
+    """The time of a message that has none: now, but not before the message that it follows."""
+    if last_message_at is not None and now < last_message_at <= now + CLOCK_SKEW:
+        return last_message_at
+    return now
+
+
+def extended(record: Conversation, messages: Sequence[Message], *, now: datetime) -> Conversation:
+    """The record after these messages (with their times) were added."""
+    # Instants are compared, not wall time: within one zone Python compares the latter, and in autumn an
+    # hour comes twice.
+    last_at = None if record.last_message_at is None else to_micros(record.last_message_at)
+    last_from = record.last_message_from
+    for message in messages:
+        at = to_micros(_moment(message))
+        if last_at is None or at >= last_at:
+            last_at, last_from = at, message.role
+    return replace(
+        record,
+        last_message_at=None if last_at is None else from_micros(last_at),
+        last_message_from=last_from,
+        unread_count=record.unread_count + len(messages),
+        message_count=record.message_count + len(messages),
+        revision=record.revision + 1,
+        updated_at=now,
+        expires_at=expiry(record.ttl, now=now),
+    )
+
+
+def touched(record: Conversation, *, now: datetime) -> Conversation:
+    """The record after a message in its log was replaced: nothing was said, so its lifetime stays."""
+    return replace(record, updated_at=now, revision=record.revision + 1)
+
+
+def emptied(record: Conversation) -> Conversation:
+    """The record as if nothing had been said yet: where a rewrite starts from."""
+    return replace(record, last_message_at=None, last_message_from=None, unread_count=0, message_count=0)
+
+
+def check_revision(conversation_id: str, actual: int, expected: int | None) -> None:
+    """Refuse a write that insists on a revision which has passed."""
+    if expected is not None and actual != expected:
+        raise RevisionConflict(conversation_id, expected=expected, actual=actual)
+
+
+def is_expired(record: Conversation, *, now: datetime) -> bool:
+    """Whether the record's lifetime is over; what has expired is never served."""
+    return record.expires_at is not None and record.expires_at <= now
+
+
+def end_of(record: Conversation) -> tuple[int, str]:
+    """Where a conversation that ends stands among those that do: the first to end in front."""
+    assert record.expires_at is not None, "it has an end"
+    return to_micros(record.expires_at), record.id
+
+
+def _moment(message: Message) -> datetime:
+    assert message.timestamp is not None, "a stored message has a time"
+    return message.timestamp
+
+
+def _jsonable(value: Any) -> Any:
+    match value:
+        case datetime():
+            return value.isoformat()
+        case timedelta():
+            return value.total_seconds()
+        case tuple():
+            return list(value)
+        case _:
+            return value
+
+
+def _check_metadata(record: "Conversation | Changes") -> None:
+    """Refuse what no store could keep, with an error that names the field. On the path of every read."""
+    if (
+        record.channel not in _CHANNELS
+        or record.status not in _STATUSES
+        or record.priority not in _PRIORITIES
+    ):
+        _refuse_value(record)
+    texts = (record.client_id, record.client_name, record.subject, record.assigned_to, record.notes)
+    if texts != _NO_TEXTS:
+        _check_texts(record)
+    if record.tags is not UNSET and record.tags != ():
+        force_setattr(record, "tags", parse_tags(record.tags))
+    if record.unread_count is not UNSET and record.unread_count != 0:
+        most = MOST_UNREAD if isinstance(record, Changes) else _LARGEST_COUNT
+        check_count(record.unread_count, field="unread_count", least=0, most=most)
+    if record.ttl is not None and record.ttl is not UNSET:
+        _check_ttl(record.ttl)
+
+
+def _check_texts(record: "Conversation | Changes") -> None:
+    for field in ("client_name", "subject", "assigned_to", "notes"):
+        value = getattr(record, field)
+        if value is not None and value is not UNSET:
+            parse_text(value, field=field)
+    if record.client_id is not None and record.client_id is not UNSET:
+        force_setattr(record, "client_id", parse_uuid(record.client_id, field="client_id"))
+
+
+_NO_TEXTS = (None,) * 5
+_CHANNELS, _STATUSES, _PRIORITIES = ((*values, UNSET) for values in VALUE_SETS.values())
+
+
+def _refuse_value(record: "Conversation | Changes") -> None:
+    for field, allowed in VALUE_SETS.items():
+        value = getattr(record, field)
+        if value not in allowed and value is not UNSET:
+            raise InvalidInput.not_in(field, value, allowed)
+
+
+LONGEST_TTL = timedelta(days=365_000)
+"""A thousand years: every store can add it to any moment it will see."""
+
+
+def _check_ttl(ttl: timedelta) -> None:
+    check_span(ttl, field="ttl")
+
+
+def check_span(span: timedelta | None, *, field: str) -> timedelta | None:
+    """A length of time that every store can add to a moment, or None for no end; else an error."""
+    if span is not None and (not isinstance(span, timedelta) or not timedelta(0) < span <= LONGEST_TTL):
+        raise InvalidInput(
+            f"{field} must be a positive timedelta of up to {LONGEST_TTL.days:,} days, or None; "
+            f"got {shown(span)}",
+            field=field,
+            value=span,
+        )
+    return span
+
+
+class Query(Struct, frozen=True, kw_only=True):
+    """Which conversations to list: every filter that is given applies. Most recently active first."""
+
+    client_id: str | None = None
+    channel: Channel | None = None
+    status: Status | None = None
+    priority: Priority | None = None
+    assigned_to: str | None = None
+    tags: tuple[str, ...] = ()
+    """Conversations with any of these tags."""
+    date_from: datetime | None = None
+    date_to: datetime | None = None
+    """The last activity lies in [date_from, date_to]."""
+    limit: int = 50
+    after: str | None = None
+    """The `next` of the page before."""
+
+    def __post_init__(self) -> None:
+        for field, allowed in VALUE_SETS.items():
+            value = getattr(self, field)
+            if value is not None and value not in allowed:
+                raise InvalidInput.not_in(field, value, allowed)
+        if self.client_id is not None:
+            force_setattr(self, "client_id", parse_uuid(self.client_id, field="client_id"))
+        if self.assigned_to is not None:
+            parse_text(self.assigned_to, field="assigned_to")
+        force_setattr(self, "tags", parse_tags(self.tags))
+        for field in ("date_from", "date_to"):
+            value = getattr(self, field)
+            if value is not None:
+                force_setattr(self, field, parse_moment(value, field=field))
+        check_count(self.limit, field="limit", least=1)
+        if self.after is not None:
+            parse_cursor(self.after)
+
+    def matches(self, record: Conversation) -> bool:
+        """Whether the record passes every filter: the rule that a store's own query must equal."""
+        return (
+            all(wanted is None or wanted == getattr(record, field) for field, wanted in self._exact_filters())
+            and (not self.tags or not set(self.tags).isdisjoint(record.tags))
+            and (self.date_from is None or to_micros(record.last_activity) >= to_micros(self.date_from))
+            and (self.date_to is None or to_micros(record.last_activity) <= to_micros(self.date_to))
+        )
+
+    def _exact_filters(self) -> Iterable[tuple[str, str | None]]:
+        for field in ("client_id", "channel", "status", "priority", "assigned_to"):
+            yield field, getattr(self, field)
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """One page of a listing, and where the next begins; `next` is None on the last."""
+
+    conversations: tuple[Conversation, ...]
+    next: str | None = None
+    degraded: bool = False
+    """Whether the page comes from the last known state: it may lack conversations, and be out of date."""
+
+
+def cursor_of(record: Conversation) -> str:
+    """Where a listing goes on after this record."""
+    return f"{to_micros(record.last_activity)}:{record.id}"
+
+
+def parse_cursor(cursor: str) -> tuple[int, str]:
+    """The microseconds of the last activity and the id that `cursor_of` was given."""
+    micros, _, conversation_id = str(cursor).partition(":")
+    try:
+        return to_micros(from_micros(int(micros))), parse_uuid(conversation_id, field="after")
+    except (ValueError, OverflowError):
+        raise InvalidInput(
+            f"after must be the `next` of an earlier page; got {shown(cursor)}", field="after", value=cursor
+        ) from None
+
+
+_LARGEST_COUNT = 2**53
+"""Every store and every JSON reader counts this far exactly."""
+
+
+MOST_UNREAD = 2**31 - 1
+"""Unread messages that somebody may say there are: a count to which others are still added."""
+
+
+def check_count(value: object, *, field: str, least: int, most: int = _LARGEST_COUNT) -> int:
+    """A whole number that is at least `least`, and not above `most`, or an error that names the field."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        bounds = f"{least} or more" if most == _LARGEST_COUNT else f"from {least} to {most}"
+        raise InvalidInput(
+            f"{field} must be a whole number, {bounds}; got {shown(value)}", field=field, value=value
+        )
+    return value

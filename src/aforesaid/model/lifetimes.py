@@ -1,0 +1,227 @@
+"""How long a conversation is kept, and why: the rules. Below: values. Above: the manager, settings.
+
+A rule is a lifetime, or None to keep. The most specific rule that there is decides:
+
+    conversation    set for this very conversation
+    tag             of several tags that have rules, the shortest lifetime; None is the longest
+    channel
+    owner           this owner's own default
+    default         what the memory was opened with
+
+On each step what the owner set goes before what the memory was opened with. Two tags with the same
+lifetime give the same end, and the one that sorts first is named. Pure: no waiting, no clock.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import force_setattr, replace
+
+from aforesaid._internal.arguments import validated
+from aforesaid.errors import InvalidInput, InvalidSetting, StoreDamaged, shown
+from aforesaid.model.conversations import DEFAULT_TTL, VALUE_SETS, Conversation, check_span
+from aforesaid.model.ids import parse_name, parse_uuid
+from aforesaid.model.messages import parse_tags
+
+Lifetime: TypeAlias = timedelta | None
+Step = Literal["conversation", "tag", "channel", "owner", "default"]
+
+DOCUMENT_KIND = "retention"
+DOCUMENT_KEY = "rules"
+
+
+@validated
+class RetentionRules(Struct, frozen=True, kw_only=True):
+    """Lifetimes by owner, channel, tag and conversation. What has no rule falls to the next step."""
+
+    owner: Lifetime | UnsetType = UNSET
+    channels: dict[str, Lifetime] = {}
+    tags: dict[str, Lifetime] = {}
+    conversations: dict[str, Lifetime] = {}
+
+    def __post_init__(self) -> None:
+        if self.owner is not UNSET:
+            check_span(self.owner, field="owner")
+        for field in ("channels", "tags", "conversations"):
+            _check_lifetimes(getattr(self, field), field)
+        for channel in self.channels:
+            if channel not in VALUE_SETS["channel"]:
+                raise InvalidInput.not_in("channels", channel, VALUE_SETS["channel"])
+        parse_tags(tuple(self.tags))
+        ids = {parse_uuid(one, field="conversations"): ttl for one, ttl in self.conversations.items()}
+        force_setattr(self, "conversations", ids)
+
+    def __bool__(self) -> bool:
+        """Whether there is any rule."""
+        return self.owner is not UNSET or bool(self.channels or self.tags or self.conversations)
+
+    def for_conversation(self, conversation_id: str, ttl: Lifetime) -> "RetentionRules":
+        """These rules with one for a conversation."""
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        lifetime = check_span(ttl, field="ttl")
+        return replace(self, conversations={**self.conversations, conversation_id: lifetime})
+
+    def without(self, conversation_ids: Iterable[str]) -> "RetentionRules":
+        """These rules without those for some conversations."""
+        gone = set(conversation_ids)
+        kept = {one: ttl for one, ttl in self.conversations.items() if one not in gone}
+        return self if len(kept) == len(self.conversations) else replace(self, conversations=kept)
+
+
+class Applied(Struct, frozen=True, kw_only=True):
+    """The lifetime that applies to a conversation, and the rule that says so."""
+
+    ttl: Lifetime
+    step: Step
+    name: str = ""
+    """Which conversation, tag or channel the rule is for."""
+
+    @property
+    def why(self) -> str:
+        """The rule in words."""
+        kept = "keep" if self.ttl is None else spoken_span(self.ttl)
+        return f"{kept}, by {self.step} {self.name}".strip() if self.name else f"{kept}, by {self.step}"
+
+
+def lifetime_of(
+    record: Conversation,
+    own: RetentionRules,
+    *,
+    given: RetentionRules | None = None,
+    default: Lifetime = DEFAULT_TTL,
+) -> Applied:
+    """Which lifetime applies to the record, and why. `own` are the owner's rules, `given` the memory's."""
+    layers = (own, given or RetentionRules())
+    for find in (_by_conversation, _by_tag, _by_channel, _by_owner):
+        for rules in layers:
+            found = find(record, rules)
+            if found is not None:
+                return found
+    return Applied(ttl=default, step="default")
+
+
+def _by_conversation(record: Conversation, rules: RetentionRules) -> Applied | None:
+    if record.id not in rules.conversations:
+        return None
+    return Applied(ttl=rules.conversations[record.id], step="conversation", name=record.id)
+
+
+def _by_tag(record: Conversation, rules: RetentionRules) -> Applied | None:
+    ruled = sorted(tag for tag in record.tags if tag in rules.tags)
+    if not ruled:
+        return None
+    tag = min(ruled, key=lambda tag: _length(rules.tags[tag]))
+    return Applied(ttl=rules.tags[tag], step="tag", name=tag)
+
+
+def _by_channel(record: Conversation, rules: RetentionRules) -> Applied | None:
+    if record.channel not in rules.channels:
+        return None
+    return Applied(ttl=rules.channels[record.channel], step="channel", name=record.channel)
+
+
+def _by_owner(record: Conversation, rules: RetentionRules) -> Applied | None:
+    return None if rules.owner is UNSET else Applied(ttl=rules.owner, step="owner")
+
+
+def _length(ttl: Lifetime) -> timedelta:
+    return timedelta.max if ttl is None else ttl
+
+
+def spoken_span(span: timedelta) -> str:
+    """A length of time as people say it."""
+    seconds = span.total_seconds()
+    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size:
+            count = seconds / size
+            return f"{count:g} {unit}{'' if count == 1 else 's'}"
+    return f"{seconds:g} seconds"
+
+
+class Archiving(Struct, frozen=True, kw_only=True):
+    """When conversations are archived and archives deleted, both counted from the last activity.
+
+    A lifetime that ends before `after` wins: what has expired is purged, not archived.
+    """
+
+    after: timedelta
+    delete_after: timedelta | None = None
+    """None keeps archives."""
+
+    def __post_init__(self) -> None:
+        check_span(self.after, field="after")
+        check_span(self.delete_after, field="delete_after")
+        if self.after is None or (self.delete_after is not None and self.delete_after <= self.after):
+            raise InvalidSetting(
+                "an archive must be deleted later than it is made: delete_after > after", field="delete_after"
+            )
+
+
+# The rules as a document
+
+
+def encode_rules(rules: RetentionRules) -> bytes:
+    """The rules as JSON; a lifetime is an ISO 8601 duration, or null to keep."""
+    return msgspec.json.encode(rules)
+
+
+def decode_rules(data: bytes) -> RetentionRules:
+    """The rules that `encode_rules` was given."""
+    try:
+        return msgspec.json.decode(data, type=RetentionRules)
+    except (msgspec.MsgspecError, InvalidInput) as error:
+        raise StoreDamaged(f"the stored retention rules cannot be read: {error}") from error
+
+
+def days(value: Any, *, field: str) -> Lifetime:
+    """A lifetime from a number of days; 0 keeps."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise InvalidInput(
+            f"{field} must be a number of days, or 0 to keep; got {shown(value)}", field=field, value=value
+        )
+    try:
+        return check_span(timedelta(days=value), field=field) if value else None
+    except OverflowError:
+        raise InvalidInput(f"{field} must be fewer days; got {shown(value)}", field=field) from None
+
+
+def _check_lifetimes(lifetimes: Mapping[str, Lifetime], field: str) -> None:
+    if not isinstance(lifetimes, Mapping):
+        raise InvalidInput(f"{field} must be lifetimes by name; got {shown(lifetimes)}", field=field)
+    for name, ttl in lifetimes.items():
+        check_span(ttl, field=f"{field}[{shown(name)}]")
+
+
+# For a whole memory
+
+
+@validated
+class Retention(Struct, frozen=True, kw_only=True):
+    """How long a memory keeps things, where owners have no rules of their own, and when it archives them."""
+
+    rules: RetentionRules = RetentionRules()
+    owners: dict[str, Lifetime] = {}
+    """Lifetimes by owner."""
+    archiving: Archiving | None = None
+
+    def __post_init__(self) -> None:
+        _check_lifetimes(self.owners, "owners")
+
+    def of(self, owner: str) -> RetentionRules:
+        """The rules for one owner."""
+        parse_name(owner, field="owner")
+        return replace(self.rules, owner=self.owners[owner]) if owner in self.owners else self.rules
+
+
+def retention_of(given: "Retention | RetentionRules | None") -> Retention:
+    """What a memory was opened with; rules alone are all that it has then."""
+    if given is None or isinstance(given, RetentionRules):
+        return Retention(rules=given or RetentionRules())
+    if not isinstance(given, Retention):
+        raise InvalidSetting(
+            f"retention must be a Retention or RetentionRules; got {shown(given)}", field="retention"
+        )
+    return given

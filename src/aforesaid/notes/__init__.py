@@ -1,0 +1,1 @@
+"""Notes about an owner that outlive a conversation."""

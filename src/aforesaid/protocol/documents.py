@@ -1,0 +1,157 @@
+"""Our values ↔ their documents: what the wire carries, as plain JSON values. Below: values, contracts.
+
+Each pair is inverse: what one side renders the other reads back equal.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import asdict
+
+from aforesaid.contracts import Appended, Entry
+from aforesaid.errors import InvalidInput, shown
+from aforesaid.model.contexts import Context, Report
+from aforesaid.model.conversations import Conversation, Page
+from aforesaid.model.lifetimes import Applied, Lifetime, RetentionRules
+from aforesaid.model.messages import Message
+
+Document = dict[str, Any]
+
+
+def message_document(message: Message) -> Document:
+    """A message in its documented form; `Message.from_dict` is the inverse."""
+    return message.to_dict()
+
+
+def conversation_document(record: Conversation) -> Document:
+    """The record in its documented form. On the path of every turn: moments are left to the encoder."""
+    document = asdict(record)
+    document["ttl"] = _in_seconds(record.ttl)
+    document["messages"] = [message.to_dict() for message in record.messages]
+    return document
+
+
+def conversation_of(document: Mapping[str, Any]) -> Conversation:
+    fields = dict(document)
+    for name in ("created_at", "updated_at", "last_message_at", "expires_at"):
+        fields[name] = _moment(fields.get(name))
+    fields["ttl"] = seconds(fields.get("ttl"), field="ttl")
+    fields["tags"] = tuple(fields.get("tags", ()))
+    fields["messages"] = tuple(Message.from_dict(message) for message in fields.get("messages", ()))
+    return Conversation(**fields)
+
+
+def page_document(page: Page) -> Document:
+    return {"conversations": [conversation_document(each) for each in page.conversations], "next": page.next}
+
+
+def page_of(document: Mapping[str, Any]) -> Page:
+    return Page(
+        conversations=tuple(conversation_of(each) for each in document["conversations"]),
+        next=document["next"],
+        degraded=document.get("degraded", False),
+    )
+
+
+def entry_document(entry: Entry) -> Document:
+    """An entry: the message in its place. What cannot be read says why, in `unreadable`."""
+    return {
+        "conversation_id": entry.conversation_id,
+        "sequence": entry.sequence,
+        "revision": entry.revision,
+        "stored_at": entry.stored_at,
+        "message": entry.message.to_dict(),
+        "tokens": entry.message.tokens,
+        "unreadable": entry.unreadable,
+    }
+
+
+def entry_of(document: Mapping[str, Any]) -> Entry:
+    stored_at = _moment(document["stored_at"])
+    assert stored_at is not None
+    return Entry(
+        conversation_id=document["conversation_id"],
+        sequence=document["sequence"],
+        revision=document["revision"],
+        stored_at=stored_at,
+        message=Message.from_dict(document["message"]).with_(tokens=document.get("tokens", {})),
+        unreadable=document.get("unreadable"),
+    )
+
+
+def appended_document(appended: Appended) -> Document:
+    return {
+        "conversation": conversation_document(appended.conversation),
+        "new": [entry_document(entry) for entry in appended.new],
+        "known": [entry_document(entry) for entry in appended.known],
+    }
+
+
+def appended_of(document: Mapping[str, Any]) -> Appended:
+    return Appended(
+        conversation=conversation_of(document["conversation"]),
+        new=tuple(entry_of(entry) for entry in document["new"]),
+        known=tuple(entry_of(entry) for entry in document["known"]),
+    )
+
+
+def context_document(context: Context) -> Document:
+    return {"messages": [message.to_dict() for message in context.messages], "report": context.report}
+
+
+def context_of(document: Mapping[str, Any]) -> Context:
+    return Context(
+        messages=tuple(Message.from_dict(message) for message in document["messages"]),
+        report=msgspec.convert(document["report"], Report),
+    )
+
+
+# Lifetimes, in seconds; null keeps
+
+
+def lifetime_document(applied: Applied) -> Document:
+    return {"ttl": _in_seconds(applied.ttl), "step": applied.step, "name": applied.name, "why": applied.why}
+
+
+def rules_document(rules: RetentionRules) -> Document:
+    """The rules; `owner` is there only where the owner has a default of their own."""
+    given = {} if rules.owner is UNSET else {"owner": _in_seconds(rules.owner)}
+    named = {
+        field: {name: _in_seconds(ttl) for name, ttl in getattr(rules, field).items()}
+        for field in ("channels", "tags", "conversations")
+    }
+    return {**given, **named}
+
+
+def rules_of(document: Mapping[str, Any]) -> RetentionRules:
+    return RetentionRules(
+        owner=seconds(document["owner"], field="owner") if "owner" in document else UNSET,
+        channels=_lifetimes(document, "channels"),
+        tags=_lifetimes(document, "tags"),
+        conversations=_lifetimes(document, "conversations"),
+    )
+
+
+def _lifetimes(document: Mapping[str, Any], field: str) -> dict[str, Lifetime]:
+    return {name: seconds(ttl, field=field) for name, ttl in document.get(field, {}).items()}
+
+
+def _in_seconds(span: Lifetime) -> float | None:
+    return None if span is None else span.total_seconds()
+
+
+def seconds(value: float | None, *, field: str) -> timedelta | None:
+    """A length of time from a number of seconds; None stays None."""
+    try:
+        return None if value is None else timedelta(seconds=value)
+    except (OverflowError, TypeError, ValueError):
+        raise InvalidInput(
+            f"{field} must be a number of seconds; got {shown(value)}", field=field, value=value
+        ) from None
+
+
+def _moment(value: Any) -> datetime | None:
+    return msgspec.convert(value, datetime | None)

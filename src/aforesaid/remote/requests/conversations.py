@@ -1,0 +1,431 @@
+"""Conversations, messages and contexts, as calls. Below: base. The signatures are the manager's."""
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from aforesaid.contracts import Appended, Entry, why_unreadable
+from aforesaid.dialects import Request
+from aforesaid.errors import InvalidInput, StoreError, shown
+from aforesaid.intake.redaction import redacted
+from aforesaid.memory.manager import cleared
+from aforesaid.model.clock import parse_moment
+from aforesaid.model.contexts import Context, Report
+from aforesaid.model.conversations import (
+    VALUE_SETS,
+    Changes,
+    Channel,
+    Conversation,
+    Page,
+    Priority,
+    Query,
+    Status,
+    check_count,
+    check_revision,
+)
+from aforesaid.model.ids import parse_name, parse_uuid
+from aforesaid.model.messages import ContentType, Message, Role, parse_tags
+from aforesaid.protocol import appended_of, context_of, conversation_of, entry_of, message_document, page_of
+from aforesaid.remote.calls import Call
+from aforesaid.remote.requests.base import (
+    LARGEST_PAGE,
+    Calls,
+    Talk,
+    at_revision,
+    conversation,
+    known_again,
+    nobody,
+)
+from aforesaid.tokens import characters_in
+from aforesaid.windows import WindowPolicy, window_of_pending, write_request
+
+
+class ConversationCalls(Calls):
+    """What is said, and the records."""
+
+    def get_or_create_conversation(
+        self, session_id: str, client_id: str | None = None, channel: Channel = "voice"
+    ) -> Call[Conversation]:
+        body = {
+            "session_id": parse_name(session_id, field="session_id"),
+            "client_id": None if client_id is None else parse_uuid(client_id, field="client_id"),
+            "channel": _channel(channel),
+            **self._idle,
+        }
+        return self._call("POST", "conversations", read=conversation_of, body=body)
+
+    def session(self, session_id: str) -> Call[Conversation | None]:
+        query: dict[str, str | float] = {
+            "session_id": parse_name(session_id, field="session_id"),
+            **self._idle,
+        }
+        return self._call("GET", "sessions", query=query, read=conversation_of, absent=nobody)
+
+    def get_conversation(self, conversation_id: str) -> Call[Conversation]:
+        return self._call("GET", "conversations", conversation(conversation_id), read=conversation_of)
+
+    def list(
+        self,
+        *,
+        client_id: str | None = None,
+        channel: Channel | None = None,
+        status: Status | None = None,
+        priority: Priority | None = None,
+        assigned_to: str | None = None,
+        tags: Sequence[str] = (),
+        date_from: datetime | None = None,
+        date_to: datetime | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> Talk[Page]:
+        query = Query(
+            client_id=client_id,
+            channel=channel,
+            status=status,
+            priority=priority,
+            assigned_to=assigned_to,
+            tags=parse_tags(tags),
+            date_from=date_from,
+            date_to=date_to,
+            limit=self.config.search_limit if limit is None else limit,
+            after=after,
+        )
+        records: list_[Conversation] = []
+        degraded = False
+        while True:
+            page: Page = yield self._page(query, left=query.limit - len(records))
+            records += page.conversations
+            degraded |= page.degraded
+            if page.next is None or len(records) >= query.limit:
+                return Page(conversations=tuple(records), next=page.next, degraded=degraded)
+            query = replace(query, after=page.next)
+
+    def _page(self, query: Query, *, left: int) -> Call[Page]:
+        fields = {name: _in_query(getattr(query, name)) for name in query.__struct_fields__}
+        fields["limit"] = min(left, LARGEST_PAGE)
+        fields["tag"] = fields.pop("tags")
+        return self._call("GET", "conversations", query=fields, read=page_of)
+
+    def update_metadata(
+        self,
+        conversation_id: str,
+        status: Status | None = None,
+        priority: Priority | None = None,
+        subject: str | None = None,
+        tags: Sequence[str] | None = None,
+        *,
+        channel: Channel | None = None,
+        assigned_to: str | None = None,
+        notes: str | None = None,
+        unread_count: int | None = None,
+        ttl: timedelta | None = None,
+        clear: Collection[str] = (),
+        expected_revision: int | None = None,
+    ) -> Call[Conversation]:
+        given = {
+            "status": status,
+            "priority": priority,
+            "subject": subject,
+            "tags": None if tags is None else parse_tags(tags),
+            "channel": channel,
+            "assigned_to": assigned_to,
+            "notes": notes,
+            "unread_count": unread_count,
+            "ttl": ttl,
+        }
+        changes = {field: value for field, value in given.items() if value is not None} | cleared(clear)
+        body = {field: _in_body(value) for field, value in Changes(**changes).given().items()}
+        return self._call(
+            "PATCH",
+            "conversations",
+            conversation(conversation_id),
+            read=conversation_of,
+            body=body,
+            **at_revision(expected_revision),
+        )
+
+    def associate_client(self, conversation_id: str, client_id: str, client_name: str) -> Call[Conversation]:
+        linked = Changes(client_id=parse_uuid(client_id, field="client_id"), client_name=client_name)
+        return self._call(
+            "PUT",
+            "conversations",
+            conversation(conversation_id),
+            "client",
+            read=conversation_of,
+            body=linked.given(),
+        )
+
+    def mark_read(self, conversation_id: str) -> Call[Conversation]:
+        return self._call(
+            "POST", "conversations", conversation(conversation_id), "read", read=conversation_of
+        )
+
+    def delete_conversation(
+        self, conversation_id: str, *, expected_revision: int | None = None
+    ) -> Call[None]:
+        return self._silent(
+            "DELETE", "conversations", conversation(conversation_id), **at_revision(expected_revision)
+        )
+
+    def delete_session(self, session_id: str, *, tag: str) -> Call[None]:
+        (label,) = parse_tags((tag,), field="tag")
+        query = {"session_id": parse_name(session_id, field="session_id"), "tag": label}
+        return self._silent("DELETE", "sessions", query=query)
+
+    def leave_session(self, session_id: str) -> Call[None]:
+        body = {"session_id": parse_name(session_id, field="session_id")}
+        return self._silent("POST", "sessions", "leave", body=body)
+
+    # Messages
+
+    def add_message(
+        self,
+        conversation_id: str,
+        role: Role,
+        content: Any,
+        agent_name: str | None = None,
+        content_type: ContentType = "text",
+        *,
+        message_id: str | None = None,
+        tags: Sequence[str] = (),
+        timestamp: datetime | str | None = None,
+        expected_revision: int | None = None,
+    ) -> Call[Conversation]:
+        message = self.intake.message(
+            role,
+            content,
+            agent_name=agent_name,
+            content_type=content_type,
+            message_id=message_id,
+            tags=parse_tags(tags),
+            timestamp=None if timestamp is None else parse_moment(timestamp, field="timestamp"),
+        )
+        stored = self.append(conversation_id, [message], expected_revision=expected_revision)
+        return stored.map(_record_of)
+
+    def append(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Call[Appended]:
+        turn = self._turn(messages)
+        if expected_revision is not None:
+            check_count(expected_revision, field="expected_revision", least=0)
+        if not turn:
+            return self.get_conversation(conversation_id).map(
+                lambda record: _unchanged(record, expected_revision)
+            )
+        body = {"messages": turn, "expected_revision": expected_revision}
+        return self._call(
+            "POST",
+            "conversations",
+            conversation(conversation_id),
+            "turns",
+            read=appended_of,
+            body=body,
+            again=known_again(),  # the messages have ids: that the first attempt is known is not needed
+        )
+
+    def append_to_session(
+        self,
+        session_id: str,
+        messages: Sequence[Message],
+        *,
+        channel: Channel = "voice",
+        tags: Sequence[str] = (),
+    ) -> Call[Appended]:
+        body = {
+            "session_id": parse_name(session_id, field="session_id"),
+            "messages": self._turn(messages),
+            "channel": _channel(channel),
+            "tags": list_(parse_tags(tags)),
+            **self._idle,
+        }
+        # Also with the first attempt: ids are of no use once the session has moved to another conversation.
+        return self._call("POST", "sessions", "turns", read=appended_of, body=body, headers=known_again())
+
+    def _turn(self, messages: Sequence[Message]) -> "list_[dict[str, Any]]":
+        """The messages with ids, so that sent twice they are stored once; and as the caller's redactor leaves
+        them, so that what it takes out never leaves this machine."""
+        if isinstance(messages, str) or not isinstance(messages, Sequence):
+            raise InvalidInput(f"messages must be a list; got {shown(messages)}", field="messages")
+        complete = [self.intake.completed(message) for message in messages]
+        redact = self.intake.redact
+        return _documents(complete if redact is None else redacted(complete, redact))
+
+    def messages(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "Talk[list_[Message]]":
+        found = yield from self.entries(conversation_id, limit, offset)
+        return [entry.message for entry in found if why_unreadable(entry) is None]
+
+    def entries(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "Talk[list_[Entry]]":
+        check_count(limit, field="limit", least=0)
+        check_count(offset, field="offset", least=0)
+        found: list_[Entry] = []
+        while True:
+            wanted = min(limit - len(found), LARGEST_PAGE)
+            page: list_[Entry] = yield self._part(conversation_id, wanted, offset + len(found))
+            found += page[:wanted]
+            if len(page) < wanted or len(found) >= limit:
+                return found
+
+    def _part(self, conversation_id: str, limit: int, offset: int) -> "Call[list_[Entry]]":
+        """A part of the log. The server gives one message at the least."""
+        return self._call(
+            "GET",
+            "conversations",
+            conversation(conversation_id),
+            "messages",
+            query={"limit": max(1, limit), "offset": offset},
+            read=_entries_of,
+        )
+
+    def clear_history(
+        self, conversation_id: str, *, expected_revision: int | None = None
+    ) -> Call[Conversation]:
+        return self._call(
+            "DELETE",
+            "conversations",
+            conversation(conversation_id),
+            "messages",
+            read=conversation_of,
+            **at_revision(expected_revision),
+        )
+
+    def interrupted(
+        self, conversation_id: str, message_id: str, *, heard: int | str, spoken: str | None = None
+    ) -> Call[Message]:
+        body = {"message_id": parse_name(message_id, field="message_id"), "heard": heard, "spoken": spoken}
+        return self._call(
+            "POST",
+            "conversations",
+            conversation(conversation_id),
+            "interruptions",
+            body=body,
+            read=Message.from_dict,
+        )
+
+    # Context
+
+    def load_context(
+        self,
+        conversation_id: str,
+        agent_name: str | None = None,
+        *,
+        policy: WindowPolicy | None = None,
+        pending: Sequence[Message] = (),
+    ) -> Call[Context]:
+        if policy is not None and not isinstance(policy, WindowPolicy):
+            raise InvalidInput(f"policy must be a WindowPolicy; got {shown(policy)}", field="policy")
+        wanted = self._wanted(policy)
+        body = {
+            "agent_name": agent_name if self.config.enable_agent_filtering else None,
+            **self._asked(wanted, pending),
+        }
+        return self._call(
+            "POST",
+            "conversations",
+            conversation(conversation_id),
+            "context",
+            read=context_of,
+            body=body,
+            deadline=float(self.config.context_deadline) or None,
+            instead=lambda error: self._degraded(conversation_id, wanted, agent_name, pending, error),
+        )
+
+    def first_context(
+        self, pending: Sequence[Message], *, policy: WindowPolicy | None = None
+    ) -> Call[Context]:
+        return self._call("POST", "context", read=context_of, body=self._asked(self._wanted(policy), pending))
+
+    def _asked(self, policy: WindowPolicy | None, pending: Sequence[Message]) -> dict[str, Any]:
+        return {
+            "policy": None if policy is None else msgspec.to_builtins(policy),
+            "pending": _documents(pending),
+            "counter": None if self.counter is None else self.counter.name,
+        }
+
+    def _wanted(self, policy: WindowPolicy | None) -> WindowPolicy | None:
+        """The window as the caller's own settings complete it; without any, the server's do."""
+        config = self.given_config
+        if config is None:
+            return policy
+        wanted = policy or WindowPolicy(max_messages=config.context_window_size)
+        return (
+            wanted if wanted.notes_tokens is not None else replace(wanted, notes_tokens=config.notes_tokens)
+        )
+
+    def _degraded(
+        self,
+        conversation_id: str,
+        policy: WindowPolicy | None,
+        agent_name: str | None,
+        pending: Sequence[Message],
+        error: StoreError,
+    ) -> Context:
+        """The window over what is being said, which is all that is known here while the server is away."""
+        policy = policy or WindowPolicy(max_messages=self.config.context_window_size)
+        if agent_name is not None and self.config.enable_agent_filtering:
+            policy = replace(policy, agent_name=agent_name)
+        context = window_of_pending(
+            conversation_id, policy, cost=_about, pending=pending, now=datetime.now(UTC)
+        )
+        return replace(context, report=_why(context.report, str(error)))
+
+    def load_request(
+        self,
+        conversation_id: str,
+        dialect: str,
+        agent_name: str | None = None,
+        *,
+        policy: WindowPolicy | None = None,
+        pending: Sequence[Message] = (),
+    ) -> Call[Request]:
+        context = self.load_context(conversation_id, agent_name, policy=policy, pending=pending)
+        return context.map(lambda loaded: write_request(loaded, dialect))
+
+
+list_ = list
+"""The built-in, where the method `list` hides it."""
+
+
+def _documents(messages: Sequence[Message]) -> list_[dict[str, Any]]:
+    return [message_document(message) for message in messages]
+
+
+def _entries_of(document: Any) -> list_[Entry]:
+    return [entry_of(entry) for entry in document["entries"]]
+
+
+def _record_of(appended: Appended) -> Conversation:
+    return appended.conversation
+
+
+def _unchanged(record: Conversation, expected_revision: int | None) -> Appended:
+    """What a turn without messages leaves."""
+    check_revision(record.id, record.revision, expected_revision)
+    return Appended(conversation=record, new=())
+
+
+def _channel(channel: Channel) -> Channel:
+    if channel not in VALUE_SETS["channel"]:
+        raise InvalidInput.not_in("channel", channel, VALUE_SETS["channel"])
+    return channel
+
+
+def _why(report: Report, why: str) -> Report:
+    nothing = None if report.nothing_to_send is None else why
+    return replace(report, warnings=(why, *report.warnings), nothing_to_send=nothing, degraded=True)
+
+
+def _about(message: Message) -> int:
+    """What a message costs at the most: the counter is the server's, and loading one here takes a while."""
+    return characters_in(message) // 2 + 8
+
+
+def _in_query(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _in_body(value: Any) -> Any:
+    return value.total_seconds() if isinstance(value, timedelta) else value

@@ -1,0 +1,152 @@
+"""Searches, as calls. Below: base. The signatures are the manager's."""
+
+from collections.abc import Sequence
+from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from aforesaid.model.clock import parse_moment
+from aforesaid.model.conversations import Channel, Query, Status
+from aforesaid.model.messages import Role, parse_tags
+from aforesaid.remote.calls import Call
+from aforesaid.remote.requests.base import Calls, conversation
+
+if TYPE_CHECKING:
+    from aforesaid.search.conversations import FoundConversation
+    from aforesaid.search.searcher import Findings
+
+
+class FindingCalls(Calls):
+    """What was said before, found again."""
+
+    def search_history(
+        self,
+        query: str = "",
+        max_results: int = 5,
+        *,
+        role: Role | None = None,
+        date_from: datetime | str | None = None,
+        date_to: datetime | str | None = None,
+        tag: str | None = None,
+        channel: Channel | None = None,
+        max_tokens: int | None = None,
+        explain: bool = False,
+        timezone: tzinfo | None = None,
+    ) -> Call[list[str]]:
+        findings = self.search(
+            query,
+            max_results,
+            role=role,
+            date_from=date_from,
+            date_to=date_to,
+            tag=tag,
+            channel=channel,
+            max_tokens=max_tokens,
+            explain=explain,
+            timezone=timezone,
+        )
+        return findings.map(lambda found: found.render())
+
+    def search(
+        self,
+        query: str = "",
+        max_results: int = 5,
+        *,
+        role: Role | None = None,
+        date_from: datetime | str | None = None,
+        date_to: datetime | str | None = None,
+        tag: str | None = None,
+        channel: Channel | None = None,
+        max_tokens: int | None = None,
+        explain: bool = False,
+        timezone: tzinfo | None = None,
+    ) -> "Call[Findings]":
+        from aforesaid.search.queries import local_zone, parse_filters, parse_limit, parse_question
+
+        filters = parse_filters(role=role, date_from=date_from, date_to=date_to, tag=tag, channel=channel)
+        zone = local_zone(timezone)
+        body = {
+            "query": parse_question(query),
+            "max_results": parse_limit(max_results, field="max_results"),
+            "role": filters.role,
+            "date_from": filters.date_from,
+            "date_to": filters.date_to,
+            "tag": filters.tag,
+            "channel": filters.channel,
+            "max_tokens": None if max_tokens is None else parse_limit(max_tokens, field="max_tokens"),
+            "explain": explain,
+            "timezone": named_zone(zone),
+        }
+        return self._call("POST", "search", body=body, read=lambda found: _findings(found, zone))
+
+    def search_conversations(
+        self,
+        query: str | None = None,
+        client_id: str | None = None,
+        status: Status | None = None,
+        tags: Sequence[str] | None = None,
+        date_from: datetime | str | None = None,
+        date_to: datetime | str | None = None,
+        limit: int | None = None,
+        *,
+        timezone: tzinfo | None = None,
+    ) -> "Call[list[FoundConversation]]":
+        from aforesaid.search.queries import local_zone, parse_question
+
+        filters = Query(
+            client_id=client_id,
+            status=status,
+            tags=parse_tags(tags or ()),
+            date_from=None if date_from is None else parse_moment(date_from, field="date_from"),
+            date_to=None if date_to is None else parse_moment(date_to, field="date_to"),
+            limit=self.config.search_limit if limit is None else limit,
+        )
+        body = {
+            "query": parse_question(query),
+            "client_id": filters.client_id,
+            "status": filters.status,
+            "tags": filters.tags,
+            "date_from": filters.date_from,
+            "date_to": filters.date_to,
+            "limit": filters.limit,
+            "timezone": named_zone(local_zone(timezone)),
+        }
+        return self._call("POST", "search", "conversations", body=body, read=_found)
+
+    def similar(self, conversation_id: str, limit: int = 5) -> "Call[list[FoundConversation]]":
+        from aforesaid.search.queries import parse_limit
+
+        query = {"limit": parse_limit(limit, field="limit")}
+        return self._call(
+            "GET", "conversations", conversation(conversation_id), "similar", query=query, read=_found
+        )
+
+
+def named_zone(zone: tzinfo) -> str:
+    """The zone as the server understands it: by its name, or as hours from UTC, as they are now."""
+    name = getattr(zone, "key", None)
+    if isinstance(name, str):
+        return name
+    minutes = round((datetime.now(zone).utcoffset() or _NONE).total_seconds() / 60)
+    sign = "-" if minutes < 0 else "+"
+    return f"{sign}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
+
+
+_NONE = datetime.max - datetime.max
+
+
+def _findings(document: Any, zone: tzinfo) -> "Findings":
+    """What was found, with its times in the caller's own zone: over the wire they only have an offset."""
+    from aforesaid.search.searcher import Findings
+
+    found = msgspec.convert(document, Findings)
+    passages = [replace(each, said_at=each.said_at.astimezone(zone)) for each in found.passages]
+    return replace(found, passages=tuple(passages))
+
+
+def _found(document: Any) -> "list[FoundConversation]":
+    from aforesaid.search.conversations import FoundConversation
+
+    return msgspec.convert(document["conversations"], list[FoundConversation])

@@ -1,0 +1,1 @@
+"""Expiry, archiving, redaction and erasure for one owner."""

@@ -1,0 +1,220 @@
+"""From a place in a ranking to words that a model can cite: who, when, where, and what was said, verbatim.
+
+Below: analysis, contracts. Above: the engine.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta, tzinfo
+
+from msgspec import Struct
+
+from aforesaid.contracts import Entry, Position
+from aforesaid.model.conversations import Conversation
+from aforesaid.model.messages import Message, Role, carries_tool_results
+from aforesaid.search.analysis import named_speaker, said_in, terms_of
+from aforesaid.search.ranking import Parts
+
+PASSAGE = 700
+"""Characters of a message that are quoted: all of most messages, the part that matches best of a long one."""
+BESIDE = 240
+"""Characters of the message before or after."""
+_MARGIN = 80
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """Something that somebody said, or the part of it that is quoted."""
+
+    speaker: str
+    text: str
+
+
+class Passage(Struct, frozen=True, kw_only=True):
+    """What was found: a quotation, and where it stands."""
+
+    conversation_id: str
+    sequence: int
+    role: Role
+    speaker: str
+    said_at: datetime
+    """In the zone of who asks."""
+    ago: str
+    subject: str | None
+    client_name: str | None
+    text: str
+    before: Line | None = None
+    after: Line | None = None
+    score: float = 0.0
+    parts: Parts | None = None
+
+    def render(self) -> str:
+        """The passage as text that a model can cite."""
+        lines = [self._heading()]
+        lines += [f"  … {self.before.speaker}: {self.before.text}"] if self.before else []
+        lines += [f"{self.speaker}: {self.text}"]
+        lines += [f"  … {self.after.speaker}: {self.after.text}"] if self.after else []
+        lines += [f"({explained(self.score, self.parts)})"] if self.parts else []
+        return "\n".join(lines)
+
+    def _heading(self) -> str:
+        when = f"{self.said_at:%A} {self.said_at.day} {self.said_at:%B %Y, %H:%M}"
+        about = [f"“{self.subject}”"] if self.subject else []
+        about += [f"client {self.client_name}"] if self.client_name else []
+        return " · ".join([f"[{when} ({self.ago})", *about, f"conversation {self.conversation_id}]"])
+
+
+def passage_of(
+    entry: Entry,
+    record: Conversation,
+    *,
+    terms: Sequence[str],
+    zone: tzinfo,
+    now: datetime,
+    score: float = 0.0,
+    parts: Parts | None = None,
+    before: Entry | None = None,
+    after: Entry | None = None,
+) -> Passage:
+    """The passage of an entry, with the lines beside it."""
+    message = entry.message
+    assert message.timestamp is not None, "a stored message has a time"
+    return Passage(
+        conversation_id=record.id,
+        sequence=entry.sequence,
+        role=message.role,
+        speaker=speaker_of(message),
+        said_at=message.timestamp.astimezone(zone),
+        ago=ago(message.timestamp.astimezone(zone), now=now.astimezone(zone)),
+        subject=record.subject,
+        client_name=record.client_name,
+        text=excerpt(said_in(message), terms, size=PASSAGE),
+        before=None if before is None else _line(before, terms),
+        after=None if after is None else _line(after, terms),
+        score=score,
+        parts=parts,
+    )
+
+
+def _line(entry: Entry, terms: Sequence[str]) -> Line | None:
+    text = excerpt(said_in(entry.message), terms, size=BESIDE)
+    return Line(speaker=speaker_of(entry.message), text=text) if text else None
+
+
+def speaker_of(message: Message) -> str:
+    """Who speaks, as a reader would say it. The client is whom it is about, not always who speaks."""
+    if name := named_speaker(message):
+        return name
+    if carries_tool_results(message):
+        return "Tool"
+    return message.role.capitalize()
+
+
+def ago(moment: datetime, *, now: datetime) -> str:
+    """How long ago it was, as people say it. Days are counted by the calendar."""
+    seconds = (now - moment).total_seconds()
+    days = (now.date() - moment.date()).days
+    if seconds < -60 or days < 0:
+        return "in the future"
+    if days == 0 or seconds < 6 * 3600:
+        return _ago_within_a_day(seconds)
+    if days == 1:
+        return "yesterday"
+    for size, unit in ((365, "year"), (30, "month"), (7, "week")):
+        if days >= size * 2 or (unit == "year" and days >= size):
+            return _many(days // size, unit)
+    return _many(days, "day")
+
+
+def _ago_within_a_day(seconds: float) -> str:
+    if seconds < 60:
+        return "just now"
+    return _many(int(seconds // 60), "minute") if seconds < 3600 else _many(int(seconds // 3600), "hour")
+
+
+def _many(number: int, unit: str) -> str:
+    return f"{number} {unit}{'' if number == 1 else 's'} ago"
+
+
+# Excerpts
+
+_WORD = re.compile(r"\w+(?:['’]\w+)*")
+
+
+class Span(Struct, frozen=True):
+    """A word of a text that the question has, too."""
+
+    start: int
+    end: int
+    term: str
+
+
+def spans_of(text: str, terms: Sequence[str]) -> Iterator[Span]:
+    """Where the terms occur in the text."""
+    wanted = set(terms)
+    known: dict[str, str | None] = {}
+    for word in _WORD.finditer(text):
+        said = word[0]
+        if said not in known:
+            known[said] = next(filter(wanted.__contains__, terms_of(said)), None)
+        if term := known[said]:
+            yield Span(word.start(), word.end(), term)
+
+
+def excerpt(text: str, terms: Sequence[str], *, size: int) -> str:
+    """The text, or the part of it that has most of the terms; "…" stands where something was left out."""
+    text = text.strip()
+    if len(text) <= size:
+        return text
+    start = _best_start(list(spans_of(text, terms)), size)
+    start = _at_word(text, max(0, start - _MARGIN)) if start else 0
+    end = start + size
+    end = end if end >= len(text) else text.rfind(" ", start + size // 2, end) % (len(text) + 1)
+    end = start + size if end <= start or end > start + size else end
+    return ("… " if start else "") + text[start:end].strip() + (" …" if end < len(text) else "")
+
+
+def _best_start(spans: Sequence[Span], size: int) -> int:
+    """The place from which a window of this size holds the most different terms."""
+    best, found = 0, 0
+    for at, span in enumerate(spans):
+        within = {other.term for other in spans[at : at + 200] if other.end <= span.start + size - _MARGIN}
+        if len(within) > found:
+            best, found = span.start, len(within)
+    return best
+
+
+def _at_word(text: str, at: int) -> int:
+    space = text.find(" ", at, at + _MARGIN)
+    return at if space < 0 or at == 0 else space + 1
+
+
+def marked(text: str, terms: Sequence[str], *, opening: str, closing: str) -> str:
+    """The text with its matches between marks."""
+    pieces, end = [], 0
+    for span in spans_of(text, terms):
+        pieces += [text[end : span.start], opening, text[span.start : span.end], closing]
+        end = span.end
+    return "".join([*pieces, text[end:]])
+
+
+def explained(score: float, parts: Parts) -> str:
+    """The parts of a score in one line."""
+    named = ("words", "meaning", "speaker", "date", "conversation", "previous")
+    values = ((name, getattr(parts, name)) for name in named)
+    sums = " + ".join(f"{name} {value:.2f}" for name, value in values if abs(value) >= 0.005)
+    matched = ", ".join(parts.matched)
+    return f"score {score:.2f} = {sums or '0'}" + (f"; matched {matched}" if matched else "")
+
+
+def beside(entries: Sequence[Entry], position: Position) -> tuple[Entry | None, Entry | None, Entry | None]:
+    """The entry at a position, and those before and after it, out of some that follow one another."""
+    for at, entry in enumerate(entries):
+        if entry.position == position:
+            before = entries[at - 1] if at else None
+            after = entries[at + 1] if at + 1 < len(entries) else None
+            return before, entry, after
+    return None, None, None
+
+
+SOON = timedelta(minutes=10)
+"""How long after a message its reply is looked for."""

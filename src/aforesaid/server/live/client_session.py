@@ -1,0 +1,87 @@
+"""A guest: somebody who has said hello, and what they are served with. Below: manager, sessions, the room."""
+
+from collections.abc import Callable
+from typing import Self
+
+from aforesaid.errors import ConversationNotFound, NotFound, shown
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.sessions import SessionManager
+from aforesaid.model.conversations import Conversation
+from aforesaid.model.ids import new_id, parse_name
+from aforesaid.protocol.live import Hello
+from aforesaid.server.auth.callers import Caller
+from aforesaid.server.live.hub import Hub
+from aforesaid.server.live.turns import Assistant
+
+
+class ClientSession:
+    """Who is at the other end."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        owner: str,
+        manager: ConversationManager,
+        make_assistant: Callable[[ConversationManager], Assistant],
+        *,
+        session_id: str,
+        conversation_id: str,
+        name: str,
+    ) -> None:
+        self.caller = caller
+        self.owner = owner
+        self.manager = manager
+        self._make_assistant = make_assistant
+        self._assistant: Assistant | None = None
+        self.session_id = session_id
+        self.conversation_id = conversation_id
+        self.name = name
+
+    @classmethod
+    async def received(cls, hub: Hub, caller: Caller, owner: str, hello: Hello) -> Self:
+        """Find or make what they ask for. Raises `NotFound`, `NotAllowed`."""
+        manager = hub.services.manager(caller, parse_name(owner, field="owner"))
+        session_id = hello.session_id or new_id()
+        record = await _conversation(manager, caller, hello, session_id)
+        return cls(
+            caller,
+            owner,
+            manager,
+            hub.services.assistant,
+            session_id=session_id,
+            conversation_id=record.id,
+            name=hello.name,
+        )
+
+    def assistant(self) -> Assistant:
+        """Who answers; made for the first question. Raises `AgentUnavailable` where nobody does."""
+        if self._assistant is None:
+            self._assistant = self._make_assistant(self.manager)
+        return self._assistant
+
+    async def end_session(self) -> None:
+        await SessionManager(self.manager).end_session(self.session_id)
+
+
+async def _conversation(
+    manager: ConversationManager, caller: Caller, hello: Hello, session_id: str
+) -> Conversation:
+    if hello.session_id is None and hello.conversation_id is not None:
+        return await manager.get_conversation(hello.conversation_id)
+    if caller.reach == "read":
+        return await _known(manager, hello, session_id)
+    sessions = SessionManager(manager)
+    begun = await sessions.create_session(
+        session_id, hello.channel, device=hello.device, conversation_id=hello.conversation_id
+    )
+    return begun.conversation
+
+
+async def _known(manager: ConversationManager, hello: Hello, session_id: str) -> Conversation:
+    """What is there already: a key that may only read makes nothing."""
+    record = await manager.session(session_id)
+    if record is None:
+        raise NotFound(f"there is no session {shown(hello.session_id)}")
+    if hello.conversation_id not in (None, record.id):
+        raise ConversationNotFound(str(hello.conversation_id))
+    return record

@@ -1,0 +1,357 @@
+"""The OpenAPI document, made from the endpoints and the types of their bodies. Below: endpoints.
+
+The schemas are what msgspec decodes by, so that the document cannot say one thing and the server do another.
+"""
+
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+from importlib.metadata import PackageNotFoundError, version
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+import msgspec
+
+from aforesaid.protocol import PROBLEM_JSON
+from aforesaid.protocol.bodies import HealthBody, MessageBody, ProblemBody, ReadyBody
+from aforesaid.server.calls import NoBody
+from aforesaid.server.endpoints import JSON, Endpoint, Media
+
+Document = dict[str, Any]
+
+
+def _version() -> str:
+    try:
+        return version("aforesaid")
+    except PackageNotFoundError:
+        return "0"
+
+
+VERSION = _version()
+
+REF = "#/components/schemas/{name}"
+
+TAGS = {
+    "conversations": "Conversations: a log of messages and a record.",
+    "messages": "What was said: messages and turns.",
+    "context": "What a model should see.",
+    "summaries": "What stands for messages that left the window.",
+    "sessions": "Sessions, and the assistant that answers there.",
+    "search": "Finding what was said before.",
+    "clients": "Contacts that conversations can be about.",
+    "notes": "What outlives a conversation: preferences and facts.",
+    "keeping": "How long things are kept, in which form, and that they go.",
+    "changes": "What changes, as it does.",
+    "overview": "How much there is, and whose.",
+    "server": "The server itself.",
+}
+
+DESCRIPTION = """Conversation memory for assistants, over HTTP.
+
+Every request but those about the server itself carries a key: `Authorization: Bearer <API key or JSON Web
+Token>`. A key of several owners names the one that the request is about in `Aforesaid-Owner`,
+percent-encoded. Errors are problems as RFC 9457 describes them. Moments are ISO 8601, lengths of time are
+seconds. While the store is away, an answer from the last known state has the header
+`Aforesaid-Degraded: true` and, in its body, `"degraded": true`; data that is not known is a 503."""
+
+SAID: dict[int, str] = {
+    304: "It is as it was.",
+    400: "What was sent cannot be read.",
+    401: "A valid key is needed.",
+    403: "The key does not reach this far.",
+    404: "It is not there, has expired, or is somebody else's.",
+    409: "Somebody else was first; nothing was stored.",
+    412: "It has changed since it was read; nothing was stored.",
+    413: "The body is too large.",
+    415: "The body is of another type.",
+    422: "A value cannot be used; the problem names it.",
+    429: "Asked too often; `Retry-After` says when to come back.",
+    500: "Something went wrong inside.",
+    501: "The server lacks an optional package for this.",
+    502: "Whoever was to answer did not.",
+    503: "The store is away, or the server is about to stop; try again.",
+}
+
+
+def openapi_document(endpoints: Sequence[Endpoint]) -> Document:
+    """The document of these endpoints, and of the routes about the server itself."""
+    types = _types(endpoints)
+    schemas, components = msgspec.json.schema_components(types, ref_template=REF)
+    refs = _Schemas(dict(zip(map(_key, types), schemas, strict=True)))
+    paths: Document = {}
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.full_path, {})[endpoint.method.lower()] = _operation(endpoint, refs)
+    used = {endpoint.tag for endpoint in endpoints} | {"server"}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Aforesaid",
+            "version": VERSION,
+            "description": DESCRIPTION,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"key": []}],
+        "tags": [{"name": name, "description": text} for name, text in TAGS.items() if name in used],
+        "paths": paths | _server_paths(refs),
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "key": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An API key (`aforesaid keys create`) or a JSON Web Token.",
+                }
+            },
+        },
+    }
+
+
+class _Schemas:
+    """The schema of each type, by reference where it has a name."""
+
+    def __init__(self, known: Document) -> None:
+        self._known = known
+
+    def of(self, kind: Any) -> Document:
+        schema: Document = self._known[_key(kind)]
+        return schema
+
+
+def _key(kind: Any) -> str:
+    return repr(kind)
+
+
+def _types(endpoints: Iterable[Endpoint]) -> list[Any]:
+    found: dict[str, Any] = {_key(each): each for each in (MessageBody, ProblemBody, HealthBody, ReadyBody)}
+    for endpoint in endpoints:
+        bodies = () if endpoint.body is NoBody else (endpoint.body,)
+        for kind in (*bodies, *_members(endpoint.answer)):
+            found.setdefault(_key(kind), kind)
+        for field in msgspec.structs.fields(endpoint.query):
+            found.setdefault(_key(field.type), field.type)
+    return list(found.values())
+
+
+def _members(answer: Any) -> tuple[Any, ...]:
+    if answer is None or isinstance(answer, Media):
+        return ()
+    return get_args(answer) if get_origin(answer) in (Union, UnionType) else (answer,)
+
+
+# One operation
+
+
+def _operation(endpoint: Endpoint, schemas: _Schemas) -> Document:
+    operation: Document = {
+        "operationId": endpoint.name,
+        "tags": [endpoint.tag],
+        "summary": endpoint.summary,
+        "description": _description(endpoint),
+        "parameters": [
+            *_path_parameters(endpoint),
+            *_query_parameters(endpoint, schemas),
+            *_headers(endpoint),
+        ],
+        "responses": _responses(endpoint, schemas),
+    }
+    if endpoint.takes_body:
+        operation["requestBody"] = _request_body(endpoint, schemas)
+    return operation
+
+
+def _description(endpoint: Endpoint) -> str:
+    needs = f"Needs a key with the scope `{endpoint.reach}`."
+    return f"{endpoint.description} {needs}".strip()
+
+
+def _path_parameters(endpoint: Endpoint) -> list[Document]:
+    schema = {"type": "string", "format": "uuid"}
+    return [{"name": name, "in": "path", "required": True, "schema": schema} for name in endpoint.parameters]
+
+
+def _query_parameters(endpoint: Endpoint, schemas: _Schemas) -> list[Document]:
+    found = []
+    for field in msgspec.structs.fields(endpoint.query):
+        schema = _without_null(schemas.of(field.type))
+        if not field.required and field.default not in (msgspec.NODEFAULT, None):
+            schema = {**schema, "default": field.default}
+        found.append({"name": field.name, "in": "query", "required": field.required, "schema": schema})
+    return found
+
+
+def _without_null(schema: Document) -> Document:
+    """A query has no null: what is not wanted is left out."""
+    options = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    rest = {name: value for name, value in schema.items() if name != "anyOf"}
+    if not options:
+        return _enum_without_null(schema)
+    return {**rest, **options[0]} if len(options) == 1 else {**rest, "anyOf": options}
+
+
+def _enum_without_null(schema: Document) -> Document:
+    if None not in schema.get("enum", ()):
+        return schema
+    return {**schema, "enum": [each for each in schema["enum"] if each is not None]}
+
+
+def _headers(endpoint: Endpoint) -> list[Document]:
+    found = []
+    if endpoint.needs_owner:
+        found.append(_header("Aforesaid-Owner", "Whose data it is about, percent-encoded UTF-8."))
+    if endpoint.revised and endpoint.method != "GET" and "{" in endpoint.path:
+        found.append(_header("If-Match", "The ETag of an earlier answer: only if nobody wrote since."))
+    if endpoint.revised and endpoint.method == "GET":
+        found.append(_header("If-None-Match", "The ETag of an earlier answer: 304 if it still holds."))
+    if endpoint.idempotent:
+        found.append(
+            _header("Idempotency-Key", "Text by which a repeated request is known again.", longest=255)
+        )
+    return found
+
+
+def _header(name: str, description: str, longest: int | None = None) -> Document:
+    schema: Document = {"type": "string"} | ({"minLength": 1, "maxLength": longest} if longest else {})
+    return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
+
+
+def _request_body(endpoint: Endpoint, schemas: _Schemas) -> Document:
+    if endpoint.body_media is not None:
+        binary = {"schema": {"type": "string", "format": "binary"}}
+        content: Document = dict.fromkeys(endpoint.body_media.types, binary)
+        return {"required": True, "description": endpoint.body_media.description, "content": content}
+    media: Document = {"schema": schemas.of(endpoint.body)}
+    if endpoint.name in EXAMPLES:
+        media["example"] = EXAMPLES[endpoint.name]
+    return {"required": not endpoint.body_optional, "content": {JSON: media}}
+
+
+def _responses(endpoint: Endpoint, schemas: _Schemas) -> Document:
+    found: Document = {str(endpoint.status): _good(endpoint, schemas)}
+    if endpoint.revised and endpoint.method == "GET" and "{" in endpoint.path:
+        found["304"] = {"description": SAID[304]}
+    problem: Document = {PROBLEM_JSON: {"schema": schemas.of(ProblemBody)}}
+    for status in sorted(statuses_of(endpoint)):
+        # What is no HTTP, or has a line that is too long, is refused in plain text, before there is a route.
+        plain = {"text/plain": {"schema": {"type": "string"}}} if status == 400 else {}
+        found[str(status)] = {"description": SAID[status], "content": problem | plain}
+        if status in (429, 503):
+            found[str(status)]["headers"] = {
+                "Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}
+            }
+    return found
+
+
+def statuses_of(endpoint: Endpoint) -> set[int]:
+    """What an endpoint may answer when it cannot do what was asked."""
+    found = {400, 401, 403, 422, 429, 500, 503, *endpoint.errors}
+    if endpoint.takes_body:
+        found |= {413, 415}
+    if "{" in endpoint.path:
+        found |= {404, 409}
+    if endpoint.revised and endpoint.method != "GET":
+        found |= {409, 412}
+    if endpoint.method != "GET":
+        found.add(409)
+    return found
+
+
+def _good(endpoint: Endpoint, schemas: _Schemas) -> Document:
+    said = HTTPStatus(endpoint.status).phrase
+    headers: Document = {}
+    if endpoint.revised and endpoint.status != 204:
+        headers["ETag"] = {"description": "The revision.", "schema": {"type": "string"}}
+    if endpoint.answer is not None:
+        headers["Aforesaid-Degraded"] = {
+            "description": "`true` where the answer comes from the last known state.",
+            "schema": {"type": "string"},
+        }
+    if endpoint.answer is None:
+        return {"description": said}
+    if isinstance(endpoint.answer, Media):
+        media = endpoint.answer
+        return {
+            "description": media.description,
+            "content": {media.type: {"schema": {"type": "string", "format": "binary"}}},
+        }
+    kinds = [schemas.of(kind) for kind in _members(endpoint.answer)]
+    schema = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+    good: Document = {"description": said, "content": {JSON: {"schema": schema}}}
+    return good | ({"headers": headers} if headers else {})
+
+
+def _server_paths(schemas: _Schemas) -> Document:
+    def looked(name: str, summary: str, kind: Any, statuses: dict[int, str]) -> Document:
+        content = {JSON: {"schema": schemas.of(kind)}}
+        return {
+            "get": {
+                "operationId": name,
+                "tags": ["server"],
+                "summary": summary,
+                "security": [],
+                "responses": {
+                    str(status): {"description": said, "content": content}
+                    for status, said in statuses.items()
+                },
+            }
+        }
+
+    return {
+        "/health": looked("health", "Whether the process is there.", HealthBody, {200: "It is."}),
+        "/ready": looked(
+            "ready",
+            "Whether requests are taken and the store answers.",
+            ReadyBody,
+            {200: "They are.", 503: "The store is away, or the server is about to stop."},
+        ),
+        "/metrics": {"get": _metrics(schemas)},
+    }
+
+
+def _metrics(schemas: _Schemas) -> Document:
+    text = {"schema": {"type": "string"}}
+    refused = {"application/problem+json": {"schema": schemas.of(ProblemBody)}}
+    forms = {"text/plain": text, "application/openmetrics-text": text}
+    return {
+        "operationId": "metrics",
+        "tags": ["server"],
+        "summary": "How it is going, as numbers; needs a key that reaches everybody.",
+        "responses": {
+            "200": {"description": "In the form that is asked for.", "content": forms},
+            "401": {"description": "There is no key, or it does not hold.", "content": refused},
+            "403": {"description": "The key does not reach everybody.", "content": refused},
+            "503": {"description": "The store is away, and keys cannot be looked up.", "content": refused},
+        },
+    }
+
+
+_TURN = [
+    {"role": "user", "content": "find me a chicken dinner"},
+    {"role": "assistant", "content": "How about lemon chicken?", "agent_name": "cook"},
+]
+
+EXAMPLES: dict[str, Any] = {
+    "open_conversation": {"session_id": "kitchen", "channel": "voice"},
+    "update_conversation": {"subject": "Dinner on Friday", "status": "pending", "tags": ["dinner"]},
+    "link_client": {"client_id": "01952f3e-6c1e-7b0a-8f57-2f8a3c9d4e10", "client_name": "Ann Baker"},
+    "add_message": {"role": "user", "content": "and for dessert?", "content_type": "audio"},
+    "add_turn": {"messages": _TURN},
+    "add_session_turn": {"session_id": "kitchen", "messages": _TURN},
+    "redact_message": {"message_id": "01952f3e-7d2a-7c11-9a04-5b1f2c3d4e5f"},
+    "load_context": {"policy": {"max_tokens": 4000}, "pending": _TURN[:1], "dialect": "anthropic"},
+    "first_context": {"pending": _TURN[:1]},
+    "summarize": {"policy": {"max_messages": 20}},
+    "leave_session": {"session_id": "kitchen"},
+    "find_clients": {"query": "Anne Baker"},
+    "identify_client": {"text": "I spoke with Ann Baker about the roof"},
+    "search_history": {"query": "which chicken did we like?", "max_results": 3},
+    "search_conversations": {"query": "dinner", "status": "open"},
+    "set_retention": {"owner": 7_776_000, "channels": {"voice": 604_800}, "tags": {"legal": None}},
+    "ask": {"session_id": "kitchen", "text": "what did I want for dinner?"},
+    "note_interruption": {"message_id": "01952f3e-7d2a-7c11-9a04-5b1f2c3d4e5f", "heard": 42},
+    "remember": {"text": "I like leeks", "tags": ["food"]},
+    "recall": {"query": "what vegetables do I like?"},
+    "forget": {"what": "leeks"},
+    "add_client": {"name": "Ann Baker", "nicknames": ["Annie"], "company": "Baker & Sons"},
+    "update_client": {"email": "ann@example.org", "phone": None},
+}
+"""A body that works, for each route that takes one."""

@@ -1,0 +1,87 @@
+"""Contacts: the clients that an owner knows."""
+
+from msgspec import UNSET, Struct
+from msgspec.structs import asdict
+
+from aforesaid.contacts.book import ContactPage
+from aforesaid.contacts.csv_import import Imported
+from aforesaid.contacts.matches import NOBODY, ClientMatch
+from aforesaid.errors import Malformed
+from aforesaid.model.contacts import Contact
+from aforesaid.protocol.bodies import ContactChanges, ContactQuery, ContactSent, Limit, TextSaid, Uuid
+from aforesaid.server.calls import Call, NoBody, NoQuery
+from aforesaid.server.endpoints import Media, Reply, Routes
+from aforesaid.server.responses import NOTHING, as_json
+from aforesaid.server.routes.conversations import link_to_next
+
+routes = Routes("clients")
+
+CSV = "text/csv"
+
+
+class Paged(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which page."""
+
+    limit: Limit = 50
+    after: Uuid | None = None
+
+
+@routes.get("/clients", answer=ContactPage)
+async def list_clients(call: Call[NoBody, Paged]) -> Reply:
+    """Contacts, in the order in which they were made."""
+    page = await call.manager.clients.list(call.query.limit, call.query.after)
+    return as_json(page, headers=link_to_next(call, "after", page.next))
+
+
+@routes.post("/clients", answer=Contact, status=201, errors=(409,))
+async def add_client(call: Call[ContactSent, NoQuery]) -> Reply:
+    """A new contact. With `client_id`, under that id, and 409 where it is taken."""
+    return as_json(await call.manager.clients.add(**asdict(call.body)), status=201)
+
+
+@routes.get("/clients/{client_id}", answer=Contact)
+async def get_client(call: Call[NoBody, NoQuery]) -> Reply:
+    """A contact."""
+    return as_json(await call.manager.clients.get(call.path["client_id"]))
+
+
+@routes.patch("/clients/{client_id}", answer=Contact)
+async def update_client(call: Call[ContactChanges, NoQuery]) -> Reply:
+    """Change a contact. What is left out stays, null empties; conversations follow a change of name."""
+    given = {name: value for name, value in asdict(call.body).items() if value is not UNSET}
+    clear = [name for name, value in given.items() if value is None]
+    changes = {name: value for name, value in given.items() if value is not None}
+    return as_json(await call.manager.clients.update(call.path["client_id"], **changes, clear=clear))
+
+
+@routes.delete("/clients/{client_id}")
+async def remove_client(call: Call[NoBody, NoQuery]) -> Reply:
+    """Remove a contact. Its conversations stay, with nobody as their client."""
+    await call.manager.clients.remove(call.path["client_id"])
+    return NOTHING
+
+
+@routes.post(
+    "/clients/import", answer=Imported, body_media=Media(type=CSV, description="A CSV file in UTF-8.")
+)
+async def import_clients(call: Call[NoBody, NoQuery]) -> Reply:
+    """Bring a CSV file into the contacts; lines that cannot be used come back with the reason."""
+    try:
+        text = call.raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Malformed("the file must be UTF-8", field="body") from None
+    return as_json(await call.manager.clients.import_csv(text))
+
+
+@routes.post("/clients/find", answer=ContactPage, reach="read", route_class="search")
+async def find_clients(call: Call[ContactQuery, NoQuery]) -> Reply:
+    """Contacts by parts of names, companies, addresses and numbers, misspelt or not; the best first."""
+    found = await call.manager.clients.find(call.body.query, limit=call.body.limit)
+    return as_json(ContactPage(contacts=tuple(found)))
+
+
+@routes.post("/clients/identify", answer=ClientMatch, reach="read", route_class="search")
+async def identify_client(call: Call[TextSaid, NoQuery]) -> Reply:
+    """Whom a text names: one client, or candidates where it could be several, or none of either."""
+    match = await call.manager.association.identify_client(call.body.text, by_ear=call.body.by_ear)
+    return as_json(match or NOBODY)

@@ -1,0 +1,97 @@
+"""What a model should see."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from aforesaid.dialects import read
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.protocol import context_document
+from aforesaid.protocol.bodies import (
+    ContextBody,
+    ContextQuestion,
+    Count,
+    Dialect,
+    FirstQuestion,
+    PolicyBody,
+    RequestBody,
+)
+from aforesaid.server.calls import Call, NoBody, NoQuery
+from aforesaid.server.endpoints import Reply, Routes
+from aforesaid.server.responses import as_json
+from aforesaid.tokens import counter_named
+from aforesaid.windows import WindowPolicy
+
+routes = Routes("context")
+
+
+class Window(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The simple case: how much, for whom, in which form."""
+
+    agent_name: str | None = None
+    max_messages: Count | None = None
+    max_turns: Count | None = None
+    max_tokens: Count | None = None
+    dialect: Dialect | None = None
+
+
+@routes.get("/conversations/{conversation_id}/context", answer=ContextBody | RequestBody)
+async def get_context(call: Call[NoBody, Window]) -> Reply:
+    """What a model should see: the latest messages that fit, always a valid request.
+
+    With `dialect`, as a provider takes it. An unknown conversation gives an empty context, and says so.
+    """
+    query = call.query
+    limits = {name: getattr(query, name) for name in ("max_messages", "max_turns", "max_tokens")}
+    given = {name: value for name, value in limits.items() if value is not None}
+    policy = WindowPolicy(**given) if given else None
+    return await _context(call, query.dialect, agent_name=query.agent_name, policy=policy)
+
+
+@routes.post(
+    "/conversations/{conversation_id}/context",
+    answer=ContextBody | RequestBody,
+    reach="read",
+    route_class="read",
+)
+async def load_context(call: Call[ContextQuestion, NoQuery]) -> Reply:
+    """The same with every setting of a window, and with messages that are being said but not stored yet."""
+    body = call.body
+    policy = policy_of(body.policy)
+    pending = read(list(body.pending)) if body.pending else []
+    return await _context(
+        call, body.dialect, body.counter, agent_name=body.agent_name, policy=policy, pending=pending
+    )
+
+
+@routes.post("/context", answer=ContextBody, reach="read", route_class="read")
+async def first_context(call: Call[FirstQuestion, NoQuery]) -> Reply:
+    """What a model should see where nothing is stored yet: the owner's notes, and what is said."""
+    body = call.body
+    policy = policy_of(body.policy)
+    pending = read(list(body.pending)) if body.pending else []
+    manager = _counting(call, body.counter)
+    return as_json(context_document(await manager.first_context(pending, policy=policy)))
+
+
+def _counting(call: Call[Any, Any], counter: str | None) -> ConversationManager:
+    return call.manager if counter is None else call.manager.counting_with(counter_named(counter))
+
+
+async def _context(
+    call: Call[Any, Any], dialect: str | None, counter: str | None = None, **asked: Any
+) -> Reply:
+    manager = _counting(call, counter)
+    if dialect is None:
+        return as_json(context_document(await manager.load_context(call.conversation_id, **asked)))
+    request = await manager.load_request(call.conversation_id, dialect, **asked)
+    return as_json({"messages": request.messages, "system": request.system})
+
+
+def policy_of(body: PolicyBody | None) -> WindowPolicy | None:
+    """The policy that a body describes; None where the settings decide."""
+    if body is None:
+        return None
+    fields = msgspec.structs.asdict(body)
+    return WindowPolicy(**fields | {"tags": tuple(fields["tags"])})

@@ -1,0 +1,157 @@
+"""Conversations: list, open, look, change, remove, link."""
+
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode
+
+from msgspec import UNSET, Meta, Struct
+
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.conversations import Channel, Priority, Status
+from aforesaid.protocol import conversation_document, lifetime_document, page_document
+from aforesaid.protocol.bodies import (
+    ChangesBody,
+    ClientLink,
+    ConversationBody,
+    ConversationsPage,
+    LifetimeBody,
+    Limit,
+    Moment,
+    OpenBody,
+    Uuid,
+)
+from aforesaid.protocol.documents import seconds
+from aforesaid.server.calls import Call, NoBody, NoQuery
+from aforesaid.server.endpoints import Reply, Routes
+from aforesaid.server.responses import NOTHING, Header, as_json, at_revision, unchanged
+
+routes = Routes("conversations")
+
+Cursor = Annotated[str, Meta(description="The `next` of an earlier page.")]
+
+
+class Listing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which conversations; every filter given applies."""
+
+    client_id: Uuid | None = None
+    channel: Channel | None = None
+    status: Status | None = None
+    priority: Priority | None = None
+    assigned_to: str | None = None
+    tag: list[str] = []
+    date_from: Moment | None = None
+    date_to: Moment | None = None
+    limit: Limit | None = None
+    after: Cursor | None = None
+
+
+@routes.get("/conversations", answer=ConversationsPage)
+async def list_conversations(call: Call[NoBody, Listing]) -> Reply:
+    """List conversations, the most recently active first.
+
+    Every filter given applies; `tag` may be repeated, and any of them will do. Where there is more,
+    `next` is the cursor of the next page, and a `Link` header leads to it.
+    """
+    query = call.query
+    page = await call.manager.list(
+        client_id=query.client_id,
+        channel=query.channel,
+        status=query.status,
+        priority=query.priority,
+        assigned_to=query.assigned_to,
+        tags=query.tag,
+        date_from=query.date_from,
+        date_to=query.date_to,
+        limit=query.limit,
+        after=query.after,
+    )
+    return as_json(page_document(page), headers=link_to_next(call, "after", page.next))
+
+
+@routes.post("/conversations", answer=ConversationBody, revised=True)
+async def open_conversation(call: Call[OpenBody, NoQuery]) -> Reply:
+    """The conversation of a session, with its latest messages; made when the session has none."""
+    body = call.body
+    manager = idling(call.manager, body.idle_after)
+    record = await manager.get_or_create_conversation(body.session_id, body.client_id, body.channel)
+    return at_revision(conversation_document(record), record.revision)
+
+
+@routes.get("/conversations/{conversation_id}", answer=ConversationBody, revised=True)
+async def get_conversation(call: Call[NoBody, NoQuery]) -> Reply:
+    """The record of a conversation, without its messages. Its ETag is its revision."""
+    record = await call.manager.get_conversation(call.conversation_id)
+    if call.has_seen(record.revision):
+        return unchanged(record.revision)
+    return at_revision(conversation_document(record), record.revision)
+
+
+@routes.patch("/conversations/{conversation_id}", answer=ConversationBody, revised=True)
+async def update_conversation(call: Call[ChangesBody, NoQuery]) -> Reply:
+    """Change a record. What is left out stays, null empties. With `If-Match`, only if nobody wrote since."""
+    changes, clear = _changes(call.body)
+    record = await call.manager.update_metadata(
+        call.conversation_id, **changes, clear=clear, expected_revision=call.expected_revision
+    )
+    return at_revision(conversation_document(record), record.revision)
+
+
+def _changes(body: ChangesBody) -> tuple[dict[str, Any], list[str]]:
+    given = {name: getattr(body, name) for name in body.__struct_fields__}
+    clear = [name for name, value in given.items() if value is None]
+    changes = {name: value for name, value in given.items() if value is not UNSET and value is not None}
+    if "ttl" in changes:
+        changes["ttl"] = seconds(changes["ttl"], field="ttl")
+    return changes, clear
+
+
+@routes.delete("/conversations/{conversation_id}", revised=True)
+async def delete_conversation(call: Call[NoBody, NoQuery]) -> Reply:
+    """Remove a conversation with everything in it. What is not there is no error."""
+    await call.manager.delete_conversation(call.conversation_id, expected_revision=call.expected_revision)
+    return NOTHING
+
+
+@routes.post("/conversations/{conversation_id}/read", answer=ConversationBody)
+async def mark_read(call: Call[NoBody, NoQuery]) -> Reply:
+    """Nothing is unread any more."""
+    record = await call.manager.mark_read(call.conversation_id)
+    return at_revision(conversation_document(record), record.revision)
+
+
+@routes.put("/conversations/{conversation_id}/client", answer=ConversationBody)
+async def link_client(call: Call[ClientLink, NoQuery]) -> Reply:
+    """Link the conversation to a client."""
+    record = await call.manager.associate_client(
+        call.conversation_id, call.body.client_id, call.body.client_name
+    )
+    return at_revision(conversation_document(record), record.revision)
+
+
+@routes.delete("/conversations/{conversation_id}/client", answer=ConversationBody, status=200)
+async def unlink_client(call: Call[NoBody, NoQuery]) -> Reply:
+    """The conversation is with nobody in particular, and what is said later does not change that."""
+    record = await call.manager.association.unlink_conversation(call.conversation_id)
+    return at_revision(conversation_document(record), record.revision)
+
+
+@routes.get("/conversations/{conversation_id}/lifetime", answer=LifetimeBody)
+async def get_lifetime(call: Call[NoBody, NoQuery]) -> Reply:
+    """How long a conversation is kept, and by which rule."""
+    return as_json(lifetime_document(await call.manager.lifetime(call.conversation_id)))
+
+
+def idling(manager: ConversationManager, idle_after: float | None) -> ConversationManager:
+    """The manager, with the time of silence that the caller asks for; without one, with the server's."""
+    span = seconds(idle_after, field="idle_after")
+    return manager if span is None else manager.idling_after(span)
+
+
+def link_to_next(call: Call[Any, Any], name: str, cursor: object) -> tuple[Header, ...]:
+    """A `Link` header to the next page: this request, with another cursor."""
+    if cursor is None:
+        return ()
+    scope = call.request.scope
+    given = [pair for pair in call.request.query_params.multi_items() if pair[0] != name]
+    query = urlencode([*given, (name, str(cursor))])
+    path = quote(scope["raw_path"], safe="/%~")
+    return ((b"link", f'<{path}?{query}>; rel="next"'.encode("ascii")),)

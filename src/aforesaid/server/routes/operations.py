@@ -1,0 +1,60 @@
+"""The server itself: is it there, is it ready, how is it going.
+
+The first two are open to all, and tell nothing about anybody. The metrics name nobody either, but how much is
+going on here is for whoever may see all of it: a key for all owners.
+"""
+
+from typing import Any
+
+from litestar import Request, get
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp
+
+from aforesaid.errors import AccessError, AforesaidError, NotAllowed
+from aforesaid.protocol.bodies import HealthBody
+from aforesaid.server.calls import Service, source_of
+from aforesaid.server.guard import ANSWERS_EVERYBODY
+from aforesaid.server.readiness import readiness
+from aforesaid.server.responses import Answer, as_json, as_problem
+from aforesaid.telemetry.aggregation import SharedNumbers
+from aforesaid.telemetry.exposition import exposition, form_for
+
+
+def operations(service: Service, numbers: SharedNumbers) -> list[HTTPRouteHandler]:
+    """The routes without a prefix."""
+
+    @get("/health", include_in_schema=False, opt=ANSWERS_EVERYBODY)
+    async def health() -> ASGIApp:
+        return as_json(HealthBody(status="ok"))
+
+    @get("/ready", include_in_schema=False, opt=ANSWERS_EVERYBODY)
+    async def ready() -> ASGIApp:
+        found = await readiness(service.memory, draining=service.draining.is_set())
+        return as_json(found, status=200 if found.status == "ready" else 503)
+
+    @get("/metrics", include_in_schema=False)
+    async def metrics(request: Request) -> ASGIApp:  # type: ignore[type-arg]
+        headers = dict(request.scope["headers"])
+        try:
+            await _check_sees_all(service, headers)
+        except AccessError as error:
+            await service.note_refusal("GET /metrics", error, source=source_of(request))
+            return as_problem(error)
+        except AforesaidError as error:
+            return as_problem(error)
+        return await _numbers(numbers, headers.get(b"accept", b"").decode("latin-1"))
+
+    return [health, ready, metrics]
+
+
+async def _check_sees_all(service: Service, headers: Any) -> None:
+    caller = await service.gate.admit(headers)
+    if caller.owners is not None:
+        raise NotAllowed("metrics are about all owners: this needs a key that reaches everybody")
+
+
+async def _numbers(numbers: SharedNumbers, accept: str) -> Answer:
+    form = form_for(accept)
+    found = await numbers.numbers()
+    text = exposition(found.series, form, found.families)
+    return Answer(text.encode(), media=form.encode())

@@ -1,0 +1,179 @@
+"""How long things are kept, in which form, and that they go."""
+
+import io
+from collections.abc import AsyncGenerator
+from typing import Annotated, BinaryIO
+
+from msgspec import UNSET, Meta, Struct
+from msgspec.structs import asdict
+
+from aforesaid._internal.scratch import ScratchFolder, open_scratch
+from aforesaid._internal.threads import to_the_end
+from aforesaid.errors import StoreDamaged, StoreForeign
+from aforesaid.protocol import conversation_document, rules_document, rules_of
+from aforesaid.protocol.bodies import (
+    Answered,
+    Changed,
+    ConversationBody,
+    Purged,
+    RulesBody,
+    RulesChange,
+)
+from aforesaid.protocol.documents import seconds
+from aforesaid.retention.receipts import Receipt
+from aforesaid.retention.service import AT_MOST, Expiring
+from aforesaid.server.calls import Call, NoBody, NoQuery
+from aforesaid.server.endpoints import Media, Reply, Routes
+from aforesaid.server.responses import Streamed, as_json, as_problem, at_revision
+from aforesaid.transfer.archives import Archive
+from aforesaid.transfer.folders import Manifest, export_owner, import_owner
+from aforesaid.transfer.zips import pack_folder, unpack_folder
+
+routes = Routes("keeping")
+
+ZIP = "application/zip"
+LARGEST_FOLDER = 1024 * 1024 * 1024
+LARGEST_UNPACKED = 8 * LARGEST_FOLDER
+_BLOCK = 256 * 1024
+
+
+class Within(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How far to look ahead."""
+
+    within: Annotated[float, Meta(ge=0, le=31_536_000_000)] = 0
+    limit: Annotated[int, Meta(ge=0, le=AT_MOST)] = AT_MOST
+
+
+class ExpiringList(Answered, frozen=True, kw_only=True):
+    """What a purge will remove, and why."""
+
+    expiring: list[Expiring]
+
+
+class ArchiveList(Answered, frozen=True, kw_only=True):
+    """What is archived, without what was said."""
+
+    archives: list[Archive]
+
+
+# Retention
+
+
+@routes.get("/retention", answer=RulesBody)
+async def get_retention(call: Call[NoBody, NoQuery]) -> Reply:
+    """This owner's own rules of how long conversations are kept."""
+    return as_json(rules_document(await call.manager.retention()))
+
+
+@routes.put("/retention", answer=Changed, reach="admin")
+async def set_retention(call: Call[RulesChange, NoQuery]) -> Reply:
+    """Set the rules and apply them. Rules for single conversations stay, unless they are named."""
+    fields = asdict(call.body)
+    inherit = fields.pop("inherit")
+    rules = rules_of({name: value for name, value in fields.items() if value is not UNSET})
+    return as_json({"changed": await call.manager.set_retention(rules, inherit=inherit)})
+
+
+@routes.post("/retention/apply", answer=Changed, reach="admin")
+async def apply_retention(call: Call[NoBody, NoQuery]) -> Reply:
+    """Give every conversation the lifetime that the rules say."""
+    return as_json({"changed": await call.manager.apply_retention()})
+
+
+@routes.get("/retention/expiring", answer=ExpiringList)
+async def list_expiring(call: Call[NoBody, Within]) -> Reply:
+    """What a purge would remove now, or will after some time, and why: a dry run."""
+    within = seconds(call.query.within, field="within")
+    assert within is not None
+    return as_json({"expiring": await call.manager.expiring(within, limit=call.query.limit)})
+
+
+@routes.post("/retention/purge", answer=Purged, reach="admin")
+async def purge(call: Call[NoBody, NoQuery]) -> Reply:
+    """Remove what has expired."""
+    return as_json({"purged": await call.manager.purge_expired()})
+
+
+# Archives
+
+
+@routes.post("/conversations/{conversation_id}/archive", answer=Archive)
+async def archive_conversation(call: Call[NoBody, NoQuery]) -> Reply:
+    """Move a conversation into an archive. Done twice, it is done once."""
+    return as_json(await call.manager.archive(call.conversation_id))
+
+
+@routes.get("/archives", answer=ArchiveList)
+async def list_archives(call: Call[NoBody, NoQuery]) -> Reply:
+    """What is archived, the most recently active first."""
+    return as_json({"archives": await call.manager.archives()})
+
+
+@routes.post("/archives/{conversation_id}/restore", answer=ConversationBody)
+async def restore_archive(call: Call[NoBody, NoQuery]) -> Reply:
+    """Move a conversation back out of its archive, as it was."""
+    record = await call.manager.restore(call.conversation_id)
+    return at_revision(conversation_document(record), record.revision)
+
+
+# Erasure, export, import
+
+
+@routes.post("/conversations/{conversation_id}/erase", answer=Receipt, reach="admin")
+async def erase_conversation(call: Call[NoBody, NoQuery]) -> Reply:
+    """Erase a conversation from everywhere, for good. The receipt counts what went."""
+    return as_json(await call.manager.erase(call.conversation_id))
+
+
+@routes.post("/erase", answer=Receipt, reach="admin")
+async def erase_everything(call: Call[NoBody, NoQuery]) -> Reply:
+    """Erase everything that this owner has, from everywhere, for good."""
+    return as_json(await call.manager.erase())
+
+
+@routes.get("/export", answer=Media(type=ZIP, description="The owner's folder, packed."), reach="admin")
+async def export_everything(call: Call[NoBody, NoQuery]) -> Reply:
+    """Everything that is held about this owner, for people and for programs, as a zip."""
+    packed = open_scratch()
+    folder = ScratchFolder()
+    try:
+        await call.manager.unstored.flush(call.manager.owner)
+        await export_owner(call.manager.scope, folder)
+        await to_the_end(_pack, folder, packed)
+    except BaseException:
+        packed.close()
+        raise
+    finally:
+        folder.close()
+    disposition = (b"content-disposition", b'attachment; filename="aforesaid-export.zip"')
+    return Streamed(_blocks(packed), media=ZIP.encode(), headers=(disposition,), closing=packed.close)
+
+
+def _pack(folder: ScratchFolder, file: BinaryIO) -> None:
+    pack_folder(folder, file)
+    file.seek(0)
+
+
+async def _blocks(file: BinaryIO) -> AsyncGenerator[bytes, None]:
+    while block := await to_the_end(file.read, _BLOCK):
+        yield block
+
+
+@routes.post(
+    "/import",
+    answer=Manifest,
+    reach="admin",
+    body_media=Media(type=ZIP, description="An export, packed."),
+    body_limit=LARGEST_FOLDER,
+)
+async def import_everything(call: Call[NoBody, NoQuery]) -> Reply:
+    """Bring an export into the store, as this owner's."""
+    folder = ScratchFolder()
+    try:
+        await to_the_end(unpack_folder, io.BytesIO(call.raw), folder, largest=LARGEST_UNPACKED)
+        manifest = await import_owner(call.manager.scope, folder)
+    except (StoreForeign, StoreDamaged) as error:
+        return as_problem(error, status=422)  # what was sent, not what is here
+    finally:
+        folder.close()
+    return as_json(manifest)

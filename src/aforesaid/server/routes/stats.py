@@ -1,0 +1,44 @@
+"""How much there is, and whose."""
+
+from collections import Counter
+from datetime import datetime
+from typing import Any
+
+from aforesaid.contracts.listing import every_record
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.protocol.bodies import OwnersBody, StatsBody
+from aforesaid.server.calls import Call, NoBody, NoQuery
+from aforesaid.server.endpoints import Reply, Routes
+from aforesaid.server.responses import as_json
+
+routes = Routes("overview")
+
+
+@routes.get("/stats", answer=StatsBody, route_class="search")
+async def get_stats(call: Call[NoBody, NoQuery]) -> Reply:
+    """How many conversations and messages this owner has.
+
+    Counts every acknowledged turn, or answers 503 while the store is away or still takes them in.
+    """
+    return as_json(await _counted(call.manager))
+
+
+async def _counted(manager: ConversationManager) -> dict[str, Any]:
+    totals: Counter[str] = Counter()
+    by: dict[str, Counter[str]] = {"status": Counter(), "channel": Counter()}
+    last: datetime | None = None
+    async for record in every_record(manager.store):
+        totals.update(conversations=1, messages=record.message_count, unread=record.unread_count)
+        by["status"][record.status] += 1
+        by["channel"][record.channel] += 1
+        last = max(last or record.last_activity, record.last_activity)
+    names = ("conversations", "messages", "unread")
+    return {**{name: totals[name] for name in names}, **by, "last_activity": last}
+
+
+@routes.get("/owners", answer=OwnersBody, needs_owner=False)
+async def list_owners(call: Call[NoBody, NoQuery]) -> Reply:
+    """Everybody whom the key reaches and who has something here."""
+    reached = call.caller.owners
+    found = [owner async for owner in call.service.memory.owners() if reached is None or owner in reached]
+    return as_json({"owners": sorted(found)})

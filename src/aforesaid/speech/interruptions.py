@@ -1,0 +1,87 @@
+"""What became of an answer when it was spoken: this part of `ConversationManager`. Below: intake, contracts.
+
+Above: the manager. The log keeps what was generated; how much of it was spoken and heard is noted with
+the message, and a window shows what was heard.
+"""
+
+from msgspec.structs import replace
+
+from aforesaid.contracts import ConversationStore, Entry
+from aforesaid.dialects import meaning_of
+from aforesaid.errors import ConversationNotFound, InvalidInput, MessageNotFound, RevisionConflict, shown
+from aforesaid.model.ids import parse_uuid
+from aforesaid.model.messages import Message, Speech
+
+
+class Speaking:
+    """One owner's answers, as they were heard."""
+
+    store: ConversationStore
+
+    async def interrupted(
+        self, conversation_id: str, message_id: str, *, heard: int | str, spoken: str | None = None
+    ) -> Message:
+        """Somebody cut in while this answer was spoken: note what was spoken, and where it was cut off.
+
+        `heard` is how many characters of what was spoken were heard, or the words themselves; only whole
+        words count. `spoken` is what the voice was to say; without it, the answer's spoken form. The
+        answer itself stays as it was generated. Told again, the last word holds.
+        """
+        while True:
+            record = await self.store.get(conversation_id)
+            if record is None:
+                raise ConversationNotFound(parse_uuid(conversation_id, field="conversation_id"))
+            entry = await self.store.entry(record.id, message_id)
+            noted = _noted(record.id, message_id, entry, heard=heard, spoken=spoken)
+            if entry is not None and noted == entry.message:
+                return noted
+            try:
+                # Only if nothing happened since: a redaction in between must not be undone.
+                done = await self.store.replace(record.id, noted, expected_revision=record.revision)
+            except RevisionConflict:
+                continue
+            return done.message
+
+
+def _noted(
+    conversation_id: str, message_id: str, entry: Entry | None, *, heard: int | str, spoken: str | None
+) -> Message:
+    if entry is None or entry.unreadable is not None:
+        raise MessageNotFound(conversation_id, message_id)
+    message = entry.message
+    words = meaning_of(message).text
+    if message.role != "assistant" or not words.strip():
+        raise InvalidInput(
+            f"message_id must be that of an answer in words; {shown(message_id)} is none",
+            field="message_id",
+            value=message_id,
+        )
+    from aforesaid.speech.spoken_form import spoken_form
+
+    given = spoken_form(words) if spoken is None else spoken
+    cut = _characters(given, heard)
+    speech = replace(
+        message.speech or Speech(), spoken=given, heard=None if given and cut == len(given) else cut
+    )
+    return message.with_(speech=speech)
+
+
+def _characters(spoken: str, heard: int | str) -> int:
+    from aforesaid.speech.spoken_form import heard_length, word_end
+
+    if isinstance(heard, str):
+        length = heard_length(spoken, heard)
+        if length is None:
+            raise InvalidInput(
+                f"heard must be the beginning of what was spoken; got {shown(heard)}",
+                field="heard",
+                value=heard,
+            )
+        return length
+    if isinstance(heard, bool) or not isinstance(heard, int) or not 0 <= heard <= len(spoken):
+        raise InvalidInput(
+            f"heard must be words, or a number of characters from 0 to {len(spoken)}; got {shown(heard)}",
+            field="heard",
+            value=heard,
+        )
+    return word_end(spoken, heard) if heard < len(spoken) else heard

@@ -1,0 +1,80 @@
+"""What every store checks before it touches a document, once. Below: contracts. Above: the stores."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+
+from aforesaid.contracts import (
+    ConversationStore,
+    Document,
+    Listing,
+    Place,
+    check_data,
+    check_expected,
+    parse_holder,
+    parse_listing,
+    parse_place,
+    restorable_documents,
+)
+
+
+class DocumentChecks(ConversationStore):
+    """The documents of a store: names and numbers are checked here, and kept by whoever is below."""
+
+    async def put_document(
+        self,
+        kind: str,
+        key: str,
+        data: bytes,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> Document:
+        place = parse_place(kind, key, conversation_id)
+        return await self._put_document(place, check_data(data), check_expected(expected_version, least=0))
+
+    async def get_document(
+        self, kind: str, key: str, *, conversation_id: str | None = None
+    ) -> Document | None:
+        return await self._get_document(parse_place(kind, key, conversation_id))
+
+    async def documents(
+        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
+    ) -> list[Document]:
+        return await self._list_documents(parse_listing(kind, conversation_id, after, limit))
+
+    async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
+        return await self._document_kinds(parse_holder(conversation_id))
+
+    async def delete_document(
+        self,
+        kind: str,
+        key: str,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> bool:
+        place = parse_place(kind, key, conversation_id)
+        return await self._delete_document(place, check_expected(expected_version, least=1))
+
+    async def restore_documents(self, documents: Sequence[Document]) -> None:
+        given = restorable_documents(documents)
+        if given:
+            await self._restore_documents(given)
+
+    @abstractmethod
+    async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document: ...
+
+    @abstractmethod
+    async def _get_document(self, place: Place) -> Document | None: ...
+
+    @abstractmethod
+    async def _list_documents(self, listing: Listing) -> list[Document]: ...
+
+    @abstractmethod
+    async def _document_kinds(self, holder: str | None) -> list[str]: ...
+
+    @abstractmethod
+    async def _delete_document(self, place: Place, expected: int | None) -> bool: ...
+
+    @abstractmethod
+    async def _restore_documents(self, given: Mapping[Place, Document]) -> None: ...

@@ -1,0 +1,47 @@
+"""The JSON file store: one readable document for a small household, one process at a time.
+
+`document` is the text and its meaning, `files` replaces the file so that a kill at any instant
+leaves a whole one, `locks` keeps a second process out, `writer` is the thread that writes once for
+many callers, `backend` ties them together, `store` is one owner's view. What the store does with
+conversations is in `aforesaid.stores.owner_data`, the same as for the store in memory.
+"""
+
+import os
+
+from aforesaid.errors import InvalidSetting
+from aforesaid.model.clock import Clock
+from aforesaid.stores.json_file.backend import JsonFileBackend
+from aforesaid.stores.urls import Address
+
+__all__ = ["JsonFileBackend", "backend"]
+
+
+def backend(address: Address, clock: Clock) -> JsonFileBackend:
+    """Open `file:///var/lib/conversations.json`, or `file:conversations.json` in the working folder."""
+    address.take()
+    return JsonFileBackend(_path(address), clock=clock)
+
+
+def _path(address: Address) -> str:
+    """The path as it stands: with a leading slash it is absolute, without one it is relative."""
+    if address.host not in ("", "localhost"):
+        raise _refused(address, f"{address.host!r} is read as the name of a machine")
+    if not address.path.strip("/"):
+        raise _refused(address, "it has no path")
+    if "#" in address.url:
+        raise _refused(address, "a # in a path is written %23")
+    if "\0" in address.path:
+        raise _refused(address, "no path has a NUL in it")
+    return _without_slash_before_drive(address.path) if os.name == "nt" else address.path
+
+
+def _without_slash_before_drive(path: str) -> str:
+    return path.removeprefix("/") if path[2:3] == ":" else path
+
+
+def _refused(address: Address, reason: str) -> InvalidSetting:
+    return InvalidSetting(
+        f"{reason}; a file: URL is file:///absolute/conversations.json or file:relative/conversations.json",
+        field="url",
+        value=address.url,
+    )

@@ -1,0 +1,263 @@
+"""The file as a whole: opening it, one write for many callers, everybody's shelves in memory.
+
+There are two sets of shelves. The published ones are what the file holds, durably; all reads are
+served from them, and they never change. A batch of writes works on a draft; when the draft is on
+the disk, it is published, and only then are its callers told. When it cannot be written it is
+dropped, and with it all that the batch did. So nobody ever sees, or is promised, what could still
+be lost. Below: `document`, `files`, `locks`, `writer`.
+"""
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+
+from aforesaid._internal.file_locks import Held, Lock
+from aforesaid._internal.threads import to_the_end
+from aforesaid.contracts import JOURNAL, Backend
+from aforesaid.errors import (
+    AforesaidError,
+    StoreClosed,
+    StoreDamaged,
+    StoreForeign,
+    StoreReplaced,
+    StoreUnavailable,
+)
+from aforesaid.model.clock import Clock, parse_moment, system_clock
+from aforesaid.model.ids import parse_name
+from aforesaid.stores.json_file.document import Shelves, read_document, write_document
+from aforesaid.stores.json_file.files import NotSynced, ReplacedFile
+from aforesaid.stores.json_file.store import JsonFileStore
+from aforesaid.stores.json_file.writer import Job, Writer
+from aforesaid.stores.owner_data import OwnerData
+
+T = TypeVar("T")
+
+
+class JsonFileBackend(Backend):
+    """One JSON document that a person can read, for one process, for a small household.
+
+    Every write puts a whole new document in the place of the old one, so its cost grows with all
+    that is kept: some 2 MB a write at 10,000 messages. Callers who wait at the same time share a
+    write. Beyond a few thousand messages take SQLite, where a turn costs what the turn weighs.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, clock: Clock = system_clock) -> None:
+        self.path = os.fspath(path)
+        self.clock = clock
+        self._opening = threading.Lock()
+        self._file: ReplacedFile | None = None
+        self._lock: Lock | None = None
+        self._writer: Writer | None = None
+        self._published: dict[str, OwnerData] = {}
+
+    async def open(self) -> None:
+        if self._writer is not None:
+            return
+        try:
+            await to_the_end(self._open_once)
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            await to_the_end(self._close, writer)
+
+    def of(self, owner: str) -> JsonFileStore:
+        return JsonFileStore(self, parse_name(owner, field="owner"))
+
+    async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
+        for owner, owner_data in sorted(self._shelves().items()):
+            if owner_data.holds_anything(beside=beside):
+                yield owner
+
+    async def purge_expired(self, now: datetime | None = None) -> int:
+        moment = self.clock() if now is None else parse_moment(now, field="now")
+        purges = [
+            self.write(owner, lambda owner_data: owner_data.purge_expired(now=moment))
+            for owner in self._shelves()
+        ]
+        return sum(await asyncio.gather(*purges))
+
+    async def scrub(self, owner: str | None) -> tuple[str, ...]:
+        """What was deleted or changed lives on in the backup until the next write but one: write now."""
+        await self.write(JOURNAL if owner is None else owner, OwnerData.forget_copies)
+        return ()
+
+    def owner_data(self, owner: str) -> OwnerData:
+        """What the file holds of this owner. To be read only."""
+        return self._shelves().get(owner) or OwnerData()
+
+    async def write(self, owner: str, work: Callable[[OwnerData], T]) -> T:
+        """Do the work on this owner's shelf, and return when it is durable."""
+        return await self._open_writer().run(owner, work)
+
+    def _open_writer(self) -> Writer:
+        if self._writer is None:
+            raise StoreClosed(f"{self.path} is not open")
+        return self._writer
+
+    def _shelves(self) -> Shelves:
+        self._open_writer()
+        return self._published
+
+    # Opening and closing, off the event loop
+
+    def _open_once(self) -> None:
+        with self._opening:
+            if self._writer is None:
+                self._open()
+
+    def _open(self) -> None:
+        with _explained(f"cannot open {self.path}"):
+            self._open_file()
+
+    def _open_file(self) -> None:
+        path = Path(os.path.realpath(self.path))  # where a link leads, the file is replaced, not the link
+        if not path.parent.is_dir():
+            raise StoreUnavailable(f"cannot open {self.path}: there is no folder {path.parent}")
+        if path.is_dir():
+            raise StoreUnavailable(f"cannot open {self.path}: it is a folder")
+        lock = Lock(path.with_name(f"{path.name}.lock"))
+        with _explained(f"{self.path} cannot be opened"):
+            _acquire(lock, self.path)
+            try:
+                file = ReplacedFile(path)
+                self._published = self._load(file)
+            except BaseException:
+                lock.release()
+                raise
+        self._file, self._lock = file, lock
+        self._writer = Writer(self._commit)
+
+    def _load(self, file: ReplacedFile) -> dict[str, OwnerData]:
+        text = file.read()
+        if text is None:
+            shelves = self._start(file)
+        else:
+            shelves = self._read(text, file)
+            file.tidy()
+        return shelves
+
+    def _start(self, file: ReplacedFile) -> dict[str, OwnerData]:
+        """A new, empty document: so that a folder that cannot be written to is found out at once."""
+        if file.backup.exists():
+            raise StoreDamaged(
+                f"{self.path} is gone, but its backup {file.backup} is there and was left as it is. "
+                f"Copy the backup to {self.path} to go on from it, or move it away to start anew."
+            )
+        file.tidy()
+        file.replace(write_document({}))
+        return {}
+
+    def _read(self, text: bytes, file: ReplacedFile) -> dict[str, OwnerData]:
+        try:
+            return read_document(text, where=self.path)
+        except StoreForeign as error:
+            raise StoreForeign(f"{error}; it was left as it is") from error
+        except StoreDamaged as error:
+            raise StoreDamaged(f"{error}. It was left as it is. {self._way_back(file)}") from error
+
+    def _way_back(self, file: ReplacedFile) -> str:
+        if file.backup.exists():
+            return f"The version before it is {file.backup}: copy it to {self.path} to go back to it."
+        return f"There is no backup {file.backup}."
+
+    def _close(self, writer: Writer) -> None:
+        writer.close()
+        if self._lock is not None:
+            self._lock.release()
+        self._published = {}
+
+    # One batch, on the writing thread
+
+    def _commit(self, jobs: Sequence[Job]) -> None:
+        draft = dict(self._published)
+        by_owner: dict[str, list[Job]] = {}
+        for job in jobs:
+            by_owner.setdefault(job.owner, []).append(job)
+        touched = {
+            owner: _worked_through(theirs, self._published.get(owner, OwnerData()))
+            for owner, theirs in by_owner.items()
+        }
+        forget = any(owner_data.forgotten for owner_data in touched.values())
+        for owner, owner_data in touched.items():
+            owner_data.forgotten = 0
+            draft[owner] = owner_data
+        draft = {owner: owner_data for owner, owner_data in draft.items() if owner_data.holds_anything()}
+        if draft != self._published or forget:
+            self._replace(draft, forget=forget)
+            self._published = draft
+
+    def _replace(self, draft: Shelves, *, forget: bool) -> None:
+        assert self._file is not None
+        with _explained(f"{self.path} cannot be written, and nothing was stored"):
+            self._check_files(self._file)
+            try:
+                self._file.replace(write_document(draft), forget=forget)
+            except NotSynced:
+                # The callers will hear that nothing was stored. Let that be so in the file as well.
+                with contextlib.suppress(OSError):
+                    self._file.replace(write_document(self._published))
+                raise
+            self._check_lock()
+
+    def _check_files(self, file: ReplacedFile) -> None:
+        """Refuse to overwrite the document of an operator or of another process."""
+        self._check_lock()
+        if file.is_replaced():
+            raise StoreReplaced(
+                f"{self.path} was replaced or changed while it was open, and nothing was stored; "
+                "restart this process, or close the store and open it again"
+            )
+
+    def _check_lock(self) -> None:
+        """Refuse to go on without the lock: another process may write the same file."""
+        if self._lock is None or not self._lock.is_held():
+            raise StoreReplaced(
+                f"the lock of {self.path} was removed or replaced while it was open, and nothing was stored; "
+                "restart this process, or close the store and open it again"
+            )
+
+
+def _worked_through(jobs: Sequence[Job], published: OwnerData) -> OwnerData:
+    """The shelf after these jobs. What one of them raises is that one's own and touches no other."""
+    owner_data = published.copy()
+    done: list[Job] = []
+    for job in jobs:
+        try:
+            job.result = job.work(owner_data)
+            done.append(job)
+        except AforesaidError as error:  # a shelf refuses before it changes anything
+            job.error = error
+        except Exception as error:  # noqa: BLE001  half done, perhaps: start over without it
+            job.error = error
+            owner_data = published.copy()
+            for one in done:
+                one.result = one.work(owner_data)
+    return owner_data
+
+
+def _acquire(lock: Lock, path: str) -> None:
+    try:
+        lock.acquire()
+    except Held as held:
+        raise StoreUnavailable(
+            f"{path} is in use by another process (number {held.process or 'unknown'}). End that one first, "
+            "give each process a file of its own, or use sqlite:, which several processes can share."
+        ) from None
+
+
+@contextlib.contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Turn the operating system's errors into ours."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailable(f"{what}: {error.strerror or error}") from error

@@ -1,0 +1,211 @@
+"""One owner's view of the file. Reads are served from memory at once; writes wait for the disk."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from aforesaid.contracts import (
+    Appended,
+    Document,
+    Entry,
+    Listing,
+    LogEnd,
+    Place,
+    Position,
+    Tally,
+    entries_without_head,
+    restorable,
+    without_head,
+)
+from aforesaid.model.clock import parse_moment
+from aforesaid.model.conversations import Changes, Conversation, Page, Query
+from aforesaid.model.messages import Message
+from aforesaid.stores._document_checks import DocumentChecks
+from aforesaid.stores.json_file.document import check_depth
+from aforesaid.stores.owner_data import Packed, pack, slots_of
+
+if TYPE_CHECKING:
+    from aforesaid.stores.json_file.backend import JsonFileBackend
+
+
+class JsonFileStore(DocumentChecks):
+    """What it does is in `owner_data`; this says only what is read and what is written."""
+
+    def __init__(self, backend: "JsonFileBackend", owner: str) -> None:
+        self._backend = backend
+        self._owner = owner
+
+    def now(self) -> datetime:
+        return self._backend.clock()
+
+    async def create(self, conversation: Conversation) -> Conversation:
+        return await self._backend.write(
+            self._owner, lambda owner_data: owner_data.create(conversation, now=self.now())
+        )
+
+    async def get(self, conversation_id: str) -> Conversation | None:
+        return self._backend.owner_data(self._owner).get(conversation_id, now=self.now())
+
+    async def update(
+        self, conversation_id: str, changes: Changes, *, expected_revision: int | None = None
+    ) -> Conversation:
+        return await self._backend.write(
+            self._owner,
+            lambda owner_data: owner_data.update(
+                conversation_id, changes, now=self.now(), expected_revision=expected_revision
+            ),
+        )
+
+    async def find(self, query: Query) -> Page:
+        return self._backend.owner_data(self._owner).find(query, now=self.now())
+
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
+        return await self._backend.write(
+            self._owner,
+            lambda owner_data: owner_data.delete(conversation_id, expected_revision=expected_revision),
+        )
+
+    async def resume(
+        self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
+    ) -> Conversation:
+        owner_data = self._backend.owner_data(self._owner)
+        bound = owner_data.active_session(session_id, now=self.now(), active_since=active_since)
+        if bound is not None:
+            return bound  # the usual case, without waiting for the writer
+        return await self._backend.write(
+            self._owner,
+            lambda owner_data: owner_data.resume(
+                session_id, fresh, now=self.now(), active_since=active_since
+            ),
+        )
+
+    async def session(self, session_id: str) -> Conversation | None:
+        return self._backend.owner_data(self._owner).session(session_id, now=self.now())
+
+    async def bind(self, session_id: str, conversation_id: str) -> None:
+        await self._backend.write(
+            self._owner, lambda owner_data: owner_data.bind(session_id, conversation_id, now=self.now())
+        )
+
+    async def unbind(self, session_id: str) -> None:
+        await self._backend.write(self._owner, lambda owner_data: owner_data.unbind(session_id))
+
+    async def sessions(self, conversation_id: str) -> list[str]:
+        return self._backend.owner_data(self._owner).bound_to(conversation_id, now=self.now())
+
+    async def append(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended:
+        messages, head = without_head(messages)
+        turn = _packed(messages)
+        return await self._backend.write(
+            self._owner,
+            lambda owner_data: owner_data.append(
+                conversation_id, turn, now=self.now(), expected_revision=expected_revision, head=head
+            ),
+        )
+
+    async def rewrite(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended:
+        messages, head = without_head(messages)
+        turn = _packed(messages)
+        return await self._backend.write(
+            self._owner,
+            lambda owner_data: owner_data.rewrite(
+                conversation_id, turn, now=self.now(), expected_revision=expected_revision, head=head
+            ),
+        )
+
+    async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
+        owner_data = self._backend.owner_data(self._owner)
+        return owner_data.tail(conversation_id, now=self.now(), limit=limit, before=before)
+
+    async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
+        owner_data = self._backend.owner_data(self._owner)
+        return owner_data.page(conversation_id, now=self.now(), limit=limit, offset=offset)
+
+    async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
+        return self._backend.owner_data(self._owner).entry(conversation_id, message_id, now=self.now())
+
+    async def replace(
+        self, conversation_id: str, message: Message, *, expected_revision: int | None = None
+    ) -> Entry:
+        _packed([message])  # refuses what could not be read back
+        return await self._backend.write(
+            self._owner,
+            lambda owner_data: owner_data.replace(
+                conversation_id, message, now=self.now(), expected_revision=expected_revision
+            ),
+        )
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        return self._backend.owner_data(self._owner).log_end(conversation_id, now=self.now())
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        return await self._backend.write(
+            self._owner, lambda owner_data: owner_data.reseal(conversation_id, entries, now=self.now())
+        )
+
+    async def exchange_head(self, conversation_id: str, old: str | None, new: str) -> bool:
+        return await self._backend.write(
+            self._owner,
+            lambda owner_data: owner_data.exchange_head(conversation_id, old, new, now=self.now()),
+        )
+
+    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+        entries, head = entries_without_head(entries)
+        record, given = restorable(conversation, entries)
+        slots = slots_of(given.values())
+        check_depth(slot.body for _, slot in slots)
+        await self._backend.write(
+            self._owner, lambda owner_data: owner_data.restore(record, slots, now=self.now(), head=head)
+        )
+
+    async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document:
+        return await self._backend.write(
+            self._owner,
+            lambda owner_data: owner_data.put_document(
+                place, data, now=self.now(), expected_version=expected
+            ),
+        )
+
+    async def _get_document(self, place: Place) -> Document | None:
+        return self._backend.owner_data(self._owner).get_document(place, now=self.now())
+
+    async def _list_documents(self, listing: Listing) -> list[Document]:
+        return self._backend.owner_data(self._owner).list_documents(listing, now=self.now())
+
+    async def _document_kinds(self, holder: str | None) -> list[str]:
+        return self._backend.owner_data(self._owner).document_kinds(holder, now=self.now())
+
+    async def _delete_document(self, place: Place, expected: int | None) -> bool:
+        return await self._backend.write(
+            self._owner,
+            lambda owner_data: owner_data.delete_document(place, now=self.now(), expected_version=expected),
+        )
+
+    async def _restore_documents(self, given: Mapping[Place, Document]) -> None:
+        await self._backend.write(
+            self._owner, lambda owner_data: owner_data.restore_documents(given, now=self.now())
+        )
+
+    async def purge_expired(self) -> int:
+        return await self._backend.write(
+            self._owner, lambda owner_data: owner_data.purge_expired(now=self.now())
+        )
+
+    async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
+        return self._backend.owner_data(self._owner).expired(by=parse_moment(by, field="by"), limit=limit)
+
+    async def clear(self) -> Tally:
+        return await self._backend.write(self._owner, lambda owner_data: owner_data.clear())
+
+    async def tally(self, conversation_id: str | None = None) -> Tally:
+        return self._backend.owner_data(self._owner).tally(conversation_id)
+
+
+def _packed(messages: Sequence[Message]) -> list[Packed]:
+    turn = pack(messages)
+    check_depth(body for _, body in turn)
+    return turn

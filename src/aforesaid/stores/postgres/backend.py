@@ -1,0 +1,193 @@
+"""The database as a whole: its connections, its owners, its sweep. Below: `connections`, `schema`."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Collection, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from psycopg.rows import tuple_row
+
+from aforesaid._internal.loops import LoopEnd, LoopWatch, PerLoop, Underway
+from aforesaid.contracts import JOURNAL, Backend, SchemaVersion
+from aforesaid.errors import InvalidSetting, StoreClosed
+from aforesaid.model.clock import Clock, system_clock
+from aforesaid.model.conversations import check_count
+from aforesaid.model.ids import parse_name
+from aforesaid.stores.postgres.citus import distribute
+from aforesaid.stores.postgres.connections import (
+    MAX_CONNECTIONS,
+    SQL,
+    WAIT_SECONDS,
+    Connection,
+    Pool,
+    close_with_loop,
+    connect,
+    connect_beside,
+    drop,
+    execute_for,
+    new_pool,
+    parse_conninfo,
+    pool_conninfo,
+    server_name,
+    translated,
+    whole,
+)
+from aforesaid.stores.postgres.extensions import Abilities, find_abilities
+from aforesaid.stores.postgres.keys import key_of, name_of
+from aforesaid.stores.postgres.rows import Row
+from aforesaid.stores.postgres.schema import prepare, schema_version
+from aforesaid.stores.postgres.scrubbing import scrub
+from aforesaid.stores.postgres.store import PostgresStore
+from aforesaid.stores.postgres.watch import Listener
+
+PURGE_BATCH = 100
+OWNERS_BATCH = 500
+
+
+class PostgresBackend(Backend):
+    """One database, by its URL; or by a pool that is open already, and that stays open."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        pool: Pool | None = None,
+        clock: Clock = system_clock,
+        max_connections: int = MAX_CONNECTIONS,
+    ) -> None:
+        if (url is None) == (pool is None):
+            raise InvalidSetting("a PostgreSQL store needs a URL or a pool, one of the two", field="url")
+        self._conninfo = parse_conninfo(url) if url is not None else ""
+        self._lent = pool
+        self._max_connections = check_count(max_connections, field="max_connections", least=1)
+        self.clock = clock
+        self.server = server_name(self._conninfo or pool_conninfo(pool))
+        self.listener = Listener(self._connect_beside, self.server)
+        self.abilities = Abilities()
+        self._pool: Pool | None = None
+        self._loop = LoopWatch()
+        self._loop_end: LoopEnd | None = None
+        self._renewing = PerLoop(asyncio.Lock)
+        self._underway = PerLoop(Underway)
+
+    async def open(self) -> None:
+        if self._pool is not None:
+            return
+        with translated(self.server):
+            async with await self._connect() as connection:
+                await prepare(connection, self.server)
+                self.abilities = await find_abilities(connection, self.server)
+            self._pool = self._lent or await self._new_pool()
+
+    async def schema_version(self) -> SchemaVersion:
+        with translated(self.server):
+            async with await self._connect() as connection:
+                return await schema_version(connection, self.server)
+
+    async def distribute(self) -> None:
+        """Spread the tables over the machines of a Citus cluster, by owner. See `citus`."""
+        with translated(self.server):
+            async with await self._connect() as connection:
+                await distribute(connection)
+
+    async def _connect(self) -> Connection:
+        """A connection apart from the pool."""
+        return await (connect(self._conninfo) if self._lent is None else connect_beside(self._lent))
+
+    async def _connect_beside(self) -> Connection:
+        """A connection apart from the pool, while that is open."""
+        self._require_pool()
+        return await self._connect()
+
+    def _require_pool(self) -> Pool:
+        if self._pool is None:
+            raise StoreClosed(f"{self.server} is not open")
+        return self._pool
+
+    async def _pool_here(self) -> Pool:
+        """The pool, made anew on another event loop: connections are bound to the loop that made them."""
+        pool = self._require_pool()
+        if pool is self._lent or self._loop.is_here:
+            return pool
+        async with self._renewing.here():
+            if not self._loop.is_here:
+                drop(pool)
+                self._pool = await self._new_pool()
+            return self._require_pool()
+
+    async def _new_pool(self) -> Pool:
+        pool = new_pool(self._conninfo, max_connections=self._max_connections)
+        await pool.open(wait=True, timeout=WAIT_SECONDS)
+        self._loop.follow()
+        self._loop_end = LoopEnd(partial(close_with_loop, pool))
+        return pool
+
+    async def close(self) -> None:
+        pool, self._pool = self._pool, None
+        try:
+            await self.listener.close()
+            await self._underway.here().finished()
+        finally:
+            if pool is not None and pool is not self._lent:
+                await self._close_pool(pool)
+
+    async def _close_pool(self, pool: Pool) -> None:
+        if self._loop_end is not None:
+            await self._loop_end.release()
+        if self._loop.is_here:
+            await pool.close()
+        else:
+            drop(pool)
+
+    @contextlib.asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection for one piece of work; what goes wrong with it comes out as one of our errors."""
+        self._require_pool()
+        with self._underway.here().one(), translated(self.server):
+            pool = await self._pool_here()
+            async with pool.connection() as connection:
+                with whole(connection):
+                    yield connection
+
+    async def run(self, name: str, values: Mapping[str, Any]) -> list[Row]:
+        """One query, in one round trip. It has to name the owner by itself."""
+        async with self.connection() as connection:
+            cursor = connection.cursor(binary=True, row_factory=tuple_row)
+            await cursor.execute(SQL[name], values)
+            return await cursor.fetchall()
+
+    async def run_for(self, owner: str, *steps: tuple[str, Mapping[str, Any]]) -> list[Row]:
+        """Queries in the owner's name, in one transaction and one round trip; the rows of the last."""
+        async with self.connection() as connection:
+            return await execute_for(connection, owner, *steps)
+
+    def of(self, owner: str) -> PostgresStore:
+        return PostgresStore(self, parse_name(owner, field="owner"))
+
+    async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
+        last = ""
+        while batch := await self.run("owners", {"last": last, "limit": OWNERS_BATCH, "beside": [*beside]}):
+            for key, full_name in batch:
+                yield name_of(key, full_name)
+            last = batch[-1][0]
+
+    async def scrub(self, owner: str | None) -> tuple[str, ...]:
+        """Write the owner's tables anew, and the journal's, where this role may; see `scrubbing`."""
+        keys = None
+        if owner is not None:
+            key = key_of(parse_name(owner, field="owner"))
+            await self.run_for(owner, ("drop_brought_contacts", {"owner": key}))
+            keys = (key, key_of(JOURNAL))
+        self._require_pool()
+        with translated(self.server):
+            async with await self._connect() as connection:
+                return await scrub(connection, keys, self.server)
+
+    async def purge_expired(self, now: datetime | None = None) -> int:
+        values = {"now": now or self.clock(), "limit": PURGE_BATCH}
+        total = 0
+        while removed := (await self.run("purge_everybody", values))[0][0]:
+            total += removed
+        return total

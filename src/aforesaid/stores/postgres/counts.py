@@ -1,0 +1,55 @@
+"""How much of each kind there is, and goes. Below: `connections`, queries.sql. Above: `store`."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aforesaid.contracts import Tally
+from aforesaid.model.contacts import KIND
+from aforesaid.stores.postgres import rows
+from aforesaid.stores.postgres.connections import Connection, execute_for
+
+
+async def clear(connection: Connection, owner: str, mine: Mapping[str, Any]) -> Tally:
+    """Remove all that an owner has, in the transaction that is under way."""
+    await execute_for(connection, owner, ("lock_to_delete", {**mine, "id": None}))
+    ((sessions,),) = await execute_for(connection, owner, ("clear_sessions", mine))
+    documents = await execute_for(connection, owner, ("clear_documents", mine))
+    ((conversations, messages, index_entries),) = await execute_for(
+        connection, owner, ("clear_conversations", mine)
+    )
+    ((contacts,),) = await execute_for(connection, owner, ("clear_contacts", mine))
+    counts = (conversations, messages, index_entries, sessions)
+    return _tally(counts, _with_contacts(documents, contacts))
+
+
+async def tally(connection: Connection, owner: str, values: Mapping[str, Any]) -> Tally:
+    """How much there is of one conversation, or where `id` is None of all that an owner has."""
+    (counts,) = await execute_for(connection, owner, ("tally_conversations", values))
+    documents = await execute_for(connection, owner, ("tally_documents", values))
+    contacts = 0
+    if values["id"] is None:
+        ((contacts,),) = await execute_for(connection, owner, ("tally_contacts", values))
+    return _tally(counts, _with_contacts(documents, contacts))
+
+
+def deleted(row: rows.Row) -> Tally:
+    """What `delete_conversation` says that it removed."""
+    *counts, kinds, numbers = row
+    return _tally(counts, dict(zip(kinds, numbers, strict=True)))
+
+
+def _tally(counts: Sequence[int], documents: dict[str, int]) -> Tally:
+    conversations, messages, index_entries, sessions = counts
+    return Tally(
+        conversations=conversations,
+        messages=messages,
+        sessions=sessions,
+        index_entries=index_entries,
+        documents=documents,
+    )
+
+
+def _with_contacts(documents: list[rows.Row], contacts: int) -> dict[str, int]:
+    """The documents by their kinds. Most contacts are rows of another table."""
+    return dict(Counter(dict(documents)) + Counter({KIND: contacts}))

@@ -1,0 +1,72 @@
+-- Distribute the tables by owner. The order matters: a table comes after those it refers to.
+--
+-- Three things that a single server does have no counterpart on a distributed table:
+--
+-- - A foreign key that clears one column when the row it refers to goes. `api.contacts` clears it by its own
+--   trigger; a contact that is deleted from `aforesaid.contacts` directly leaves the reference behind.
+-- - A setting made by `set_config` does not reach the other machines, `SET LOCAL` does, where
+--   `citus.propagate_set_commands` is 'local'. So the store says there for whom it speaks by SET LOCAL. A
+--   gateway that sets the claims of a token has to do the same.
+-- - A policy with a sub-select. The policies name the function directly there.
+--
+-- What is looked for is a setting too: see `aforesaid.look_for`. A search names a partition of the log, which is
+-- distributed with it.
+
+ALTER TABLE aforesaid.conversations DROP CONSTRAINT conversations_client;
+
+CREATE OR REPLACE FUNCTION aforesaid.speak_for(p_name text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    SET LOCAL citus.propagate_set_commands = 'local';
+    EXECUTE format('SET LOCAL aforesaid.owner = %L', p_name);
+END
+$$;
+
+CREATE OR REPLACE FUNCTION aforesaid.look_for(p_terms text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    SET LOCAL citus.propagate_set_commands = 'local';
+    EXECUTE format('SET LOCAL aforesaid.terms = %L', array_to_string(p_terms, ' '));
+END
+$$;
+
+DO $$
+DECLARE
+    guarded name;
+BEGIN
+    FOR guarded IN
+        SELECT c.relname FROM pg_policy AS p JOIN pg_class AS c ON c.oid = p.polrelid
+        WHERE c.relnamespace = 'aforesaid'::regnamespace AND p.polname = 'own_rows'
+    LOOP
+        EXECUTE format(
+            'ALTER POLICY own_rows ON aforesaid.%I'
+            ' USING (owner = aforesaid.current_owner()) WITH CHECK (owner = aforesaid.current_owner())', guarded);
+        EXECUTE format(
+            'ALTER POLICY operators ON aforesaid.%I'
+            ' USING (current_setting(''aforesaid.operator'', true) = ''on'')', guarded);
+    END LOOP;
+    FOR guarded IN
+        SELECT c.relname FROM pg_policy AS p JOIN pg_class AS c ON c.oid = p.polrelid
+        WHERE c.relnamespace = 'aforesaid'::regnamespace AND p.polname = 'sought_rows'
+    LOOP
+        EXECUTE format(
+            'ALTER POLICY sought_rows ON aforesaid.%I USING (owner = aforesaid.current_owner()'
+            ' AND terms @@ aforesaid.sought_by(aforesaid.current_owner()))', guarded);
+    END LOOP;
+END
+$$;
+
+SELECT create_reference_table('aforesaid.notification_key');
+SELECT create_distributed_table('aforesaid.contacts', 'owner');
+SELECT create_distributed_table('aforesaid.conversations', 'owner', colocate_with => 'aforesaid.contacts');
+SELECT create_distributed_table('aforesaid.messages', 'owner', colocate_with => 'aforesaid.contacts');
+SELECT create_distributed_table('aforesaid.sessions', 'owner', colocate_with => 'aforesaid.contacts');
+SELECT create_distributed_table('aforesaid.documents', 'owner', colocate_with => 'aforesaid.contacts');
+
+DO $$
+BEGIN
+    IF to_regclass('aforesaid.vectors') IS NOT NULL THEN
+        PERFORM create_distributed_table('aforesaid.vectors', 'owner', colocate_with => 'aforesaid.contacts');
+    END IF;
+END
+$$;

@@ -1,0 +1,1420 @@
+-- Conversations, their messages, sessions, documents and contacts; who may see them; and the documented face.
+--
+-- Schema `aforesaid` holds what is stored, schema `api` the documented view of it for plain SQL.
+-- The owner comes first in every key, every join and every foreign key, so that one owner's rows lie
+-- together and the schema can be distributed by owner.
+
+CREATE SCHEMA aforesaid;
+CREATE SCHEMA IF NOT EXISTS api;
+
+CREATE TABLE aforesaid.migrations (
+    version integer PRIMARY KEY,
+    applied_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- The key of this database's notifications. Services may read it (see `admit`), other roles may not.
+CREATE TABLE aforesaid.notification_key (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    value bytea NOT NULL
+);
+
+INSERT INTO aforesaid.notification_key (value)
+VALUES (sha256(convert_to(concat(gen_random_uuid(), gen_random_uuid(), gen_random_uuid()), 'UTF8')));
+
+-- Names and time ------------------------------------------------------------------------------
+--
+-- The SQL functions are bodies without quotes: their names are resolved now, not by whoever calls them.
+
+-- An owner, a session id or a message id as a key. A name that is too long for an index is kept as
+-- its digest, and so is one that looks like a digest: no two names have the same key.
+-- In PL/pgSQL because it is asked at every statement, and an SQL function that cannot be inlined costs more.
+CREATE FUNCTION aforesaid.key_of(p_name text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    IF pg_catalog.octet_length(p_name) <= 512 AND NOT pg_catalog.starts_with(p_name, 'sha256/') THEN
+        RETURN p_name;
+    END IF;
+    RETURN 'sha256/' || pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p_name, 'UTF8')), 'hex');
+END
+$$;
+
+-- For whom this session speaks: the `sub` of the token that a gateway checked, where there is one;
+-- else the setting `aforesaid.owner`. NULL is nobody, and nobody sees nothing.
+CREATE FUNCTION aforesaid.current_owner() RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN aforesaid.key_of(coalesce(
+    nullif(nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub', ''),
+    nullif(current_setting('request.jwt.claim.sub', true), ''),
+    nullif(current_setting('aforesaid.owner', true), '')
+));
+
+-- Speak for this owner (in full, not its key) until the end of the transaction.
+CREATE FUNCTION aforesaid.speak_for(p_name text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('aforesaid.owner', p_name, true);
+END
+$$;
+
+-- When a conversation that was active at this moment expires; NULL is never, also when the moment
+-- lies beyond the last year that can be told. Days have 24 hours, whatever the session's time zone.
+CREATE FUNCTION aforesaid.expiry(p_ttl interval, p_now timestamptz) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE
+    WHEN p_ttl <= timestamp '9999-12-31 23:59:59.999999' - (p_now AT TIME ZONE 'UTC')
+    THEN ((p_now AT TIME ZONE 'UTC') + p_ttl) AT TIME ZONE 'UTC'
+END;
+
+-- The lifetime of what plain SQL inserts: the setting `aforesaid.default_ttl`, as in '90 days' or
+-- 'never', else thirty days.
+CREATE FUNCTION aforesaid.default_ttl() RETURNS interval
+LANGUAGE sql STABLE
+RETURN CASE coalesce(current_setting('aforesaid.default_ttl', true), '')
+    WHEN '' THEN interval '30 days'
+    WHEN 'never' THEN NULL
+    ELSE current_setting('aforesaid.default_ttl')::interval
+END;
+
+-- Tables --------------------------------------------------------------------------------------
+
+-- The documents of the kind `contacts`, in columns. `brought`: nobody has described this client, the row is only what
+-- a conversation refers to; it is no contact yet, and neither shown nor read. `data`: the document as it was given
+-- where the columns cannot say it: sealed, or of a later release.
+CREATE TABLE aforesaid.contacts (
+    owner text COLLATE "C" NOT NULL DEFAULT aforesaid.current_owner(),
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    owner_name text,
+    name text,
+    nicknames text[] NOT NULL DEFAULT '{}'
+        CHECK (
+            CASE WHEN coalesce(array_ndims(nicknames), 1) = 1 THEN array_position(nicknames, NULL) IS NULL
+            ELSE false END
+        ),
+    company text,
+    email text,
+    phone text,
+    notes text,
+    data bytea,
+    brought boolean NOT NULL DEFAULT false,
+    version bigint NOT NULL DEFAULT 1,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (owner, id),
+    CONSTRAINT contacts_in_time CHECK (
+        created_at BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00'
+        AND updated_at BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00'
+    )
+);
+
+-- `owner_name` is the owner in full where `owner` is only its digest. `indexed_count` says how many messages can be
+-- found by a term, `term_count` how many terms they have together. `head` is what an encrypting layer commits itself to
+-- with every write: which messages there are, in which order.
+CREATE TABLE aforesaid.conversations (
+    owner text COLLATE "C" NOT NULL,
+    id uuid NOT NULL,
+    owner_name text,
+    channel text NOT NULL CHECK (channel IN ('voice', 'text', 'email', 'phone')),
+    status text NOT NULL CHECK (status IN ('open', 'pending', 'resolved', 'closed')),
+    priority text NOT NULL CHECK (priority IN ('low', 'normal', 'high', 'urgent')),
+    client_id uuid,
+    client_name text,
+    subject text,
+    assigned_to text,
+    tags text[] NOT NULL
+        CHECK (CASE WHEN coalesce(array_ndims(tags), 1) = 1 THEN array_position(tags, NULL) IS NULL ELSE false END),
+    notes text,
+    last_message_at timestamptz,
+    last_message_from text CHECK (last_message_from IN ('user', 'assistant', 'system', 'tool')),
+    unread_count bigint NOT NULL CHECK (unread_count >= 0),
+    message_count bigint NOT NULL,
+    revision bigint NOT NULL,
+    next_sequence bigint NOT NULL DEFAULT 1,
+    head text,
+    indexed_count bigint NOT NULL DEFAULT 0,
+    term_count bigint NOT NULL DEFAULT 0,
+    ttl interval,
+    expires_at timestamptz,
+    created_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
+    last_activity timestamptz NOT NULL GENERATED ALWAYS AS (coalesce(last_message_at, created_at)) STORED,
+    PRIMARY KEY (owner, id),
+    -- PostgreSQL's moments reach further than those of others, and to infinity.
+    CONSTRAINT conversations_in_time CHECK (
+        created_at BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00'
+        AND updated_at BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00'
+    ),
+    -- A store that meets a client without a contact makes one: see `insert_conversation` in queries.sql.
+    CONSTRAINT conversations_client FOREIGN KEY (owner, client_id)
+        REFERENCES aforesaid.contacts (owner, id) ON DELETE SET NULL (client_id)
+);
+
+CREATE INDEX conversations_by_client ON aforesaid.conversations (owner, client_id) WHERE client_id IS NOT NULL;
+CREATE INDEX conversations_by_status ON aforesaid.conversations (owner, status);
+CREATE INDEX conversations_by_priority ON aforesaid.conversations (owner, priority);
+CREATE INDEX conversations_by_channel ON aforesaid.conversations (owner, channel);
+CREATE INDEX conversations_by_last_message ON aforesaid.conversations (owner, last_message_at);
+CREATE INDEX conversations_by_creation ON aforesaid.conversations (owner, created_at);
+CREATE INDEX conversations_by_activity ON aforesaid.conversations (owner, last_activity, id);
+CREATE INDEX conversations_by_expiry ON aforesaid.conversations (expires_at) WHERE expires_at IS NOT NULL;
+
+-- The log. `at` and `sequence` are the reading order. `body` is the message in its wire form, as text
+-- and not as jsonb, which cannot hold every string that JSON can: NUL, half of a surrogate pair.
+--
+-- `terms` are what the message is found by: each term behind the mark of its owner (see `aforesaid.mark_of`), with
+-- how often it occurs as its position, and with the weight D, C, B or A for once, twice, three times, more often.
+-- `term_count` is how many there are, repeated ones counted again. Both are NULL until they are worked out.
+CREATE TABLE aforesaid.messages (
+    owner text COLLATE "C" NOT NULL,
+    conversation_id uuid NOT NULL,
+    at timestamptz NOT NULL,
+    sequence bigint NOT NULL,
+    role text NOT NULL CHECK (role IN ('user', 'assistant', 'system', 'tool')),
+    message_key text COLLATE "C",
+    revision bigint NOT NULL,
+    stored_at timestamptz NOT NULL,
+    body text NOT NULL,
+    term_count integer,
+    terms tsvector,
+    PRIMARY KEY (owner, conversation_id, at, sequence),
+    FOREIGN KEY (owner, conversation_id) REFERENCES aforesaid.conversations (owner, id) ON DELETE CASCADE
+) PARTITION BY HASH (owner);
+
+CREATE UNIQUE INDEX messages_by_key ON aforesaid.messages (owner, conversation_id, message_key)
+    WHERE message_key IS NOT NULL;
+
+-- New terms wait in a list that every search reads and that is worked in when it is full: small, so that neither the
+-- search nor the turn that fills it takes long.
+CREATE INDEX messages_by_terms ON aforesaid.messages USING gin (terms)
+    WITH (fastupdate = on, gin_pending_list_limit = 64);
+CREATE INDEX messages_without_terms ON aforesaid.messages (owner, conversation_id) WHERE term_count IS NULL;
+
+-- `session_name` is the session in full where `session_key` is only its digest.
+CREATE TABLE aforesaid.sessions (
+    owner text COLLATE "C" NOT NULL,
+    session_key text COLLATE "C" NOT NULL,
+    session_name text,
+    conversation_id uuid NOT NULL,
+    PRIMARY KEY (owner, session_key),
+    FOREIGN KEY (owner, conversation_id) REFERENCES aforesaid.conversations (owner, id) ON DELETE CASCADE
+);
+
+CREATE INDEX sessions_by_conversation ON aforesaid.sessions (owner, conversation_id);
+
+-- What is kept beside the log: the owner's, where there is no conversation, or derived from one and gone with it.
+-- `owner_name` as with conversations: an owner may have nothing else.
+CREATE TABLE aforesaid.documents (
+    owner text COLLATE "C" NOT NULL,
+    conversation_id uuid,
+    kind text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    owner_name text,
+    version bigint NOT NULL CHECK (version >= 1),
+    updated_at timestamptz NOT NULL,
+    data bytea NOT NULL,
+    CONSTRAINT documents_by_key UNIQUE NULLS NOT DISTINCT (owner, conversation_id, kind, key),
+    FOREIGN KEY (owner, conversation_id) REFERENCES aforesaid.conversations (owner, id) ON DELETE CASCADE
+) PARTITION BY HASH (owner);
+
+-- Row-level security --------------------------------------------------------------------------
+
+-- Every table shows an owner's rows to that owner only, also to the role that owns the table. Operators
+-- see all rows by two things together: being (or running a function of) the role that made the schema,
+-- and saying so in the setting `aforesaid.operator`. The setting alone opens nothing.
+--
+-- The conditions are sub-selects so that they are worked out once a statement, not once a row.
+CREATE FUNCTION aforesaid.guard(p_table text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('ALTER TABLE aforesaid.%I ENABLE ROW LEVEL SECURITY', p_table);
+    EXECUTE format('ALTER TABLE aforesaid.%I FORCE ROW LEVEL SECURITY', p_table);
+    EXECUTE format(
+        'CREATE POLICY own_rows ON aforesaid.%I'
+        ' USING (owner = (SELECT aforesaid.current_owner()))'
+        ' WITH CHECK (owner = (SELECT aforesaid.current_owner()))', p_table);
+    EXECUTE format(
+        'CREATE POLICY operators ON aforesaid.%I TO CURRENT_ROLE'
+        ' USING ((SELECT current_setting(''aforesaid.operator'', true)) = ''on'')', p_table);
+END
+$$;
+
+-- Under row-level security the server searches an index only for what the policy itself asks, or for operators
+-- that are marked as unable to leak. `@@` is not. So there is a face of the log whose policy is the search: the
+-- partitions. A partition that is named directly has its own policy, not its parent's, and shows those of the
+-- owner's messages that hold one of the terms in the setting `aforesaid.terms`. Only services may name them.
+--
+-- All that is ever looked up in the index carries the mark of the owner, put there by the policy: what others have
+-- said, and how much of it, makes no difference to what is found nor to how long it takes.
+
+-- What every term of an owner begins with: 48 bits of a digest, so that hardly two share one.
+CREATE FUNCTION aforesaid.mark_of(p_owner text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN left(encode(sha256(convert_to(p_owner, 'UTF8')), 'base64'), 8);
+END
+$$;
+
+-- A term of an owner as a query, whatever characters it is made of.
+CREATE FUNCTION aforesaid.sought(p_mark text, p_term text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN '''' || replace(replace(p_mark || p_term, '\', '\\'), '''', '''''') || '''';
+END
+$$;
+
+-- Any of the terms in the setting, as terms of this owner; NULL finds nothing. In groups, because the server walks
+-- down a chain of ORs by recursion.
+CREATE FUNCTION aforesaid.sought_by(p_owner text) RETURNS tsquery
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    mark text := aforesaid.mark_of(p_owner);
+BEGIN
+    RETURN (
+        SELECT string_agg(groups.any_of, ' | ')
+        FROM (
+            SELECT '(' || string_agg(aforesaid.sought(mark, asked.term), ' | ') || ')' AS any_of
+            FROM unnest(string_to_array(nullif(current_setting('aforesaid.terms', true), ''), ' '))
+                WITH ORDINALITY AS asked (term, place)
+            GROUP BY asked.place / 100
+        ) AS groups
+    )::tsquery;
+END
+$$;
+
+-- Look for messages that hold any of these terms, until the end of the transaction.
+CREATE FUNCTION aforesaid.look_for(p_terms text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('aforesaid.terms', array_to_string(p_terms, ' '), true);
+END
+$$;
+
+CREATE FUNCTION aforesaid.guard_search(p_table text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('ALTER TABLE aforesaid.%I ENABLE ROW LEVEL SECURITY', p_table);
+    EXECUTE format('ALTER TABLE aforesaid.%I FORCE ROW LEVEL SECURITY', p_table);
+    EXECUTE format(
+        'CREATE POLICY sought_rows ON aforesaid.%I FOR SELECT USING ('
+        ' owner = (SELECT aforesaid.current_owner())'
+        ' AND terms @@ (SELECT aforesaid.sought_by(aforesaid.current_owner())))', p_table);
+END
+$$;
+
+DO $$
+DECLARE
+    parted text;
+    name text;
+BEGIN
+    FOREACH parted IN ARRAY ARRAY['messages', 'documents'] LOOP
+        FOR part IN 0..15 LOOP
+            name := parted || '_' || lpad(part::text, 2, '0');
+            EXECUTE format(
+                'CREATE TABLE aforesaid.%I PARTITION OF aforesaid.%I'
+                ' FOR VALUES WITH (MODULUS 16, REMAINDER %s)', name, parted, part);
+            IF parted = 'messages' THEN
+                PERFORM aforesaid.guard_search(name);
+            ELSE
+                PERFORM aforesaid.guard(name);
+            END IF;
+        END LOOP;
+    END LOOP;
+    FOREACH name IN ARRAY ARRAY['contacts', 'conversations', 'messages', 'sessions', 'documents'] LOOP
+        PERFORM aforesaid.guard(name);
+    END LOOP;
+END
+$$;
+
+-- The search itself, for a role that row-level security does not bind: a superuser, or one that may bypass it.
+CREATE FUNCTION aforesaid.unbound_search(p_part text) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF row_security_active('aforesaid.' || quote_ident(p_part)) THEN
+        RETURN '';
+    END IF;
+    RETURN ' AND m.terms @@ (SELECT aforesaid.sought_by($1))';
+END
+$$;
+
+-- The partition that holds an owner's messages.
+CREATE FUNCTION aforesaid.part_of(p_owner text) RETURNS text
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+BEGIN
+    FOR part IN 0..15 LOOP
+        IF satisfies_hash_partition('aforesaid.messages'::regclass, 16, part, p_owner COLLATE "C") THEN
+            RETURN 'messages_' || lpad(part::text, 2, '0');
+        END IF;
+    END LOOP;
+END
+$$;
+
+-- ANALYZE would keep samples of what people said in the server's statistics, where nobody deletes them.
+CREATE FUNCTION aforesaid.keep_no_samples(p_table text, p_columns text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY p_columns LOOP
+        EXECUTE format('ALTER TABLE aforesaid.%I ALTER COLUMN %I SET STATISTICS 0', p_table, name);
+    END LOOP;
+END
+$$;
+
+SELECT aforesaid.keep_no_samples('messages', ARRAY['body', 'message_key', 'terms']);
+SELECT aforesaid.keep_no_samples('sessions', ARRAY['session_key', 'session_name']);
+SELECT aforesaid.keep_no_samples('documents', ARRAY['key', 'data']);
+SELECT aforesaid.keep_no_samples(
+    'contacts', ARRAY['name', 'nicknames', 'company', 'email', 'phone', 'notes', 'data']);
+SELECT aforesaid.keep_no_samples(
+    'conversations', ARRAY['client_name', 'subject', 'assigned_to', 'tags', 'notes']);
+
+-- Let a role use schema `api`. With an owner it is held to that owner by policies of its own, whatever
+-- it claims in its settings: for people and tools that write their own SQL. Without one it is trusted
+-- to say for whom it speaks: for a gateway that checks tokens. A service runs the store itself, and it
+-- alone reads and writes documents; the others may only let go what was derived from a history that they replace.
+CREATE FUNCTION aforesaid.admit(p_role name, p_owner text DEFAULT NULL, p_service boolean DEFAULT false)
+RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    pin text := 'only_' || p_role;
+    derived text := 'derived_' || p_role;
+    guarded text;
+BEGIN
+    EXECUTE format('GRANT USAGE ON SCHEMA api, aforesaid TO %I', p_role);
+    EXECUTE format(
+        'GRANT SELECT, INSERT, UPDATE, DELETE ON api.conversations, api.contacts,'
+        ' aforesaid.conversations, aforesaid.contacts, aforesaid.messages TO %I', p_role);
+    EXECUTE format('GRANT SELECT (owner, conversation_id), DELETE ON aforesaid.documents TO %I', p_role);
+    EXECUTE format('DROP POLICY IF EXISTS %I ON aforesaid.documents', derived);
+    EXECUTE format('GRANT EXECUTE ON FUNCTION aforesaid.notify_watchers TO %I', p_role);
+    IF NOT p_service THEN
+        EXECUTE format(
+            'CREATE POLICY %I ON aforesaid.documents AS RESTRICTIVE TO %I USING (conversation_id IS NOT NULL)',
+            derived, p_role);
+    END IF;
+    IF p_service THEN
+        EXECUTE format(
+            'GRANT SELECT, INSERT, UPDATE, DELETE ON aforesaid.sessions, aforesaid.documents TO %I', p_role);
+        EXECUTE format('GRANT SELECT ON aforesaid.migrations, aforesaid.notification_key TO %I', p_role);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION aforesaid.owners_after, aforesaid.purge TO %I', p_role);
+    END IF;
+    FOR guarded IN
+        SELECT c.relname FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
+        WHERE i.inhparent = 'aforesaid.messages'::regclass AND c.relkind = 'r'
+    LOOP
+        EXECUTE format('DROP POLICY IF EXISTS %I ON aforesaid.%I', pin, guarded);
+        IF p_service THEN
+            EXECUTE format('GRANT SELECT ON aforesaid.%I TO %I', guarded, p_role);
+        END IF;
+        -- Restrictive policies come before the others, so the search is in this one too.
+        IF p_owner IS NOT NULL THEN
+            EXECUTE format(
+                'CREATE POLICY %I ON aforesaid.%I AS RESTRICTIVE FOR SELECT TO %I'
+                ' USING (owner = %L AND terms @@ (SELECT aforesaid.sought_by(%L)))',
+                pin, guarded, p_role, aforesaid.key_of(p_owner), aforesaid.key_of(p_owner));
+        END IF;
+    END LOOP;
+    IF p_service AND to_regclass('aforesaid.vectors') IS NOT NULL THEN
+        EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON aforesaid.vectors TO %I', p_role);
+    END IF;
+    FOREACH guarded IN ARRAY ARRAY['contacts', 'conversations', 'messages', 'sessions', 'documents', 'vectors'] LOOP
+        CONTINUE WHEN to_regclass('aforesaid.' || guarded) IS NULL;
+        EXECUTE format('DROP POLICY IF EXISTS %I ON aforesaid.%I', pin, guarded);
+        IF p_owner IS NOT NULL THEN
+            EXECUTE format(
+                'CREATE POLICY %I ON aforesaid.%I AS RESTRICTIVE TO %I'
+                ' USING (owner = %L) WITH CHECK (owner = %L)',
+                pin, guarded, p_role, aforesaid.key_of(p_owner), aforesaid.key_of(p_owner));
+        END IF;
+    END LOOP;
+END
+$$;
+
+-- The log's rules ------------------------------------------------------------------------------
+
+-- Notifications reach every role that may connect, with or without a grant, and each of them may send some. So the
+-- channel has a name that cannot be guessed, and a notification consists of keyed digests: it reveals nothing to a
+-- listener without the key, and a watcher reads the store before it reports a change.
+
+-- A name for a notification: nobody without the key can compute it, or learn what it stands for.
+CREATE FUNCTION aforesaid.tag(p_key bytea, p_kind text, p_name text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN pg_catalog.left(
+        pg_catalog.encode(
+            pg_catalog.sha256(p_key || pg_catalog.convert_to(p_kind || ' ' || p_name, 'UTF8')), 'hex'),
+        32);
+END
+$$;
+
+-- The channel. A function takes it to LISTEN and NOTIFY, so that no statement shows it in `pg_stat_activity`.
+CREATE FUNCTION aforesaid.channel(p_key bytea) RETURNS text
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN 'aforesaid_' || aforesaid.tag(p_key, 'channel', '');
+END
+$$;
+
+-- Listen for changes from now on. The key comes back, with which notifications are read.
+CREATE FUNCTION aforesaid.listen() RETURNS bytea
+LANGUAGE plpgsql AS $$
+DECLARE
+    key bytea;
+BEGIN
+    SELECT k.value INTO STRICT key FROM aforesaid.notification_key AS k;
+    EXECUTE format('LISTEN %I', aforesaid.channel(key));
+    RETURN key;
+END
+$$;
+
+-- Let writers know that this session listens, for as long as it lasts: without a listener they do not notify,
+-- because a server lets transactions that notify commit only one after the other. False when the lock cannot be had
+-- now. Any role can hold an advisory lock for as long as it likes, so nothing waits for this one; while another role
+-- holds it, writers notify.
+CREATE FUNCTION aforesaid.attend() RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN pg_try_advisory_lock_shared(1380142167);
+END
+$$;
+
+-- Notify watchers that a conversation has changed or is gone, if a session listens: then the lock of `attend` cannot
+-- be had. Two writers that try at once may notify in vain.
+CREATE FUNCTION aforesaid.tell(p_owner text, p_id uuid) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF pg_try_advisory_lock(1380142167) AND pg_advisory_unlock(1380142167) THEN
+        RETURN;
+    END IF;
+    PERFORM aforesaid.notify_watchers(p_owner, p_id);
+END
+$$;
+
+-- Runs with the rights of the schema's maker: a role that writes conversations need not know the key.
+CREATE FUNCTION aforesaid.notify_watchers(p_owner text, p_id uuid) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    key bytea;
+BEGIN
+    SELECT k.value INTO STRICT key FROM aforesaid.notification_key AS k;
+    PERFORM pg_notify(
+        aforesaid.channel(key),
+        aforesaid.tag(key, 'owner', p_owner) || ' ' || aforesaid.tag(key, 'conversation', p_id::text));
+END
+$$;
+
+-- One turn, all of it or nothing. It locks the record, so turns come one after the other. That an id is taken shows
+-- when the message is put; only a turn that was found to be known in part, or whose revision is not the expected
+-- one, asks before, and for those ids alone. `state` says what happened:
+--   stored    the messages have the numbers from `sequence` on, and `stamp` where they had no time
+--   known     some ids are taken, and others than those in p_known_keys; nothing was stored
+--   moved     the revision is not the expected one; nothing was stored
+--   missing   there is no such conversation
+-- `p_afresh` puts the messages in the place of all there are. Times and keys are NULL as a whole where no
+-- message has one. `p_name` is in whose name (in full, not the key); NULL stays with whom the session speaks for.
+-- `p_terms` and `p_term_counts` are what each message is found by if it was said at `p_now`; NULL is not known yet.
+CREATE FUNCTION aforesaid.turn(
+    p_name text, p_owner text, p_id uuid, p_now timestamptz, p_expected bigint, p_afresh boolean,
+    p_known_keys text[], p_known_sequences bigint[],
+    p_roles text[], p_times timestamptz[], p_keys text[], p_bodies text[],
+    p_terms text[] DEFAULT NULL, p_term_counts integer[] DEFAULT NULL, p_head text DEFAULT NULL,
+    p_seen text DEFAULT NULL,
+    OUT state text, OUT sequence bigint, OUT stamp timestamptz, OUT conversation aforesaid.conversations
+)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    size bigint := cardinality(p_bodies);
+    latest_at timestamptz;
+    latest_role text;
+    number integer;
+    put bigint;
+    moved boolean;
+BEGIN
+    IF p_name IS NOT NULL THEN
+        PERFORM aforesaid.speak_for(p_name);
+    END IF;
+    SELECT c.* INTO conversation FROM aforesaid.conversations AS c
+    WHERE c.owner = p_owner AND c.id = p_id AND (c.expires_at IS NULL OR c.expires_at > p_now)
+    FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        state := 'missing';
+        RETURN;
+    END IF;
+    -- What was stored before is known, whatever came after it: only a turn with something new can have moved.
+    -- `p_seen` is the head of the log that the turn goes on from, empty for none.
+    moved := coalesce(conversation.revision <> p_expected, false)
+        OR coalesce(p_seen <> coalesce(conversation.head, ''), false);
+    IF NOT p_afresh AND (p_known_keys IS NOT NULL OR (p_keys IS NOT NULL AND moved)) THEN
+        IF aforesaid.knows(p_owner, p_id, p_keys, p_known_keys, p_known_sequences) THEN
+            state := 'known';
+            RETURN;
+        END IF;
+    END IF;
+    IF moved THEN
+        state := 'moved';
+        RETURN;
+    END IF;
+    state := 'stored';
+    sequence := conversation.next_sequence;
+    IF p_afresh THEN
+        DELETE FROM aforesaid.messages AS m WHERE m.owner = p_owner AND m.conversation_id = p_id;
+        DELETE FROM aforesaid.documents AS d WHERE d.owner = p_owner AND d.conversation_id = p_id;
+        conversation.last_message_at := NULL;
+        conversation.last_message_from := NULL;
+        conversation.unread_count := 0;
+        conversation.message_count := 0;
+        conversation.indexed_count := 0;
+        conversation.term_count := 0;
+        conversation.head := NULL;
+    ELSIF size = 0 THEN
+        RETURN;
+    END IF;
+    -- The rules of `conversations.stamp_for` and `conversations.extended`.
+    stamp := p_now;
+    IF conversation.last_message_at > p_now AND conversation.last_message_at <= p_now + interval '1 minute' THEN
+        stamp := conversation.last_message_at;
+        -- The day is one of the terms. Across midnight they are worked out when somebody searches.
+        IF (stamp AT TIME ZONE 'UTC')::date <> (p_now AT TIME ZONE 'UTC')::date THEN
+            p_terms := NULL;
+            p_term_counts := NULL;
+        END IF;
+    END IF;
+    -- The index says whether an id is taken. To ask for it before would be to read the whole log where that has
+    -- grown since it was last analysed.
+    INSERT INTO aforesaid.messages (
+        owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body, term_count, terms
+    )
+    SELECT
+        p_owner, p_id, coalesce(said.at, stamp), conversation.next_sequence + said.place - 1, said.role,
+        said.key, conversation.revision + 1, p_now, said.body, said.term_count, said.terms::tsvector
+    FROM unnest(p_roles, p_times, p_keys, p_bodies, p_term_counts, p_terms)
+        WITH ORDINALITY AS said (role, at, key, body, term_count, terms, place)
+    ON CONFLICT (owner, conversation_id, message_key) WHERE message_key IS NOT NULL DO NOTHING;
+    GET DIAGNOSTICS put = ROW_COUNT;
+    IF put < size THEN
+        IF p_afresh THEN
+            RAISE unique_violation USING MESSAGE = 'an id stands twice in what is put, and nothing was changed';
+        END IF;
+        IF put > 0 THEN  -- the others go again
+            DELETE FROM aforesaid.messages AS m
+            USING unnest(p_roles, p_times) WITH ORDINALITY AS said (role, at, place)
+            WHERE
+                m.owner = p_owner AND m.conversation_id = p_id AND m.at = coalesce(said.at, stamp)
+                AND m.sequence = conversation.next_sequence + said.place - 1;
+        END IF;
+        state := 'known';
+        RETURN;
+    END IF;
+    IF p_term_counts IS NOT NULL THEN
+        FOREACH number IN ARRAY p_term_counts LOOP
+            conversation.indexed_count := conversation.indexed_count + (number > 0)::integer;
+            conversation.term_count := conversation.term_count + number;
+        END LOOP;
+    END IF;
+    latest_at := stamp;
+    latest_role := p_roles[size];
+    IF p_times IS NOT NULL THEN
+        SELECT coalesce(said.at, stamp), said.role INTO latest_at, latest_role
+        FROM unnest(p_roles, p_times) WITH ORDINALITY AS said (role, at, place)
+        ORDER BY 1 DESC, said.place DESC
+        LIMIT 1;
+    END IF;
+    IF conversation.last_message_at > latest_at OR size = 0 THEN
+        latest_at := conversation.last_message_at;
+        latest_role := conversation.last_message_from;
+    END IF;
+    UPDATE aforesaid.conversations AS c
+    SET
+        last_message_at = latest_at,
+        last_message_from = latest_role,
+        unread_count = conversation.unread_count + size,
+        message_count = conversation.message_count + size,
+        indexed_count = conversation.indexed_count,
+        term_count = conversation.term_count,
+        next_sequence = conversation.next_sequence + size,
+        head = coalesce(p_head, conversation.head),
+        revision = conversation.revision + 1,
+        updated_at = p_now,
+        expires_at = aforesaid.expiry(conversation.ttl, p_now)
+    WHERE c.owner = p_owner AND c.id = p_id
+    RETURNING c.* INTO conversation;
+    PERFORM aforesaid.tell(p_owner, p_id);
+END
+$$;
+
+-- Speak for the owner (by name in full, not the key) and say whether there is such a conversation.
+CREATE FUNCTION aforesaid.opens(p_name text, p_owner text, p_id uuid, p_now timestamptz) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM aforesaid.speak_for(p_name);
+    RETURN EXISTS (
+        SELECT FROM aforesaid.conversations AS c
+        WHERE c.owner = p_owner AND c.id = p_id AND (c.expires_at IS NULL OR c.expires_at > p_now)
+    );
+END
+$$;
+
+-- Where a log has grown since it was last analysed, every index over it looks as good as any other, and to fetch the
+-- whole conversation as good as to walk along one. `holding`, `tail` and `page` leave no choice: what they ask for
+-- comes in the order of the one index that they mean, and they may not sort. Nor are they compiled: it never pays.
+
+-- The messages that hold these ids. A range, because with an equality the order would mean nothing.
+CREATE FUNCTION aforesaid.holding(p_owner text, p_id uuid, p_keys text[]) RETURNS SETOF aforesaid.messages
+LANGUAGE plpgsql STABLE SET enable_sort = off SET jit = off AS $$
+BEGIN
+    RETURN QUERY
+        SELECT held.* FROM unnest(p_keys) AS wanted (key)
+        CROSS JOIN LATERAL (
+            SELECT m.* FROM aforesaid.messages AS m
+            WHERE
+                m.owner = p_owner AND m.conversation_id = p_id
+                AND m.message_key BETWEEN wanted.key AND wanted.key
+            ORDER BY m.message_key
+            LIMIT 1
+        ) AS held;
+END
+$$;
+
+-- Whether one of these ids is taken, or one that was found taken is so no more, or by another message.
+CREATE FUNCTION aforesaid.knows(
+    p_owner text, p_id uuid, p_keys text[], p_known_keys text[], p_known_sequences bigint[]
+) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM aforesaid.holding(p_owner, p_id, p_keys))
+        OR coalesce(cardinality(p_known_keys), 0) <> (
+            SELECT count(*)
+            FROM unnest(p_known_keys, p_known_sequences) AS known (key, sequence)
+            JOIN aforesaid.holding(p_owner, p_id, p_known_keys) AS m
+                ON m.message_key = known.key AND m.sequence = known.sequence
+        );
+END
+$$;
+
+-- The messages that hold these ids, in the owner's name (in full, not the key). One empty row where there are none, no
+-- row without the conversation.
+CREATE FUNCTION aforesaid.known(
+    p_name text, p_owner text, p_id uuid, p_now timestamptz, p_keys text[]
+) RETURNS TABLE (
+    at timestamptz, sequence bigint, revision bigint, stored_at timestamptz, body text, message_key text
+)
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT aforesaid.opens(p_name, p_owner, p_id, p_now) THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+        SELECT m.at, m.sequence, m.revision, m.stored_at, m.body, m.message_key
+        FROM aforesaid.holding(p_owner, p_id, p_keys) AS m;
+    IF NOT FOUND THEN
+        RETURN NEXT;
+    END IF;
+END
+$$;
+
+-- The last messages, or the last before a position, newest first, in the owner's name: what a window asks for, in one
+-- statement. Empty and missing as in `known`.
+CREATE FUNCTION aforesaid.tail(
+    p_name text, p_owner text, p_id uuid, p_now timestamptz, p_limit bigint,
+    p_before_at timestamptz, p_before_sequence bigint
+) RETURNS TABLE (at timestamptz, sequence bigint, revision bigint, stored_at timestamptz, body text)
+LANGUAGE plpgsql SET enable_sort = off SET jit = off AS $$
+BEGIN
+    IF NOT aforesaid.opens(p_name, p_owner, p_id, p_now) THEN
+        RETURN;
+    END IF;
+    -- Two statements, so that each has a plan that walks the index from where it has to.
+    IF p_before_at IS NULL THEN
+        RETURN QUERY
+            SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
+            FROM aforesaid.messages AS m
+            WHERE m.owner = p_owner AND m.conversation_id = p_id
+            ORDER BY m.at DESC, m.sequence DESC
+            LIMIT p_limit;
+    ELSE
+        RETURN QUERY
+            SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
+            FROM aforesaid.messages AS m
+            WHERE
+                m.owner = p_owner AND m.conversation_id = p_id
+                AND (m.at, m.sequence) < (p_before_at, p_before_sequence)
+            ORDER BY m.at DESC, m.sequence DESC
+            LIMIT p_limit;
+    END IF;
+    IF NOT FOUND THEN
+        RETURN NEXT;
+    END IF;
+END
+$$;
+
+-- Messages from the oldest on; in whose name, empty and missing as in `tail`.
+CREATE FUNCTION aforesaid.page(
+    p_name text, p_owner text, p_id uuid, p_now timestamptz, p_limit bigint, p_offset bigint
+) RETURNS TABLE (at timestamptz, sequence bigint, revision bigint, stored_at timestamptz, body text)
+LANGUAGE plpgsql SET enable_sort = off SET jit = off AS $$
+BEGIN
+    IF NOT aforesaid.opens(p_name, p_owner, p_id, p_now) THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+        SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
+        FROM aforesaid.messages AS m
+        WHERE m.owner = p_owner AND m.conversation_id = p_id
+        ORDER BY m.at, m.sequence
+        LIMIT p_limit OFFSET p_offset;
+    IF NOT FOUND THEN
+        RETURN NEXT;
+    END IF;
+END
+$$;
+
+-- Search ---------------------------------------------------------------------------------------
+
+-- What an owner's index knows of some terms: how many messages it has and how many terms they have together, in how
+-- many messages each of the terms occurs, which conversations are over, and whether there are messages that
+-- nobody has worked out the terms of yet. Conversations that are over do not count.
+CREATE FUNCTION aforesaid.frequencies(
+    p_name text, p_owner text, p_now timestamptz, p_terms text[],
+    OUT messages bigint, OUT terms bigint, OUT frequencies bigint[], OUT expired uuid[], OUT waiting boolean
+)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    part text := aforesaid.part_of(p_owner);
+    term text;
+    found bigint;
+BEGIN
+    PERFORM aforesaid.speak_for(p_name);
+    SELECT
+        coalesce(sum(c.indexed_count) FILTER (WHERE c.expires_at IS NULL OR c.expires_at > p_now), 0),
+        coalesce(sum(c.term_count) FILTER (WHERE c.expires_at IS NULL OR c.expires_at > p_now), 0),
+        coalesce(array_agg(c.id) FILTER (WHERE c.expires_at <= p_now), '{}')
+    INTO messages, terms, expired
+    FROM aforesaid.conversations AS c
+    WHERE c.owner = p_owner;
+    waiting := EXISTS (SELECT FROM aforesaid.messages AS m WHERE m.owner = p_owner AND m.term_count IS NULL);
+    frequencies := '{}';
+    FOREACH term IN ARRAY p_terms LOOP
+        PERFORM aforesaid.look_for(ARRAY[term]);
+        EXECUTE format(
+            'SELECT count(*) FROM aforesaid.%I AS m WHERE m.owner = $1 AND m.conversation_id <> ALL ($2)', part)
+            || aforesaid.unbound_search(part)
+        INTO found USING p_owner, expired;
+        frequencies := frequencies || found;
+    END LOOP;
+END
+$$;
+
+-- The messages that hold any of the terms in `p_any`, the best first by how rare the terms are that they hold and
+-- how often they hold them for their length (BM25, an occurrence beyond the fourth not counted). `p_weights` are how
+-- rare the terms are, `p_average` is how many terms a message has, `p_saturation` and `p_length` are BM25's k1 and b.
+-- `counts` are exact.
+CREATE FUNCTION aforesaid.found(
+    p_name text, p_owner text, p_any text[], p_terms text[], p_weights double precision[],
+    p_average double precision, p_saturation double precision, p_length double precision, p_expired uuid[],
+    p_limit bigint
+) RETURNS TABLE (
+    conversation_id uuid, at timestamptz, sequence bigint, role text, term_count integer, score double precision,
+    counts integer[]
+)
+LANGUAGE plpgsql AS $$
+DECLARE
+    part text := aforesaid.part_of(p_owner);
+    mark text := aforesaid.mark_of(p_owner);
+    marked text[] := ARRAY(
+        SELECT mark || asked.term FROM unnest(p_terms) WITH ORDINALITY AS asked (term, place) ORDER BY asked.place);
+    sought text[] := ARRAY(
+        SELECT aforesaid.sought(mark, asked.term)
+        FROM unnest(p_terms) WITH ORDINALITY AS asked (term, place) ORDER BY asked.place);
+BEGIN
+    PERFORM aforesaid.speak_for(p_name);
+    PERFORM aforesaid.look_for(p_any);
+    -- `ts_rank` of one term is the weight that stands for how often it occurs, over 1.64493406685.
+    RETURN QUERY EXECUTE format($search$
+        SELECT best.conversation_id, best.at, best.sequence, best.role, best.term_count, best.score, (
+            SELECT array_agg(coalesce(held.positions[1], 0)::integer ORDER BY asked.place)
+            FROM unnest($2) WITH ORDINALITY AS asked (term, place)
+            LEFT JOIN unnest(best.terms) AS held ON held.lexeme = asked.term
+        )
+        FROM (
+            SELECT m.conversation_id, m.at, m.sequence, m.role, m.term_count, m.terms, (
+                SELECT sum(asked.weight * often.n * ($8 + 1) / (often.n + $8 * (1 - $9 + $9 * m.term_count / $5)))
+                FROM unnest($3::tsquery[], $4) AS asked (query, weight)
+                CROSS JOIN LATERAL (
+                    SELECT 6.5797362674 * ts_rank('{0.25, 0.5, 0.75, 1}', m.terms, asked.query) AS n
+                ) AS often
+            ) AS score
+            FROM aforesaid.%I AS m
+            WHERE m.owner = $1 AND m.conversation_id <> ALL ($6) %s
+            ORDER BY score DESC, m.at DESC, m.sequence DESC, m.conversation_id
+            LIMIT $7
+        ) AS best
+        ORDER BY best.score DESC, best.at DESC, best.sequence DESC, best.conversation_id
+    $search$, part, aforesaid.unbound_search(part))
+    USING p_owner, marked, sought, p_weights, p_average, p_expired, p_limit, p_saturation, p_length;
+END
+$$;
+
+-- Operators ------------------------------------------------------------------------------------
+
+-- Everybody with a contact, a conversation or a document of none of these kinds, after a given one, in order of
+-- their keys.
+CREATE FUNCTION aforesaid.owners_after(p_last text, p_limit bigint, p_beside text[])
+RETURNS TABLE (owner text, owner_name text)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM set_config('aforesaid.operator', 'on', true);
+    RETURN QUERY
+        SELECT having_something.owner, max(having_something.owner_name)
+        FROM (
+            SELECT c.owner, c.owner_name FROM aforesaid.conversations AS c WHERE c.owner > p_last
+            UNION ALL
+            SELECT d.owner, d.owner_name
+            FROM aforesaid.documents AS d
+            WHERE d.owner > p_last AND d.conversation_id IS NULL AND d.kind <> ALL (p_beside)
+            UNION ALL
+            SELECT p.owner, p.owner_name FROM aforesaid.contacts AS p WHERE p.owner > p_last AND NOT p.brought
+        ) AS having_something
+        GROUP BY having_something.owner
+        ORDER BY having_something.owner
+        LIMIT p_limit;
+    PERFORM set_config('aforesaid.operator', '', true);
+END
+$$;
+
+-- Remove some of what has expired, whoever it belongs to; returns how many went.
+CREATE FUNCTION aforesaid.purge(p_now timestamptz, p_limit bigint) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    gone bigint;
+BEGIN
+    PERFORM set_config('aforesaid.operator', 'on', true);
+    WITH removed AS (
+        DELETE FROM aforesaid.conversations AS c
+        WHERE (c.owner, c.id) IN (
+            SELECT old.owner, old.id
+            FROM aforesaid.conversations AS old
+            WHERE old.expires_at <= p_now
+            LIMIT p_limit
+            FOR UPDATE SKIP LOCKED
+        )
+        RETURNING c.owner, c.id
+    )
+    SELECT count(aforesaid.tell(removed.owner, removed.id)) INTO gone FROM removed;
+    PERFORM set_config('aforesaid.operator', '', true);
+    RETURN gone;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION aforesaid.owners_after, aforesaid.purge, aforesaid.admit, aforesaid.guard,
+    aforesaid.guard_search, aforesaid.keep_no_samples, aforesaid.notify_watchers FROM PUBLIC;
+
+-- The documented face --------------------------------------------------------------------------
+
+-- A body as jsonb. What jsonb cannot hold (NUL, half of a surrogate pair) shows as U+FFFD here; the
+-- stored body keeps it. A body that still cannot be shown is shown as the text that it is.
+CREATE FUNCTION aforesaid.readable(p_body text) RETURNS jsonb
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    shown text := p_body;
+BEGIN
+    IF strpos(p_body, '\u') = 0 THEN
+        RETURN p_body::jsonb;
+    END IF;
+    shown := regexp_replace(shown, '(?<!\\)((?:\\\\)*)\\u0000', '\1\\ufffd', 'g');
+    shown := regexp_replace(
+        shown, '(?<!\\)((?:\\\\)*)\\u[dD][89abAB][[:xdigit:]]{2}(?!\\u[dD][c-fC-F])', '\1\\ufffd', 'g');
+    shown := regexp_replace(
+        shown, '(?<!\\u[dD][89abAB][[:xdigit:]]{2})(?<!\\)((?:\\\\)*)\\u[dD][c-fC-F][[:xdigit:]]{2}', '\1\\ufffd', 'g');
+    BEGIN
+        RETURN shown::jsonb;
+    EXCEPTION WHEN data_exception THEN
+        RETURN jsonb_build_object('content', p_body);
+    END;
+END
+$$;
+
+-- A moment in ISO 8601, in UTC.
+CREATE FUNCTION aforesaid.iso(p_at timestamptz) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN to_char(p_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"');
+
+-- A message in its documented form, as `Message.to_dict` gives it.
+CREATE FUNCTION aforesaid.document(p_role text, p_at timestamptz, p_body text) RETURNS jsonb
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    body jsonb := aforesaid.readable(p_body);
+    ours jsonb := jsonb_build_object(
+        'role', p_role,
+        'content', body -> 'content',
+        'timestamp', coalesce(body ->> 'timestamp', aforesaid.iso(p_at)),
+        'content_type', coalesce(body ->> 'content_type', 'text'));
+BEGIN
+    IF coalesce(body ->> 'dialect', 'plain') = 'plain' THEN
+        RETURN coalesce(body -> 'extra', '{}') || (body - ARRAY['extra', 'tokens']) || ours;
+    END IF;
+    -- The fields of another dialect may have the names of ours, so they stand apart.
+    RETURN (body - 'tokens') || ours
+        || CASE WHEN body ? 'content' THEN '{}' ELSE '{"without_content": true}' END::jsonb;
+END
+$$;
+
+-- Documents as the rows that `turn` wants. What the store could not read back is refused here.
+CREATE FUNCTION aforesaid.parsed(p_documents jsonb)
+RETURNS TABLE (place bigint, document jsonb, role text, at timestamptz, key text, body text)
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    fields CONSTANT text[] := ARRAY[
+        'role', 'content', 'timestamp', 'content_type', 'agent_name', 'message_id', 'tags', 'speech', 'dialect'];
+    given jsonb;
+    extra jsonb;
+BEGIN
+    IF jsonb_typeof(p_documents) IS DISTINCT FROM 'array' THEN
+        RAISE check_violation USING MESSAGE = 'messages must be an array';
+    END IF;
+    FOR document, place IN SELECT * FROM jsonb_array_elements(p_documents) WITH ORDINALITY LOOP
+        IF jsonb_typeof(document) <> 'object' THEN
+            RAISE check_violation USING MESSAGE = format('message %s must be an object', place);
+        END IF;
+        SELECT coalesce(jsonb_object_agg(field, value), '{}') INTO given
+        FROM jsonb_each(document) AS had (field, value)
+        WHERE field = ANY (fields) AND (field = 'content' OR jsonb_typeof(value) <> 'null');
+        extra := document - fields;
+        IF coalesce(given ->> 'dialect', 'plain') <> 'plain' THEN
+            IF extra -> 'without_content' = 'true' THEN
+                given := given - 'content';
+            END IF;
+            extra := (extra - 'without_content') - 'extra'
+                || CASE jsonb_typeof(extra -> 'extra')
+                    WHEN 'object' THEN extra -> 'extra'
+                    ELSE jsonb_strip_nulls(jsonb_build_object('extra', extra -> 'extra'))
+                END;
+        END IF;
+        PERFORM aforesaid.check_message(place, given, extra);
+        role := given ->> 'role';
+        key := aforesaid.key_of(given ->> 'message_id');
+        at := aforesaid.moment(place, given ->> 'timestamp');
+        IF at IS NOT NULL THEN
+            given := given || jsonb_build_object('timestamp', aforesaid.kept_moment(given ->> 'timestamp', at));
+        END IF;
+        IF extra <> '{}' THEN
+            given := given || jsonb_build_object('extra', extra);
+        END IF;
+        body := given::text;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+-- Whether this says how a message sounded, as `Speech` does: a confidence from 0 to 1, a language, what was spoken,
+-- and how many characters of that were heard.
+CREATE FUNCTION aforesaid.is_speech(p_speech jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE jsonb_typeof(p_speech)
+    WHEN 'object' THEN p_speech - ARRAY['confidence', 'language', 'spoken', 'heard'] = '{}'
+        AND coalesce(jsonb_typeof(p_speech -> 'confidence'), 'null') IN ('null', 'number')
+        AND coalesce(jsonb_typeof(p_speech -> 'language'), 'null') IN ('null', 'string')
+        AND coalesce(jsonb_typeof(p_speech -> 'spoken'), 'null') IN ('null', 'string')
+        AND coalesce(jsonb_typeof(p_speech -> 'heard'), 'null') IN ('null', 'number')
+        AND NOT jsonb_path_exists(p_speech, '$.confidence ? (@ < 0 || @ > 1)')
+        AND NOT jsonb_path_exists(
+            p_speech,
+            '$.heard ? (@ < 0 || @ > $most || @.floor() != @)',
+            jsonb_build_object('most', coalesce(length(p_speech ->> 'spoken'), -1)))
+    ELSE false
+END;
+
+CREATE FUNCTION aforesaid.check_message(p_place bigint, p_given jsonb, p_extra jsonb) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    field text;
+BEGIN
+    IF coalesce(p_given ->> 'role', '') NOT IN ('user', 'assistant', 'system', 'tool') THEN
+        RAISE check_violation USING MESSAGE = format(
+            'message %s: role must be one of user, assistant, system, tool; got %s', p_place, p_given -> 'role');
+    END IF;
+    IF coalesce(p_given ->> 'content_type', 'text') NOT IN ('text', 'audio') THEN
+        RAISE check_violation USING MESSAGE = format(
+            'message %s: content_type must be one of text, audio; got %s', p_place, p_given -> 'content_type');
+    END IF;
+    FOREACH field IN ARRAY ARRAY['role', 'timestamp', 'content_type', 'agent_name', 'message_id', 'dialect'] LOOP
+        IF jsonb_typeof(p_given -> field) <> 'string' THEN
+            RAISE check_violation USING MESSAGE = format('message %s: %s must be text', p_place, field);
+        END IF;
+    END LOOP;
+    IF length(p_given ->> 'message_id') NOT BETWEEN 1 AND 1024 THEN
+        RAISE check_violation USING MESSAGE = format(
+            'message %s: message_id must have 1 to 1024 characters', p_place);
+    END IF;
+    IF jsonb_typeof(p_given -> 'tags') <> 'array' OR jsonb_path_exists(p_given, '$.tags[*] ? (@.type() != "string")')
+    THEN
+        RAISE check_violation USING MESSAGE = format('message %s: tags must be an array of text', p_place);
+    END IF;
+    IF p_given ? 'speech' AND NOT aforesaid.is_speech(p_given -> 'speech') THEN
+        RAISE check_violation USING MESSAGE = format(
+            'message %s: speech must have the fields confidence, language, spoken, heard; got %s',
+            p_place, p_given -> 'speech');
+    END IF;
+    IF jsonb_path_exists(p_given || p_extra, '$.**{500 to last}') THEN
+        RAISE check_violation USING MESSAGE = format('message %s is nested too deep to be stored', p_place);
+    END IF;
+    IF NOT p_given ? 'content' AND p_extra = '{}' THEN
+        RAISE check_violation USING MESSAGE = format('message %s needs content', p_place);
+    END IF;
+END
+$$;
+
+-- The moment that a message names. Without a time zone it is no moment.
+CREATE FUNCTION aforesaid.moment(p_place bigint, p_text text) RETURNS timestamptz
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF p_text !~ '^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?\s*([Zz]|[+-]\d{2}(:?\d{2})?)$' THEN
+        RAISE check_violation USING MESSAGE = format(
+            'message %s: timestamp must be ISO 8601 with a time zone; got %s', p_place, p_text);
+    END IF;
+    IF p_text::timestamptz NOT BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00' THEN
+        RAISE check_violation USING MESSAGE = format(
+            'message %s: timestamp must lie in the years 1 to 9999 of UTC; got %s', p_place, p_text);
+    END IF;
+    RETURN p_text::timestamptz;
+END
+$$;
+
+-- A timestamp as it was given where every reader understands it, else the same moment in UTC.
+CREATE FUNCTION aforesaid.kept_moment(p_text text, p_at timestamptz) RETURNS text
+LANGUAGE sql STABLE
+RETURN CASE
+    WHEN p_text ~ '^\d{4}-\d{2}-\d{2}T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})$' THEN p_text
+    ELSE aforesaid.iso(p_at)
+END;
+
+CREATE VIEW api.contacts WITH (security_invoker = true) AS
+SELECT c.id, c.name, c.nicknames, c.company, c.email, c.phone, c.notes, c.created_at, c.updated_at
+FROM aforesaid.contacts AS c
+WHERE c.owner = (SELECT aforesaid.current_owner()) AND NOT c.brought;
+
+CREATE VIEW api.conversations WITH (security_invoker = true) AS
+SELECT
+    c.id, c.client_id, c.client_name, c.subject, c.channel, c.status, c.priority, c.assigned_to,
+    (
+        SELECT coalesce(jsonb_agg(aforesaid.document(m.role, m.at, m.body) ORDER BY m.at, m.sequence), '[]')
+        FROM aforesaid.messages AS m
+        WHERE m.owner = c.owner AND m.conversation_id = c.id
+    ) AS messages,
+    c.last_message_at, c.last_message_from, least(c.unread_count, 2147483647)::integer AS unread_count, c.tags, c.notes,
+    c.created_at, c.updated_at
+FROM aforesaid.conversations AS c
+WHERE c.owner = (SELECT aforesaid.current_owner()) AND (c.expires_at IS NULL OR c.expires_at > now());
+
+COMMENT ON VIEW api.conversations IS
+    'The owner''s conversations, each with its messages. Insert, update and delete as in a table. An update'
+    ' of messages that begins with those there are appends the rest; any other takes their place.'
+    ' last_message_at and last_message_from follow from the messages; what is written to them is not kept.';
+
+ALTER VIEW api.conversations ALTER COLUMN id SET DEFAULT gen_random_uuid();
+ALTER VIEW api.conversations ALTER COLUMN channel SET DEFAULT 'voice';
+ALTER VIEW api.conversations ALTER COLUMN status SET DEFAULT 'open';
+ALTER VIEW api.conversations ALTER COLUMN priority SET DEFAULT 'normal';
+ALTER VIEW api.conversations ALTER COLUMN messages SET DEFAULT '[]';
+ALTER VIEW api.conversations ALTER COLUMN tags SET DEFAULT '{}';
+ALTER VIEW api.conversations ALTER COLUMN unread_count SET DEFAULT 0;
+ALTER VIEW api.conversations ALTER COLUMN created_at SET DEFAULT now();
+ALTER VIEW api.conversations ALTER COLUMN updated_at SET DEFAULT now();
+
+-- For whom plain SQL writes; a write for nobody is refused.
+CREATE FUNCTION aforesaid.writer() RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF aforesaid.current_owner() IS NULL THEN
+        RAISE insufficient_privilege USING
+            MESSAGE = 'this session speaks for nobody',
+            HINT = 'Set aforesaid.owner, or come with a token that has a sub.';
+    END IF;
+    RETURN aforesaid.current_owner();
+END
+$$;
+
+-- The owner in full where its key is only a digest.
+CREATE FUNCTION aforesaid.writer_name() RETURNS text
+LANGUAGE sql STABLE
+RETURN nullif(coalesce(
+    nullif(nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub', ''),
+    nullif(current_setting('request.jwt.claim.sub', true), ''),
+    nullif(current_setting('aforesaid.owner', true), '')
+), aforesaid.current_owner());
+
+-- Append documents as one turn, or put them in the place of all there are.
+CREATE FUNCTION aforesaid.say(p_owner text, p_id uuid, p_documents jsonb, p_afresh boolean) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    roles text[];
+    times timestamptz[];
+    keys text[];
+    bodies text[];
+BEGIN
+    -- Held to the end of the transaction: what is found out about known ids stays true.
+    PERFORM FROM aforesaid.conversations AS c WHERE c.owner = p_owner AND c.id = p_id FOR NO KEY UPDATE;
+    PERFORM aforesaid.check_ids(p_owner, p_id, p_documents, p_afresh);
+    WITH stored AS (
+        SELECT m.message_key AS key, m.body, aforesaid.document(m.role, m.at, m.body) AS document
+        FROM aforesaid.messages AS m
+        WHERE m.owner = p_owner AND m.conversation_id = p_id
+            AND (p_afresh OR m.message_key IN (SELECT aforesaid.key_of(d ->> 'message_id')
+                                               FROM jsonb_array_elements(p_documents) AS d))
+    ),
+    once AS (
+        SELECT DISTINCT ON (said.key, CASE WHEN said.key IS NULL THEN said.place END) said.*
+        FROM aforesaid.parsed(p_documents) AS said
+        WHERE p_afresh OR said.key IS NULL OR said.key NOT IN (SELECT key FROM stored WHERE key IS NOT NULL)
+        ORDER BY said.key, CASE WHEN said.key IS NULL THEN said.place END, said.place
+    ),
+    -- A message that stays keeps its body, which may hold more than its document can show.
+    kept AS (SELECT DISTINCT ON (document) document, body FROM stored WHERE p_afresh)
+    SELECT
+        coalesce(array_agg(once.role ORDER BY place), '{}'), coalesce(array_agg(once.at ORDER BY place), '{}'),
+        coalesce(array_agg(once.key ORDER BY place), '{}'),
+        coalesce(array_agg(coalesce(kept.body, once.body) ORDER BY place), '{}')
+    INTO roles, times, keys, bodies
+    FROM once LEFT JOIN kept ON kept.document = once.document;
+    PERFORM aforesaid.turn(NULL, p_owner, p_id, now(), NULL, p_afresh, NULL, NULL, roles, times, keys, bodies);
+END
+$$;
+
+-- A message id stands for one message: other words under the same id are refused.
+CREATE FUNCTION aforesaid.check_ids(p_owner text, p_id uuid, p_documents jsonb, p_afresh boolean) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    clash text;
+BEGIN
+    IF NOT jsonb_path_exists(p_documents, '$[*].message_id') THEN
+        RETURN;
+    END IF;
+    WITH said AS (SELECT * FROM aforesaid.parsed(p_documents) WHERE key IS NOT NULL),
+    earlier AS (
+        SELECT said.key, said.place, said.document FROM said
+        UNION ALL
+        SELECT m.message_key, 0, aforesaid.document(m.role, m.at, m.body)
+        FROM aforesaid.messages AS m
+        WHERE NOT p_afresh AND m.owner = p_owner AND m.conversation_id = p_id
+            AND m.message_key IN (SELECT key FROM said)
+    )
+    SELECT said.key INTO clash
+    FROM said JOIN earlier ON earlier.key = said.key AND earlier.place < said.place
+    WHERE (earlier.document -> 'role', earlier.document -> 'content')
+        IS DISTINCT FROM (said.document -> 'role', said.document -> 'content')
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE unique_violation USING MESSAGE = format(
+            'message id %s belongs to a message with other content, and nothing was stored', clash);
+    END IF;
+END
+$$;
+
+CREATE FUNCTION aforesaid.api_insert() RETURNS trigger
+LANGUAGE plpgsql AS $$
+DECLARE
+    me text := aforesaid.writer();
+BEGIN
+    DELETE FROM aforesaid.conversations AS c
+    WHERE c.owner = me AND c.id = NEW.id AND c.expires_at <= now();
+    INSERT INTO aforesaid.conversations (
+        owner, id, owner_name, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
+        notes, unread_count, message_count, revision, ttl, expires_at, created_at, updated_at
+    ) VALUES (
+        me, coalesce(NEW.id, gen_random_uuid()), aforesaid.writer_name(), NEW.channel, NEW.status, NEW.priority,
+        NEW.client_id, NEW.client_name, NEW.subject, NEW.assigned_to, coalesce(NEW.tags, '{}'), NEW.notes, 0, 0, 0,
+        aforesaid.default_ttl(), aforesaid.expiry(aforesaid.default_ttl(), now()),
+        coalesce(NEW.created_at, now()), coalesce(NEW.updated_at, now())
+    ) RETURNING id INTO NEW.id;
+    PERFORM aforesaid.tell(me, NEW.id);
+    IF NEW.messages <> '[]' THEN
+        PERFORM aforesaid.say(me, NEW.id, NEW.messages, false);
+    END IF;
+    IF NEW.unread_count <> 0 THEN
+        UPDATE aforesaid.conversations AS c SET unread_count = NEW.unread_count
+        WHERE c.owner = me AND c.id = NEW.id;
+    END IF;
+    SELECT shown.* INTO NEW FROM api.conversations AS shown WHERE shown.id = NEW.id;
+    RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER insert_conversation INSTEAD OF INSERT ON api.conversations
+    FOR EACH ROW EXECUTE FUNCTION aforesaid.api_insert();
+
+-- Only what the statement changes is written, so that two that change different things both count.
+CREATE FUNCTION aforesaid.api_update() RETURNS trigger
+LANGUAGE plpgsql AS $$
+DECLARE
+    me text := aforesaid.writer();
+    moved bigint;
+BEGIN
+    IF NEW.id IS DISTINCT FROM OLD.id THEN
+        RAISE check_violation USING MESSAGE = 'the id of a conversation does not change';
+    END IF;
+    IF NEW.messages IS DISTINCT FROM OLD.messages THEN
+        PERFORM aforesaid.api_messages(me, OLD.id, OLD.messages, NEW.messages);
+    END IF;
+    UPDATE aforesaid.conversations AS c
+    SET
+        channel = CASE WHEN NEW.channel IS DISTINCT FROM OLD.channel THEN NEW.channel ELSE c.channel END,
+        status = CASE WHEN NEW.status IS DISTINCT FROM OLD.status THEN NEW.status ELSE c.status END,
+        priority = CASE WHEN NEW.priority IS DISTINCT FROM OLD.priority THEN NEW.priority ELSE c.priority END,
+        client_id = CASE WHEN NEW.client_id IS DISTINCT FROM OLD.client_id THEN NEW.client_id ELSE c.client_id END,
+        client_name =
+            CASE WHEN NEW.client_name IS DISTINCT FROM OLD.client_name THEN NEW.client_name ELSE c.client_name END,
+        subject = CASE WHEN NEW.subject IS DISTINCT FROM OLD.subject THEN NEW.subject ELSE c.subject END,
+        assigned_to =
+            CASE WHEN NEW.assigned_to IS DISTINCT FROM OLD.assigned_to THEN NEW.assigned_to ELSE c.assigned_to END,
+        unread_count =
+            CASE WHEN NEW.unread_count IS DISTINCT FROM OLD.unread_count THEN NEW.unread_count ELSE c.unread_count END,
+        tags = CASE WHEN NEW.tags IS DISTINCT FROM OLD.tags THEN NEW.tags ELSE c.tags END,
+        notes = CASE WHEN NEW.notes IS DISTINCT FROM OLD.notes THEN NEW.notes ELSE c.notes END,
+        created_at = CASE WHEN NEW.created_at IS DISTINCT FROM OLD.created_at THEN NEW.created_at ELSE c.created_at END,
+        updated_at = now(),
+        revision = c.revision + 1
+    WHERE c.owner = me AND c.id = OLD.id
+    RETURNING c.revision INTO moved;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    PERFORM aforesaid.tell(me, OLD.id);
+    SELECT shown.* INTO NEW FROM api.conversations AS shown WHERE shown.id = OLD.id;
+    RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER update_conversation INSTEAD OF UPDATE ON api.conversations
+    FOR EACH ROW EXECUTE FUNCTION aforesaid.api_update();
+
+-- New messages after those there were: a turn. Anything else: another history.
+CREATE FUNCTION aforesaid.api_messages(p_owner text, p_id uuid, p_old jsonb, p_new jsonb) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    size integer := jsonb_array_length(p_old);
+    head jsonb;
+    rest jsonb;
+BEGIN
+    IF jsonb_typeof(p_new) IS DISTINCT FROM 'array' THEN
+        RAISE check_violation USING MESSAGE = 'messages must be an array';
+    END IF;
+    SELECT
+        coalesce(jsonb_agg(document ORDER BY place) FILTER (WHERE place <= size), '[]'),
+        coalesce(jsonb_agg(document ORDER BY place) FILTER (WHERE place > size), '[]')
+    INTO head, rest
+    FROM jsonb_array_elements(p_new) WITH ORDINALITY AS said (document, place);
+    IF head = p_old THEN
+        PERFORM aforesaid.say(p_owner, p_id, rest, false);
+    ELSE
+        PERFORM aforesaid.say(p_owner, p_id, p_new, true);
+    END IF;
+END
+$$;
+
+CREATE FUNCTION aforesaid.api_delete() RETURNS trigger
+LANGUAGE plpgsql AS $$
+DECLARE
+    me text := aforesaid.writer();
+BEGIN
+    DELETE FROM aforesaid.conversations AS c WHERE c.owner = me AND c.id = OLD.id;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    PERFORM aforesaid.tell(me, OLD.id);
+    RETURN OLD;
+END
+$$;
+
+CREATE TRIGGER delete_conversation INSTEAD OF DELETE ON api.conversations
+    FOR EACH ROW EXECUTE FUNCTION aforesaid.api_delete();
+
+-- A client that conversations refer to may be waiting to be described.
+CREATE FUNCTION aforesaid.api_insert_contact() RETURNS trigger
+LANGUAGE plpgsql AS $$
+DECLARE
+    me text := aforesaid.writer();
+    given uuid := coalesce(NEW.id, gen_random_uuid());
+BEGIN
+    INSERT INTO aforesaid.contacts AS p (
+        owner, owner_name, id, name, nicknames, company, email, phone, notes, created_at, updated_at
+    ) VALUES (
+        me, aforesaid.writer_name(), given, NEW.name, coalesce(NEW.nicknames, '{}'),
+        NEW.company, NEW.email, NEW.phone, NEW.notes, coalesce(NEW.created_at, now()), coalesce(NEW.updated_at, now())
+    )
+    ON CONFLICT (owner, id) DO UPDATE
+        SET
+            name = excluded.name, nicknames = excluded.nicknames, company = excluded.company,
+            email = excluded.email, phone = excluded.phone, notes = excluded.notes, data = NULL, brought = false,
+            version = 1, owner_name = excluded.owner_name, created_at = excluded.created_at,
+            updated_at = excluded.updated_at
+        WHERE p.brought;
+    IF NOT FOUND THEN
+        RAISE unique_violation USING MESSAGE = format('there is a contact %s already', given);
+    END IF;
+    SELECT shown.* INTO NEW FROM api.contacts AS shown WHERE shown.id = given;
+    RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER insert_contact INSTEAD OF INSERT ON api.contacts
+    FOR EACH ROW EXECUTE FUNCTION aforesaid.api_insert_contact();
+
+-- What is written here is what the columns say: a sealed contact is sealed no more.
+CREATE FUNCTION aforesaid.api_update_contact() RETURNS trigger
+LANGUAGE plpgsql AS $$
+DECLARE
+    me text := aforesaid.writer();
+BEGIN
+    IF NEW.id IS DISTINCT FROM OLD.id THEN
+        RAISE check_violation USING MESSAGE = 'the id of a contact does not change';
+    END IF;
+    UPDATE aforesaid.contacts AS p
+    SET
+        name = CASE WHEN NEW.name IS DISTINCT FROM OLD.name THEN NEW.name ELSE p.name END,
+        nicknames = coalesce(
+            CASE WHEN NEW.nicknames IS DISTINCT FROM OLD.nicknames THEN NEW.nicknames ELSE p.nicknames END, '{}'),
+        company = CASE WHEN NEW.company IS DISTINCT FROM OLD.company THEN NEW.company ELSE p.company END,
+        email = CASE WHEN NEW.email IS DISTINCT FROM OLD.email THEN NEW.email ELSE p.email END,
+        phone = CASE WHEN NEW.phone IS DISTINCT FROM OLD.phone THEN NEW.phone ELSE p.phone END,
+        notes = CASE WHEN NEW.notes IS DISTINCT FROM OLD.notes THEN NEW.notes ELSE p.notes END,
+        created_at = CASE WHEN NEW.created_at IS DISTINCT FROM OLD.created_at THEN NEW.created_at ELSE p.created_at END,
+        data = NULL, version = p.version + 1, updated_at = now()
+    WHERE p.owner = me AND p.id = OLD.id AND NOT p.brought;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    SELECT shown.* INTO NEW FROM api.contacts AS shown WHERE shown.id = OLD.id;
+    RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER update_contact INSTEAD OF UPDATE ON api.contacts
+    FOR EACH ROW EXECUTE FUNCTION aforesaid.api_update_contact();
+
+-- Conversations outlive their contact. The foreign key would do the same, without telling watchers.
+CREATE FUNCTION aforesaid.api_delete_contact() RETURNS trigger
+LANGUAGE plpgsql AS $$
+DECLARE
+    me text := aforesaid.writer();
+    let_go record;
+BEGIN
+    FOR let_go IN
+        UPDATE aforesaid.conversations AS c
+        SET client_id = NULL, revision = c.revision + 1, updated_at = now()
+        WHERE c.owner = me AND c.client_id = OLD.id
+        RETURNING c.id, c.revision
+    LOOP
+        PERFORM aforesaid.tell(me, let_go.id);
+    END LOOP;
+    DELETE FROM aforesaid.contacts AS c WHERE c.owner = me AND c.id = OLD.id;
+    RETURN OLD;
+END
+$$;
+
+CREATE TRIGGER delete_contact INSTEAD OF DELETE ON api.contacts
+    FOR EACH ROW EXECUTE FUNCTION aforesaid.api_delete_contact();

@@ -1,0 +1,837 @@
+-- Every query of the PostgreSQL store. A conversation that has expired is not there: each query that
+-- finds one says so. Row-level security shows an owner's rows only; every query names the owner as well.
+
+-- name: our_names
+-- Which of the names that the schema needs are taken already, by us or by somebody else.
+SELECT n.nspname || '.' || c.relname
+FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE
+    (n.nspname = 'aforesaid' AND c.relkind IN ('r', 'p', 'v'))
+    OR (n.nspname = 'api' AND c.relname IN ('conversations', 'contacts'));
+
+-- name: schema_version
+-- The number of the last migration.
+SELECT coalesce(max(m.version), 0) FROM aforesaid.migrations AS m;
+
+-- name: extension
+-- What there is of an extension, whether this role may create it, and whether what we make with it is there.
+SELECT
+    EXISTS (SELECT FROM pg_available_extensions AS a WHERE a.name = %(name)s) AS available,
+    (
+        SELECT quote_ident(n.nspname) FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
+        WHERE e.extname = %(name)s
+    ) AS schema,
+    EXISTS (
+        SELECT FROM pg_available_extension_versions AS v, pg_roles AS r
+        WHERE
+            v.name = %(name)s AND r.rolname = current_user
+            AND (r.rolsuper OR (v.trusted AND has_database_privilege(current_database(), 'CREATE')))
+    ) AS may_create,
+    (
+        SELECT t.relowner::regrole::text FROM pg_class AS t
+        WHERE t.oid = to_regclass('aforesaid.conversations') AND pg_has_role(t.relowner, 'USAGE')
+    ) AS maker,
+    CASE %(name)s::text
+        WHEN 'pg_trgm' THEN to_regclass('aforesaid.conversations_by_subject') IS NOT NULL
+        WHEN 'vector' THEN
+            to_regclass('aforesaid.vectors') IS NOT NULL
+            AND has_table_privilege(to_regclass('aforesaid.vectors'), 'INSERT')
+    END AS ready;
+
+-- name: speak_for
+-- What follows in this transaction is done in the owner's name.
+SELECT aforesaid.speak_for(%(name)s);
+
+-- name: write_turn
+-- Append a turn, or put one in the place of everything: see the function `aforesaid.turn`.
+SELECT
+    done.state, done.sequence, done.stamp,
+    (done.conversation).id::text, (done.conversation).channel, (done.conversation).status,
+    (done.conversation).priority, (done.conversation).client_id::text, (done.conversation).client_name,
+    (done.conversation).subject, (done.conversation).assigned_to, (done.conversation).tags,
+    (done.conversation).notes, (done.conversation).last_message_at, (done.conversation).last_message_from,
+    (done.conversation).unread_count, (done.conversation).message_count, (done.conversation).revision,
+    (done.conversation).ttl, (done.conversation).expires_at, (done.conversation).created_at,
+    (done.conversation).updated_at
+FROM aforesaid.turn(
+    %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(expected)s, %(afresh)s, %(known_keys)s::text[],
+    %(known_sequences)s::bigint[], %(roles)s::text[], %(times)s::timestamptz[], %(keys)s::text[],
+    %(bodies)b::text[], string_to_array(%(vectors)s, ' | '), %(term_counts)s::integer[], %(head)s, %(seen)s
+) AS done;
+
+-- name: log_end
+-- Where the log of a conversation ends.
+SELECT c.revision, c.next_sequence, c.last_message_at, c.head
+FROM aforesaid.conversations AS c
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
+
+-- name: exchange_head
+-- Another head of the log, if this is still the one that is there.
+UPDATE aforesaid.conversations AS c
+SET head = %(new)s
+WHERE
+    c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+    AND c.head IS NOT DISTINCT FROM %(old)s
+RETURNING c.id::text;
+
+-- name: reseal_messages
+-- Another stored form of messages, in their places; those come back that were exchanged. What can be found by its
+-- terms waits for them again: the other form may have none. Lock the conversation before, for what is counted.
+WITH old AS (
+    SELECT m.at, m.sequence, m.term_count, said.body
+    FROM unnest(%(times)s::timestamptz[], %(sequences)s::bigint[], %(revisions)s::bigint[], %(bodies)s::text[])
+        AS said (at, sequence, revision, body)
+    JOIN aforesaid.messages AS m
+        ON m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid
+        AND m.at = said.at AND m.sequence = said.sequence AND m.revision = said.revision
+),
+exchanged AS (
+    UPDATE aforesaid.messages AS m
+    SET body = old.body, term_count = CASE WHEN old.term_count = 0 THEN 0 END, terms = NULL
+    FROM old
+    WHERE
+        m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.at = old.at AND m.sequence = old.sequence
+    RETURNING m.sequence, old.term_count
+),
+counted AS (
+    UPDATE aforesaid.conversations AS c
+    SET
+        indexed_count = c.indexed_count - (SELECT count(*) FROM exchanged WHERE exchanged.term_count > 0),
+        term_count = c.term_count - (SELECT coalesce(sum(exchanged.term_count), 0) FROM exchanged)
+    WHERE
+        c.owner = %(owner)s AND c.id = %(id)s::uuid
+        AND EXISTS (SELECT FROM exchanged WHERE exchanged.term_count > 0)
+)
+SELECT exchanged.sequence FROM exchanged;
+
+-- name: known_messages
+-- The messages that hold these ids: see the function. One empty row where there are none, no row without the
+-- conversation.
+SELECT known.at, known.sequence, known.revision, known.stored_at, known.body, known.message_key
+FROM aforesaid.known(
+    %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(keys)s::text[]
+) AS known;
+
+-- name: delete_if_expired
+-- Make room for a new conversation under the id of one that is over.
+DELETE FROM aforesaid.conversations AS c
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND c.expires_at <= %(now)s;
+
+-- name: insert_conversation
+-- A new record; no row comes back when its id is taken. A client that nobody has described yet gets a
+-- contact, so that the reference has something to refer to.
+WITH contact AS (
+    INSERT INTO aforesaid.contacts (owner, id, name, brought, created_at, updated_at)
+    SELECT %(owner)s, %(client_id)s::uuid, %(client_name)s, true, %(now)s, %(now)s
+    WHERE
+        %(client_id)s::uuid IS NOT NULL
+        AND NOT EXISTS (
+            SELECT FROM aforesaid.conversations AS c WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid
+        )
+    ON CONFLICT (owner, id) DO NOTHING
+)
+INSERT INTO aforesaid.conversations (
+    owner, owner_name, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags, notes,
+    last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at, created_at,
+    updated_at
+) VALUES (
+    %(owner)s, %(owner_name)s, %(id)s::uuid, %(channel)s, %(status)s, %(priority)s, %(client_id)s::uuid,
+    %(client_name)s, %(subject)s, %(assigned_to)s, %(tags)s::text[], %(notes)s, %(last_message_at)s,
+    %(last_message_from)s, %(unread_count)s, %(message_count)s, %(revision)s, %(ttl)s, %(expires_at)s,
+    %(created_at)s, %(updated_at)s
+)
+ON CONFLICT (owner, id) DO NOTHING
+RETURNING aforesaid.tell(owner, id);
+
+-- name: get_conversation
+-- The record.
+SELECT
+    c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
+    c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
+    c.ttl, c.expires_at, c.created_at, c.updated_at
+FROM aforesaid.conversations AS c
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
+
+-- name: get_session
+-- The record that a session is bound to.
+SELECT
+    c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
+    c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
+    c.ttl, c.expires_at, c.created_at, c.updated_at
+FROM aforesaid.sessions AS s
+JOIN aforesaid.conversations AS c ON c.owner = s.owner AND c.id = s.conversation_id
+WHERE
+    s.owner = %(owner)s AND c.owner = %(owner)s AND s.session_key = %(session)s
+    AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
+
+-- name: update_conversation
+-- Change the fields that are named in `given`. No row comes back when the conversation is not there, or is
+-- not at the expected revision. A new client gets a contact, as in `insert_conversation`.
+WITH contact AS (
+    INSERT INTO aforesaid.contacts (owner, id, name, brought, created_at, updated_at)
+    SELECT c.owner, %(client_id)s::uuid, %(client_name)s, true, %(now)s, %(now)s
+    FROM aforesaid.conversations AS c
+    WHERE
+        c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+        AND (%(expected)s::bigint IS NULL OR c.revision = %(expected)s)
+        AND %(client_id)s::uuid IS NOT NULL
+    ON CONFLICT (owner, id) DO NOTHING
+)
+UPDATE aforesaid.conversations AS c
+SET
+    channel = CASE WHEN 'channel' = ANY (%(given)s::text[]) THEN %(channel)s ELSE c.channel END,
+    status = CASE WHEN 'status' = ANY (%(given)s::text[]) THEN %(status)s ELSE c.status END,
+    priority = CASE WHEN 'priority' = ANY (%(given)s::text[]) THEN %(priority)s ELSE c.priority END,
+    client_id = CASE WHEN 'client_id' = ANY (%(given)s::text[]) THEN %(client_id)s::uuid ELSE c.client_id END,
+    client_name = CASE WHEN 'client_name' = ANY (%(given)s::text[]) THEN %(client_name)s ELSE c.client_name END,
+    subject = CASE WHEN 'subject' = ANY (%(given)s::text[]) THEN %(subject)s ELSE c.subject END,
+    assigned_to = CASE WHEN 'assigned_to' = ANY (%(given)s::text[]) THEN %(assigned_to)s ELSE c.assigned_to END,
+    tags = CASE WHEN 'tags' = ANY (%(given)s::text[]) THEN %(tags)s::text[] ELSE c.tags END,
+    notes = CASE WHEN 'notes' = ANY (%(given)s::text[]) THEN %(notes)s ELSE c.notes END,
+    unread_count = CASE WHEN 'unread_count' = ANY (%(given)s::text[]) THEN %(unread_count)s ELSE c.unread_count END,
+    ttl = CASE WHEN 'ttl' = ANY (%(given)s::text[]) THEN %(ttl)s ELSE c.ttl END,
+    expires_at = CASE WHEN 'ttl' = ANY (%(given)s::text[]) THEN %(expires_at)s ELSE c.expires_at END,
+    updated_at = %(now)s,
+    revision = c.revision + 1
+WHERE
+    c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+    AND (%(expected)s::bigint IS NULL OR c.revision = %(expected)s)
+RETURNING
+    c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
+    c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
+    c.ttl, c.expires_at, c.created_at, c.updated_at, aforesaid.tell(c.owner, c.id);
+
+-- name: find_conversations
+-- A page of records, most recently active first. A filter that is NULL does not filter.
+SELECT
+    c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
+    c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
+    c.ttl, c.expires_at, c.created_at, c.updated_at
+FROM aforesaid.conversations AS c
+WHERE
+    c.owner = %(owner)s
+    AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+    AND (
+        %(after_activity)s::timestamptz IS NULL
+        OR (c.last_activity, c.id) < (%(after_activity)s::timestamptz, %(after_id)s::uuid)
+    )
+    AND (%(date_from)s::timestamptz IS NULL OR c.last_activity >= %(date_from)s::timestamptz)
+    AND (%(date_to)s::timestamptz IS NULL OR c.last_activity <= %(date_to)s::timestamptz)
+    AND (%(client_id)s::uuid IS NULL OR c.client_id = %(client_id)s::uuid)
+    AND (%(channel)s::text IS NULL OR c.channel = %(channel)s::text)
+    AND (%(status)s::text IS NULL OR c.status = %(status)s::text)
+    AND (%(priority)s::text IS NULL OR c.priority = %(priority)s::text)
+    AND (%(assigned_to)s::text IS NULL OR c.assigned_to = %(assigned_to)s::text)
+    AND (%(tags)s::text[] IS NULL OR c.tags && %(tags)s::text[])
+ORDER BY c.last_activity DESC, c.id DESC
+LIMIT %(limit)s;
+
+-- name: delete_conversation
+-- The record; messages, sessions and documents go with it, and are counted: after `lock_to_delete` exactly. With
+-- an expected revision, only at that one: the first column is the revision of a record that stays.
+WITH gone AS (
+    DELETE FROM aforesaid.conversations AS c
+    WHERE
+        c.owner = %(owner)s AND c.id = %(id)s::uuid
+        AND (%(expected)s::bigint IS NULL OR c.revision = %(expected)s)
+    RETURNING c.owner, c.id, c.message_count, c.indexed_count
+),
+beside AS (
+    SELECT d.kind, count(*) AS number
+    FROM aforesaid.documents AS d
+    WHERE d.owner = %(owner)s AND d.conversation_id = %(id)s::uuid AND EXISTS (SELECT FROM gone)
+    GROUP BY d.kind
+)
+SELECT
+    (
+        SELECT c.revision FROM aforesaid.conversations AS c
+        WHERE
+            c.owner = %(owner)s AND c.id = %(id)s::uuid AND c.revision <> %(expected)s::bigint
+            AND NOT EXISTS (SELECT FROM gone)
+    ),
+    (SELECT count(aforesaid.tell(gone.owner, gone.id)) FROM gone),
+    coalesce((SELECT gone.message_count FROM gone), 0),
+    coalesce((SELECT gone.indexed_count FROM gone), 0),
+    (
+        SELECT count(*) FROM aforesaid.sessions AS s
+        WHERE s.owner = %(owner)s AND s.conversation_id = %(id)s::uuid AND EXISTS (SELECT FROM gone)
+    ),
+    coalesce((SELECT array_agg(beside.kind ORDER BY beside.kind) FROM beside), '{}'),
+    coalesce((SELECT array_agg(beside.number ORDER BY beside.kind) FROM beside), '{}');
+
+-- name: lock_to_delete
+-- Nobody adds anything to these conversations any more, from here to the end of the transaction: one, or all of
+-- an owner's.
+SELECT c.id FROM aforesaid.conversations AS c
+WHERE c.owner = %(owner)s AND (%(id)s::uuid IS NULL OR c.id = %(id)s::uuid)
+ORDER BY c.id
+FOR UPDATE;
+
+-- name: session_binding
+-- The conversation that a session is bound to, also when it has expired.
+SELECT s.conversation_id::text FROM aforesaid.sessions AS s
+WHERE s.owner = %(owner)s AND s.session_key = %(session)s;
+
+-- name: rebind_session
+-- Bind the session to this conversation, unless it was bound to another than `bound` meanwhile: then no row comes
+-- back. Concurrent callers wait for each other at the row of the session, which only roles with a grant can hold.
+INSERT INTO aforesaid.sessions AS s (owner, session_key, session_name, conversation_id)
+VALUES (%(owner)s, %(session)s, %(session_name)s, %(id)s::uuid)
+ON CONFLICT (owner, session_key) DO UPDATE SET conversation_id = excluded.conversation_id
+WHERE s.conversation_id = %(bound)s::uuid
+RETURNING 1;
+
+-- name: bind_session
+-- The session belongs to this conversation from now on; no row comes back when there is no such conversation.
+INSERT INTO aforesaid.sessions (owner, session_key, session_name, conversation_id)
+SELECT c.owner, %(session)s, %(session_name)s, c.id
+FROM aforesaid.conversations AS c
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+FOR KEY SHARE OF c
+ON CONFLICT (owner, session_key) DO UPDATE SET conversation_id = excluded.conversation_id
+RETURNING 1;
+
+-- name: unbind_session
+-- The session is forgotten.
+DELETE FROM aforesaid.sessions AS s WHERE s.owner = %(owner)s AND s.session_key = %(session)s;
+
+-- name: get_sessions
+-- The sessions that are bound to a conversation; empty and missing as in `known_messages`.
+SELECT coalesce(s.session_name, s.session_key)
+FROM aforesaid.conversations AS c
+LEFT JOIN aforesaid.sessions AS s ON s.owner = %(owner)s AND s.conversation_id = %(id)s::uuid
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
+
+-- name: restore_conversation
+-- A record exactly as it is given, whatever was there; its next sequence number comes back. A client gets a
+-- contact, as in `insert_conversation`.
+WITH contact AS (
+    INSERT INTO aforesaid.contacts (owner, id, name, brought, created_at, updated_at)
+    SELECT %(owner)s, %(client_id)s::uuid, %(client_name)s, true, %(now)s, %(now)s
+    WHERE %(client_id)s::uuid IS NOT NULL
+    ON CONFLICT (owner, id) DO NOTHING
+)
+INSERT INTO aforesaid.conversations AS c (
+    owner, owner_name, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags, notes,
+    last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at, created_at,
+    updated_at
+) VALUES (
+    %(owner)s, %(owner_name)s, %(id)s::uuid, %(channel)s, %(status)s, %(priority)s, %(client_id)s::uuid,
+    %(client_name)s, %(subject)s, %(assigned_to)s, %(tags)s::text[], %(notes)s, %(last_message_at)s,
+    %(last_message_from)s, %(unread_count)s, %(message_count)s, %(revision)s, %(ttl)s, %(expires_at)s,
+    %(created_at)s, %(updated_at)s
+)
+ON CONFLICT (owner, id) DO UPDATE SET
+    channel = excluded.channel, status = excluded.status, priority = excluded.priority,
+    client_id = excluded.client_id, client_name = excluded.client_name, subject = excluded.subject,
+    assigned_to = excluded.assigned_to, tags = excluded.tags, notes = excluded.notes,
+    last_message_at = excluded.last_message_at, last_message_from = excluded.last_message_from,
+    unread_count = excluded.unread_count, message_count = excluded.message_count,
+    revision = excluded.revision, ttl = excluded.ttl, expires_at = excluded.expires_at,
+    created_at = excluded.created_at, updated_at = excluded.updated_at
+RETURNING c.next_sequence, aforesaid.tell(c.owner, c.id);
+
+-- name: sequences_from
+-- Which sequence numbers are taken, from one on.
+SELECT m.sequence FROM aforesaid.messages AS m
+WHERE m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.sequence >= %(least)s;
+
+-- name: restore_messages
+-- Messages in the places that they are given; those come back whose id nobody held.
+INSERT INTO aforesaid.messages (
+    owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body, term_count, terms
+)
+SELECT
+    %(owner)s, %(id)s::uuid, said.at, said.sequence, said.role, said.key, said.revision, said.stored_at, said.body,
+    said.term_count, said.terms::tsvector
+FROM unnest(
+    %(times)s::timestamptz[], %(sequences)s::bigint[], %(roles)s::text[], %(keys)s::text[],
+    %(revisions)s::bigint[], %(stored)s::timestamptz[], %(bodies)b::text[], %(term_counts)s::integer[],
+    string_to_array(%(vectors)s, ' | ')
+) AS said (at, sequence, role, key, revision, stored_at, body, term_count, terms)
+ON CONFLICT (owner, conversation_id, message_key) WHERE message_key IS NOT NULL DO NOTHING
+RETURNING sequence;
+
+-- name: count_restored
+-- New messages come after the last, and what they are found by is counted.
+UPDATE aforesaid.conversations AS c
+SET
+    next_sequence = greatest(c.next_sequence, %(last)s::bigint + 1),
+    head = coalesce(%(head)s, c.head),
+    indexed_count = c.indexed_count + %(indexed)s::bigint,
+    term_count = c.term_count + %(all_terms)s::bigint
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid;
+
+-- name: tail
+-- The last messages, or the last before a position, newest first: see the function. Empty and missing as in
+-- `known_messages`.
+SELECT last.at, last.sequence, last.revision, last.stored_at, last.body
+FROM aforesaid.tail(
+    %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(limit)s, %(before_at)s::timestamptz, %(before_sequence)s::bigint
+) AS last;
+
+-- name: page
+-- Messages from the oldest on: see the function. Empty and missing as in `tail`.
+SELECT page.at, page.sequence, page.revision, page.stored_at, page.body
+FROM aforesaid.page(
+    %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(limit)s, %(offset)s
+) AS page;
+
+-- name: one_moment
+-- What follows in this transaction sees the database as it is now.
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+
+-- name: frequencies
+-- How often some terms occur, and in how much: see the function.
+SELECT known.messages, known.terms, known.frequencies, known.expired, known.waiting
+FROM aforesaid.frequencies(%(name)s, %(owner)s, %(now)s, %(terms)s::text[]) AS known;
+
+-- name: found
+-- The messages that hold some of the terms, the best first: see the function.
+SELECT
+    found.conversation_id::text, found.at, found.sequence, found.role, found.term_count, found.score, found.counts
+FROM aforesaid.found(
+    %(name)s, %(owner)s, %(any)s::text[], %(terms)s::text[], %(weights)s::double precision[],
+    %(average)s::double precision, %(saturation)s::double precision, %(length)s::double precision,
+    %(expired)s::uuid[], %(limit)s
+) AS found;
+
+-- name: waiting_conversations
+-- Conversations with messages that nobody has worked out the terms of, as those that plain SQL wrote.
+SELECT DISTINCT m.conversation_id::text
+FROM aforesaid.messages AS m
+WHERE m.owner = %(owner)s AND m.term_count IS NULL
+LIMIT %(limit)s;
+
+-- name: lock_conversation
+-- The record is ours until the end of the transaction, as in `aforesaid.turn`.
+SELECT c.id::text FROM aforesaid.conversations AS c
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid
+FOR NO KEY UPDATE;
+
+-- name: waiting_messages
+-- The messages of a conversation that nobody has worked out the terms of.
+SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
+FROM aforesaid.messages AS m
+WHERE m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.term_count IS NULL
+LIMIT %(limit)s;
+
+-- name: index_messages
+-- Keep what the messages of a conversation are found by, and count it.
+WITH indexed AS (
+    UPDATE aforesaid.messages AS m
+    SET term_count = worked_out.term_count, terms = worked_out.terms::tsvector
+    FROM unnest(
+        %(times)s::timestamptz[], %(sequences)s::bigint[], %(term_counts)s::integer[],
+        string_to_array(%(vectors)s, ' | ')
+    ) AS worked_out (at, sequence, term_count, terms)
+    WHERE
+        m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.at = worked_out.at
+        AND m.sequence = worked_out.sequence AND m.term_count IS NULL
+    RETURNING m.term_count
+)
+UPDATE aforesaid.conversations AS c
+SET
+    indexed_count = c.indexed_count + (SELECT count(*) FROM indexed WHERE indexed.term_count > 0),
+    term_count = c.term_count + (SELECT coalesce(sum(indexed.term_count), 0) FROM indexed)
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid;
+
+-- name: rolled_documents
+-- Documents with vectors of which there are no rows yet. They stay as they are until the end of the transaction.
+SELECT d.conversation_id::text, d.key, d.data
+FROM aforesaid.documents AS d
+WHERE d.owner = %(owner)s AND d.kind = %(kind)s AND NOT d.unrolled AND d.conversation_id IS NOT NULL
+LIMIT %(limit)s
+FOR NO KEY UPDATE;
+
+-- name: unroll
+-- The vectors of a document as rows: see the function.
+SELECT aforesaid.unroll(
+    %(owner)s, %(id)s::uuid, %(kind)s, %(key)s, %(dimension)s, %(micros)s::bigint[], %(sequences)s::bigint[],
+    %(vectors)s::text[]
+);
+
+-- name: nearest
+-- The messages whose vectors point most nearly the same way: see the function.
+SELECT near.conversation_id::text, near.micros, near.sequence, near.similarity
+FROM aforesaid.nearest(
+    %(name)s, %(owner)s, %(now)s, %(kind)s, %(dimension)s, %(vector)s, %(around)s, %(limit)s
+) AS near;
+
+-- name: replace_message
+-- Other words in the place of a message. No row comes back when the conversation or the message is not there,
+-- or the conversation is not at the expected revision. Lock the conversation before: what is counted is what was there.
+WITH moved AS (
+    UPDATE aforesaid.conversations AS c
+    SET
+        revision = c.revision + 1,
+        head = coalesce(%(head)s, c.head),
+        updated_at = %(now)s,
+        indexed_count = c.indexed_count
+            - (coalesce(old.term_count, 0) > 0)::integer + (%(term_count)s::integer > 0)::integer,
+        term_count = c.term_count - coalesce(old.term_count, 0) + %(term_count)s::integer
+    FROM aforesaid.messages AS old
+    WHERE
+        c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+        AND (%(expected)s::bigint IS NULL OR c.revision = %(expected)s)
+        AND old.owner = %(owner)s AND old.conversation_id = %(id)s::uuid
+        AND old.message_key = %(key)s AND old.sequence = %(sequence)s
+    RETURNING c.owner, c.id, c.revision
+),
+derived AS (
+    DELETE FROM aforesaid.documents AS d
+    USING moved
+    WHERE
+        d.owner = %(owner)s AND d.conversation_id = %(id)s::uuid AND moved.id = d.conversation_id
+        AND NOT %(keeps_derived)s::boolean
+)
+UPDATE aforesaid.messages AS m
+SET
+    role = %(role)s, body = %(body)s, revision = moved.revision, term_count = %(term_count)s::integer,
+    terms = %(vector)s::text::tsvector
+FROM moved
+WHERE
+    m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.message_key = %(key)s
+    AND m.sequence = %(sequence)s
+RETURNING m.revision, aforesaid.tell(moved.owner, moved.id);
+
+-- name: listen
+-- Listen for changes; the key of the notifications comes back.
+SELECT aforesaid.listen();
+
+-- name: attend
+-- Make writers notify: see the function.
+SELECT aforesaid.attend();
+
+-- name: writers
+-- Transactions that have written and may have seen no listener; with `seen`, those of them still open.
+SELECT DISTINCT l.virtualtransaction
+FROM pg_locks AS l
+WHERE
+    l.relation = 'aforesaid.conversations'::regclass AND l.mode = 'RowExclusiveLock' AND l.granted
+    AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+    AND l.pid <> pg_backend_pid()
+    AND (%(seen)s::text[] IS NULL OR l.virtualtransaction = ANY (%(seen)s::text[]));
+
+-- name: revisions
+-- The revisions of the owner's conversations, or of some of them.
+SELECT c.id::text, c.revision
+FROM aforesaid.conversations AS c
+WHERE c.owner = %(owner)s AND (%(ids)s::uuid[] IS NULL OR c.id = ANY (%(ids)s::uuid[]));
+
+-- name: put_document
+-- A document in the place of what is there, or, with 0 expected, only where nothing is. No row comes back when
+-- something is, or when there is no such conversation. The lock keeps the conversation there meanwhile.
+WITH place AS (
+    SELECT c.id
+    FROM aforesaid.conversations AS c
+    WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+    FOR KEY SHARE OF c
+)
+INSERT INTO aforesaid.documents AS d (
+    owner, owner_name, conversation_id, kind, key, version, updated_at, data
+)
+SELECT %(owner)s, %(owner_name)s, %(id)s::uuid, %(kind)s, %(key)s, 1, %(now)s, %(data)s
+WHERE %(id)s::uuid IS NULL OR EXISTS (SELECT FROM place)
+ON CONFLICT (owner, conversation_id, kind, key) DO UPDATE
+    SET version = d.version + 1, updated_at = excluded.updated_at, data = excluded.data
+    WHERE %(expected)s::bigint IS NULL
+RETURNING d.version;
+
+-- name: replace_document
+-- A document in the place of one that is at the expected version. No row comes back when it is not, or as above.
+UPDATE aforesaid.documents AS d
+SET version = d.version + 1, updated_at = %(now)s, data = %(data)s
+WHERE
+    d.owner = %(owner)s
+    AND (d.conversation_id = %(id)s::uuid OR (%(id)s::uuid IS NULL AND d.conversation_id IS NULL))
+    AND d.kind = %(kind)s AND d.key = %(key)s AND d.version = %(expected)s
+    AND (
+        %(id)s::uuid IS NULL OR EXISTS (
+            SELECT FROM aforesaid.conversations AS c
+            WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid
+                AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+        )
+    )
+RETURNING d.version;
+
+-- name: get_documents
+-- An owner's documents of a kind: one of them by its key, or those after a key.
+SELECT d.key, d.version, d.updated_at, d.data
+FROM aforesaid.documents AS d
+WHERE
+    d.owner = %(owner)s AND d.conversation_id IS NULL AND d.kind = %(kind)s
+    AND (%(key)s::text IS NULL OR d.key = %(key)s::text) AND d.key > %(after)s
+ORDER BY d.key
+LIMIT %(limit)s;
+
+-- name: get_derived
+-- A conversation's documents of a kind, as above; one empty row where there are none, no row without it.
+SELECT d.key, d.version, d.updated_at, d.data
+FROM aforesaid.conversations AS c
+LEFT JOIN LATERAL (
+    SELECT found.key, found.version, found.updated_at, found.data
+    FROM aforesaid.documents AS found
+    WHERE
+        found.owner = %(owner)s AND found.conversation_id = %(id)s::uuid AND found.kind = %(kind)s
+        AND (%(key)s::text IS NULL OR found.key = %(key)s::text) AND found.key > %(after)s
+    ORDER BY found.key
+    LIMIT %(limit)s
+) AS d ON true
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+ORDER BY d.key;
+
+-- name: document_kinds
+-- The kinds of an owner's documents.
+SELECT DISTINCT d.kind COLLATE "C" AS kind FROM aforesaid.documents AS d
+WHERE d.owner = %(owner)s AND d.conversation_id IS NULL
+UNION
+SELECT 'contacts' COLLATE "C"
+WHERE EXISTS (SELECT FROM aforesaid.contacts AS p WHERE p.owner = %(owner)s AND NOT p.brought)
+ORDER BY kind;
+
+-- name: derived_kinds
+-- The kinds of a conversation's documents; empty and missing as above.
+SELECT DISTINCT d.kind
+FROM aforesaid.conversations AS c
+LEFT JOIN aforesaid.documents AS d ON d.owner = %(owner)s AND d.conversation_id = %(id)s::uuid
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+ORDER BY d.kind;
+
+-- name: delete_document
+-- A document, at the expected version or at any; a row comes back when it went.
+DELETE FROM aforesaid.documents AS d
+WHERE
+    d.owner = %(owner)s
+    AND (d.conversation_id = %(id)s::uuid OR (%(id)s::uuid IS NULL AND d.conversation_id IS NULL))
+    AND d.kind = %(kind)s AND d.key = %(key)s
+    AND (%(expected)s::bigint IS NULL OR d.version = %(expected)s)
+    AND (
+        %(id)s::uuid IS NULL OR EXISTS (
+            SELECT FROM aforesaid.conversations AS c
+            WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid
+                AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+        )
+    )
+RETURNING d.version;
+
+-- name: restore_documents
+-- Documents exactly as they are given. A row comes back for each, none without their conversation.
+WITH place AS (
+    SELECT c.id
+    FROM aforesaid.conversations AS c
+    WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+    FOR KEY SHARE OF c
+)
+INSERT INTO aforesaid.documents AS d (
+    owner, owner_name, conversation_id, kind, key, version, updated_at, data
+)
+SELECT
+    %(owner)s, %(owner_name)s, %(id)s::uuid, given.kind, given.key, given.version, given.updated_at, given.data
+FROM unnest(
+    %(kinds)s::text[], %(keys)s::text[], %(versions)s::bigint[], %(moments)s::timestamptz[], %(data)s::bytea[]
+) AS given (kind, key, version, updated_at, data)
+WHERE %(id)s::uuid IS NULL OR EXISTS (SELECT FROM place)
+ON CONFLICT (owner, conversation_id, kind, key) DO UPDATE
+    SET version = excluded.version, updated_at = excluded.updated_at, data = excluded.data
+RETURNING d.version;
+
+-- name: put_contact
+-- A contact in the place of what is there, or, with 0 expected, only where nobody has described one. No row comes
+-- back when somebody has.
+INSERT INTO aforesaid.contacts AS p (
+    owner, owner_name, id, name, nicknames, company, email, phone, notes, data, version, created_at, updated_at
+) VALUES (
+    %(owner)s, %(owner_name)s, %(key)s::uuid, %(name)s, %(nicknames)s::text[], %(company)s, %(email)s, %(phone)s,
+    %(notes)s, %(data)s, 1, %(created_at)s, %(now)s
+)
+ON CONFLICT (owner, id) DO UPDATE
+    SET
+        owner_name = excluded.owner_name, name = excluded.name, nicknames = excluded.nicknames,
+        company = excluded.company, email = excluded.email, phone = excluded.phone, notes = excluded.notes,
+        data = excluded.data, version = CASE WHEN p.brought THEN 1 ELSE p.version + 1 END, brought = false,
+        created_at = excluded.created_at, updated_at = excluded.updated_at
+    WHERE p.brought OR %(expected)s::bigint IS NULL
+RETURNING p.version;
+
+-- name: replace_contact
+-- A contact in the place of one that is at the expected version. No row comes back when it is not.
+UPDATE aforesaid.contacts AS p
+SET
+    name = %(name)s, nicknames = %(nicknames)s::text[], company = %(company)s, email = %(email)s,
+    phone = %(phone)s, notes = %(notes)s, data = %(data)s, version = p.version + 1,
+    created_at = %(created_at)s, updated_at = %(now)s
+WHERE
+    p.owner = %(owner)s AND p.id = %(key)s::uuid AND NOT p.brought AND p.version = %(expected)s::bigint
+RETURNING p.version;
+
+-- name: get_contacts
+-- An owner's contacts: one of them by its id, or those after an id, or after any text that sorts before some.
+SELECT
+    p.id::text, p.version, p.updated_at, p.data, p.name, p.nicknames, p.company, p.email, p.phone, p.notes,
+    p.created_at
+FROM aforesaid.contacts AS p
+WHERE
+    p.owner = %(owner)s AND NOT p.brought
+    AND (%(key)s::uuid IS NULL OR p.id = %(key)s::uuid)
+    AND p.id >= coalesce(%(after_id)s::uuid, '00000000-0000-0000-0000-000000000000'::uuid)
+    AND p.id::text COLLATE "C" > %(after)s
+ORDER BY p.id
+LIMIT %(limit)s;
+
+-- name: delete_contact
+-- A contact, at the expected version or at any; a row comes back when it went. Its conversations stay, without a
+-- client; the foreign key would see to it too, but tell nobody.
+WITH gone AS (
+    DELETE FROM aforesaid.contacts AS p
+    WHERE
+        p.owner = %(owner)s AND p.id = %(key)s::uuid AND NOT p.brought
+        AND (%(expected)s::bigint IS NULL OR p.version = %(expected)s)
+    RETURNING p.owner, p.id
+), let_go AS (
+    UPDATE aforesaid.conversations AS c
+    SET client_id = NULL, revision = c.revision + 1, updated_at = %(now)s
+    FROM gone
+    WHERE c.owner = %(owner)s AND c.owner = gone.owner AND c.client_id = gone.id
+    RETURNING aforesaid.tell(c.owner, c.id)
+)
+SELECT gone.id::text, (SELECT count(*) FROM let_go) FROM gone;
+
+-- name: restore_contacts
+-- Contacts exactly as they are given, whatever is there.
+INSERT INTO aforesaid.contacts AS p (
+    owner, owner_name, id, name, nicknames, company, email, phone, notes, data, version, created_at, updated_at
+)
+SELECT
+    %(owner)s, %(owner_name)s, given.id, given.name,
+    ARRAY(SELECT jsonb_array_elements_text(given.nicknames)), given.company, given.email, given.phone,
+    given.notes, given.data, given.version, given.created_at, given.updated_at
+FROM unnest(
+    %(keys)s::uuid[], %(names)s::text[], %(nicknames)s::jsonb[], %(companies)s::text[], %(emails)s::text[],
+    %(phones)s::text[], %(notes)s::text[], %(data)s::bytea[], %(versions)s::bigint[],
+    %(created)s::timestamptz[], %(moments)s::timestamptz[]
+) AS given (
+    id, name, nicknames, company, email, phone, notes, data, version, created_at, updated_at
+)
+ON CONFLICT (owner, id) DO UPDATE
+    SET
+        owner_name = excluded.owner_name, name = excluded.name, nicknames = excluded.nicknames,
+        company = excluded.company, email = excluded.email, phone = excluded.phone, notes = excluded.notes,
+        data = excluded.data, version = excluded.version, brought = false, created_at = excluded.created_at,
+        updated_at = excluded.updated_at
+RETURNING p.version;
+
+-- name: purge_owner
+-- One owner's expired conversations, a few at a time so that turns get in between.
+WITH gone AS (
+    DELETE FROM aforesaid.conversations AS c
+    WHERE c.owner = %(owner)s AND c.id IN (
+        SELECT old.id
+        FROM aforesaid.conversations AS old
+        WHERE old.owner = %(owner)s AND old.expires_at <= %(now)s
+        LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED
+    )
+    RETURNING c.owner, c.id
+)
+SELECT count(aforesaid.tell(gone.owner, gone.id)) FROM gone;
+
+-- name: purge_everybody
+-- All expired conversations, a few at a time.
+SELECT aforesaid.purge(%(now)s, %(limit)s);
+
+-- name: owners
+-- Everybody with anything that is not a document of these kinds, after a given one, in order of their keys.
+SELECT found.owner, found.owner_name
+FROM aforesaid.owners_after(%(last)s, %(limit)s, %(beside)s::text[]) AS found;
+
+-- name: expired
+-- One owner's conversations whose lifetime ends by a moment, those that end first in front.
+SELECT
+    c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
+    c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
+    c.ttl, c.expires_at, c.created_at, c.updated_at
+FROM aforesaid.conversations AS c
+WHERE c.owner = %(owner)s AND c.expires_at <= %(by)s
+ORDER BY c.expires_at, c.id
+LIMIT %(limit)s;
+
+-- name: clear_conversations
+-- All of one owner's conversations, whatever their lifetime; messages go with them. How many, with how many
+-- messages and index entries.
+WITH gone AS (
+    DELETE FROM aforesaid.conversations AS c WHERE c.owner = %(owner)s
+    RETURNING c.owner, c.id, c.message_count, c.indexed_count
+)
+SELECT
+    count(aforesaid.tell(gone.owner, gone.id)), coalesce(sum(gone.message_count), 0)::bigint,
+    coalesce(sum(gone.indexed_count), 0)::bigint
+FROM gone;
+
+-- name: clear_sessions
+-- All of one owner's sessions; how many.
+WITH gone AS (DELETE FROM aforesaid.sessions AS s WHERE s.owner = %(owner)s RETURNING 1)
+SELECT count(*) FROM gone;
+
+-- name: clear_documents
+-- All of one owner's documents, and those of its conversations; how many of each kind.
+WITH gone AS (DELETE FROM aforesaid.documents AS d WHERE d.owner = %(owner)s RETURNING d.kind)
+SELECT gone.kind, count(*) FROM gone GROUP BY gone.kind;
+
+-- name: tally_conversations
+-- How many conversations there are, with how many messages, index entries and sessions: an owner's, or one.
+SELECT
+    count(*), coalesce(sum(c.message_count), 0)::bigint, coalesce(sum(c.indexed_count), 0)::bigint,
+    (
+        SELECT count(*) FROM aforesaid.sessions AS s
+        WHERE s.owner = %(owner)s AND (%(id)s::uuid IS NULL OR s.conversation_id = %(id)s::uuid)
+    )
+FROM aforesaid.conversations AS c
+WHERE c.owner = %(owner)s AND (%(id)s::uuid IS NULL OR c.id = %(id)s::uuid);
+
+-- name: tally_documents
+-- How many documents there are of each kind: an owner's, those of conversations included, or one conversation's.
+SELECT d.kind, count(*)
+FROM aforesaid.documents AS d
+WHERE d.owner = %(owner)s AND (%(id)s::uuid IS NULL OR d.conversation_id = %(id)s::uuid)
+GROUP BY d.kind;
+
+-- name: tally_contacts
+-- How many contacts of an owner have been described.
+SELECT count(*) FROM aforesaid.contacts AS c WHERE c.owner = %(owner)s AND NOT c.brought;
+
+-- name: clear_contacts
+-- All of one owner's contacts; comes back with how many had been described.
+WITH gone AS (DELETE FROM aforesaid.contacts AS c WHERE c.owner = %(owner)s RETURNING c.brought)
+SELECT count(*) FILTER (WHERE NOT gone.brought) FROM gone;
+
+-- name: tables
+-- Every table that holds rows, what a partition of it may hold, and whether this role may write it anew.
+SELECT n.nspname, t.relname, pg_get_partition_constraintdef(t.oid), pg_has_role(t.relowner, 'USAGE')
+FROM pg_class AS t
+JOIN pg_namespace AS n ON n.oid = t.relnamespace
+WHERE n.nspname = 'aforesaid' AND t.relkind = 'r' AND t.relname <> 'migrations'
+ORDER BY t.relname;
+
+-- name: drop_brought_contacts
+-- Rows that came along with a conversation, for a client whom nobody has described, and to which none refers any
+-- more.
+DELETE FROM aforesaid.contacts AS p
+WHERE
+    p.owner = %(owner)s AND p.brought
+    AND NOT EXISTS (
+        SELECT FROM aforesaid.conversations AS c WHERE c.owner = p.owner AND c.client_id = p.id
+    );
+
+-- name: weights
+-- Bytes of every table and of every index; those of partitions are counted with what they are parts of.
+SELECT
+    coalesce(whole.relname, part.relname) AS name,
+    sum(CASE part.relkind WHEN 'i' THEN pg_relation_size(part.oid) ELSE pg_table_size(part.oid) END)::bigint
+FROM pg_class AS part
+JOIN pg_namespace AS n ON n.oid = part.relnamespace
+LEFT JOIN pg_class AS whole ON whole.oid = pg_partition_root(part.oid)
+WHERE n.nspname = 'aforesaid' AND part.relkind IN ('r', 'i')
+GROUP BY 1
+ORDER BY 1;

@@ -1,0 +1,118 @@
+"""Rows into values and back. The order of columns is that of `queries.sql`."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec.structs import asdict, force_setattr
+
+from aforesaid.contracts import Entry, LogEnd, Position, set_aside
+from aforesaid.errors import InvalidInput, StoreDamaged
+from aforesaid.model.clock import from_micros, to_micros
+from aforesaid.model.conversations import Changes, Conversation, Query, expiry, parse_cursor
+from aforesaid.model.wire import decode_message
+
+Row = tuple[Any, ...]
+
+
+def utc(moment: datetime) -> datetime:
+    """The moment in UTC, whatever the session's time zone."""
+    return moment.astimezone(UTC)
+
+
+def maybe_utc(moment: datetime | None) -> datetime | None:
+    return None if moment is None else moment.astimezone(UTC)
+
+
+def conversation(row: Row) -> Conversation:
+    """The record in a row; columns after it are ignored."""
+    return Conversation(
+        id=row[0],
+        channel=row[1],
+        status=row[2],
+        priority=row[3],
+        client_id=row[4],
+        client_name=row[5],
+        subject=row[6],
+        assigned_to=row[7],
+        tags=tuple(row[8]),
+        notes=row[9],
+        last_message_at=maybe_utc(row[10]),
+        last_message_from=row[11],
+        unread_count=row[12],
+        message_count=row[13],
+        revision=row[14],
+        ttl=row[15],
+        expires_at=maybe_utc(row[16]),
+        created_at=utc(row[17]),
+        updated_at=utc(row[18]),
+    )
+
+
+def log_end(row: Row) -> LogEnd:
+    """The end of a log in a row of `revision, next_sequence, last_message_at, head`."""
+    return LogEnd(row[0], row[1], maybe_utc(row[2]), row[3])
+
+
+def conversation_values(record: Conversation) -> dict[str, Any]:
+    """A record as `insert_conversation` wants it, without its owner."""
+    return asdict(record) | {"tags": list(record.tags)}
+
+
+def change_values(changes: Changes, now: datetime) -> dict[str, Any]:
+    """Changes as `update_conversation` wants them."""
+    given = changes.given()
+    values = dict.fromkeys(changes.__struct_fields__) | given
+    values["tags"] = list(given.get("tags", ()))
+    values["expires_at"] = expiry(given.get("ttl"), now=now)
+    return values | {"given": list(given)}
+
+
+def query_values(query: Query) -> dict[str, Any]:
+    """A query as `find_conversations` wants it; one row more than asked tells if there is a next page."""
+    micros, after_id = parse_cursor(query.after) if query.after else (None, None)
+    return {
+        "after_activity": None if micros is None else moment_at(micros, field="after"),
+        "after_id": after_id,
+        "date_from": query.date_from,
+        "date_to": query.date_to,
+        "client_id": query.client_id,
+        "channel": query.channel,
+        "status": query.status,
+        "priority": query.priority,
+        "assigned_to": query.assigned_to,
+        "tags": list(query.tags) if query.tags else None,
+        "limit": query.limit + 1,
+    }
+
+
+def moment_at(micros: int, *, field: str) -> datetime:
+    """The moment, or an error that names the field where it came from."""
+    try:
+        return from_micros(micros)
+    except OverflowError:
+        raise InvalidInput(f"{field} names no moment: {micros}", field=field, value=micros) from None
+
+
+def entry(conversation_id: str, row: Row) -> Entry:
+    """The entry in a row of `at, sequence, revision, stored_at, body`; columns after it are ignored."""
+    at, sequence, revision, stored_at, body = row[:5]
+    try:
+        message = decode_message(body)
+    except StoreDamaged as error:
+        place, stored = Position(to_micros(at), sequence), utc(stored_at)
+        return set_aside(conversation_id, place, revision=revision, stored_at=stored, why=str(error))
+    if message.timestamp is None:
+        force_setattr(message, "timestamp", utc(at))
+    return Entry(
+        conversation_id=conversation_id,
+        sequence=sequence,
+        revision=revision,
+        stored_at=utc(stored_at),
+        message=message,
+    )
+
+
+def entries(conversation_id: str, found: Sequence[Row]) -> list[Entry]:
+    """The entries in rows, of which one without a sequence number stands for none."""
+    return [entry(conversation_id, row) for row in found if row[1] is not None]

@@ -1,0 +1,113 @@
+"""One owner's vectors, compared by the server where it has pgvector. Above: `store`.
+
+Vectors are written as documents, by anybody and on any store. Before a question, those that are new are
+copied into rows, of which the server compares every one: see `vectors.sql`.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from math import isfinite
+from struct import unpack
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from aforesaid.contracts import Nearby, Position
+from aforesaid.errors import InvalidInput, shown
+from aforesaid.search.vectors import KIND_PREFIX, Block
+from aforesaid.stores.postgres import rows
+from aforesaid.stores.postgres.connections import execute_for
+
+if TYPE_CHECKING:
+    from aforesaid.stores.postgres.backend import PostgresBackend
+
+BATCH = 50
+_decoder = msgspec.msgpack.Decoder(Block)
+
+
+class Nearness:
+    """Which of one owner's messages are near to something."""
+
+    def __init__(self, backend: "PostgresBackend", name: str, owner: str) -> None:
+        self._backend = backend
+        self._name = name
+        self._owner = owner
+
+    async def nearest(
+        self, model: str, vector: Sequence[float], around: Sequence[float] | None, mine: dict[str, Any]
+    ) -> list[Nearby]:
+        """See `contracts.Nearest`."""
+        check_vector(vector, field="vector", dimension=len(vector))
+        if around is not None:
+            check_vector(around, field="around", dimension=len(vector))
+        kind = f"{KIND_PREFIX}{model}"
+        while await self._unroll(kind):
+            pass
+        asked = {"name": self._name, "kind": kind, "dimension": len(vector), "vector": _text(vector)}
+        found = await self._backend.run(
+            "nearest", mine | asked | {"around": None if around is None else _text(around)}
+        )
+        return [_nearby(row) for row in found]
+
+    async def _unroll(self, kind: str) -> int:
+        """Copy the vectors of some documents into rows; returns how many documents there were."""
+        named = {"owner": self._owner, "kind": kind}
+        async with self._backend.connection() as connection, connection.transaction():
+            rolled = ("rolled_documents", named | {"limit": BATCH})
+            found = await execute_for(connection, self._name, rolled)
+            steps = await asyncio.to_thread(_steps, named, found) if found else []
+            if steps:
+                await execute_for(connection, self._name, *steps)
+        return len(found)
+
+
+def _steps(named: dict[str, Any], documents: Iterable[rows.Row]) -> list[tuple[str, dict[str, Any]]]:
+    return [
+        ("unroll", named | {"id": conversation_id, "key": key} | _block_values(data))
+        for conversation_id, key, data in documents
+    ]
+
+
+def _block_values(data: bytes) -> dict[str, Any]:
+    """A block as `unroll` wants it; as one without vectors where it cannot be read."""
+    try:
+        block = _decoder.decode(data)
+        vectors = _vectors(block)
+    except (msgspec.MsgspecError, ValueError):
+        return {"dimension": 0, "micros": [], "sequences": [], "vectors": []}
+    micros = dict(zip(block.sequences, block.micros, strict=True))
+    return {
+        "dimension": block.dimension,
+        "micros": list(micros.values()),
+        "sequences": list(micros),
+        "vectors": [vectors[sequence] for sequence in micros],
+    }
+
+
+def _vectors(block: Block) -> dict[int, str]:
+    """The vectors in a block by their sequences."""
+    size, number = block.dimension, len(block.sequences)
+    if size < 1 or len(block.micros) != number or len(block.matrix) != 2 * size * number:
+        raise ValueError("a block that is not what it says")
+    numbers = unpack(f"<{size * number}e", block.matrix)
+    if not all(map(isfinite, numbers)):
+        raise ValueError("a vector that leads nowhere")
+    return {
+        sequence: _text(numbers[size * place : size * (place + 1)])
+        for place, sequence in enumerate(block.sequences)
+    }
+
+
+def check_vector(vector: Sequence[float], *, field: str, dimension: int) -> None:
+    """Refuse what is no vector of this length."""
+    if len(vector) != dimension or not dimension or not all(map(isfinite, vector)):
+        raise InvalidInput(f"{field} must be {dimension or 1} numbers; got {shown(vector)}", field=field)
+
+
+def _text(vector: Sequence[float]) -> str:
+    return f"[{','.join([repr(float(number)) for number in vector])}]"
+
+
+def _nearby(row: rows.Row) -> Nearby:
+    conversation_id, micros, sequence, similarity = row
+    return Nearby(conversation_id=conversation_id, position=Position(micros, sequence), similarity=similarity)

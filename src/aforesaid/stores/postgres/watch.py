@@ -1,0 +1,288 @@
+"""Watch conversations: one listening connection for all watchers of a backend.
+
+A notification is a hint, never a fact: every role that may connect can send some. It names an owner and a
+conversation by keyed digests (`keys.Tags`). A watcher that gets a hint reads the store and reports what has
+changed there, so a forged or repeated hint costs one read. After a lost connection, everything is read.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from typing import Any
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from aforesaid._internal.deadlines import ended
+from aforesaid.contracts import Change
+from aforesaid.errors import AforesaidError, StoreClosed, StoreUnavailable
+from aforesaid.stores.postgres.connections import SQL, Connection, translated
+from aforesaid.stores.postgres.keys import Tags
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 30.0
+"""How often a silent connection is checked."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
+"""Seconds between attempts to connect again, or to read again."""
+FIRST_CHECK, LONGEST_CHECK = 0.01, 2.0
+"""Seconds between checks while writers may not notify yet. A turn takes about a thousandth."""
+
+ReadRevisions = Callable[[Collection[str] | None], Awaitable[dict[str, int]]]
+"""Reads the revisions of these conversations, or of all."""
+
+
+class Hints:
+    """Conversations that may have changed, each once, in the order in which the hints came."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, None] = {}
+        self.everything = False
+
+    def __bool__(self) -> bool:
+        return self.everything or bool(self.ids)
+
+    def add(self, other: "Hints") -> None:
+        self.ids |= other.ids
+        self.everything |= other.everything
+
+
+class Watcher(AsyncIterator[Change]):
+    """The changes that one caller has not seen yet, each conversation once, with its last revision."""
+
+    def __init__(self, owner: str, conversation_id: str | None, read: ReadRevisions) -> None:
+        self._owner = owner
+        self._conversation_id = conversation_id
+        self._read = read
+        self._revisions: dict[str, int] = {}
+        self._by_tag: dict[str, str] = {}
+        self._hints = Hints()
+        self._changes: dict[str, int | None] = {}
+        self._tags = Tags(b"")
+        self.owner_tag = ""
+        self._wake = asyncio.Event()
+        self._closed = False
+
+    async def begin(self) -> None:
+        """Read the current revisions: what differs from them later is a change."""
+        self._revisions = await self._read(self._scope())
+        self._by_tag |= {self._tags.conversation(each): each for each in self._revisions}
+
+    def follow(self, tags: Tags) -> None:
+        """Use these tags from now on. A database that was replaced by another has other tags."""
+        self._tags, self.owner_tag = tags, tags.owner(self._owner)
+        known = self._revisions if self._conversation_id is None else (self._conversation_id,)
+        self._by_tag = {tags.conversation(each): each for each in known}
+
+    def hint(self, conversation_tag: str) -> None:
+        """Take note that a conversation of this owner may have changed."""
+        known = self._by_tag.get(conversation_tag)
+        if known is not None:
+            self._hints.ids[known] = None
+        elif self._conversation_id is None:
+            self._hints.everything = True  # one that was created since
+        else:
+            return
+        self._wake.set()
+
+    def hint_everything(self) -> None:
+        self._hints.everything = True
+        self._wake.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake.set()
+
+    async def __anext__(self) -> Change:
+        pause = FIRST_PAUSE
+        while not self._changes:
+            if self._closed:
+                raise StoreClosed
+            self._wake.clear()
+            if not self._hints:
+                await self._wake.wait()
+                continue
+            try:
+                await self._verify()
+            except StoreUnavailable as error:
+                logger.warning("changes are read again in %.2f s after: %s", pause, error)
+                await self._wait(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+        conversation_id = next(iter(self._changes))
+        return Change(conversation_id=conversation_id, revision=self._changes.pop(conversation_id))
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait so long, or until the watcher is closed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not self._closed:
+                    self._wake.clear()
+                    await self._wake.wait()
+
+    async def _verify(self) -> None:
+        """Read the conversations that the hints are about, and keep those that have changed."""
+        hints, self._hints = self._hints, Hints()
+        wanted = self._scope() if hints.everything else list(hints.ids)
+        try:
+            found = await self._read(wanted)
+        except BaseException:
+            self._hints.add(hints)  # not lost with a read that failed or was cancelled
+            raise
+        compared = {*self._revisions, *found} if wanted is None else wanted
+        for conversation_id in compared:
+            self._compare(conversation_id, found.get(conversation_id))
+
+    def _compare(self, conversation_id: str, revision: int | None) -> None:
+        if self._revisions.get(conversation_id) == revision:
+            return
+        if revision is None:
+            del self._revisions[conversation_id]
+        else:
+            self._revisions[conversation_id] = revision
+            self._by_tag[self._tags.conversation(conversation_id)] = conversation_id
+        self._changes[conversation_id] = revision
+
+    def _scope(self) -> list[str] | None:
+        return None if self._conversation_id is None else [self._conversation_id]
+
+
+class Listener:
+    """Listen while there is a watcher, and connect again when the connection is lost."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Connection]], server: str) -> None:
+        self._connect = connect
+        self._server = server
+        self._watchers: set[Watcher] = set()
+        self._tags = Tags(b"")
+        self._task: asyncio.Task[None] | None = None
+        self._connection: Connection | None = None
+        self._changing = asyncio.Lock()
+        self._attends = False
+        """Whether writers see that this connection listens."""
+        self._writers: list[str] = []
+        """Transactions that wrote before that, and may commit without a notification."""
+
+    @contextlib.asynccontextmanager
+    async def watch(
+        self, owner: str, conversation_id: str | None, read: ReadRevisions
+    ) -> AsyncIterator[AsyncIterator[Change]]:
+        watcher = Watcher(owner, conversation_id, read)
+        async with self._changing:
+            await self._start()
+            watcher.follow(self._tags)
+            self._watchers.add(watcher)
+        try:
+            # After the listening has begun: later changes come with a hint.
+            await watcher.begin()
+            yield watcher
+        finally:
+            self._watchers.discard(watcher)
+            async with self._changing:  # another watcher may be coming in
+                if not self._watchers:
+                    await self._stop()
+
+    async def close(self) -> None:
+        for watcher in self._watchers:
+            watcher.close()
+        async with self._changing:
+            await self._stop()
+
+    async def _start(self) -> None:
+        if self._task is None:
+            with translated(self._server):
+                await self._begin()
+            self._task = asyncio.create_task(self._listen(), name="aforesaid-listener")
+
+    async def _stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            await ended(task)
+            await self._end()
+
+    async def _begin(self) -> None:
+        self._attends, self._writers = False, []
+        self._connection = connection = await self._connect()
+        try:
+            ((key,),) = await _fetch(connection, "listen")
+            self._tags = Tags(bytes(key))
+            await self._settle(connection)
+        except BaseException:
+            await self._end()
+            raise
+
+    async def _end(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _listen(self) -> None:
+        """Pass on notifications; when the connection is lost, connect again and have everything read."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                if self._connection is None:
+                    await self._begin()
+                    self._follow()
+                    pause = FIRST_PAUSE
+                await self._hear()
+            except (psycopg.Error, AforesaidError) as error:
+                logger.warning("%s: listening again in %.2f s after: %s", self._server, pause, error)
+            except Exception:  # the supervisor: without this task no watcher hears of anything
+                logger.exception("%s: listening failed and begins again in %.2f s", self._server, pause)
+            await self._end()
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _hear(self) -> None:
+        check = FIRST_CHECK
+        while (connection := self._connection) is not None:
+            is_settled = self._attends and not self._writers
+            pause = HEARTBEAT_SECONDS if is_settled else check
+            async for notification in connection.notifies(timeout=pause):
+                self._dispatch(notification.payload)
+            if is_settled:
+                await connection.execute(b"SELECT 1")
+            else:
+                check = min(check * 2, LONGEST_CHECK)
+                await self._recheck(connection)
+
+    async def _settle(self, connection: Connection) -> None:
+        """Make writers notify, and see which of those that began before may not."""
+        if not self._attends:
+            ((self._attends,),) = await _fetch(connection, "attend")
+            self._writers = await _writers(connection, None) if self._attends else []
+        elif self._writers:
+            self._writers = await _writers(connection, self._writers)
+
+    async def _recheck(self, connection: Connection) -> None:
+        """Settle, and have everything read that may have changed without a notification."""
+        attended, writers = self._attends, self._writers
+        await self._settle(connection)
+        if not attended or self._writers != writers:
+            self._hint_everything()
+
+    def _follow(self) -> None:
+        for watcher in self._watchers:
+            watcher.follow(self._tags)
+        self._hint_everything()
+
+    def _hint_everything(self) -> None:
+        for watcher in self._watchers:
+            watcher.hint_everything()
+
+    def _dispatch(self, payload: str) -> None:
+        owner_tag, _, conversation_tag = payload.partition(" ")
+        for watcher in self._watchers:
+            if watcher.owner_tag == owner_tag:
+                watcher.hint(conversation_tag)
+
+
+async def _writers(connection: Connection, seen: list[str] | None) -> list[str]:
+    return [name for (name,) in await _fetch(connection, "writers", seen=seen)]
+
+
+async def _fetch(connection: Connection, query: str, **values: Any) -> list[tuple[Any, ...]]:
+    async with connection.cursor(row_factory=tuple_row) as cursor:
+        await cursor.execute(SQL[query], values)
+        return await cursor.fetchall()

@@ -1,0 +1,33 @@
+"""The Redis store: one server, or a cluster; many processes and machines.
+
+`addresses` reads URLs, `connections` speaks to the server, `scripts` loads the Lua files, `keys` names the
+keys, `values` turns what is stored into values; `turns`, `listing` and `watching` are the parts of
+`store`, one owner's view; `backend` ties them together. `docs/stores/redis.md` describes the keys, and
+what happens when a writer dies between two of them.
+"""
+
+from aforesaid.errors import MissingExtra
+from aforesaid.model.clock import Clock
+from aforesaid.stores.urls import Address
+
+try:
+    import hiredis as _hiredis  # noqa: F401
+    import redis.asyncio as _redis  # noqa: F401
+except ImportError as error:
+    raise MissingExtra("the Redis store", extra="redis") from error
+
+from aforesaid.stores.redis.addresses import OPTIONS, TLS_OPTIONS
+from aforesaid.stores.redis.backend import RedisBackend
+
+__all__ = ["RedisBackend", "backend"]
+
+
+def backend(address: Address, clock: Clock) -> RedisBackend:
+    """Open `redis://host:6379/0`, or `rediss://` for TLS; for a cluster `redis+cluster://`, `rediss+cluster://`.
+
+    Options: `prefix` of every key, `max_connections`, `timeout` in seconds, and for TLS `ssl_ca_certs`,
+    `ssl_certfile`, `ssl_keyfile`, `ssl_cert_reqs`.
+    """
+    taken = address.take(**OPTIONS)
+    tls = {name: str(taken.pop(name)) for name in TLS_OPTIONS if name in taken}
+    return RedisBackend(address.url.partition("?")[0], clock=clock, tls=tls, **taken)  # type: ignore[arg-type]

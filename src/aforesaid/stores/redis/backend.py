@@ -1,0 +1,179 @@
+"""The server as a whole: opening, whose it is, its owners, its sweep. Below: `connections`, `store`."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Collection, Mapping
+from datetime import datetime
+from functools import partial
+
+from aforesaid._internal.loops import PerLoop
+from aforesaid.contracts import Backend
+from aforesaid.errors import InvalidSetting, StoreClosed, StoreError, StoreForeign, shown
+from aforesaid.model.clock import Clock, system_clock
+from aforesaid.model.conversations import check_count
+from aforesaid.model.ids import parse_name
+from aforesaid.stores.redis.addresses import Client, Target, make_client, name_of, parse_target
+from aforesaid.stores.redis.connections import Bounds, Connections, connections_of, parse_info
+from aforesaid.stores.redis.keys import DEFAULT_PREFIX, format_key, owners_key, parse_prefix
+from aforesaid.stores.redis.scrubbing import scrub
+from aforesaid.stores.redis.store import RedisStore
+
+FORMAT = 1
+"""The version of what is written. A server that holds a later one is left as it is."""
+
+OWNERS_BATCH = 100
+OLDEST_SERVER = (7, 0)
+
+log = logging.getLogger("aforesaid.stores.redis")
+
+
+class RedisBackend(Backend):
+    """A server or a cluster, by its URL, or by a client of the `redis` package, which stays its giver's.
+
+    `max_connections` bounds the commands under way at once, `timeout` how many seconds one may take.
+    """
+
+    def __init__(
+        self,
+        source: str | Client,
+        *,
+        clock: Clock = system_clock,
+        prefix: str = DEFAULT_PREFIX,
+        max_connections: int = 64,
+        timeout: float = 10.0,
+        tls: Mapping[str, str] | None = None,
+    ) -> None:
+        check_count(max_connections, field="max_connections", least=1)
+        if not 0 < timeout < float("inf"):
+            raise InvalidSetting(
+                f"timeout must be a number of seconds; got {shown(timeout)}", field="timeout", value=timeout
+            )
+        self.clock = clock
+        self.prefix = parse_prefix(prefix)
+        self._source = parse_target(source) if isinstance(source, str) else source
+        self._bounds = Bounds(commands=max_connections, seconds=timeout)
+        self._tls = tls or {}
+        self._connections: Connections | None = None
+        self._opening = PerLoop(asyncio.Lock)
+
+    async def open(self) -> None:
+        async with self._opening.here():
+            if self._connections is not None:
+                return
+            connections = self._connect()
+            try:
+                await self._prepare(connections)
+            except BaseException:
+                await connections.close()
+                raise
+            self._connections = connections
+
+    def _connect(self) -> Connections:
+        source = self._source
+        if not isinstance(source, Target):
+            return connections_of(source, name=name_of(source), bounds=self._bounds)
+        make = partial(make_client, source, connections=self._bounds.commands, tls=self._tls)
+        return connections_of(make(), name=source.name, bounds=self._bounds, make=make)
+
+    async def _prepare(self, connections: Connections) -> None:
+        await _check_server(connections)
+        await self._check_format(connections)
+        for settings in await connections.settings():
+            _warn_of_loss(connections.name, settings)
+
+    async def _check_format(self, connections: Connections) -> None:
+        key = format_key(self.prefix)
+        await connections.call("SET", key, FORMAT, "NX")
+        found = await connections.call("GET", key)
+        if found is None or not found.isdigit() or int(found) > FORMAT:
+            raise StoreForeign(
+                f"{connections.name} holds data of another program, or of a newer release of Aforesaid, "
+                f"under the prefix {self.prefix!r} (format {shown(found)}); it was left as it is"
+            )
+
+    async def close(self) -> None:
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            await connections.close()
+
+    @property
+    def connections(self) -> Connections:
+        if self._connections is None:
+            raise StoreClosed("the Redis store is not open")
+        return self._connections
+
+    def of(self, owner: str) -> RedisStore:
+        return RedisStore(self, parse_name(owner, field="owner"))
+
+    async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
+        async for batch in self._registered():
+            present = await asyncio.gather(*(self.of(owner).holds_anything(beside=beside) for owner in batch))
+            for owner, holds in zip(batch, present, strict=True):
+                if holds:
+                    yield owner
+
+    async def purge_expired(self, now: datetime | None = None) -> int:
+        moment = now or self.clock()
+        removed = 0
+        async for batch in self._registered():
+            for owner in batch:
+                removed += await self.of(owner).purge(moment)
+        return removed
+
+    async def scrub(self, owner: str | None) -> tuple[str, ...]:
+        """The server's files hold everybody's data; they are rewritten whole. See `scrubbing`."""
+        return await scrub(self.connections)
+
+    async def _registered(self) -> AsyncIterator[list[str]]:
+        """Everybody who is listed as having something, in order, each once."""
+        first = "-"
+        key = owners_key(self.prefix)
+        while True:
+            names = await self.connections.call("ZRANGEBYLEX", key, first, "+", "LIMIT", 0, OWNERS_BATCH)
+            if not names:
+                return
+            yield [name.decode() for name in names]
+            first = b"(" + names[-1]
+
+
+async def _check_server(connections: Connections) -> None:
+    """Refuse early, and in words, what would fail later."""
+    if connections.clustered:
+        return
+    try:
+        info = parse_info(await connections.call("INFO"))
+    except StoreError as error:
+        if type(error) is not StoreError:
+            raise
+        return  # a server that does not say is taken at its word
+    if info.get("cluster_enabled") == "1":
+        raise InvalidSetting(
+            f"{connections.name} belongs to a cluster: use redis+cluster:// in its URL", field="url"
+        )
+    version = info.get("redis_version", "")
+    if version and tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SERVER:
+        raise StoreForeign(f"{connections.name} is Redis {version}; 7.0 is the oldest that will do")
+
+
+def _warn_of_loss(name: str, settings: Mapping[str, str]) -> None:
+    """Say it in the log when the server is set up to lose conversations."""
+    if not settings:
+        log.info("%s does not tell whether it keeps data on disk.", name)
+    if settings.get("appendonly") == "no" and not settings.get("save"):
+        log.warning(
+            "%s keeps nothing on disk: conversations are lost when it stops. Set appendonly yes.", name
+        )
+    elif settings.get("appendonly") == "no":
+        log.warning(
+            "%s writes to disk only now and then (save %s): the turns since are lost when it is killed. "
+            "Set appendonly yes.",
+            name,
+            settings.get("save"),
+        )
+    policy = settings.get("maxmemory-policy", "noeviction")
+    if policy != "noeviction" and settings.get("maxmemory", "0") != "0":
+        log.warning(
+            "%s removes conversations when its memory is full (%s). Set maxmemory-policy noeviction.",
+            name,
+            policy,
+        )

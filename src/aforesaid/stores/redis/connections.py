@@ -1,0 +1,416 @@
+"""Speaking to the server: one command, many at once, a script. Below: the driver; its errors end here.
+
+Commands go over the driver's pooled connections directly, past its client: so none is ever sent a
+second time by itself, also when the client was handed in by somebody who lets it retry.
+"""
+
+import asyncio
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+from hiredis import pack_command
+from msgspec import Struct
+from redis import exceptions as driver
+from redis.asyncio import Redis, RedisCluster
+
+from aforesaid._internal.loops import LoopEnd, LoopWatch
+from aforesaid.errors import (
+    AforesaidError,
+    InvalidMessage,
+    InvalidSetting,
+    Overloaded,
+    StoreClosed,
+    StoreDamaged,
+    StoreError,
+    StoreUnavailable,
+)
+from aforesaid.stores.redis.addresses import Client
+from aforesaid.stores.redis.scripts import Script
+
+Command = Sequence[Any]
+
+MOST_WAITING = 10_000
+"""Commands that may wait in line; the next one is refused at once."""
+Server: TypeAlias = Callable[..., Awaitable[Any]]
+"""Sends a command to one server."""
+
+
+class Bounds(Struct, frozen=True, kw_only=True):
+    """How many commands may be under way at once, and how long each may take."""
+
+    commands: int
+    seconds: float
+
+
+def connections_of(
+    client: Client, *, name: str, bounds: Bounds, make: Callable[[], Client] | None = None
+) -> "Connections":
+    """The connections of a client, on one server or on a cluster. `make` makes another such client: without
+    it the client was handed in, and stays its giver's."""
+    if isinstance(client, RedisCluster):
+        return ClusterConnections(client, name=name, bounds=bounds, make=make)
+    return ServerConnections(client, name=name, bounds=bounds, make=make)
+
+
+class Connections(ABC):
+    """So many commands under way at once; the others wait their turn."""
+
+    clustered = False
+
+    def __init__(
+        self, client: Any, *, name: str, bounds: Bounds, make: Callable[[], Client] | None = None
+    ) -> None:
+        self.name = name
+        self._client = client
+        self._make = make
+        self._bounds = bounds
+        self._loop = LoopWatch()
+        self._loop.follow()
+        self._free = asyncio.Semaphore(bounds.commands)
+        self._loop_end = self._close_with_loop()
+        self._waiting = 0
+        self._closed = False
+        self._listeners: set[Any] = set()
+
+    async def call(self, *command: Any) -> Any:
+        """One command and its reply."""
+        async with self._exchange():
+            return await self._send(command)
+
+    async def run(self, script: Script, keys: Sequence[str], *values: Any) -> Any:
+        """A script and its reply. A server that does not know it yet is told the text."""
+        async with self._exchange():
+            try:
+                return await self._send(("EVALSHA", script.digest, len(keys), *keys, *values))
+            except driver.NoScriptError:
+                return await self._send(("EVAL", script.text, len(keys), *keys, *values))
+
+    @abstractmethod
+    async def many(self, commands: Sequence[Command]) -> list[Any]:
+        """Commands that do not depend on each other, and their replies, in order."""
+
+    @contextlib.asynccontextmanager
+    async def _exchange(self) -> AsyncIterator[None]:
+        """When it is our turn: within the time allowed, and with the driver's errors made ours."""
+        await self._follow_loop()
+        free = self._free
+        await self._turn_comes()
+        try:
+            self._check_open()
+            with translated(self.name):
+                async with asyncio.timeout(self._bounds.seconds):
+                    yield
+        finally:
+            free.release()
+
+    async def _follow_loop(self) -> None:
+        """On another event loop, go on with a new client: connections belong to the old loop."""
+        if not self._loop.has_changed():
+            return
+        self._free = asyncio.Semaphore(self._bounds.commands)
+        self._waiting = 0
+        self._listeners = set()
+        if self._make is not None:
+            self._client = self._make()
+            self._loop_end = self._close_with_loop()
+
+    def _close_with_loop(self) -> LoopEnd | None:
+        if self._make is None:
+            return None
+        return LoopEnd(partial(_closed_after, self._client, self._free, self._bounds))
+
+    async def _turn_comes(self) -> None:
+        """Wait in line, but not for ever, and not in a line without end."""
+        if not self._free.locked():
+            await self._free.acquire()  # at once
+            return
+        if self._waiting >= MOST_WAITING:
+            raise Overloaded(f"{self.name}: {MOST_WAITING:,} commands wait their turn already")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._bounds.seconds):
+                await self._free.acquire()
+        except TimeoutError:
+            raise Overloaded(f"{self.name}: no turn came within {self._bounds.seconds:g} s") from None
+        finally:
+            self._waiting -= 1
+
+    @contextlib.asynccontextmanager
+    async def listening(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """What is said on a channel, from the moment of entering."""
+        self._check_open()
+        await self._follow_loop()
+        connection = self._listener()
+        self._listeners.add(connection)
+        try:
+            await self._subscribe(connection, channel)
+            yield self._heard(connection)
+        finally:
+            self._listeners.discard(connection)
+            await connection.disconnect(nowait=True)
+
+    async def _subscribe(self, connection: Any, channel: str) -> None:
+        with translated(self.name):
+            async with asyncio.timeout(self._bounds.seconds):
+                await connection.connect()
+                await connection.send_command("SUBSCRIBE", channel)
+                await _next_push(connection)
+
+    async def _heard(self, connection: Any) -> AsyncIterator[bytes]:
+        while True:
+            try:
+                with translated(self.name):
+                    kind, *_, payload = await _next_push(connection)
+            except StoreUnavailable:
+                self._check_open()
+                raise
+            if kind == b"message":
+                yield payload
+
+    @abstractmethod
+    def servers(self) -> list["Server"]:
+        """A way to speak to each server that holds data, by itself."""
+
+    @abstractmethod
+    async def settings(self) -> list[dict[str, str]]:
+        """What each server says about how it keeps data; empty where one does not say."""
+
+    async def close(self) -> None:
+        """Let what is under way finish, then disconnect whatever was not handed in.
+
+        Who is cancelled while waiting disconnects at once: nobody would do it later.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        await self._follow_loop()
+        try:
+            await self._finished()
+        finally:
+            await self._disconnect()
+
+    async def _finished(self) -> None:
+        """Until nothing is under way any more."""
+        taken = 0
+        try:
+            while taken < self._bounds.commands:
+                await self._free.acquire()
+                taken += 1
+        finally:
+            for _ in range(taken):
+                self._free.release()  # whoever waits in line is told that it is closed
+
+    async def _disconnect(self) -> None:
+        for connection in list(self._listeners):
+            await connection.disconnect(nowait=True)
+        if self._loop_end is not None:
+            await self._loop_end.release()
+            with translated(self.name):
+                await self._client.aclose()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed(f"the connection to {self.name} is closed")
+
+    @abstractmethod
+    async def _send(self, command: Command) -> Any:
+        """Send a command once, and read its reply."""
+
+    @abstractmethod
+    def _listener(self) -> Any:
+        """A connection of its own, not connected yet, that may wait for ever."""
+
+
+class ServerConnections(Connections):
+    """One server, or whichever a Sentinel says is the primary."""
+
+    _client: Redis
+
+    async def _send(self, command: Command) -> Any:
+        async with self._connection() as connection:
+            await connection.send_packed_command(pack_command(tuple(command)))
+            return await connection.read_response(disable_decoding=True)
+
+    async def many(self, commands: Sequence[Command]) -> list[Any]:
+        async with self._exchange():
+            return await self._send_many(commands) if commands else []
+
+    async def _send_many(self, commands: Sequence[Command]) -> list[Any]:
+        async with self._connection() as connection:
+            await connection.send_packed_command([pack_command(tuple(command)) for command in commands])
+            replies = [await _reply_or_error(connection) for _ in commands]
+        for reply in replies:
+            if isinstance(reply, driver.ResponseError):
+                raise reply
+        return replies
+
+    @contextlib.asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        pool: Any = self._client.connection_pool
+        connection = await pool.get_connection()
+        try:
+            yield connection
+        finally:
+            # The driver disconnects a connection whose reply was not read, as when a caller is cancelled.
+            await pool.release(connection)
+
+    def _listener(self) -> Any:
+        pool: Any = self._client.connection_pool
+        return pool.connection_class(**pool.connection_kwargs | {"socket_timeout": None})
+
+    def servers(self) -> list["Server"]:
+        return [self.call]
+
+    async def settings(self) -> list[dict[str, str]]:
+        async with self._exchange():
+            return [await _settings(lambda *command: self._send(command))]
+
+
+class ClusterConnections(Connections):
+    """A cluster: the client knows which server holds which slot."""
+
+    clustered = True
+    _client: RedisCluster
+
+    def __init__(
+        self,
+        client: RedisCluster,
+        *,
+        name: str,
+        bounds: Bounds,
+        make: Callable[[], Client] | None = None,
+    ) -> None:
+        if client.retry.get_retries():
+            raise InvalidSetting(
+                "a cluster client that repeats commands by itself may store a turn twice: "
+                "make it with retry=Retry(NoBackoff(), 0)",
+                field="client",
+            )
+        super().__init__(client, name=name, bounds=bounds, make=make)
+
+    async def _send(self, command: Command) -> Any:
+        return await self._client.execute_command(*command, NEVER_DECODE=True)
+
+    async def many(self, commands: Sequence[Command]) -> list[Any]:
+        return await asyncio.gather(*(self.call(*command) for command in commands))
+
+    def _listener(self) -> Any:
+        node = self._client.get_random_primary_node()
+        return node.connection_class(**node.connection_kwargs | {"socket_timeout": None})
+
+    def servers(self) -> list["Server"]:
+        return [partial(self._at, node) for node in self._client.get_primaries()]
+
+    async def _at(self, node: Any, *command: Any) -> Any:
+        async with self._exchange():
+            return await node.execute_command(*command, NEVER_DECODE=True)
+
+    async def settings(self) -> list[dict[str, str]]:
+        async with self._exchange():
+            await self._client.initialize()
+            return [await _settings(node.execute_command) for node in self._client.get_primaries()]
+
+
+async def _closed_after(client: Client, free: asyncio.Semaphore, bounds: Bounds) -> None:
+    """Close a client with its event loop, after the commands that are being cancelled with it. A server that
+    does not take the goodbye makes no difference."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(bounds.seconds):
+            for _ in range(bounds.commands):
+                await free.acquire()
+    with contextlib.suppress(driver.RedisError, RuntimeError, OSError):
+        await client.aclose()
+
+
+SETTINGS = ("appendonly", "save", "maxmemory", "maxmemory-policy")
+
+
+async def _settings(call: Any) -> dict[str, str]:
+    """The server's settings; empty when it does not tell, as managed servers do not."""
+    found: dict[str, str] = {}
+    for name in SETTINGS:
+        try:
+            reply = await call("CONFIG", "GET", name)
+        except driver.ResponseError:
+            return {}
+        found |= as_mapping(reply)
+    return found
+
+
+def as_mapping(reply: Any) -> dict[str, str]:
+    """What `CONFIG GET` answers, in whichever form the server speaks."""
+    pairs = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
+    return {_as_text(key): _as_text(value) for key, value in pairs.items()}
+
+
+def parse_info(reply: bytes | str | dict[str, Any]) -> dict[str, str]:
+    """What `INFO` answers; a node of a cluster has it taken apart already."""
+    if isinstance(reply, dict):
+        return {name: str(value) for name, value in reply.items()}
+    text = reply if isinstance(reply, str) else reply.decode(errors="replace")
+    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+
+def _as_text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+async def _next_push(connection: Any) -> Any:
+    return await connection.read_response(disable_decoding=True, push_request=True)
+
+
+async def _reply_or_error(connection: Any) -> Any:
+    """A reply; an error that the server answered is a reply too, for others follow it."""
+    try:
+        return await connection.read_response(disable_decoding=True)
+    except driver.ResponseError as error:
+        return error
+
+
+@contextlib.contextmanager
+def translated(name: str) -> Iterator[None]:
+    """Turn the driver's errors into ours, each naming the server."""
+    try:
+        yield
+    except (driver.RedisError, driver.RedisClusterException) as error:
+        raise _ours(error, name) from error
+    except TimeoutError as error:
+        raise StoreUnavailable(f"{name} took too long to answer") from error
+    except OSError as error:
+        raise StoreUnavailable(f"cannot reach {name}: {error}") from error
+
+
+def _ours(error: Exception, name: str) -> AforesaidError:
+    match error:
+        case driver.AuthenticationError() | driver.AuthorizationError() | driver.NoPermissionError():
+            return StoreError(f"{name} does not let us in: {error}")
+        case driver.AskError():
+            return StoreError(f"{name} belongs to a cluster: use redis+cluster:// in its URL")
+        case (
+            driver.ConnectionError()
+            | driver.TimeoutError()
+            | driver.ClusterError()
+            | driver.RedisClusterException()
+            | driver.ReadOnlyError()
+            | driver.OutOfMemoryError()
+            | driver.TryAgainError()
+        ):
+            return StoreUnavailable(f"{name} cannot be used now: {error}")
+        case driver.ResponseError():
+            return _answered(str(error), name)
+        case _:
+            return StoreError(f"{name}: {error}")
+
+
+def _answered(text: str, name: str) -> AforesaidError:
+    """What the server answered, by the word that it begins with."""
+    if any(word in text for word in ("OOM ", "MISCONF ", "NOREPLICAS", "LOADING ", "BUSY ", "UNKILLABLE ")):
+        return StoreUnavailable(f"{name} cannot be used now: {text}")
+    if "WRONGTYPE" in text:
+        return StoreDamaged(f"{name} holds something else under our keys: {text}")
+    if "exceeds maximum allowed size" in text or "invalid bulk length" in text:
+        return InvalidMessage("the message is larger than the store can hold", field="content")
+    return StoreError(f"{name}: {text}")

@@ -1,0 +1,260 @@
+"""What is stored, as values, and back. The scripts read and write the same forms: see `conversation.lua`."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from aforesaid.contracts import Entry, Position, set_aside
+from aforesaid.errors import AforesaidError, StoreDamaged, shown
+from aforesaid.model.clock import from_micros, to_micros
+from aforesaid.model.conversations import Changes, Conversation, expiry
+from aforesaid.model.wire import decode_message, encode_message
+
+FIELDS = (
+    "birth",
+    "next_sequence",
+    "revision",
+    "message_count",
+    "unread_count",
+    "last_message_at",
+    "last_message_from",
+    "created_at",
+    "updated_at",
+    "expires_at",
+    "ttl",
+    "channel",
+    "status",
+    "priority",
+    "tags",
+    "client_id",
+    "client_name",
+    "subject",
+    "assigned_to",
+    "notes",
+)
+"""A record's fields, in the order in which scripts hand them over. The last five may be absent."""
+
+_MICROSECOND = timedelta(microseconds=1)
+_BIAS = 10**17
+_DIGITS = 20
+_SEQUENCE_DIGITS = 16
+_POSITION = _DIGITS + _SEQUENCE_DIGITS
+
+
+def moment(micros: int) -> str:
+    """Microseconds since 1970 as text that sorts by time, exactly, over all the years there are."""
+    return f"{micros + _BIAS:0{_DIGITS}d}"
+
+
+def moment_of(at: datetime) -> str:
+    return moment(to_micros(at))
+
+
+LATEST = moment_of(datetime.max.replace(tzinfo=UTC))
+
+
+def moment_from(text: bytes) -> datetime:
+    """The moment that `moment_of` was given."""
+    return from_micros(int(text) - _BIAS)
+
+
+def _moment_or_none(text: bytes) -> datetime | None:
+    return moment_from(text) if text else None
+
+
+def score(micros: int) -> float:
+    """The moment as the index holds it: the same steps as in `conversation.lua`, so the same rounding."""
+    high, low = divmod(min(max(micros + _BIAS, 0), 10**_DIGITS - 1), 10**10)
+    return (float(high) - 1e7) * 1e10 + float(low)
+
+
+def score_text(micros: int) -> str:
+    return f"{score(micros):.0f}"
+
+
+def position_text(position: Position) -> str:
+    """A position as the log sorts it. One that lies outside all that can be stored goes to that end."""
+    micros = min(max(position.micros + _BIAS, 0), 10**_DIGITS - 1)
+    sequence = min(max(position.sequence, 0), 10**_SEQUENCE_DIGITS - 1)
+    return f"{micros:0{_DIGITS}d}{sequence:0{_SEQUENCE_DIGITS}d}"
+
+
+def entry(conversation_id: str, member: bytes) -> Entry:
+    """The entry in a member of the log: `position:revision:stored_at:body`."""
+    try:
+        _, revision, stored_at, body = member.split(b":", 3)
+        message = decode_message(body)
+        if message.timestamp is None:
+            force_setattr(message, "timestamp", moment_from(member[:_DIGITS]))
+        return Entry(
+            conversation_id=conversation_id,
+            sequence=int(member[_DIGITS:_POSITION]),
+            revision=int(revision),
+            stored_at=moment_from(stored_at),
+            message=message,
+        )
+    except StoreDamaged as error:
+        return _set_aside(conversation_id, member, why=str(error))
+    except (ValueError, OverflowError):
+        return _set_aside(conversation_id, member, why="its stored form is damaged: it has lost its place")
+
+
+def _set_aside(conversation_id: str, member: bytes, *, why: str) -> Entry:
+    """The entry of a member that cannot be read. Its place is what still says so, at its head."""
+    try:
+        at, sequence = moment_from(member[:_DIGITS]), int(member[_DIGITS:_POSITION])
+    except (ValueError, OverflowError):
+        # Nothing that was stored by us: digits come first, and so it stands behind all that was.
+        raise _damaged(conversation_id, member) from None
+    revision, stored_at = _head(member, at)
+    position = Position(to_micros(at), sequence)
+    return set_aside(conversation_id, position, revision=revision, stored_at=stored_at, why=why)
+
+
+def _head(member: bytes, at: datetime) -> tuple[int, datetime]:
+    """Revision and moment of storing, as far as they can be read."""
+    try:
+        _, revision, stored_at, *_ = member.split(b":", 3)
+        return int(revision), moment_from(stored_at)
+    except (ValueError, OverflowError):
+        return 0, at
+
+
+def entry_values(entry: Entry) -> tuple[int, str, str, str]:
+    """An entry as `restore.lua` wants it."""
+    position = position_text(entry.position)
+    return entry.sequence, position, entry.message.message_id or "", "".join(member_of(entry))
+
+
+def member_of(entry: Entry) -> tuple[str, str]:
+    """What the log keeps of an entry: its head, and its body."""
+    head = f"{position_text(entry.position)}:{entry.revision}:{moment_of(entry.stored_at)}:"
+    return head, encode_message(entry.message).decode()
+
+
+def next_sequence(fields: Sequence[bytes | None]) -> int:
+    """The number of the next message, in the values of `FIELDS` of a record that is there."""
+    return int(fields[FIELDS.index("next_sequence")] or 1)
+
+
+def position_in(member: bytes) -> str:
+    """The position at the head of a member of the log."""
+    return member[:_POSITION].decode()
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A record as it is stored: what callers see, and which life of the id this is."""
+
+    record: Conversation
+    birth: str
+
+
+def stored(conversation_id: str, values: Sequence[bytes | None]) -> Stored | None:
+    """The record in the values of `FIELDS`; None when there is none."""
+    if values[0] is None:
+        return None
+    try:
+        return Stored(_record(conversation_id, dict(zip(FIELDS, values, strict=True))), values[0].decode())
+    except (ValueError, TypeError, OverflowError, AforesaidError, msgspec.MsgspecError) as error:
+        raise _damaged(conversation_id, values) from error
+
+
+def _record(conversation_id: str, of: dict[str, Any]) -> Conversation:
+    return Conversation(
+        id=conversation_id,
+        revision=int(of["revision"]),
+        message_count=int(of["message_count"]),
+        unread_count=int(of["unread_count"]),
+        last_message_at=_moment_or_none(of["last_message_at"]),
+        last_message_from=of["last_message_from"].decode() or None,
+        created_at=moment_from(of["created_at"]),
+        updated_at=moment_from(of["updated_at"]),
+        expires_at=_moment_or_none(of["expires_at"]),
+        ttl=int(of["ttl"]) * _MICROSECOND if of["ttl"] else None,
+        channel=of["channel"].decode(),
+        status=of["status"].decode(),
+        priority=of["priority"].decode(),
+        tags=() if of["tags"] == b"[]" else tuple(msgspec.json.decode(of["tags"])),
+        **{name: of[name].decode() for name in FIELDS[-5:] if of[name] is not None},
+    )
+
+
+def record_fields(record: Conversation, *, birth: str) -> list[str]:
+    """A new record as fields and values in turn."""
+    return ["birth", birth, "next_sequence", "1", *described(record)]
+
+
+def absent_fields(record: Conversation) -> list[str]:
+    """The fields that the record has no value for."""
+    return [name for name in FIELDS[-5:] if getattr(record, name) is None]
+
+
+def described(record: Conversation) -> list[str]:
+    """All that callers see of a record, as fields and values in turn."""
+    moving = {
+        "revision": str(record.revision),
+        "message_count": str(record.message_count),
+        "last_message_at": moment_text(record.last_message_at),
+        "last_message_from": record.last_message_from or "",
+        "created_at": moment_of(record.created_at),
+        "updated_at": moment_of(record.updated_at),
+        "expires_at": moment_text(record.expires_at),
+    }
+    chosen = {name: _text(name, getattr(record, name)) for name in Changes.__struct_fields__}
+    present = {name: value for name, value in chosen.items() if value is not None}
+    return [text for pair in (moving | present).items() for text in pair]
+
+
+def change_fields(changes: Changes, *, now: datetime) -> list[str | bool]:
+    """Changes as fields and values in turn; False clears a field."""
+    given = changes.given()
+    fields: list[str | bool] = []
+    for name, value in given.items():
+        text = _text(name, value)
+        fields += [name, False if text is None else text]
+    if "ttl" in given:
+        fields += ["expires_at", moment_text(expiry(given["ttl"], now=now))]
+    return fields
+
+
+def native_lifetime(expires_at: datetime | None, *, now: datetime) -> str:
+    """How long the server itself keeps the keys, in milliseconds, rounded up; empty for ever.
+
+    Counted from the store's clock, and given to the server as a duration: so the server's own clock,
+    or a clock that a test holds still, makes no difference.
+    """
+    if expires_at is None:
+        return ""
+    return str(max(1, -(-((expires_at - now) // _MICROSECOND) // 1000)))
+
+
+RESTORED_FOR = timedelta(hours=1)
+"""The least that the server keeps what is restored: parts that follow find the earlier ones, also of a
+conversation that is expiring or has expired. It is not served; the sweep removes it."""
+
+
+def restored_lifetime(expires_at: datetime | None, *, now: datetime) -> str:
+    """How long the server itself keeps what is restored, as `native_lifetime` says it."""
+    if expires_at is None or expires_at - now >= RESTORED_FOR:
+        return native_lifetime(expires_at, now=now)
+    return str(RESTORED_FOR // timedelta(milliseconds=1))
+
+
+def moment_text(at: datetime | None) -> str:
+    return "" if at is None else moment_of(at)
+
+
+def _text(name: str, value: Any) -> str | None:
+    """The value of a field that callers may set; None where it is left away."""
+    if name == "ttl":
+        return "" if value is None else f"{value // _MICROSECOND:0{_DIGITS}d}"
+    if name == "tags":
+        return msgspec.json.encode(value).decode()
+    return None if value is None else str(value)
+
+
+def _damaged(conversation_id: str, what: object) -> StoreDamaged:
+    return StoreDamaged(f"what is stored of conversation {conversation_id} cannot be read: {shown(what)}")

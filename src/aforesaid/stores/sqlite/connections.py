@@ -1,0 +1,219 @@
+"""Connections to the file: opening, checking whose it is, bringing its schema up to date.
+
+Errors of the engine are translated here, at the border, and nowhere else.
+"""
+
+import contextlib
+import math
+import os
+import random
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import apsw
+
+from aforesaid.contracts import SchemaVersion
+from aforesaid.errors import (
+    AforesaidError,
+    InvalidMessage,
+    InvalidSetting,
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreForeign,
+    StoreUnavailable,
+    shown,
+)
+from aforesaid.stores._sql_files import migrations
+
+APPLICATION_ID = 0x41465344  # "AFSD": marks the file as ours
+PACKAGE = "aforesaid.stores.sqlite"
+LOCK_TIMEOUT = 5.0
+"""Seconds that one call waits for locks of other processes, all its attempts together. Transactions take
+milliseconds; a caller that waits for seconds is better off with an error."""
+
+SYNCHRONOUS = ("full", "normal")
+
+
+def check_lock_timeout(seconds: float) -> float:
+    """The timeout, if it is a number of seconds that can be waited for."""
+    if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+        raise InvalidSetting(
+            f"lock_timeout must be a number of seconds, 0 or more; got {shown(seconds)}",
+            field="lock_timeout",
+            value=seconds,
+        )
+    return float(seconds)
+
+
+class LockWait:
+    """The busy handler of a connection: poll for a lock until a deadline.
+
+    Without `until` each statement may wait for `seconds`. A caller that runs several statements sets `until`
+    (`time.monotonic`), so that their waits do not add up.
+    """
+
+    def __init__(self, seconds: float = LOCK_TIMEOUT, *, until: float | None = None) -> None:
+        self._seconds = seconds
+        self._statement_until = 0.0
+        self.until = until
+
+    def __call__(self, attempt: int) -> bool:
+        if attempt == 0:
+            self._statement_until = time.monotonic() + self._seconds
+        if time.monotonic() >= (self._statement_until if self.until is None else self.until):
+            return False
+        # Short and uneven, so that many processes take turns instead of starving one.
+        time.sleep(random.uniform(0.0002, 0.002) * min(attempt + 1, 5))
+        return True
+
+
+def connect(path: str, *, synchronous: str, wait: LockWait | None = None) -> apsw.Connection:
+    """A connection to a file that `prepare` has seen."""
+    connection = apsw.Connection(path)
+    connection.set_busy_handler(wait or LockWait())
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    connection.execute("PRAGMA foreign_keys = ON")
+    # Deleted text is overwritten, not only unlinked.
+    connection.execute("PRAGMA secure_delete = ON")
+    return connection
+
+
+def prepare(path: str, *, synchronous: str, wait: LockWait) -> apsw.Connection:
+    """Open the file, refuse what is not ours, and bring the schema up to date."""
+    with translated(path):
+        connection = connect(path, synchronous=synchronous, wait=wait)
+        try:
+            _check_ours(connection, path)
+            _switch_to_wal(connection, wait)
+            migrate(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _switch_to_wal(connection: apsw.Connection, wait: LockWait) -> None:
+    """Set the journal mode. SQLite calls no busy handler for this statement, so retry it here."""
+    attempts, is_set = count(), False
+    while not is_set:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            is_set = True
+        except apsw.BusyError:
+            if not wait(next(attempts)):
+                raise
+
+
+def migrate(connection: apsw.Connection, path: str) -> None:
+    """Apply the migrations that the file has not seen, under a lock, each exactly once."""
+    steps = migrations(PACKAGE)
+    if _version(connection) == len(steps):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Asked again under the lock: another process may have been first.
+        _check_ours(connection, path)
+        for number, sql in steps[_version(connection) :]:
+            connection.execute(sql)
+            connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def schema_version(path: str) -> SchemaVersion:
+    """Which version the file has and which it needs. Nothing is made or changed."""
+    found = 0
+    if Path(path).exists():
+        # Without a log beside it the file is all there is, and can be read without making one.
+        settled = "" if Path(f"{path}-wal").exists() else "&immutable=1"
+        uri = f"{Path(path).absolute().as_uri()}?mode=ro{settled}"
+        with translated(path):
+            connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+            with contextlib.closing(connection):
+                connection.set_busy_handler(LockWait())
+                _check_program(connection, path)
+                found = _version(connection)
+    return SchemaVersion(found=found, needed=len(migrations(PACKAGE)))
+
+
+def _check_program(connection: apsw.Connection, path: str) -> None:
+    # The mark is read last: it comes together with all else, and somebody may just be making the file.
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    version = _version(connection)
+    marker = connection.pragma("application_id")
+    if marker != APPLICATION_ID and (tables or version or marker):
+        raise StoreForeign(f"{path} is the database of another program; it was left as it is")
+
+
+def _check_ours(connection: apsw.Connection, path: str) -> None:
+    _check_program(connection, path)
+    if _version(connection) > len(migrations(PACKAGE)):
+        raise StoreForeign(
+            f"{path} was written by a newer release of Aforesaid (schema {_version(connection)}); "
+            "it was left as it is"
+        )
+
+
+def _version(connection: apsw.Connection) -> int:
+    return int(connection.pragma("user_version"))
+
+
+def create(path: str) -> None:
+    """Create the file if it is missing, readable by its owner only."""
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise StoreUnavailable(f"cannot open {path}: there is no folder {folder}")
+    with translated(path), contextlib.suppress(FileExistsError):
+        os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+@contextlib.contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Turn the engine's errors into ours, each naming the file."""
+    try:
+        yield
+    except (apsw.Error, OSError) as error:
+        raise ours(error, path) from error
+
+
+def ours(error: Exception, path: str) -> Exception:
+    """One of our errors for one of the engine's, which stays its cause; any other error as it is."""
+    if isinstance(error, StoreDamaged):
+        return StoreDamaged(f"{path}: {error}")
+    if isinstance(error, UnicodeDecodeError):
+        return StoreDamaged(f"{path} holds text that is not UTF-8: {error}")
+    if not isinstance(error, (apsw.Error, OSError)):
+        return error
+    translation = _translation(error, path)
+    translation.__cause__ = error
+    return translation
+
+
+def _translation(error: apsw.Error | OSError, path: str) -> AforesaidError:
+    match error:
+        case OSError():
+            return StoreUnavailable(f"cannot open {path}: {error.strerror or error}")
+        case apsw.NotADBError():
+            return StoreDamaged(f"{path} is not a SQLite database, or is damaged; it was left as it is")
+        case apsw.CorruptError():
+            return StoreDamaged(f"{path} is damaged: {error}")
+        case apsw.BusyError() | apsw.LockedError() | apsw.ProtocolError():
+            return StoreBusy(f"another process holds the lock of {path} for too long; nothing was stored")
+        case (
+            apsw.FullError()
+            | apsw.IOError()
+            | apsw.CantOpenError()
+            | apsw.ReadOnlyError()
+            | apsw.PermissionsError()
+        ):
+            return StoreUnavailable(f"{path} cannot be used: {error}")
+        case apsw.TooBigError():
+            return InvalidMessage("the message is larger than the store can hold", field="content")
+        case _:
+            return StoreError(f"{path}: {error}")

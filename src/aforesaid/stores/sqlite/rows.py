@@ -1,0 +1,218 @@
+"""Rows into values and back. The order of columns is that of `queries.sql`."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from aforesaid.contracts import Document, Entry, Listing, LogEnd, Position, set_aside
+from aforesaid.errors import StoreDamaged
+from aforesaid.model.clock import from_micros, to_micros
+from aforesaid.model.conversations import Conversation, Query, parse_cursor
+from aforesaid.model.wire import decode_message, encode_message
+
+_MICROSECOND = timedelta(microseconds=1)
+
+Row: TypeAlias = tuple[Any, ...]
+"""A record as `get_conversation` gives it."""
+KEY, NEXT_SEQUENCE, ID = range(3)
+LAST_MESSAGE = slice(12, 14)
+"""Where in a record's row its last message stands: when, and from whom."""
+REVISION, TTL, EXPIRES_AT, CREATED_AT, UPDATED_AT, HEAD = range(16, 22)
+
+
+def moment(micros: int | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)
+
+
+def micros(value: datetime | None) -> int | None:
+    return None if value is None else to_micros(value)
+
+
+def ttl_micros(ttl: timedelta | None) -> int | None:
+    return None if ttl is None else ttl // _MICROSECOND
+
+
+def count(row: Sequence[Any]) -> int:
+    """The number in a row that has nothing else."""
+    return int(row[0])
+
+
+def names_text(names: Collection[str]) -> str:
+    """Tags or other names, as they stand in a column or go into a statement."""
+    return msgspec.json.encode(names).decode() if names else "[]"
+
+
+def conversation(row: Sequence[Any]) -> Conversation:
+    """The record in a row that starts with its key and its next sequence number."""
+    return Conversation(
+        id=row[2],
+        channel=row[3],
+        status=row[4],
+        priority=row[5],
+        client_id=row[6],
+        client_name=row[7],
+        subject=row[8],
+        assigned_to=row[9],
+        tags=() if row[10] == "[]" else tuple(msgspec.json.decode(row[10])),
+        notes=row[11],
+        last_message_at=moment(row[12]),
+        last_message_from=row[13],
+        unread_count=row[14],
+        message_count=row[15],
+        revision=row[16],
+        ttl=None if row[17] is None else row[17] * _MICROSECOND,
+        expires_at=moment(row[18]),
+        created_at=from_micros(row[19]),
+        updated_at=from_micros(row[20]),
+    )
+
+
+def is_over(row: Row, now: int) -> bool:
+    """Whether the record has expired: `conversations.is_expired` for a row."""
+    return row[EXPIRES_AT] is not None and row[EXPIRES_AT] <= now
+
+
+def emptied(row: Row) -> Row:
+    """The row as if nothing had been said yet: `conversations.emptied` for a row."""
+    return (*row[:12], None, None, 0, 0, *row[16:HEAD], None)
+
+
+def extended(row: Row, *, last: tuple[int | None, str | None], added: int, now: int, head: str | None) -> Row:
+    """The row after so many messages were added: `conversations.extended` for a row."""
+    unread, count, revision, ttl, _, created, _, head_before = row[14:]
+    expires = None if ttl is None else now + ttl
+    moved = (unread + added, count + added, revision + 1, ttl, expires, created, now, head or head_before)
+    return (row[KEY], row[NEXT_SEQUENCE] + added, *row[ID:12], *last, *moved)
+
+
+def extension_values(row: Row) -> Row:
+    """A row as `extend_conversation` wants it."""
+    return (*row[12:17], row[NEXT_SEQUENCE], row[EXPIRES_AT], row[UPDATED_AT], row[HEAD], row[KEY])
+
+
+def moving_values(row: Row) -> Row:
+    """A row as the last message of a turn brings it along."""
+    return (*row[12:16], row[EXPIRES_AT], row[HEAD])
+
+
+def log_end(row: Sequence[Any]) -> LogEnd:
+    """Where the log of the record in this row ends."""
+    return LogEnd(row[REVISION], row[1], moment(row[LAST_MESSAGE.start]), row[HEAD])
+
+
+def conversation_values(owner: str, record: Conversation) -> tuple[Any, ...]:
+    """A record as `insert_conversation` wants it."""
+    return (
+        owner,
+        record.id,
+        record.channel,
+        record.status,
+        record.priority,
+        record.client_id,
+        record.client_name,
+        record.subject,
+        record.assigned_to,
+        names_text(record.tags),
+        record.notes,
+        micros(record.last_message_at),
+        record.last_message_from,
+        record.unread_count,
+        record.message_count,
+        record.revision,
+        ttl_micros(record.ttl),
+        micros(record.expires_at),
+        to_micros(record.created_at),
+        to_micros(record.updated_at),
+    )
+
+
+def metadata_values(record: Conversation, key: int) -> tuple[Any, ...]:
+    """A record as `update_conversation` wants it."""
+    return (
+        record.channel,
+        record.status,
+        record.priority,
+        record.client_id,
+        record.client_name,
+        record.subject,
+        record.assigned_to,
+        names_text(record.tags),
+        record.notes,
+        record.unread_count,
+        record.revision,
+        ttl_micros(record.ttl),
+        micros(record.expires_at),
+        to_micros(record.updated_at),
+        key,
+    )
+
+
+def query_values(owner: str, query: Query, now: datetime) -> dict[str, Any]:
+    """A query as `find_conversations` wants it; one row more than asked tells if there is a next page."""
+    after_activity, after_id = parse_cursor(query.after) if query.after else (None, None)
+    return {
+        "owner": owner,
+        "now": to_micros(now),
+        "after_activity": after_activity,
+        "after_id": after_id,
+        "date_from": micros(query.date_from),
+        "date_to": micros(query.date_to),
+        "client_id": query.client_id,
+        "channel": query.channel,
+        "status": query.status,
+        "priority": query.priority,
+        "assigned_to": query.assigned_to,
+        "tags": names_text(query.tags) if query.tags else None,
+        "limit": query.limit + 1,
+    }
+
+
+EntryValues: TypeAlias = tuple[str | None, int, int, int, str]
+
+
+def entry_values(entry: Entry) -> EntryValues:
+    """An entry as message id, moment, revision, moment of storing, body."""
+    return (
+        entry.message.message_id,
+        entry.position.micros,
+        entry.revision,
+        to_micros(entry.stored_at),
+        encode_message(entry.message).decode(),
+    )
+
+
+def entry(conversation_id: str, row: Sequence[Any]) -> Entry:
+    """The entry in a row of `at, sequence, revision, stored_at, body`."""
+    at, sequence, revision, stored_at, body = row
+    stored = from_micros(stored_at)
+    try:
+        message = decode_message(body)
+    except StoreDamaged as error:
+        place = Position(at, sequence)
+        return set_aside(conversation_id, place, revision=revision, stored_at=stored, why=str(error))
+    if message.timestamp is None:
+        # Nearly always the moment that it was stored at.
+        force_setattr(message, "timestamp", stored if at == stored_at else from_micros(at))
+    return Entry(
+        conversation_id=conversation_id,
+        sequence=sequence,
+        revision=revision,
+        stored_at=stored,
+        message=message,
+    )
+
+
+def document(listing: Listing, row: Row) -> Document:
+    """The document in a row of `list_documents`."""
+    key, version, updated_at, data = row
+    return Document(
+        kind=listing.kind,
+        key=key,
+        data=data,
+        version=version,
+        updated_at=from_micros(updated_at),
+        conversation_id=listing.conversation_id,
+    )

@@ -1,0 +1,486 @@
+"""One owner's view of the file. Decides nothing itself: the rules are in `conversations`."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import apsw
+
+from aforesaid.contracts import (
+    Appended,
+    Document,
+    Entry,
+    Listing,
+    LogEnd,
+    LogSnapshot,
+    Matches,
+    Place,
+    Position,
+    Tally,
+    check_not_in_part,
+    check_position,
+    entries_without_head,
+    keeps_words,
+    replaced,
+    replaced_id,
+    replacing,
+    restorable,
+    seen_head,
+    without_head,
+)
+from aforesaid.errors import ConversationExists, ConversationNotFound, MessageConflict, MessageNotFound
+from aforesaid.model.clock import parse_moment, to_micros
+from aforesaid.model.conversations import (
+    Changes,
+    Conversation,
+    Page,
+    Query,
+    applied,
+    check_count,
+    check_revision,
+    cursor_of,
+    end_of,
+    is_expired,
+)
+from aforesaid.model.ids import parse_name, parse_uuid
+from aforesaid.model.messages import Message
+from aforesaid.model.wire import encode_message
+from aforesaid.stores._document_checks import DocumentChecks
+from aforesaid.stores._sql_files import queries
+from aforesaid.stores.sqlite import rows
+from aforesaid.stores.sqlite.connections import PACKAGE
+from aforesaid.stores.sqlite.counts import clear_some, tally_of_conversation, tally_of_owner
+from aforesaid.stores.sqlite.documents import Documents
+from aforesaid.stores.sqlite.logs import LONGEST_TURN, Turn
+from aforesaid.stores.sqlite.search import matches
+from aforesaid.stores.sqlite.search_index import index_again, row_of, tag_of
+from aforesaid.stores.sqlite.snapshots import Wanted
+
+if TYPE_CHECKING:
+    from aforesaid.stores.sqlite.backend import SQLiteBackend
+
+SQL = queries(PACKAGE)
+
+CLEAR_BATCH = 100
+"""Conversations that go in one transaction, so that turns get in between."""
+
+
+class _Found(NamedTuple):
+    """A conversation inside a transaction."""
+
+    key: int
+    next_sequence: int
+    record: Conversation
+
+
+class SQLiteStore(DocumentChecks):
+    """Reads go to the reading threads, writes to the writing one."""
+
+    def __init__(self, backend: "SQLiteBackend", owner: str) -> None:
+        self._backend = backend
+        self._owner = owner
+        self._tag = tag_of(owner)
+
+    def now(self) -> datetime:
+        return self._backend.clock()
+
+    async def create(self, conversation: Conversation) -> Conversation:
+        await self._backend.writer.run(lambda db: self._create(db, conversation))
+        return conversation
+
+    async def get(self, conversation_id: str) -> Conversation | None:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        found = await self._backend.readers.run(lambda db: self._find(db, conversation_id))
+        return found.record if found else None
+
+    async def update(
+        self, conversation_id: str, changes: Changes, *, expected_revision: int | None = None
+    ) -> Conversation:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+
+        def work(db: apsw.Connection) -> Conversation:
+            found = self._require(db, conversation_id)
+            check_revision(conversation_id, found.record.revision, expected_revision)
+            record = applied(found.record, changes, now=self.now())
+            db.execute(SQL["update_conversation"], rows.metadata_values(record, found.key))
+            return record
+
+        return await self._backend.writer.run(work)
+
+    async def find(self, query: Query) -> Page:
+        values = rows.query_values(self._owner, query, self.now())
+        found = await self._backend.readers.run(
+            lambda db: list(map(rows.conversation, db.execute(SQL["find_conversations"], values).fetchall()))
+        )
+        shown = found[: query.limit]
+        more = len(found) > query.limit
+        return Page(conversations=tuple(shown), next=cursor_of(shown[-1]) if more else None)
+
+    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
+        values = (self._owner, parse_uuid(conversation_id, field="conversation_id"))
+
+        def work(db: apsw.Connection) -> Tally:
+            if expected_revision is not None:
+                row = db.execute(SQL["get_revision"], values).fetchone()
+                check_revision(values[1], rows.count(row) if row else expected_revision, expected_revision)
+            gone = tally_of_conversation(db, *values)
+            db.execute(SQL["delete_conversation"], values)
+            return gone
+
+        gone = await self._backend.writer.run(work)
+        await self._backend.forgotten()
+        return gone
+
+    async def resume(
+        self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
+    ) -> Conversation:
+        bound = await self.session(session_id)
+        if bound is not None and _still_active(bound, active_since):
+            return bound  # the usual case, without waiting for the writer
+
+        def work(db: apsw.Connection) -> Conversation:
+            bound = self._find_session(db, session_id)
+            if bound is not None and _still_active(bound.record, active_since):
+                return bound.record
+            key = self._create(db, fresh)
+            db.execute(SQL["bind_session"], (self._owner, session_id, key))
+            return fresh
+
+        return await self._backend.writer.run(work)
+
+    async def session(self, session_id: str) -> Conversation | None:
+        parse_name(session_id, field="session_id")
+        found = await self._backend.readers.run(lambda db: self._find_session(db, session_id))
+        return found.record if found else None
+
+    async def bind(self, session_id: str, conversation_id: str) -> None:
+        parse_name(session_id, field="session_id")
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+
+        def work(db: apsw.Connection) -> None:
+            key = self._require(db, conversation_id).key
+            db.execute(SQL["bind_session"], (self._owner, session_id, key))
+
+        await self._backend.writer.run(work)
+
+    async def unbind(self, session_id: str) -> None:
+        values = (self._owner, parse_name(session_id, field="session_id"))
+        await self._backend.writer.run(lambda db: _run(db, "unbind_session", values))
+
+    async def sessions(self, conversation_id: str) -> list[str]:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+
+        def work(db: apsw.Connection) -> list[str]:
+            key = self._require(db, conversation_id).key
+            return sorted(session_id for (session_id,) in db.execute(SQL["get_sessions"], (key,)))
+
+        return await self._backend.readers.run(work)
+
+    async def append(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        messages, head = without_head(messages)
+        bodies = [encode_message(message).decode() for message in messages]
+        turn = Turn(self._owner, conversation_id, messages, bodies, expected_revision, *seen_head(head))
+        if 0 < len(messages) <= LONGEST_TURN:
+            return await self._backend.writer.put(turn)
+        return await self._backend.writer.run(lambda db: self._backend.ends.put(db, turn))
+
+    async def rewrite(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        messages, head = without_head(messages)
+        bodies = [encode_message(message).decode() for message in messages]
+
+        def work(db: apsw.Connection) -> Appended:
+            log = self._backend.ends.log(db, self._owner, conversation_id)
+            check_revision(conversation_id, log.revision, expected_revision)
+            log.clear()
+            log.put(messages, bodies)
+            check_not_in_part(conversation_id, head, new=len(log.new), known=len(log.known))
+            return self._backend.ends.moved(db, log, head)
+
+        rewritten = await self._backend.writer.run(work)
+        await self._backend.forgotten()
+        return rewritten
+
+    async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
+        check_count(limit, field="limit", least=0)
+        check_position(before)
+        sql, place = (SQL["tail"], ()) if before is None else (SQL["tail_before"], tuple(before))
+        newest_first = await self._entries(conversation_id, sql, (*place, limit))
+        return newest_first[::-1]
+
+    async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
+        check_count(limit, field="limit", least=0)
+        check_count(offset, field="offset", least=0)
+        return await self._entries(conversation_id, SQL["page"], (limit, offset))
+
+    async def read_snapshot(
+        self, conversation_id: str, *, front: int, tail: int, documents: Listing
+    ) -> LogSnapshot:
+        check_count(front, field="front", least=0)
+        check_count(tail, field="tail", least=0)
+        wanted = Wanted(
+            self._owner, parse_uuid(conversation_id, field="conversation_id"), front, tail, documents
+        )
+        recent, now = self._backend.recent, to_micros(self.now())
+
+        def work(db: apsw.Connection) -> LogSnapshot:
+            seen = recent.read_snapshot(db, wanted, now)
+            if seen is None:
+                raise ConversationNotFound(wanted.conversation_id)
+            return seen
+
+        return await self._backend.readers.run(work)
+
+    async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
+        parse_name(message_id, field="message_id")
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        return await self._backend.readers.run(lambda db: self._entry(db, conversation_id, message_id))
+
+    async def replace(
+        self, conversation_id: str, message: Message, *, expected_revision: int | None = None
+    ) -> Entry:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        (message,), head = without_head([message])
+        encode_message(message)  # refuses what could not be stored, before anything else
+        message_id = replaced_id(message)
+
+        def work(db: apsw.Connection) -> Entry:
+            found = self._require(db, conversation_id)
+            held = self._entry(db, conversation_id, message_id)
+            if held is None:
+                raise MessageNotFound(conversation_id, message_id)
+            entry = replaced(held, replacing(held, message), revision=found.record.revision + 1)
+            check_revision(conversation_id, found.record.revision, expected_revision)
+            self._put_in_place(db, found.key, entry, keeps_derived=keeps_words(held, message))
+            if head is not None:
+                db.execute(SQL["put_head"], (head, found.key))
+            return entry
+
+        entry = await self._backend.writer.run(work)
+        await self._backend.forgotten()
+        return entry
+
+    def _put_in_place(self, db: apsw.Connection, key: int, entry: Entry, *, keeps_derived: bool) -> None:
+        body = encode_message(entry.message).decode()
+        db.execute(SQL["replace_message"], (entry.revision, body, key, *entry.position))
+        if self._backend.indexer is not None:
+            (place,) = db.execute(SQL["message_key"], (key, *entry.position)).fetchall()
+            row = row_of(self._tag, key, rows.count(place), *entry.position, body)
+            index_again(db, row, body)
+        db.execute(SQL["touch_conversation"], (to_micros(self.now()), key))
+        if not keeps_derived:
+            db.execute(SQL["delete_documents"], (key,))
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        values = self._named(parse_uuid(conversation_id, field="conversation_id"))
+        row = await self._backend.readers.run(
+            lambda db: db.execute(SQL["get_conversation"], values).fetchone()
+        )
+        return None if row is None else rows.log_end(row)
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        bodies = [(encode_message(e.message).decode(), *e.position, e.revision) for e in entries]
+
+        def work(db: apsw.Connection) -> int:
+            key = self._require(db, conversation_id).key
+            exchanged = 0
+            for values in bodies:
+                db.execute(SQL["reseal_message"], (*values, key))
+                exchanged += db.changes()
+            return exchanged
+
+        return await self._backend.writer.run(work)
+
+    async def exchange_head(self, conversation_id: str, old: str | None, new: str) -> bool:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+
+        def work(db: apsw.Connection) -> bool:
+            db.execute(SQL["exchange_head"], (new, self._require(db, conversation_id).key, old))
+            return bool(db.changes())
+
+        return await self._backend.writer.run(work)
+
+    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+        entries, head = entries_without_head(entries)
+        record, given = restorable(conversation, entries)
+        placed = {entry.sequence: rows.entry_values(entry) for entry in given.values()}
+
+        def work(db: apsw.Connection) -> None:
+            if not is_expired(record, now=self.now()):
+                db.execute(SQL["delete_if_expired"], self._named(record.id))
+            values = rows.conversation_values(self._owner, record)
+            ((key, next_sequence),) = db.execute(SQL["restore_conversation"], values).fetchall()
+            new = _not_there(db, key, next_sequence, placed)
+            for sequence, (message_id, *rest) in new.items():
+                db.execute(SQL["insert_message"], (key, rest[0], sequence, message_id, *rest[1:]))
+                if not db.changes():
+                    raise MessageConflict(record.id, str(message_id))
+            self._backend.wrote(len(new))
+            db.execute(SQL["skip_sequences"], (max(new, default=0), key))
+            if head is not None:
+                db.execute(SQL["put_head"], (head, key))
+
+        await self._backend.writer.run(work)
+
+    async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document:
+        def work(db: apsw.Connection) -> Document:
+            held = Documents(db, self._owner, self._holder(db, place.conversation_id))
+            return held.put(place, data, now=self.now(), expected=expected)
+
+        return await self._backend.writer.run(work)
+
+    async def _get_document(self, place: Place) -> Document | None:
+        def work(db: apsw.Connection) -> Document | None:
+            return Documents(db, self._owner, self._holder(db, place.conversation_id)).get(place)
+
+        return await self._backend.readers.run(work)
+
+    async def _list_documents(self, listing: Listing) -> list[Document]:
+        def work(db: apsw.Connection) -> list[Document]:
+            return Documents(db, self._owner, self._holder(db, listing.conversation_id)).page(listing)
+
+        return await self._backend.readers.run(work)
+
+    async def _document_kinds(self, holder: str | None) -> list[str]:
+        def work(db: apsw.Connection) -> list[str]:
+            return Documents(db, self._owner, self._holder(db, holder)).kinds()
+
+        return await self._backend.readers.run(work)
+
+    async def _delete_document(self, place: Place, expected: int | None) -> bool:
+        def work(db: apsw.Connection) -> bool:
+            held = Documents(db, self._owner, self._holder(db, place.conversation_id))
+            return held.delete(place, expected=expected)
+
+        was_there = await self._backend.writer.run(work)
+        if was_there:
+            await self._backend.forgotten()
+        return was_there
+
+    async def _restore_documents(self, given: Mapping[Place, Document]) -> None:
+        def work(db: apsw.Connection) -> None:
+            for place, document in given.items():
+                held = Documents(db, self._owner, self._holder(db, place.conversation_id))
+                held.restore(place, document)
+
+        await self._backend.writer.run(work)
+
+    async def purge_expired(self) -> int:
+        return await self._backend.purge(SQL["purge_owner"], self._owner, to_micros(self.now()))
+
+    async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
+        values = (self._owner, to_micros(parse_moment(by, field="by")))
+        check_count(limit, field="limit", least=0)
+        found = await self._backend.readers.run(
+            lambda db: list(map(rows.conversation, db.execute(SQL["expired"], values).fetchall()))
+        )
+        return sorted(found, key=end_of)[:limit]
+
+    async def clear(self) -> Tally:
+        clear = partial(clear_some, owner=self._owner, limit=CLEAR_BATCH)
+        gone = some = await self._backend.writer.run(clear)
+        while some.conversations:
+            some = await self._backend.writer.run(clear)
+            gone += some
+        await self._backend.forgotten()
+        return gone
+
+    async def tally(self, conversation_id: str | None = None) -> Tally:
+        if conversation_id is None:
+            return await self._backend.readers.run(partial(tally_of_owner, owner=self._owner))
+        values = (self._owner, parse_uuid(conversation_id, field="conversation_id"))
+        return await self._backend.readers.run(lambda db: tally_of_conversation(db, *values))
+
+    async def _entries(self, conversation_id: str, sql: str, values: tuple[int, ...]) -> list[Entry]:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+
+        def work(db: apsw.Connection) -> list[Entry]:
+            key = self._key(db, conversation_id)
+            # Fetched first: a row that cannot be read must not leave the query, and its snapshot, open.
+            found = db.execute(sql, (key, *values)).fetchall()
+            return [rows.entry(conversation_id, row) for row in found]
+
+        return await self._backend.readers.run(work)
+
+    def _key(self, db: apsw.Connection, conversation_id: str) -> int:
+        (key,) = db.execute(SQL["get_key"], self._named(conversation_id)).fetchone() or (None,)
+        if key is None:
+            raise ConversationNotFound(conversation_id)
+        return int(key)
+
+    def _holder(self, db: apsw.Connection, conversation_id: str | None) -> int | None:
+        """The key of the conversation that documents belong to; None where they are the owner's."""
+        return None if conversation_id is None else self._key(db, conversation_id)
+
+    def _named(self, conversation_id: str) -> tuple[str, str, int]:
+        return self._owner, conversation_id, to_micros(self.now())
+
+    def _find(self, db: apsw.Connection, conversation_id: str) -> _Found | None:
+        return _found(db.execute(SQL["get_conversation"], self._named(conversation_id)).fetchone())
+
+    def _find_session(self, db: apsw.Connection, session_id: str) -> _Found | None:
+        return _found(db.execute(SQL["get_session"], self._named(session_id)).fetchone())
+
+    def _entry(self, db: apsw.Connection, conversation_id: str, message_id: str) -> Entry | None:
+        found = self._require(db, conversation_id)
+        row = db.execute(SQL["get_message"], (found.key, message_id)).fetchone()
+        return None if row is None else rows.entry(conversation_id, row)
+
+    def _require(self, db: apsw.Connection, conversation_id: str) -> _Found:
+        found = self._find(db, conversation_id)
+        if found is None:
+            raise ConversationNotFound(conversation_id)
+        return found
+
+    def _create(self, db: apsw.Connection, conversation: Conversation) -> int:
+        db.execute(SQL["delete_if_expired"], self._named(conversation.id))
+        try:
+            db.execute(SQL["insert_conversation"], rows.conversation_values(self._owner, conversation))
+        except apsw.ConstraintError:
+            raise ConversationExists(conversation.id) from None
+        return db.last_insert_rowid()
+
+
+class SearchableSQLiteStore(SQLiteStore):
+    """The same with an index: see `contracts.Searchable`."""
+
+    async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
+        check_count(limit, field="limit", least=0)
+        asked, now = tuple(terms), to_micros(self.now())
+
+        def work(db: apsw.Connection) -> Matches | None:
+            return matches(db, self._owner, self._tag, asked, limit=limit, now=now)
+
+        while (found := await self._backend.readers.run(work)) is None:
+            await self._backend.catch_up()
+        return found
+
+
+def _found(row: Sequence[Any] | None) -> _Found | None:
+    return None if row is None else _Found(row[0], row[1], rows.conversation(row))
+
+
+def _not_there(
+    db: apsw.Connection, key: Any, next_sequence: Any, placed: dict[int, rows.EntryValues]
+) -> dict[int, rows.EntryValues]:
+    """What has a sequence that is free. Usually all of it is new, and nothing has to be looked up."""
+    least = min(placed, default=next_sequence)
+    if least >= next_sequence:
+        return placed
+    taken = {sequence for (sequence,) in db.execute(SQL["sequences_from"], (key, least))}
+    return {sequence: values for sequence, values in placed.items() if sequence not in taken}
+
+
+def _still_active(record: Conversation, active_since: datetime | None) -> bool:
+    return active_since is None or record.last_activity >= active_since
+
+
+def _run(db: apsw.Connection, name: str, values: tuple[Any, ...]) -> None:
+    db.execute(SQL[name], values)

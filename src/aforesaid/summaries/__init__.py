@@ -1,0 +1,1 @@
+"""Summaries of messages that no longer fit a window."""

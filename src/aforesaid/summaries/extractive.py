@@ -1,0 +1,121 @@
+"""A summary without a model: the sentences that say most, word for word. Below: analysis. Above: the manager.
+
+A sentence says much when its words are what the conversation is about: each counts for how often it is said,
+but not for being said by everybody. What the user says counts more than an answer, a fact more than a
+question. The same sentences give the same summary.
+"""
+
+import asyncio
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from aforesaid.dialects import meaning_of
+from aforesaid.model.messages import Message
+from aforesaid.search.analysis import terms_of
+from aforesaid.tokens import RoughCounter
+
+LONGEST = 240
+"""Characters of a sentence: more is no sentence to be quoted."""
+ALIKE = 0.8
+"""The share of terms in common from which on a sentence says nothing new, unless with another number."""
+OF_USERS = 1.5
+OF_EARLIER = 1.1
+"""What was worth keeping before is worth a little more than what has just been said."""
+OF_FACTS = 1.2
+OF_QUESTIONS = 0.5
+LEAST_TERMS = 2
+
+
+class ExtractiveSummarizer:
+    """Quotes the sentences that say most. Needs no model, and takes milliseconds."""
+
+    name = "extract"
+
+    async def summarize(self, earlier: str, messages: Sequence[Message], *, max_tokens: int) -> str:
+        """The best sentences of the earlier summary and of these messages, in the order they were said."""
+        return await asyncio.to_thread(extract, earlier, messages, max_tokens=max_tokens)
+
+
+class _Sentence(Struct, frozen=True):
+    line: str
+    terms: frozenset[str]
+    weight: float
+
+
+def extract(earlier: str, messages: Sequence[Message], *, max_tokens: int) -> str:
+    """The lines of a summary that fits."""
+    sentences = [*_earlier(earlier), *_said(messages)]
+    worth = _worth(sentences)
+    count = RoughCounter().count_text
+    chosen: list[int] = []
+    left = max_tokens
+    for at in sorted(range(len(sentences)), key=lambda at: (-worth[at], at)):
+        cost = count(sentences[at].line) + 1
+        if cost <= left and not any(_alike(sentences[at], sentences[other]) for other in chosen):
+            chosen.append(at)
+            left -= cost
+    return "\n".join(sentences[at].line for at in sorted(chosen))
+
+
+def _earlier(text: str) -> Iterator[_Sentence]:
+    for line in text.splitlines():
+        if line.strip():
+            sentence = _WHO.sub("", line)
+            weight = OF_EARLIER * _weight(sentence, by_user=line.startswith("- User:"))
+            yield _Sentence(line, frozenset(terms_of(sentence)), weight)
+
+
+_WHO = re.compile(r"^- (?:User|Assistant): ")
+
+
+def _said(messages: Sequence[Message]) -> Iterator[_Sentence]:
+    for message in messages:
+        if message.role not in ("user", "assistant"):
+            continue
+        who = "User" if message.role == "user" else "Assistant"
+        for sentence in _sentences(meaning_of(message).text):
+            terms = frozenset(terms_of(sentence))
+            if len(terms) >= LEAST_TERMS:
+                yield _Sentence(
+                    f"- {who}: {sentence}", terms, _weight(sentence, by_user=message.role == "user")
+                )
+
+
+def _sentences(text: str) -> Iterator[str]:
+    for piece in _ENDS.split(text):
+        words = " ".join(piece.split())
+        if words:
+            yield words if len(words) <= LONGEST else words[: LONGEST - 2].rsplit(" ", 1)[0] + " …"
+
+
+_ENDS = re.compile(r"(?<=[.!?。！？])\s+|\n+")
+
+
+def _weight(sentence: str, *, by_user: bool) -> float:
+    weight = OF_USERS if by_user else 1.0
+    if sentence.endswith(("?", "？")):
+        return weight * OF_QUESTIONS
+    has_fact = any(character.isdigit() for character in sentence) or re.search(r"\s[A-Z]\w", sentence)
+    return weight * OF_FACTS if has_fact else weight
+
+
+def _worth(sentences: Sequence[_Sentence]) -> list[float]:
+    different = {sentence.terms for sentence in sentences}  # who repeats themselves says no more
+    said_in = Counter(term for terms in different for term in terms)
+    most = len(different) + 1
+    value = {term: math.log1p(count) * math.log(most / (count + 0.5) + 1) for term, count in said_in.items()}
+    return [
+        sentence.weight * sum(value[term] for term in sentence.terms) / math.sqrt(len(sentence.terms) or 1)
+        for sentence in sentences
+    ]
+
+
+def _alike(one: _Sentence, other: _Sentence) -> bool:
+    shared, different = one.terms & other.terms, one.terms ^ other.terms
+    if any(term[0].isdigit() for term in different):
+        return False
+    return len(shared) >= ALIKE * (len(shared) + len(different)) > 0

@@ -1,0 +1,258 @@
+"""Summaries of conversations: the part of `ConversationManager` that makes and shows them.
+
+They are made in the background, when a context has found that its summary does not reach its window: nobody
+waits for one. Below: the rules of summaries. Above: the manager, the memory.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from aforesaid._internal.deadlines import ended
+from aforesaid._internal.loops import LoopWatch
+from aforesaid.contracts import (
+    ConversationStore,
+    Entry,
+    Summarizer,
+    TokenCounter,
+    fingerprint,
+    why_unreadable,
+)
+from aforesaid.dialects import as_heard
+from aforesaid.errors import (
+    AforesaidError,
+    ConversationNotFound,
+    DocumentConflict,
+    InvalidSetting,
+    StoreError,
+)
+from aforesaid.intake.messages import Intake
+from aforesaid.model.contexts import Context
+from aforesaid.model.messages import Message
+from aforesaid.settings import ConversationConfig
+from aforesaid.summaries.records import (
+    AHEAD,
+    CHUNK,
+    FARTHEST,
+    KIND,
+    Summary,
+    decode_summary,
+    encode_summary,
+    shortened,
+)
+from aforesaid.telemetry import describe
+from aforesaid.tokens import RoughCounter, kept_by
+from aforesaid.windows import WindowPolicy
+
+if TYPE_CHECKING:
+    from aforesaid.search.searcher import Searcher
+
+log = logging.getLogger("aforesaid.summaries")
+
+SHARE = 4
+"""Where the whole request has a budget, a summary takes one part in so many of it at most."""
+TRY_AGAIN_SECONDS = 60.0
+"""How long a conversation whose summary failed is left alone."""
+
+
+class SummaryResources:
+    """The summarizer of a memory, and what it does in the background. Without one, nothing is summarized."""
+
+    def __init__(self, summarizer: Summarizer | None = None) -> None:
+        self.summarizer = summarizer
+        self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._failed: dict[tuple[str, str], float] = {}
+        self._loop = LoopWatch()
+
+    def start(self, owner: str, conversation_id: str, work: Coroutine[Any, Any, Any]) -> None:
+        """Have the work done, unless it is being done, or has just failed."""
+        key = (owner, conversation_id)
+        if self._loop.has_changed():
+            self._tasks.clear()  # an earlier loop has left them behind
+        if key in self._tasks or time.monotonic() < self._failed.get(key, 0.0):
+            work.close()
+            return
+        self._tasks[key] = asyncio.create_task(self._run(key, work), name="aforesaid-summary")
+
+    async def _run(self, key: tuple[str, str], work: Coroutine[Any, Any, Any]) -> None:
+        try:
+            await work
+            self._failed.pop(key, None)
+        except (ConversationNotFound, DocumentConflict):
+            return  # it went, or somebody else does this
+        except AforesaidError as error:
+            log.warning("conversation %s is not summarized yet: %s", key[1], describe(error))
+            self._failed[key] = time.monotonic() + TRY_AGAIN_SECONDS
+        except Exception:  # the supervisor of a task: a summarizer may be anybody's
+            log.exception("conversation %s is not summarized yet", key[1])
+            self._failed[key] = time.monotonic() + TRY_AGAIN_SECONDS
+        finally:
+            self._tasks.pop(key, None)
+
+    async def settled(self) -> None:
+        """Wait until nothing is being summarized."""
+        if self._loop.has_changed():
+            self._tasks.clear()
+        while self._tasks:
+            await asyncio.wait(set(self._tasks.values()))
+
+    async def close(self) -> None:
+        """Stop. What was not finished is found out again."""
+        await ended(*self._tasks.values())
+
+
+class Summarizing:
+    """One owner's summaries."""
+
+    store: ConversationStore
+    searcher: "Searcher"
+    intake: Intake
+    config: ConversationConfig
+    summaries: SummaryResources
+
+    if TYPE_CHECKING:
+
+        async def load_context(
+            self,
+            conversation_id: str,
+            agent_name: str | None = None,
+            *,
+            policy: WindowPolicy | None = None,
+            pending: Sequence[Message] = (),
+        ) -> Context: ...
+
+    async def summary(self, conversation_id: str) -> Summary | None:
+        """The summary of the conversation, as far as it goes; None where there is none."""
+        summarizer = self.summaries.summarizer
+        if summarizer is None:
+            return None
+        return (await self._kept_summary(conversation_id, summarizer))[0]
+
+    async def summarize(self, conversation_id: str, *, policy: WindowPolicy | None = None) -> Summary | None:
+        """Bring the summary up to what the window no longer shows; None where it shows everything.
+
+        Contexts see to that by themselves, in the background.
+        """
+        summarizer = self._summarizer()
+        policy = policy or WindowPolicy(max_messages=self.config.context_window_size)
+        bare = replace(policy, notes_tokens=0, summary_tokens=0)
+        context = await self.load_context(conversation_id, policy=bare)
+        until = context.report.before_window
+        kept, _ = await self._kept_summary(conversation_id, summarizer)
+        if not until or (kept is not None and kept.messages >= until):
+            return kept
+        return await self._extended(conversation_id, until)
+
+    def _summarizer(self) -> Summarizer:
+        if self.summaries.summarizer is None:
+            raise InvalidSetting(
+                "there is no summarizer: aforesaid.open(url, summarizer='extract')", field="summarizer"
+            )
+        return self.summaries.summarizer
+
+    async def _kept_summary(self, conversation_id: str, summarizer: Summarizer) -> tuple[Summary | None, int]:
+        document = await self.store.get_document(KIND, summarizer.name, conversation_id=conversation_id)
+        return (None, 0) if document is None else (decode_summary(document), document.version)
+
+    async def _extended(self, conversation_id: str, until: int) -> Summary | None:
+        """The summary of so many messages and some more, made step by step of the one that is there."""
+        summarizer = self._summarizer()
+        summary, version = await self._kept_summary(conversation_id, summarizer)
+        if summary is not None and not await self._still_holds(conversation_id, summary):
+            summary = None
+        start = max(0, until - FARTHEST) if summary is None else summary.messages
+        while start < until:
+            limit = min(CHUNK, until + AHEAD - start)
+            entries = await self.store.page(conversation_id, limit=limit, offset=start)
+            if not entries:
+                break
+            text = await self._summarized(summarizer, summary, entries)
+            start += len(entries)
+            if summary is not None:
+                await self._check_there(conversation_id, summarizer, summary, version)
+            summary = Summary(
+                text=text,
+                by=summarizer.name,
+                messages=start,
+                last_sequence=entries[-1].sequence,
+                made_at=self.store.now(),
+            )
+            version = await self._keep(conversation_id, summary, version, entries)
+        return summary
+
+    async def _summarized(
+        self, summarizer: Summarizer, summary: Summary | None, entries: Sequence[Entry]
+    ) -> str:
+        messages = [as_heard(entry.message) for entry in entries if why_unreadable(entry) is None]
+        earlier = "" if summary is None else summary.text
+        return await summarizer.summarize(earlier, messages, max_tokens=self.config.summary_tokens)
+
+    async def _still_holds(self, conversation_id: str, summary: Summary) -> bool:
+        """Whether its last message still stands where it did: what is said with an earlier time moves it."""
+        last = await self.store.page(conversation_id, limit=1, offset=summary.messages - 1)
+        return [entry.sequence for entry in last] == [summary.last_sequence]
+
+    async def _check_there(
+        self, conversation_id: str, summarizer: Summarizer, summary: Summary, version: int
+    ) -> None:
+        """Refuse to go on from a summary that is no longer there.
+
+        Its version alone does not tell: where one went with a redacted message, the next begins at 1 again.
+        """
+        kept, _ = await self._kept_summary(conversation_id, summarizer)
+        if kept != summary:
+            raise DocumentConflict(KIND, summarizer.name, expected=version, actual=0)
+
+    async def _keep(
+        self, conversation_id: str, summary: Summary, version: int, entries: Sequence[Entry]
+    ) -> int:
+        kept = await self.store.put_document(
+            KIND,
+            summary.by,
+            encode_summary(summary),
+            conversation_id=conversation_id,
+            expected_version=version,
+        )
+        # A message that was redacted meanwhile took the summary with it that was there, not this one.
+        offset = summary.messages - len(entries)
+        now = await self.store.page(conversation_id, limit=len(entries), offset=offset)
+        if fingerprint(now) != fingerprint(entries):
+            await self.store.delete_document(KIND, summary.by, conversation_id=conversation_id)
+            raise DocumentConflict(KIND, summary.by, expected=kept.version, actual=0)
+        return kept.version
+
+    # In a context
+
+    def _summary_budget(self, policy: WindowPolicy) -> int:
+        """Tokens for a summary; none where a window shows somebody's part of the conversation only."""
+        if self.summaries.summarizer is None or policy.agent_name is not None or policy.tags:
+            return 0
+        budget = self.config.summary_tokens if policy.summary_tokens is None else policy.summary_tokens
+        return budget if policy.max_tokens is None else min(budget, policy.max_tokens // SHARE)
+
+    async def _summary_for(
+        self, conversation_id: str, context: Context, budget: int
+    ) -> tuple[Summary | None, str | None]:
+        """The summary of what this window left out, and its text. If it falls short, it is made longer."""
+        until = context.report.before_window
+        if not budget or not until:
+            return None, None
+        try:
+            summary = await self.summary(conversation_id)
+        except StoreError as error:
+            log.warning("the context is without its summary: %s", describe(error))
+            return None, None
+        if (summary is None or summary.messages < until) and not self.store.degraded:
+            work = self._extended(conversation_id, until)
+            self.summaries.start(self.searcher.owner, conversation_id, work)
+        if summary is None:
+            return None, None
+        return summary, shortened(summary, tokens=budget, count=(await self._line_counter()).count_text)
+
+    async def _line_counter(self) -> TokenCounter:
+        """What budgets are measured with: it never learns, so that the same text always fits, or never."""
+        return kept_by(self.intake.counter) if await self.intake.can_count() else RoughCounter()

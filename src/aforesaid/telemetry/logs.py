@@ -1,0 +1,186 @@
+"""Lines of a log, as JSON for machines or as text for people: one for each event, with the request's id.
+
+    with logging_to(sys.stderr, form="json"):
+        ...
+
+No content gets into a line. An error is said by its class (see `events.told`), a traceback by its places
+without words. What other packages log may quote anything, so that of theirs only the constant part is kept,
+and none of their fields.
+Lines are written by a thread: an event loop never waits for a terminal or a pipe.
+"""
+
+import logging
+import queue
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from traceback import walk_tb
+from types import TracebackType
+from typing import Any, TextIO
+
+import msgspec
+
+from aforesaid.errors import InvalidSetting
+from aforesaid.telemetry.log_events import describe
+from aforesaid.telemetry.requests import current
+
+FORMS = ("json", "text")
+LEVELS = ("debug", "info", "warning", "error")
+MOST_FRAMES = 30
+MOST_WAITING = 10_000
+"""Lines that may wait for a slow reader of the log; what comes then is dropped, and not waited for."""
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_PLACE = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,64}")
+"""A scheme, an address, a number: what a server that starts says of itself. No path, no query."""
+
+
+def fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    """All that a line says."""
+    request = current.get()
+    extra = _extra(record) if _is_ours(record.name) else {}
+    return {
+        "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+        "level": record.levelname.lower(),
+        "logger": record.name,
+        "event": extra.pop("event", "log"),
+        "message": sentence_of(record),
+        **({} if request is None else request.labels),
+        **extra,
+        **_trouble_in(record),
+    }
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+
+
+def sentence_of(record: logging.LogRecord) -> str:
+    """The record's words, with nothing in them that anybody said."""
+    if _is_ours(record.name):
+        return _filled(record, _told_if_error)
+    if record.name.startswith("uvicorn"):
+        return _filled(record, _place_if_any)
+    if not record.args:  # made up on the spot, of whatever was at hand
+        return f"said by {record.module}, line {record.lineno}"
+    return str(record.msg)
+
+
+def _is_ours(logger: str) -> bool:
+    return logger == "aforesaid" or logger.startswith("aforesaid.")
+
+
+def _filled(record: logging.LogRecord, shown: Any) -> str:
+    if not record.args:
+        return str(record.msg)
+    if isinstance(record.args, dict):
+        return str(record.msg) % {name: shown(value) for name, value in record.args.items()}
+    return str(record.msg) % tuple(map(shown, record.args))
+
+
+def _told_if_error(value: object) -> object:
+    return describe(value) if isinstance(value, BaseException) else value
+
+
+def _place_if_any(value: object) -> object:
+    if isinstance(value, int | float):
+        return value
+    return value if isinstance(value, str) and _PLACE.fullmatch(value) else "…"
+
+
+def _trouble_in(record: logging.LogRecord) -> dict[str, Any]:
+    """The error that a record was made of: its class, what led to it, and the places that it came through."""
+    error = record.exc_info[1] if record.exc_info else None
+    if error is None:
+        return {}
+    return {"error": type(error).__name__, "describe": describe(error), "trace": _places(error.__traceback__)}
+
+
+def _places(trace: TracebackType | None) -> list[str]:
+    frames = [(frame.f_code, line) for frame, line in walk_tb(trace)] if trace is not None else []
+    return [f"{_file(code.co_filename)}:{line} {code.co_name}" for code, line in frames[-MOST_FRAMES:]]
+
+
+def _file(path: str) -> str:
+    """The last two parts of a path."""
+    return "/".join(re.split(r"[/\\]", path)[-2:])
+
+
+class JsonLines(logging.Formatter):
+    """A record as a line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return msgspec.json.encode(fields_of(record), enc_hook=str).decode()
+
+
+class TextLines(logging.Formatter):
+    """A record as a line for people."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = fields_of(record)
+        head = f"{fields.pop('time')} {fields.pop('level').upper():7} {fields.pop('logger')}"
+        words = fields.pop("message").replace("\n", " ")
+        if fields["event"] == "log":
+            del fields["event"]
+        rest = " ".join(f"{name}={_one_word(value)}" for name, value in fields.items())
+        return f"{head}: {words} {rest}".rstrip()
+
+
+def _one_word(value: object) -> str:
+    if isinstance(value, list):
+        return " < ".join(map(str, reversed(value)))
+    text = str(value)
+    return text if text and not re.search(r"\s", text) else repr(text)
+
+
+class _Handing(logging.Handler):
+    """Makes the line where the record comes from, which knows the request, and hands it to the thread."""
+
+    def __init__(self, lines: "queue.SimpleQueue[str | None]") -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._lines.qsize() < MOST_WAITING:
+            self._lines.put(self.format(record) + "\n")
+
+
+def _write(lines: "queue.SimpleQueue[str | None]", stream: TextIO) -> None:
+    """Write what comes, all that waits at once, until a None."""
+    line = lines.get()
+    while line is not None:
+        waiting = [line]
+        while not lines.empty() and (line := lines.get()) is not None:
+            waiting.append(line)
+        with suppress(OSError, ValueError):  # nobody reads the log any more: that is no reason to stop
+            stream.write("".join(waiting))
+            stream.flush()
+        if line is not None:
+            line = lines.get()
+
+
+@contextmanager
+def logging_to(stream: TextIO, *, form: str = "text", level: str = "info") -> Iterator[None]:
+    """Everything that is logged goes to the stream, as lines of this form, until the block ends."""
+    if form not in FORMS:
+        raise InvalidSetting.not_in("log", form, FORMS)
+    if level not in LEVELS:
+        raise InvalidSetting.not_in("log_level", level, LEVELS)
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    handing = _Handing(lines)
+    handing.setFormatter(JsonLines() if form == "json" else TextLines())
+    writing = threading.Thread(target=_write, args=(lines, stream), name="aforesaid-log", daemon=True)
+    writing.start()
+    root = logging.getLogger()
+    before, was = root.handlers[:], root.level
+    root.handlers[:] = [handing]
+    root.setLevel(level.upper())
+    try:
+        yield
+    finally:
+        root.handlers[:] = before
+        root.setLevel(was)
+        lines.put(None)
+        writing.join()

@@ -1,0 +1,38 @@
+"""A piece of work as a block: timed, and a span where anybody traces. Below: metrics, tracing.
+
+with timed("search.reading", telemetry.histogram("aforesaid_search_stage_seconds", stage="reading")):
+    ...
+"""
+
+from time import perf_counter
+from types import TracebackType
+from typing import Self
+
+from aforesaid.telemetry import tracing
+from aforesaid.telemetry.metrics import Histogram
+from aforesaid.telemetry.tracing import Attribute
+
+
+class timed:  # noqa: N801  reads as a statement
+    """The block's time goes into the histogram, also when it ends with an error."""
+
+    __slots__ = ("_began", "_seconds", "_span")
+
+    def __init__(self, name: str, seconds: Histogram, **attributes: Attribute) -> None:
+        self._seconds = seconds
+        self._span = tracing.span(name, **attributes)
+
+    def __enter__(self) -> Self:
+        self._span.__enter__()
+        self._began = perf_counter()
+        return self
+
+    def note(self, **attributes: Attribute) -> None:
+        """Say more in the span."""
+        self._span.note(**attributes)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._seconds.observe(perf_counter() - self._began)
+        self._span.__exit__(kind, error, trace)

@@ -1,0 +1,192 @@
+"""Changing what was said, seeing what a purge will remove, and removing everything: the exceptional calls."""
+
+from datetime import timedelta
+
+import pytest
+
+from aforesaid.contracts import Backend, ConversationStore, Entry, Erasing, Tally
+from aforesaid.errors import ConversationNotFound, InvalidInput, MessageNotFound, RevisionConflict
+from aforesaid.model.conversations import Conversation, Query
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message, Speech
+from aforesaid.testing.clocks import FixedClock
+from aforesaid.testing.contract.base import Contract, assistant, new_conversation, user
+from aforesaid.testing.contract.counting import counted
+
+HOUR = timedelta(hours=1)
+
+
+class ChangingContract(Contract):
+    async def test_an_entry_is_found_by_its_message_id(
+        self, store: ConversationStore, conversation: Conversation
+    ) -> None:
+        appended = await store.append(
+            conversation.id, [user("one", message_id="m1"), assistant("two", message_id="m2")]
+        )
+        assert await store.entry(conversation.id, "m2") == appended.new[1]
+        assert await store.entry(conversation.id, "m3") is None
+        with pytest.raises(ConversationNotFound):
+            await store.entry(new_id(), "m1")
+
+    async def test_a_message_is_replaced_in_its_place(
+        self, store: ConversationStore, conversation: Conversation, clock: FixedClock
+    ) -> None:
+        at = clock() - timedelta(days=3)
+        turn = [
+            user("before", message_id="m1"),
+            user("the secret", message_id="m2", timestamp=at, tags=("a",)),
+            assistant("after", message_id="m3"),
+        ]
+        await store.append(conversation.id, turn)
+        before = await store.page(conversation.id, limit=9)
+        record = await store.get(conversation.id)
+        clock.advance(HOUR)
+        entry = await store.replace(conversation.id, user("[gone]", message_id="m2", tags=("b",)))
+        after = await store.page(conversation.id, limit=9)
+        assert [_place(one) for one in after] == [_place(one) for one in before]
+        assert entry == after[0]
+        assert entry.message == user("[gone]", message_id="m2", timestamp=at, tags=("b",))
+        assert after[1:] == before[1:]
+        assert record is not None
+        changed = await store.get(conversation.id)
+        assert changed is not None
+        assert (entry.revision, changed.revision) == (record.revision + 1, record.revision + 1)
+        assert changed.updated_at == clock()
+        assert (changed.expires_at, changed.message_count) == (record.expires_at, 3)
+        assert (changed.last_message_at, changed.last_message_from) == (
+            record.last_message_at,
+            record.last_message_from,
+        )
+        assert await store.entry(conversation.id, "m2") == entry
+
+    async def test_a_conversation_goes_on_after_a_replacement(
+        self, store: ConversationStore, conversation: Conversation
+    ) -> None:
+        await store.append(conversation.id, [user("only", message_id="m1")])
+        await store.replace(conversation.id, user("[gone]", message_id="m1"))
+        appended = await store.append(conversation.id, [assistant("next")])
+        assert appended.new[0].sequence == 2
+        assert [one.message.content for one in await store.tail(conversation.id, limit=9)] == [
+            "[gone]",
+            "next",
+        ]
+
+    async def test_what_was_derived_from_the_log_goes_with_a_replaced_message(
+        self, store: ConversationStore, conversation: Conversation
+    ) -> None:
+        await store.append(conversation.id, [user("the secret", message_id="m1")])
+        await store.put_document("summaries", "1", b"the secret", conversation_id=conversation.id)
+        await store.put_document("notes", "1", b"mine")
+        await store.replace(conversation.id, user("[gone]", message_id="m1"))
+        assert await store.document_kinds(conversation_id=conversation.id) == []
+        assert await store.document_kinds() == ["notes"]
+
+    async def test_what_was_derived_stays_where_only_labels_are_replaced(
+        self, store: ConversationStore
+    ) -> None:
+        conversation = await store.create(new_conversation(store))
+        await store.append(conversation.id, [assistant("a long answer", message_id="m1")])
+        await store.put_document("summary", "1", b"what was said", conversation_id=conversation.id)
+        speech = Speech(spoken="a long answer", heard=6)
+        labelled = assistant("a long answer", message_id="m1", speech=speech, tags=("cut",))
+        entry = await store.replace(conversation.id, labelled)
+        assert (entry.message.speech, entry.message.tags) == (speech, ("cut",))
+        assert entry == await store.entry(conversation.id, "m1")
+        kept = await store.get_document("summary", "1", conversation_id=conversation.id)
+        assert kept is not None
+        assert kept.data == b"what was said"
+
+    async def test_what_cannot_be_replaced_is_refused(
+        self, backend: Backend, store: ConversationStore, conversation: Conversation
+    ) -> None:
+        await store.append(conversation.id, [user("one", message_id="m1")])
+        other = backend.of(f"another-{new_id()}")
+        refusals: list[tuple[ConversationStore, str, Message, type[Exception]]] = [
+            (store, conversation.id, user("x", message_id="m2"), MessageNotFound),
+            (store, conversation.id, assistant("x", message_id="m1"), InvalidInput),
+            (store, conversation.id, user("x"), InvalidInput),
+            (store, new_id(), user("x", message_id="m1"), ConversationNotFound),
+            (other, conversation.id, user("x", message_id="m1"), ConversationNotFound),
+        ]
+        for where, conversation_id, message, error in refusals:
+            with pytest.raises(error):
+                await where.replace(conversation_id, message)
+        with pytest.raises(RevisionConflict):
+            await store.replace(conversation.id, user("x", message_id="m1"), expected_revision=7)
+        (entry,) = await store.page(conversation.id, limit=9)
+        assert entry.message.content == "one"
+        assert entry.revision == 1
+
+    async def test_a_conversation_is_deleted_only_at_the_revision_that_is_expected(
+        self, store: ConversationStore, conversation: Conversation, clock: FixedClock
+    ) -> None:
+        await store.append(conversation.id, [user("one")])
+        with pytest.raises(RevisionConflict):
+            await store.delete(conversation.id, expected_revision=0)
+        assert len(await store.page(conversation.id, limit=9)) == 1
+        await store.delete(conversation.id, expected_revision=1)
+        assert await store.get(conversation.id) is None
+        await store.delete(conversation.id, expected_revision=1)
+
+    async def test_what_a_purge_will_remove_is_seen_before(
+        self, store: ConversationStore, clock: FixedClock
+    ) -> None:
+        lifetimes = (HOUR * 3, HOUR, None, HOUR * 2)
+        records = [await store.create(new_conversation(store, ttl=ttl)) for ttl in lifetimes]
+        assert await store.expired(by=clock()) == []
+        soon = await store.expired(by=clock() + HOUR * 2)
+        assert soon == [records[1], records[3]]
+        assert await store.expired(by=clock() + HOUR * 9, limit=1) == [records[1]]
+        clock.advance(HOUR * 2)
+        assert await store.expired(by=clock()) == [records[1], records[3]]
+        assert await store.purge_expired() == 2
+        assert await store.expired(by=clock()) == []
+
+    async def test_clearing_removes_everything_of_one_owner(
+        self, backend: Backend, store: ConversationStore, clock: FixedClock
+    ) -> None:
+        other = backend.of(f"another-{new_id()}")
+        kept = await other.resume("kitchen", new_conversation(other))
+        await other.append(kept.id, [user("mine")])
+        for session in ("kitchen", "phone"):
+            record = await store.resume(session, new_conversation(store, ttl=HOUR * 4, client_id=new_id()))
+            await store.append(record.id, [user("one"), assistant("two")])
+        over = await store.create(new_conversation(store, ttl=HOUR))
+        await store.put_document("notes", "allergies", b"nuts")
+        await store.put_document("summaries", "1", b"short", conversation_id=record.id)
+        await other.put_document("notes", "allergies", b"none")
+        clock.advance(HOUR)
+        assert counted(await store.clear()) == Tally(
+            conversations=3, messages=4, sessions=2, documents={"notes": 1, "summaries": 1}
+        )
+        assert await store.document_kinds() == []
+        assert (await store.find(Query())).conversations == ()
+        assert await store.session("kitchen") is None
+        assert await store.expired(by=clock() + HOUR * 9) == []
+        assert await store.get(over.id) is None
+        assert await store.clear() == await store.tally() == Tally()
+        assert len(await other.page(kept.id, limit=9)) == 1
+        assert await other.document_kinds() == ["notes"]
+        assert await other.session("kitchen") is not None
+
+    async def test_scrubbing_changes_nothing_that_is_kept(
+        self, backend: Backend, store: ConversationStore
+    ) -> None:
+        """A backend with files, that is: others have nothing to scrub."""
+        record = await store.resume("kitchen", new_conversation(store))
+        gone = await store.create(new_conversation(store))
+        await store.append(record.id, [user("stays", message_id="m1")])
+        await store.append(gone.id, [user("goes")])
+        await store.put_document("notes", "1", b"stays")
+        await store.delete(gone.id)
+        before = await store.page(record.id, limit=9), await store.get_document("notes", "1")
+        if isinstance(backend, Erasing):
+            for _ in range(2):
+                assert await backend.scrub("whoever it is") == ()
+        assert (await store.page(record.id, limit=9), await store.get_document("notes", "1")) == before
+        await store.append(record.id, [assistant("and goes on")])
+        assert len(await store.tail(record.id, limit=9)) == 2
+
+
+def _place(entry: Entry) -> tuple[object, ...]:
+    return entry.sequence, entry.stored_at, entry.message.timestamp, entry.message.message_id

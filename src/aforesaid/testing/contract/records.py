@@ -1,0 +1,238 @@
+"""Records: creating, reading, changing, listing, deleting."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from aforesaid.contracts import ConversationStore
+from aforesaid.errors import (
+    ConversationExists,
+    ConversationNotFound,
+    InvalidId,
+    InvalidInput,
+    RevisionConflict,
+)
+from aforesaid.model.conversations import MOST_UNREAD, VALUE_SETS, Changes, Conversation, Query
+from aforesaid.model.ids import new_id
+from aforesaid.testing.clocks import FixedClock
+from aforesaid.testing.contract.base import Contract, new_conversation, user
+
+CLIENT = "0190f3c8-0000-7000-8000-000000000001"
+
+
+async def listed(store: ConversationStore, **filters: object) -> list[str]:
+    page = await store.find(Query(**filters))  # type: ignore[arg-type]
+    return [record.id for record in page.conversations]
+
+
+class RecordsContract(Contract):
+    async def test_a_new_record_reads_back_equal(self, store: ConversationStore) -> None:
+        record = new_conversation(
+            store,
+            channel="email",
+            status="pending",
+            priority="urgent",
+            client_id=CLIENT,
+            client_name="Zoë Łukasz 漢字",
+            subject='quotes " and \\ and 😀',
+            assigned_to="sam",
+            tags=("a", "ü b", '"'),
+            notes="line\nline",
+        )
+        assert await store.create(record) == record
+        assert await store.get(record.id) == record
+
+    async def test_every_value_of_every_set_is_kept(self, store: ConversationStore) -> None:
+        for field, values in VALUE_SETS.items():
+            for value in values:
+                metadata: dict[str, Any] = {field: value}
+                record = await store.create(new_conversation(store, **metadata))
+                stored = await store.get(record.id)
+                assert stored is not None
+                assert stored[field] == value
+
+    async def test_an_id_is_taken_once(self, store: ConversationStore, conversation: Conversation) -> None:
+        with pytest.raises(ConversationExists):
+            await store.create(conversation)
+
+    async def test_what_is_not_there_is_none_or_not_found(self, store: ConversationStore) -> None:
+        missing = new_id()
+        assert await store.get(missing) is None
+        with pytest.raises(ConversationNotFound):
+            await store.update(missing, Changes(subject="x"))
+        with pytest.raises(ConversationNotFound):
+            await store.append(missing, [user("hello")])
+        with pytest.raises(ConversationNotFound):
+            await store.rewrite(missing, [])
+        with pytest.raises(ConversationNotFound):
+            await store.tail(missing, limit=1)
+        with pytest.raises(ConversationNotFound):
+            await store.page(missing, limit=1)
+        with pytest.raises(ConversationNotFound):
+            await store.bind("session", missing)
+
+    @pytest.mark.parametrize("malformed", ["", "kitchen", "1", "'; DROP TABLE conversations; --", "*", "\0"])
+    async def test_a_malformed_id_is_an_error_that_names_it(
+        self, store: ConversationStore, malformed: str
+    ) -> None:
+        with pytest.raises(InvalidId, match="conversation_id"):
+            await store.get(malformed)
+        with pytest.raises(InvalidId, match="conversation_id"):
+            await store.append(malformed, [user("hello")])
+        with pytest.raises(InvalidId, match="conversation_id"):
+            await store.delete(malformed)
+
+    async def test_ids_are_the_same_in_any_spelling(
+        self, store: ConversationStore, conversation: Conversation
+    ) -> None:
+        assert await store.get(conversation.id.upper()) == conversation
+
+    async def test_only_what_is_given_changes(
+        self, store: ConversationStore, conversation: Conversation, clock: FixedClock
+    ) -> None:
+        clock.advance(timedelta(seconds=5))
+        changed = await store.update(
+            conversation.id, Changes(status="resolved", tags=("x", "y"), client_id=CLIENT, client_name="Ann")
+        )
+        expected = replace(
+            conversation,
+            status="resolved",
+            tags=("x", "y"),
+            client_id=CLIENT,
+            client_name="Ann",
+            updated_at=clock(),
+            revision=conversation.revision + 1,
+        )
+        assert changed == expected
+        assert await store.get(conversation.id) == expected
+
+    async def test_a_field_can_be_cleared(self, store: ConversationStore) -> None:
+        record = await store.create(new_conversation(store, subject="old", tags=("a",)))
+        changed = await store.update(record.id, Changes(subject=None, tags=()))
+        assert (changed.subject, changed.tags) == (None, ())
+        assert await store.get(record.id) == changed
+
+    async def test_a_change_can_insist_on_the_revision(
+        self, store: ConversationStore, conversation: Conversation
+    ) -> None:
+        await store.update(conversation.id, Changes(subject="first"), expected_revision=0)
+        with pytest.raises(RevisionConflict) as caught:
+            await store.update(conversation.id, Changes(subject="second"), expected_revision=0)
+        assert (caught.value.expected, caught.value.actual) == (0, 1)
+        stored = await store.get(conversation.id)
+        assert stored is not None
+        assert stored.subject == "first"
+
+    async def test_the_most_recently_active_comes_first(
+        self, store: ConversationStore, clock: FixedClock
+    ) -> None:
+        ids = []
+        for _ in range(3):
+            ids.append((await store.create(new_conversation(store))).id)
+            clock.advance(timedelta(seconds=1))
+        await store.append(ids[0], [user("hello again")])
+        assert await listed(store) == [ids[0], ids[2], ids[1]]
+
+    async def test_pages_cover_everything_once(self, store: ConversationStore, clock: FixedClock) -> None:
+        ids = set()
+        for number in range(23):
+            ids.add((await store.create(new_conversation(store))).id)
+            clock.advance(timedelta(seconds=number % 2))  # some at the same moment
+        seen: list[str] = []
+        after = None
+        while True:
+            page = await store.find(Query(limit=5, after=after))
+            seen += [record.id for record in page.conversations]
+            after = page.next
+            if after is None:
+                break
+            assert len(page.conversations) == 5
+        assert len(seen) == 23
+        assert set(seen) == ids
+
+    async def test_a_full_last_page_says_that_it_is_the_last(self, store: ConversationStore) -> None:
+        for _ in range(4):
+            await store.create(new_conversation(store))
+        first = await store.find(Query(limit=2))
+        second = await store.find(Query(limit=2, after=first.next))
+        assert first.next is not None
+        assert len(second.conversations) == 2
+        assert second.next is None
+
+    async def test_every_filter_applies(self, store: ConversationStore, clock: FixedClock) -> None:
+        begin = clock()
+        wanted = await store.create(
+            new_conversation(
+                store,
+                client_id=CLIENT,
+                channel="text",
+                status="pending",
+                priority="high",
+                assigned_to="sam",
+                tags=("roof", "paint"),
+            )
+        )
+        clock.advance(timedelta(hours=1))
+        other = await store.create(new_conversation(store, tags=("garden",)))
+        assert await listed(store) == [other.id, wanted.id]
+        filters: list[dict[str, object]] = [
+            {"client_id": CLIENT},
+            {"channel": "text"},
+            {"status": "pending"},
+            {"priority": "high"},
+            {"assigned_to": "sam"},
+            {"tags": ("paint", "nothing")},
+            {"date_to": begin},
+            {"date_from": begin, "date_to": begin + timedelta(minutes=59)},
+        ]
+        for one in filters:
+            assert await listed(store, **one) == [wanted.id], one
+        assert await listed(store, status="pending", channel="voice") == []
+        assert await listed(store, date_from=clock()) == [other.id]
+
+    async def test_as_many_are_unread_as_somebody_says_and_as_come_after(
+        self, store: ConversationStore, conversation: Conversation
+    ) -> None:
+        await store.update(conversation.id, Changes(unread_count=MOST_UNREAD))
+        await store.append(conversation.id, [user("one more")])
+        stored = await store.get(conversation.id)
+        assert stored is not None
+        assert stored.unread_count == MOST_UNREAD + 1
+        await store.restore(stored, await store.page(conversation.id, limit=9))
+        for nonsense in (-1, MOST_UNREAD + 1, 2**53, True, "many"):
+            with pytest.raises(InvalidInput, match="unread_count"):
+                Changes(unread_count=nonsense)  # type: ignore[arg-type]
+
+    async def test_a_query_outside_the_sets_is_refused(self, store: ConversationStore) -> None:
+        with pytest.raises(InvalidInput, match="status"):
+            await store.find(Query(status="lost"))  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput, match="limit"):
+            await store.find(Query(limit=0))
+        for nonsense in ("somewhere", "1:2", f"{10**30}:{new_id()}"):
+            with pytest.raises(InvalidInput, match="after"):
+                await store.find(Query(after=nonsense))
+
+    async def test_deleting_removes_everything_and_may_be_repeated(
+        self, store: ConversationStore, conversation: Conversation
+    ) -> None:
+        await store.append(conversation.id, [user("hello", message_id="m1")])
+        await store.bind("kitchen", conversation.id)
+        await store.delete(conversation.id)
+        await store.delete(conversation.id)
+        assert await store.get(conversation.id) is None
+        assert await store.session("kitchen") is None
+        assert await listed(store) == []
+        # The id is free again, and nothing of the old log shows.
+        again = await store.create(conversation)
+        assert await store.page(again.id, limit=10) == []
+        stored = await store.append(again.id, [user("other words", message_id="m1")])
+        assert len(stored.new) == 1
+
+    async def test_deleting_one_leaves_the_others(self, store: ConversationStore) -> None:
+        kept, gone = [await store.create(new_conversation(store)) for _ in range(2)]
+        await store.append(kept.id, [user("stay")])
+        await store.delete(gone.id)
+        assert await listed(store) == [kept.id]
+        assert len(await store.tail(kept.id, limit=10)) == 1

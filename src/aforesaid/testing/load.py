@@ -1,0 +1,256 @@
+"""The load generator: made-up owners who talk, so that it can be seen how a store grows and how fast it is.
+
+Bounded in what it makes and in how much it does at once, and kept to stores on this machine. What it says is
+made from a seed: the same load gives the same words. Above: `aforesaid loadgen`. Below: memory, stores.
+"""
+
+import asyncio
+import ipaddress
+import random
+import statistics
+import time
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import accumulate, pairwise
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from aforesaid.contracts import Reindexed
+from aforesaid.errors import InvalidInput, InvalidSetting
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.opening import Memory
+from aforesaid.model.conversations import check_count
+from aforesaid.settings import masked_url
+from aforesaid.stores.disk_usage import weights
+from aforesaid.stores.urls import parse_url
+
+MOST_MESSAGES = 2_000_000
+"""Of one load. What a million owners need is extrapolated from far fewer."""
+MOST_AT_ONCE = 256
+MOST_LETTERS = 100_000
+VOCABULARY = 20_000
+
+
+class Load(Struct, frozen=True, kw_only=True):
+    """Who says how much. Each conversation is turns of a question and an answer."""
+
+    owners: int = 100
+    conversations: int = 5
+    """Of each owner."""
+    messages: int = 20
+    """Of each conversation; an even number."""
+    letters: int = 120
+    """Of a message, on average."""
+    at_once: int = 16
+    """Conversations that are spoken in at the same time."""
+    rate: float = 0.0
+    """Turns a second; 0 is as many as the store takes."""
+    steps: int = 4
+    """Into how many parts the load is divided; the store is weighed after each."""
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("owners", "conversations", "messages", "letters", "at_once", "steps"):
+            check_count(getattr(self, name), field=name, least=1)
+        _check(self.messages % 2 == 0, "messages", self.messages, "an even number: questions and answers")
+        _check(self.at_once <= MOST_AT_ONCE, "at_once", self.at_once, f"{MOST_AT_ONCE} or less")
+        _check(self.letters <= MOST_LETTERS, "letters", self.letters, f"{MOST_LETTERS:,} or less")
+        _check(0 <= self.rate < 1e6, "rate", self.rate, "between 0 and a million turns a second")
+        _check(self.in_all <= MOST_MESSAGES, "owners", self.owners, f"so many that there are {_BOUND}")
+        _check(self.steps <= self.owners, "steps", self.steps, "no more than owners")
+
+    @property
+    def in_all(self) -> int:
+        """Messages."""
+        return self.owners * self.conversations * self.messages
+
+
+_BOUND = f"{MOST_MESSAGES:,} messages or less in all"
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """How it was after a part of the load."""
+
+    messages: int
+    """So far."""
+    seconds: float
+    """Of this part."""
+    turns_a_second: float
+    p50: float
+    """Milliseconds of a turn."""
+    p99: float
+    bytes: Mapping[str, int]
+    """What each part of the store weighs now, less what it weighed before the load."""
+
+
+class Grown(Struct, frozen=True, kw_only=True):
+    """What the load has made of the store."""
+
+    messages: int
+    turns_a_second: float
+    bytes_a_message: float
+    """Everything together, by the slope of the last half: what is made once is not counted."""
+    parts: Mapping[str, float]
+    """Bytes a message of each part, by the same slope."""
+    steps: tuple[Step, ...]
+
+
+async def generate(memory: Memory, url: str, load: Load) -> Grown:
+    """Say everything, and weigh the store as it grows. The memory was opened from this URL, bare."""
+    check_near(url)
+    before = await weights(memory.backend, url)
+    steps: list[Step] = []
+    for owners in _parts(load):
+        said = len(owners) * load.conversations * load.messages
+        begin = time.perf_counter()
+        taken = await _said(memory, load, owners)
+        seconds = time.perf_counter() - begin
+        after = await _weighed(memory, url)
+        steps.append(_step(steps, said, seconds, taken, _less(after, before)))
+    return _grown(steps)
+
+
+async def _weighed(memory: Memory, url: str) -> Mapping[str, int]:
+    """The weight once everything that was said is in the index: some of it waits for a quiet moment."""
+    if isinstance(memory.backend, Reindexed) and parse_url(url).options.get("search") != "off":
+        await memory.backend.reindex()
+    return await weights(memory.backend, url)
+
+
+def check_near(url: str) -> None:
+    """Refuse a store on another machine: load is for one's own."""
+    address = parse_url(url)
+    named = [part.rpartition("@")[2] for part in address.host.split(",")]
+    named += [address.options[name] for name in ("host", "hostaddr", "service") if name in address.options]
+    for host in named:
+        if not _is_near(host):
+            raise InvalidSetting(
+                f"load is made on this machine only; {masked_url(url)} is at {host}", field="url", value=host
+            )
+
+
+def _is_near(host: str) -> bool:
+    name = urlsplit(f"//{host}").hostname or ""
+    if name in ("", "localhost") or name.startswith("/"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _check(holds: bool, field: str, value: object, wanted: str) -> None:
+    if not holds:
+        raise InvalidInput(f"{field} must be {wanted}; got {value!r}", field=field, value=value)
+
+
+def _parts(load: Load) -> Iterator[range]:
+    """The owners of each step."""
+    bounds = [load.owners * step // load.steps for step in range(load.steps + 1)]
+    return (range(start, end) for start, end in pairwise(bounds))
+
+
+async def _said(memory: Memory, load: Load, owners: range) -> list[float]:
+    """Seconds of each turn, of all conversations of these owners, so many of them at once."""
+    waiting = iter([(owner, number) for number in range(load.conversations) for owner in owners])
+    pace = _Pace(load.rate)
+    taken: list[float] = []
+
+    async def speak() -> None:
+        for owner, number in waiting:
+            taken.extend(
+                await _conversation(memory.of(f"load {load.seed} {owner}"), load, owner, number, pace)
+            )
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(load.at_once):
+            tasks.create_task(speak())
+    return taken
+
+
+async def _conversation(
+    manager: ConversationManager, load: Load, owner: int, number: int, pace: "_Pace"
+) -> list[float]:
+    conversation = await manager.get_or_create_conversation(f"load {number}")
+    speech = _Speech(f"{load.seed} {owner} {number}", load.letters)
+    taken = []
+    for _ in range(load.messages // 2):
+        question, answer = speech.text(), speech.text()
+        await pace.due()
+        begin = time.perf_counter()
+        async with manager.turn(conversation.id) as turn:
+            turn.user(question)
+            turn.assistant(answer)
+        taken.append(time.perf_counter() - begin)
+    return taken
+
+
+class _Pace:
+    """When the next turn is due. Turns that come late are not made up for by a crowd."""
+
+    def __init__(self, rate: float) -> None:
+        self._gap = 1 / rate if rate else 0.0
+        self._next = time.monotonic()
+
+    async def due(self) -> None:
+        if self._gap:
+            now = time.monotonic()
+            wait, self._next = self._next - now, max(self._next, now) + self._gap
+            await asyncio.sleep(max(0.0, wait))
+
+
+@cache
+def _language() -> tuple[list[str], list[float]]:
+    """A language: words, and how frequent each is, as in speech."""
+    syllables = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", "an", "en", "or")]
+    chance = random.Random(20261116)
+    words = ["".join(chance.choices(syllables, k=chance.randint(1, 4))) for _ in range(VOCABULARY)]
+    return words, list(accumulate(1 / (rank + 3) for rank in range(VOCABULARY)))
+
+
+class _Speech:
+    """What one side and the other say in a conversation."""
+
+    def __init__(self, seed: str, letters: int) -> None:
+        self._chance = random.Random(seed)
+        self._letters = letters
+
+    def text(self) -> str:
+        words, frequencies = _language()
+        length = self._chance.randint(self._letters // 2, self._letters * 3 // 2) or 1
+        said = " ".join(self._chance.choices(words, cum_weights=frequencies, k=length // 5 + 1))
+        return said[:length]
+
+
+def _less(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    return {name: size - before.get(name, 0) for name, size in after.items()}
+
+
+def _step(steps: list[Step], said: int, seconds: float, taken: list[float], sizes: Mapping[str, int]) -> Step:
+    cuts = statistics.quantiles(taken, n=100) if len(taken) > 1 else taken * 99
+    return Step(
+        messages=said + (steps[-1].messages if steps else 0),
+        seconds=seconds,
+        turns_a_second=said / 2 / seconds,
+        p50=cuts[49] * 1e3,
+        p99=cuts[98] * 1e3,
+        bytes=sizes,
+    )
+
+
+def _grown(steps: list[Step]) -> Grown:
+    last, middle = steps[-1], steps[(len(steps) - 1) // 2]
+    seconds = sum(step.seconds for step in steps)
+    if middle is last:
+        rise, since = last.messages, dict.fromkeys(last.bytes, 0)
+    else:
+        rise, since = last.messages - middle.messages, dict(middle.bytes)
+    parts = {name: (size - since.get(name, 0)) / rise for name, size in last.bytes.items()}
+    return Grown(
+        messages=last.messages,
+        turns_a_second=last.messages / 2 / seconds,
+        bytes_a_message=sum(parts.values()),
+        parts=parts,
+        steps=tuple(steps),
+    )

@@ -1,0 +1,95 @@
+"""OpenAI's Chat Completions."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from aforesaid.testing.provider_rules.common import (
+    Call,
+    Messages,
+    arguments_problems,
+    block_problems,
+    blocks_in,
+    id_problems,
+    role_problems,
+    thread_problems,
+)
+
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_KINDS = {
+    # Instructions, answers and tool messages are words; only a user sends more.
+    "system": ("text",),
+    "developer": ("text",),
+    "tool": ("text",),
+    "assistant": ("text", "refusal"),
+    "user": ("text", "image_url", "input_audio", "file"),
+}
+_INSTEAD_OF_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
+_LONGEST_ID = 40
+
+
+def problems(messages: Messages) -> Iterator[str]:
+    # The roles of the reference; `function` is deprecated and still taken.
+    yield from role_problems(messages, _ROLES)
+    for at, message in enumerate(messages):
+        place = f"message {at}"
+        yield from _content_problems(message, place)
+        yield from _calls_problems(message, place)
+    made = [(at, call) for at, message in enumerate(messages) for call in _calls_of(message)]
+    # Ids tie results to calls: unique, and at most forty characters.
+    yield from id_problems([Call(call.get("id"), f"message {at}") for at, call in made], longest=_LONGEST_ID)
+    # An assistant message with tool_calls must be followed by tool messages for each tool_call_id, and
+    # a tool message must be a response to a preceding message with tool_calls.
+    yield from thread_problems(messages)
+
+
+def _content_problems(message: dict[str, Any], place: str) -> Iterator[str]:
+    role, content = message.get("role"), message.get("content")
+    if content is None:
+        # Content is required, but in an assistant message that calls, refuses or speaks aloud.
+        if role != "assistant" or not any(message.get(field) for field in _INSTEAD_OF_CONTENT):
+            yield f"{place} has no content"
+        return
+    yield from block_problems(content, place, _KINDS.get(str(role)))
+    for block in blocks_in(content):
+        yield from _part_problems(block, place)
+
+
+def _part_problems(block: dict[str, Any], place: str) -> Iterator[str]:
+    # A text part carries text.
+    if block.get("type") == "text" and (not isinstance(block.get("text"), str) or not block["text"]):
+        yield f"{place} has an empty text part"
+    # An image part carries an object with the address, or with the data as an address.
+    match block:
+        case {"type": "image_url", "image_url": {"url": str()}}:
+            return
+        case {"type": "image_url"}:
+            yield f"{place} has an image without a url"
+
+
+def _calls_problems(message: dict[str, Any], place: str) -> Iterator[str]:
+    if message.get("tool_calls") is None:
+        return
+    # Only the assistant calls tools, and an empty list of calls is refused as too short.
+    if message.get("role") != "assistant":
+        yield f"{place} calls tools and is not the assistant's"
+    if not _calls_of(message):
+        yield f"{place} has tool_calls without a call"
+    for call in _calls_of(message):
+        yield from _call_problems(call, place)
+
+
+def _call_problems(call: dict[str, Any], place: str) -> Iterator[str]:
+    match call:
+        case {"type": "function", "function": {"name": str(), **function}}:
+            # The arguments are generated and sent back as JSON text.
+            yield from arguments_problems(function.get("arguments"), place)
+        case {"type": "custom", "custom": {"name": str(), "input": str()}}:
+            # A custom tool takes free text.
+            return
+        case _:
+            yield f"{place} has a tool call that is neither a function nor custom: {call!r:.60}"
+
+
+def _calls_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+    calls = message.get("tool_calls")
+    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []

@@ -1,0 +1,75 @@
+"""When are two conversations the same: all that can be read of them has one canonical form.
+
+Moments count by the instant that they name, objects without regard to the order of their keys. Pure.
+"""
+
+import json
+from collections.abc import Iterable
+from hashlib import sha256
+
+import msgspec
+from msgspec.structs import asdict
+
+from aforesaid.contracts import Document, Entry
+from aforesaid.model.clock import to_micros
+from aforesaid.model.conversations import Conversation
+
+_encoder = msgspec.json.Encoder(order="sorted")
+_MOMENTS = ("created_at", "updated_at", "last_message_at", "expires_at")
+
+
+class Digest:
+    """A SHA-256 over a record and its entries, in reading order; documents have one of their own."""
+
+    def __init__(self, record: Conversation) -> None:
+        self._hash = sha256(_canonical_record(record))
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            self._hash.update(_canonical_entry(entry))
+
+    def __str__(self) -> str:
+        return self._hash.hexdigest()
+
+
+class DocumentsDigest:
+    """A SHA-256 over the documents of one holder, by kind and key."""
+
+    def __init__(self) -> None:
+        self._hash = sha256()
+
+    def add(self, documents: Iterable[Document]) -> None:
+        for document in documents:
+            self._hash.update(_canonical_document(document))
+
+    def __str__(self) -> str:
+        return self._hash.hexdigest()
+
+
+def fingerprint(entry: Entry) -> bytes:
+    """What stands for one entry where many are compared."""
+    return sha256(_canonical_entry(entry)).digest()[:16]
+
+
+def _canonical_record(record: Conversation) -> bytes:
+    fields = {name: value for name, value in asdict(record).items() if name != "messages"}
+    instants = {name: to_micros(fields[name]) for name in _MOMENTS if fields[name] is not None}
+    return _encoder.encode(fields | instants) + b"\n"
+
+
+def _canonical_document(document: Document) -> bytes:
+    data = sha256(document.data).hexdigest()
+    moment = to_micros(document.updated_at)
+    fields = [document.kind, document.key, document.version, moment, data, document.conversation_id]
+    return _encoder.encode(fields) + b"\n"
+
+
+def _canonical_entry(entry: Entry) -> bytes:
+    message = entry.message.with_(timestamp=None)
+    place = [entry.sequence, entry.revision, to_micros(entry.stored_at), entry.position.micros]
+    try:
+        body = _encoder.encode(message)
+    except UnicodeEncodeError:
+        # Half of a surrogate pair has no UTF-8 form; as an escape it is valid JSON.
+        body = json.dumps(msgspec.to_builtins(message), sort_keys=True).encode()
+    return b"%b %b\n" % (_encoder.encode(place), body)

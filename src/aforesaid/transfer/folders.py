@@ -1,0 +1,437 @@
+"""An owner's folder: written beside its place and moved there when whole; proven before it is read."""
+
+import hashlib
+import logging
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from datetime import datetime
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+import msgspec
+from msgspec import Struct
+
+from aforesaid._internal.scratch import ScratchFolder, ScratchPath
+from aforesaid._internal.threads import opened, to_the_end
+from aforesaid.contracts import Backend, ConversationStore, note
+from aforesaid.errors import (
+    Conflict,
+    InvalidSetting,
+    KeyUnavailable,
+    StoreDamaged,
+    StoreForeign,
+    StoreUnavailable,
+    shown,
+)
+from aforesaid.model.ids import new_id
+from aforesaid.stores.owner_scope import OwnerScope
+from aforesaid.telemetry import describe, events
+from aforesaid.transfer.archives import Archive, OwnerArchives, pack, unpacked
+from aforesaid.transfer.exports import export_store
+from aforesaid.transfer.html_page import page
+from aforesaid.transfer.imports import import_, verify_one
+
+log = logging.getLogger("aforesaid.portability")
+
+Folder = Path | ScratchFolder
+AnyPath = Path | ScratchPath
+"""A folder that somebody asked for, or one that is only on its way through a server; and files in them."""
+
+VERSION = 1
+_BLOCK = 1 << 20
+LINES = "conversations.jsonl"
+PAGE = "index.html"
+MANIFEST = "manifest.json"
+_ID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_BLOB = re.compile(rf"(archives/)?blobs/({_ID})/([0-9a-f]{{64}})", re.ASCII)
+_ARCHIVE = re.compile(rf"archives/{_ID}\.jsonl", re.ASCII)
+
+
+class File(Struct, frozen=True, kw_only=True):
+    """A file of the folder."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+class Manifest(Struct, frozen=True, kw_only=True):
+    """What a folder holds."""
+
+    aforesaid: str = "owner"
+    version: int = VERSION
+    owner: str
+    exported_at: datetime
+    counts: dict[str, int]
+    files: tuple[File, ...]
+    archives: tuple[Archive, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    """Conversations whose archives are damaged, or need another key: the folder does not hold them."""
+
+
+# Out
+
+
+async def export_owner(scope: OwnerScope, folder: Folder) -> Manifest:
+    """Write everything that is held about the owner into a folder that is not there yet, or empty."""
+    scope = await scope.authoritative()
+    if isinstance(folder, ScratchFolder):
+        manifest = await _fill(scope, folder)
+    else:
+        manifest = await _fill_beside(scope, folder)
+    await note(scope.store, "export", count=sum(manifest.counts.values()))
+    events.conversation_changed("exported", "everything that an owner has was exported")
+    return manifest
+
+
+async def _fill_beside(scope: OwnerScope, folder: Path) -> Manifest:
+    """Fill a folder beside the place of this one, and move it there."""
+    draft = await to_the_end(begin_folder, folder)
+    try:
+        manifest = await _fill(scope, draft)
+        await to_the_end(finish_folder, draft, folder)
+    except BaseException:
+        await to_the_end(shutil.rmtree, draft, ignore_errors=True)
+        raise
+    return manifest
+
+
+async def _fill(scope: OwnerScope, draft: Folder) -> Manifest:
+    exported_at = scope.store.now()
+    counts = await _write_lines(scope, draft / LINES)
+    counts["blobs"] = await _write_blobs(scope, draft)
+    archives, unreadable = await _write_archives(scope.archives, draft)
+    await to_the_end(_write_page, draft, scope.owner, exported_at)
+    manifest = Manifest(
+        owner=scope.owner,
+        exported_at=exported_at,
+        counts=counts | {"archives": len(archives)},
+        files=await to_the_end(_files, draft),
+        archives=archives,
+        unreadable=unreadable,
+    )
+    document = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
+    await to_the_end(_write, draft / MANIFEST, document)
+    return manifest
+
+
+async def _write_lines(scope: OwnerScope, path: AnyPath) -> dict[str, int]:
+    async with opened(partial(create_file, path)) as file:
+        report = await export_store(scope.owner, scope.store, file)
+    return {
+        "conversations": report.conversations,
+        "messages": report.entries,
+        "documents": report.documents,
+    }
+
+
+async def _write_blobs(scope: OwnerScope, draft: Folder) -> int:
+    if scope.blobs is None:
+        return 0
+    count = 0
+    for conversation_id in await scope.blobs.conversations():
+        for sha256 in await scope.blobs.list(conversation_id):
+            data = await scope.blobs.get(conversation_id, sha256)
+            if data is not None:
+                await to_the_end(_write, draft / f"blobs/{conversation_id}/{sha256}", data)
+                count += 1
+    return count
+
+
+async def _write_archives(
+    archives: OwnerArchives | None, draft: Folder
+) -> tuple[tuple[Archive, ...], tuple[str, ...]]:
+    """The archives that were written, and those that cannot be read."""
+    if archives is None:
+        return (), ()
+    written: list[Archive] = []
+    unreadable = await archives.unreadable()
+    for one in await archives.list():
+        try:
+            _, content = await archives.read(one.conversation_id)
+        except (KeyUnavailable, StoreDamaged, StoreForeign) as error:
+            log.warning("an archive is not exported: %s", describe(error))
+            unreadable.append(one.conversation_id)
+            continue
+        await _write_archive(one.conversation_id, content, draft)
+        written.append(one)
+    return tuple(written), tuple(sorted(unreadable))
+
+
+async def _write_archive(conversation_id: str, content: bytes, draft: Folder) -> None:
+    lines, pictures = await to_the_end(unpacked, content)
+    await to_the_end(_write, draft / f"archives/{conversation_id}.jsonl", lines)
+    for sha256, data in pictures.items():
+        await to_the_end(_write, draft / f"archives/blobs/{conversation_id}/{sha256}", data)
+
+
+def _write_page(draft: Folder, owner: str, exported_at: datetime) -> None:
+    archived = [draft / name for name in _names(draft) if _ARCHIVE.fullmatch(name)]
+    with create_file(draft / PAGE) as file:
+        for piece in page(owner, exported_at, _lines_of(draft / LINES), _lines_of(*archived)):
+            file.write(piece.encode(errors="replace"))
+
+
+def _lines_of(*paths: AnyPath) -> Iterator[bytes]:
+    """The lines of exports, each without its first."""
+    for path in paths:
+        with path.open("rb") as lines:
+            lines.readline()
+            yield from lines
+
+
+# In
+
+
+async def import_owner(scope: OwnerScope, folder: Folder) -> Manifest:
+    """Bring what a folder holds into the owner's store. A folder that was altered changes nothing.
+
+    What went on here is left as it is, conversations and archives alike; when all others are there, these
+    are told by `Conflict`.
+    """
+    scope = await scope.authoritative()
+    manifest = await to_the_end(checked_folder, folder)
+    _check_places(scope, manifest)
+    conflicts = await _read_lines(scope.store, folder)
+    await _read_blobs(scope, manifest, folder)
+    conflicts += await _read_archives(scope, manifest, folder)
+    if conflicts:
+        raise Conflict("; ".join(conflicts))
+    return manifest
+
+
+def _check_places(scope: OwnerScope, manifest: Manifest) -> None:
+    """Whether there is a place for all that the folder holds."""
+    places = {
+        "archives": ("archives", manifest.archives, scope.archives),
+        "blobs": ("pictures", _blobs_in(manifest), scope.blobs),
+    }
+    for field, (name, found, place) in places.items():
+        if found and place is None:
+            raise InvalidSetting(
+                f"the folder holds {name}, which need a place: aforesaid.open({field}='some/folder')",
+                field=field,
+            )
+
+
+async def _read_lines(store: ConversationStore, folder: Folder) -> list[str]:
+    """Bring the conversations; what was left as it is, in words."""
+    async with opened(lambda: (folder / LINES).open("rb")) as file:
+        try:
+            await import_(file, _as_backend(store))
+        except Conflict as error:
+            return [str(error)]
+    return []
+
+
+async def _read_blobs(scope: OwnerScope, manifest: Manifest, folder: Folder) -> None:
+    """Bring the pictures of conversations that are here: a sweep takes others for what is left of one."""
+    for conversation_id, files in groupby(_blobs_in(manifest), key=lambda match: match[2]):
+        if await scope.store.get(conversation_id) is None:
+            continue  # it has expired
+        for match in files:
+            assert scope.blobs is not None
+            data = await to_the_end((folder / match[0]).read_bytes)
+            await scope.blobs.put(conversation_id, match[3], data)
+
+
+def _blobs_in(manifest: Manifest) -> list[re.Match[str]]:
+    """The pictures of conversations that are not archived."""
+    return [match for file in manifest.files if (match := _BLOB.fullmatch(file.path)) and not match[1]]
+
+
+async def _read_archives(scope: OwnerScope, manifest: Manifest, folder: Folder) -> list[str]:
+    """Bring the archives; what was left as it is, in words."""
+    left: list[str] = []
+    for one in manifest.archives:
+        assert scope.archives is not None
+        async with scope.archives.locked():
+            known = await _standing(one, scope.store, scope.archives)
+            if known == "behind":
+                await _read_archive(scope.archives, one, manifest, folder)
+            elif known == "other":
+                left.append(one.conversation_id)
+    if not left:
+        return []
+    return [
+        f"{len(left)} of {len(manifest.archives)} archives were left out, because what is here of these "
+        f"conversations is something else than in the folder: {', '.join(left)}"
+    ]
+
+
+async def _standing(
+    one: Archive, store: ConversationStore, archives: OwnerArchives
+) -> Literal["behind", "same", "other"]:
+    """How what is here compares to an archive of the folder."""
+    live = await store.get(one.conversation_id)
+    try:
+        known = live or await archives.get(one.conversation_id)
+    except StoreForeign:
+        return "other"
+    if known is None or (live is None and known.revision < one.revision):
+        return "behind"
+    return "same" if known.revision == one.revision else "other"
+
+
+async def _read_archive(archives: OwnerArchives, one: Archive, manifest: Manifest, folder: Folder) -> None:
+    lines = await to_the_end((folder / _archive_path(one)).read_bytes)
+    pictures = await to_the_end(_pictures_of, one, manifest, folder)
+    content = await to_the_end(pack, lines, pictures)
+    await archives.put(msgspec.structs.replace(one, owner=archives.key), content)
+
+
+def _archive_path(archive: Archive) -> str:
+    return f"archives/{archive.conversation_id}.jsonl"
+
+
+def _pictures_of(archive: Archive, manifest: Manifest, folder: Folder) -> dict[str, bytes]:
+    found = [match for file in manifest.files if (match := _BLOB.fullmatch(file.path)) and match[1]]
+    return {
+        match[3]: (folder / match[0]).read_bytes() for match in found if match[2] == archive.conversation_id
+    }
+
+
+def checked_folder(folder: Folder) -> Manifest:
+    """The manifest, when every file is what it says, and all is there that it speaks of. Blocks."""
+    manifest = read_manifest(folder)
+    for file in manifest.files:
+        _check_file(folder, file)
+    named = {file.path for file in manifest.files}
+    for path in (LINES, *map(_archive_path, manifest.archives)):
+        if path not in named:
+            raise StoreDamaged(f"the manifest does not name a file that it needs: {shown(path)}")
+    for archive in manifest.archives:
+        _check_archive(folder, archive)
+    return manifest
+
+
+def _check_archive(folder: Folder, archive: Archive) -> None:
+    path = _archive_path(archive)
+    try:
+        with (folder / path).open("rb") as file:
+            record = verify_one(file)
+    except (StoreDamaged, StoreForeign) as error:
+        raise StoreDamaged(f"{path} is no archived conversation: {error}") from error
+    if (record.id, record.revision) != (archive.conversation_id, archive.revision):
+        raise StoreDamaged(f"{path} is another conversation than the manifest says")
+
+
+def read_manifest(folder: Folder) -> Manifest:
+    """What a folder says that it holds. Blocks."""
+    try:
+        manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+    except OSError as error:
+        raise StoreUnavailable(f"{folder} is no folder of an export: {error.strerror or error}") from error
+    except msgspec.MsgspecError as error:
+        raise StoreForeign(f"{folder / MANIFEST} is not the manifest of an export: {error}") from error
+    if manifest.aforesaid != "owner" or manifest.version != VERSION:
+        raise StoreForeign(f"{folder} is an export of another version ({manifest.version})")
+    return manifest
+
+
+def _check_file(folder: Folder, file: File) -> None:
+    if not is_part_of_export(file.path):
+        raise StoreDamaged(f"the manifest names a file that no export has: {shown(file.path)}")
+    try:
+        digest = _digest(folder / file.path)
+    except OSError as error:
+        raise StoreDamaged(f"{file.path} cannot be read: {error.strerror or error}") from error
+    blob = _BLOB.fullmatch(file.path)
+    if digest != file.sha256 or (blob and digest != blob[3]):
+        raise StoreDamaged(f"{file.path} was altered: its SHA-256 is another")
+
+
+def is_part_of_export(path: str) -> bool:
+    """Whether an export can have a file of this name: a manifest must not lead elsewhere."""
+    return path in (LINES, PAGE) or bool(_BLOB.fullmatch(path) or _ARCHIVE.fullmatch(path))
+
+
+class _OneStore:
+    """A backend in which everybody is the one owner: the folder's name is not asked for."""
+
+    def __init__(self, store: ConversationStore) -> None:
+        self._store = store
+
+    def of(self, owner: str) -> ConversationStore:
+        return self._store
+
+
+def _as_backend(store: ConversationStore) -> Backend:
+    return _OneStore(store)  # type: ignore[return-value]  # importing only asks for stores
+
+
+# Files
+
+
+def begin_folder(folder: Path) -> Path:
+    """A folder beside the place of this one, to be filled and then put there by `finish_folder`. Blocks."""
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise InvalidSetting(
+                f"{folder} is there already; an export needs a folder of its own", field="folder"
+            )
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = folder.with_name(f".{folder.name}.{new_id()}")
+        draft.mkdir(mode=0o700)
+    except OSError as error:
+        raise StoreUnavailable(f"{folder} cannot be written: {error.strerror or error}") from error
+    return draft
+
+
+def finish_folder(draft: Path, folder: Path) -> None:
+    """Put the filled folder in its place. Blocks."""
+    try:
+        if folder.exists():
+            folder.rmdir()
+        draft.rename(folder)
+    except OSError as error:
+        raise StoreUnavailable(f"{folder} cannot be written: {error.strerror or error}") from error
+
+
+def create_file(path: AnyPath) -> BinaryIO:
+    """A new file, readable by this user alone. Blocks."""
+    if isinstance(path, ScratchPath):
+        return path.create()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Conversations are nobody else's business.
+        return os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _write(path: AnyPath, data: bytes) -> None:
+    with create_file(path) as file:
+        try:
+            file.write(data)
+        except OSError as error:
+            raise StoreUnavailable(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _files(draft: Folder) -> tuple[File, ...]:
+    return tuple(
+        File(path=name, size=size_of(draft / name), sha256=_digest(draft / name)) for name in _names(draft)
+    )
+
+
+def _names(draft: Folder) -> list[str]:
+    if isinstance(draft, ScratchFolder):
+        return draft.names()
+    return sorted(path.relative_to(draft).as_posix() for path in draft.rglob("*") if path.is_file())
+
+
+def size_of(path: AnyPath) -> int:
+    """Bytes of a file. Blocks."""
+    return path.size() if isinstance(path, ScratchPath) else path.stat().st_size
+
+
+def _digest(path: AnyPath) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

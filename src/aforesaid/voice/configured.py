@@ -1,0 +1,32 @@
+"""Who understands what is said by voice, by the settings. Below: the transcribers. Above: surfaces."""
+
+from aforesaid._internal.arguments import validated
+from aforesaid.contracts import Transcriber
+from aforesaid.errors import InvalidSetting
+from aforesaid.settings import VoiceConfig
+from aforesaid.voice.embedded import EmbeddedTranscriber
+from aforesaid.voice.openai import OPENAI, OpenAITranscriber
+from aforesaid.voice.wyoming import WyomingTranscriber
+
+
+@validated
+def transcriber_for(config: VoiceConfig) -> Transcriber | None:
+    """The transcriber that the settings name; None where it is off. One serves all owners."""
+    match config.transcriber:
+        case "embedded":
+            return EmbeddedTranscriber()
+        case "wyoming" if not config.transcriber_url:
+            raise InvalidSetting(
+                "the transcriber wyoming needs an address: set AFORESAID_TRANSCRIBER_URL",
+                field="transcriber_url",
+                value="",
+            )
+        case "wyoming":
+            return WyomingTranscriber(config.transcriber_url, model=config.transcriber_model or None)
+        case "openai":
+            return OpenAITranscriber(
+                base_url=config.transcriber_url or OPENAI,
+                api_key=config.transcriber_key,
+                model=config.transcriber_model or "whisper-1",
+            )
+    return None
