@@ -65,7 +65,7 @@ async def talked(manager: ConversationManager, turns: int, *, start: int = 0) ->
 async def shown(manager: ConversationManager, conversation_id: str, policy: WindowPolicy = TEN) -> Any:
     """The context, when its summary was made."""
     await manager.load_context(conversation_id, policy=policy)
-    await manager.summaries.settled()
+    await manager._summary_resources.settled()
     return await manager.load_context(conversation_id, policy=policy)
 
 

@@ -11,7 +11,7 @@ from aforesaid.cli.confirm import YesOption, confirm
 from aforesaid.cli.render import console, counted, readable
 from aforesaid.cli.runtime import JsonOption, OwnerOption, UrlOption, memory_at, print_json, run
 from aforesaid.model.lifetimes import days
-from aforesaid.retention.service import Expiring
+from aforesaid.retention.rules import Expiring
 
 Going = list[tuple[str, Expiring]]
 

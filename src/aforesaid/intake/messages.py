@@ -19,7 +19,7 @@ from aforesaid.intake.images import Pictures, is_words
 from aforesaid.intake.redaction import Redactor, redacted
 from aforesaid.model.ids import IdSource, new_id
 from aforesaid.model.messages import ContentType, Message, Role, unchecked_copy
-from aforesaid.tokens import characters_in, count, default_counter, is_ready, kept_by, ready
+from aforesaid.tokens import RoughCounter, characters_in, count, default_counter, is_ready, kept_by, ready
 
 log = logging.getLogger("aforesaid.intake")
 
@@ -106,6 +106,10 @@ class Intake:
             return await self.counted(said)
         shown = [self.pictures.without(message) for message in said]
         return await self.pictures.put_away(conversation_id, await self.counted(shown))
+
+    async def line_counter(self) -> TokenCounter:
+        """Return the counter for text budgets. It never calibrates, so a text that fits once always fits."""
+        return kept_by(self.counter) if await self.can_count() else RoughCounter()
 
     async def can_count(self) -> bool:
         """Whether the counter works, loaded if it was not. Why it does not is logged."""

@@ -1,9 +1,8 @@
-"""ConversationManager: the one door to an owner's conversations. Below: contracts, rules, stores."""
+"""`ConversationManager`: one owner's conversations. It composes the parts and delegates to them."""
 
 import logging
-from asyncio import gather
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
 from copy import copy
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
@@ -11,29 +10,27 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec.structs import replace
 
 from aforesaid._internal.arguments import validated
-from aforesaid._internal.deadlines import promptly_within, within
-from aforesaid._internal.freshness import Freshness, noting_freshness
-from aforesaid.contexts.extras import ContextExtras
+from aforesaid._internal.delegation import delegate
+from aforesaid.contexts.loader import ContextLoader
 from aforesaid.contracts import (
     Appended,
+    Change,
     ConversationStore,
     Entry,
-    LogSnapshot,
-    SnapshotReader,
     TokenCounter,
     why_unreadable,
 )
 from aforesaid.dialects import Request, resolve
-from aforesaid.errors import ConversationNotFound, InvalidInput, StoreError, shown
+from aforesaid.errors import ConversationNotFound, InvalidInput, shown
 from aforesaid.intake.images import Images, Pictures
 from aforesaid.intake.messages import Intake
 from aforesaid.intake.redaction import Redactor
 from aforesaid.intake.unstored_turns import UnstoredTurns
-from aforesaid.memory.search import Finding
+from aforesaid.memory.search import Search
 from aforesaid.memory.turns import TurnInProgress
-from aforesaid.memory.watching import Watching
+from aforesaid.memory.watching import watch
 from aforesaid.model.clock import parse_moment
-from aforesaid.model.contexts import Context, Report
+from aforesaid.model.contexts import Context
 from aforesaid.model.conversations import (
     DEFAULT_TTL,
     Changes,
@@ -49,30 +46,25 @@ from aforesaid.model.conversations import (
 from aforesaid.model.ids import IdSource, new_id, parse_uuid
 from aforesaid.model.lifetimes import RetentionRules
 from aforesaid.model.messages import ContentType, Message, Role, parse_tags
-from aforesaid.notes.records import FIRST_PAGE, NO_PAGE, KnownNotes, NotesShown
-from aforesaid.notes.service import Noting
-from aforesaid.retention.service import Keeping
+from aforesaid.notes.records import KnownNotes
+from aforesaid.notes.service import Notes
+from aforesaid.retention.copies import OwnerCopies
+from aforesaid.retention.removal import Removal
+from aforesaid.retention.rules import Lifetimes
 from aforesaid.settings import ConversationConfig
-from aforesaid.speech.interruptions import Speaking
+from aforesaid.speech.interruptions import note_interruption
 from aforesaid.stores.blobs import BlobStore
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.stores.owner_scope import OwnerScope
-from aforesaid.summaries.records import message_of
-from aforesaid.summaries.service import Summarizing, SummaryResources
-from aforesaid.telemetry import describe, events
+from aforesaid.summaries.records import Summary
+from aforesaid.summaries.service import Summaries, SummaryResources
+from aforesaid.telemetry import events
 from aforesaid.telemetry.instrumentation import watched
-from aforesaid.tokens import Estimator, Uncounted, costs_by, is_ready, ready
+from aforesaid.tokens import Estimator
 from aforesaid.windows import (
-    Ends,
-    Experience,
     WindowPolicy,
-    first_look,
-    read_ends,
-    read_window,
-    window_of_pending,
     write_request,
 )
-from aforesaid.windows.truncation import Cost
 
 if TYPE_CHECKING:
     from aforesaid.contacts.association import Associating
@@ -82,16 +74,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aforesaid.manager")
 
-_experience = Experience()
-"""For all managers of a process, each of which may live for one call only."""
-
-NOBODYS = "00000000-0000-0000-0000-000000000000"
-"""The id of a conversation that is not there yet."""
-
 
 @validated
 @watched
-class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watching):
+class ConversationManager:
     """One owner's conversations: start, append, read, change, forget.
 
     Made by `memory.of(owner)`; made directly, without a store, it keeps everything in memory.
@@ -120,9 +106,7 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         self.scope = scope or _scope(store, blobs)
         self.unstored = UnstoredTurns() if unstored is None else unstored
         self.store = self.scope.store
-        self._snapshots = self.store if isinstance(self.store, SnapshotReader) else None
         self.searcher = searcher or _searcher(self.scope)
-        self.summaries = summaries or SummaryResources()
         self.known_notes = known_notes or KnownNotes()
         self.contact_resources = contact_resources or _contact_resources()
         self.swept = {} if swept is None else swept
@@ -133,6 +117,26 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         self._ids = ids
         self._ttl = check_span(ttl, field="ttl")
         self._idle_after = check_span(idle_after, field="idle_after")
+        self._summary_resources = summaries or SummaryResources()
+        self._compose()
+
+    def _compose(self) -> None:
+        """Create the parts. They share the store, the intake and the settings of this manager."""
+        store, intake, config = self.store, self.intake, self.config
+        self._notes = Notes(store, self.searcher, intake, config, self.known_notes, self._ids)
+        self._summaries = Summaries(store, self.scope.owner, intake, config, self._summary_resources)
+        self._contexts = ContextLoader(store, intake, config, self._notes, self._summaries)
+        self._searches = Search(self.searcher, intake, config)
+        self._lifetimes = Lifetimes(self.scope, self.pictures, default=self._ttl)
+        self._removal = Removal(
+            self.scope, intake, self.searcher, self.known_notes, self._lifetimes, self.unstored
+        )
+        self._copies = OwnerCopies(self.scope, self._removal, self.unstored)
+
+    @property
+    def owner(self) -> str:
+        """The owner of this handle."""
+        return self.scope.owner
 
     @property
     def degraded(self) -> bool:
@@ -147,6 +151,7 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         """This manager, with tokens counted by another counter."""
         other = copy(self)
         other.intake = self.intake.counting_with(counter)
+        other._compose()
         return other
 
     def idling_after(self, idle_after: timedelta | None) -> Self:
@@ -185,12 +190,14 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         now = self.store.now()
         fresh = started(self._ids(), now=now, ttl=self._ttl, **metadata)
         if self.scope.rules:
-            fresh = started(fresh.id, now=now, ttl=self._lifetime(fresh, RetentionRules()).ttl, **metadata)
+            fresh = started(
+                fresh.id, now=now, ttl=self._lifetimes.applied(fresh, RetentionRules()).ttl, **metadata
+            )
         record = await self.store.resume(session_id, fresh, active_since=self._active_since(now))
         if record.id != fresh.id:
             return record
         events.conversation_started(record.id, record.channel)
-        return await self._ruled(record)
+        return await self._lifetimes.for_new(record)
 
     def _active_since(self, now: datetime) -> datetime | None:
         return None if self._idle_after is None else now - self._idle_after
@@ -264,12 +271,12 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         }
         changes: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
         changes |= cleared(clear)
-        changes = await self._with_lifetime(conversation_id, changes)
+        changes = await self._lifetimes.with_lifetime(conversation_id, changes)
         updated = await self.store.update(
             conversation_id, Changes(**changes), expected_revision=expected_revision
         )
         if ttl is not None or "ttl" in clear:
-            await self._remember_lifetime(conversation_id, updated.ttl)
+            await self._lifetimes.remember(conversation_id, updated.ttl)
         if "client_id" in clear:
             from aforesaid.contacts.association import keep_unlinked
 
@@ -302,18 +309,6 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
     async def mark_read(self, conversation_id: str) -> Conversation:
         """Nothing is unread any more."""
         return await self.store.update(conversation_id, Changes(unread_count=0))
-
-    async def delete_conversation(
-        self, conversation_id: str, *, expected_revision: int | None = None
-    ) -> None:
-        """Remove the conversation with everything in it, and its archive. What is not there is no error."""
-        await self.store.delete(conversation_id, expected_revision=expected_revision)
-        await self.unstored.forgets(self.owner, conversation_id)
-        self.searcher.forget(conversation_id)
-        await self.pictures.forget(conversation_id)
-        if self.scope.archives is not None:
-            await self.scope.archives.forget(conversation_id)
-        events.conversation_ended(conversation_id, "deleted")
 
     async def delete_session(self, session_id: str, *, tag: str) -> None:
         """Remove the session's conversation, and with it the earlier ones that have this tag."""
@@ -403,7 +398,9 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         record = await self._resume(session_id, channel=channel, tags=labels)
         if not set(labels) <= set(record.tags):
             merged = {"tags": parse_tags((*record.tags, *labels))}
-            await self.store.update(record.id, Changes(**await self._with_lifetime(record.id, merged)))
+            await self.store.update(
+                record.id, Changes(**await self._lifetimes.with_lifetime(record.id, merged))
+            )
         return await self.append(record.id, messages)
 
     def turn(self, conversation_id: str, *, expected_revision: int | None = None) -> TurnInProgress:
@@ -418,17 +415,66 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         """The same with every message in its place. What cannot be read holds it, and says why."""
         return await self.store.page(conversation_id, limit=limit, offset=offset)
 
-    async def clear_history(
-        self, conversation_id: str, *, expected_revision: int | None = None
-    ) -> Conversation:
-        """Remove the messages; the conversation itself stays."""
-        emptied = await self.store.rewrite(conversation_id, (), expected_revision=expected_revision)
-        await self.unstored.forgets(self.owner, conversation_id)
-        self.searcher.forget(conversation_id)
-        await self.pictures.forget(conversation_id)
-        await self._forget_copy(conversation_id)
-        events.conversation_changed("history_cleared", "a history was cleared", conversation_id)
-        return emptied.conversation
+    def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
+        """Watch one conversation, or all of this owner's.
+
+        No change is missed once the block is entered. Several changes in quick succession may arrive as one,
+        with the last revision.
+        """
+        return watch(self.store, conversation_id)
+
+    async def interrupted(
+        self, conversation_id: str, message_id: str, *, heard: int | str, spoken: str | None = None
+    ) -> Message:
+        """Record that the user interrupted this answer while it was spoken.
+
+        `heard` is the number of characters that were heard, or the words; only whole words count. `spoken` is
+        the text to speak, by default the answer's spoken form. The answer stays as it was generated. The last
+        call wins.
+        """
+        return await note_interruption(self.store, conversation_id, message_id, heard=heard, spoken=spoken)
+
+    async def summarize(self, conversation_id: str, *, policy: WindowPolicy | None = None) -> Summary | None:
+        """Extend the summary to everything before the window; None where the window shows everything.
+
+        Contexts do this in the background.
+        """
+        self._summaries.summarizer()
+        until = await self._contexts.before_window(conversation_id, policy)
+        return await self._summaries.extend(conversation_id, until)
+
+    # Delegated to the parts
+
+    summary = delegate("_summaries", Summaries.summary)
+
+    remember = delegate("_notes", Notes.remember)
+    notes = delegate("_notes", Notes.notes)
+    get_note = delegate("_notes", Notes.get_note)
+    recall = delegate("_notes", Notes.recall)
+    forget = delegate("_notes", Notes.forget)
+
+    search_history = delegate("_searches", Search.search_history)
+    search = delegate("_searches", Search.search)
+    search_conversations = delegate("_searches", Search.search_conversations)
+    similar = delegate("_searches", Search.similar)
+
+    retention = delegate("_lifetimes", Lifetimes.retention)
+    set_retention = delegate("_lifetimes", Lifetimes.set_retention)
+    apply_retention = delegate("_lifetimes", Lifetimes.apply_retention)
+    lifetime = delegate("_lifetimes", Lifetimes.lifetime)
+    expiring = delegate("_lifetimes", Lifetimes.expiring)
+    purge_expired = delegate("_lifetimes", Lifetimes.purge_expired)
+
+    delete_conversation = delegate("_removal", Removal.delete_conversation)
+    clear_history = delegate("_removal", Removal.clear_history)
+    redact = delegate("_removal", Removal.redact)
+    archive = delegate("_removal", Removal.archive)
+    erase = delegate("_removal", Removal.erase)
+
+    restore = delegate("_copies", OwnerCopies.restore)
+    archives = delegate("_copies", OwnerCopies.archives)
+    export = delegate("_copies", OwnerCopies.export)
+    import_ = delegate("_copies", OwnerCopies.import_)
 
     # Context
 
@@ -454,162 +500,20 @@ class ConversationManager(Keeping, Finding, Noting, Summarizing, Speaking, Watch
         Where nobody's words are left, by a filter or because nobody spoke, `report.nothing_to_send`
         says why.
         """
-        policy = policy or WindowPolicy(max_messages=self.config.context_window_size)
+        policy = policy or self._contexts.default_policy()
         if not isinstance(policy, WindowPolicy):
             raise InvalidInput(f"policy must be a WindowPolicy; got {shown(policy)}", field="policy")
         if agent_name is not None and self.config.enable_agent_filtering:
             policy = replace(policy, agent_name=agent_name)
-        context = await self._load_context(conversation_id, policy, pending)
+        context = await self._contexts.load(conversation_id, policy, pending)
         events.context_loaded(conversation_id, context)
         return context
-
-    async def _load_context(
-        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
-    ) -> Context:
-        with noting_freshness() as seen:
-            try:
-                loading = self._window_or_again(conversation_id, policy, pending)
-                bounded = within if self._snapshots is None else promptly_within
-                context = await bounded(self.config.context_deadline or None, loading)
-            except ConversationNotFound as error:
-                return Context(report=Report(warnings=(str(error),), nothing_to_send=str(error)))
-            except TimeoutError:
-                why = f"the store did not answer within {self.config.context_deadline} s"
-                log.error("context not loaded: %s", why)  # noqa: TRY400  the words say it all
-                return await self._degraded(conversation_id, policy, pending, why=why)
-            except StoreError as error:
-                log.error("context not loaded: %s", describe(error))  # noqa: TRY400
-                return await self._degraded(conversation_id, policy, pending, why=str(error))
-        return _told(context, seen)
-
-    async def _window_or_again(
-        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
-    ) -> Context:
-        try:
-            return await self._window(conversation_id, policy, pending, self._snapshots)
-        except StoreError as error:
-            log.warning("context not loaded, trying once more: %s", describe(error))
-        # Part by part now: what of it fails may be the part that a context can do without.
-        return await self._window(conversation_id, policy, pending, None)
-
-    async def _window(
-        self,
-        conversation_id: str,
-        policy: WindowPolicy,
-        pending: Sequence[Message],
-        glancing: SnapshotReader | None,
-    ) -> Context:
-        name = parse_uuid(conversation_id, field="conversation_id")
-        given = name, policy, pending, glancing
-        counter = self.intake.counter
-        if not is_ready(counter):  # it is being loaded, and what is stored has its counts already
-            with suppress(Uncounted):
-                return await self._counted_window(*given, costs_by(counter, stored_only=True), counter.name)
-        return await self._counted_window(*given, *await self._counting(policy))
-
-    async def _counted_window(
-        self,
-        conversation_id: str,
-        policy: WindowPolicy,
-        pending: Sequence[Message],
-        glancing: SnapshotReader | None,
-        cost: Cost,
-        counter: str | None,
-    ) -> Context:
-        view = self.pictures.view(self.store, pending)
-        look = first_look(policy, _experience.tokens_in(conversation_id))
-
-        async def window(reserved: WindowPolicy, ends: Ends) -> Context:
-            store = view.as_store()
-            return await read_window(
-                store, conversation_id, reserved, cost=cost, counter=counter, pending=pending, ends=ends
-            )
-
-        if glancing is None:
-            reading = read_ends(view.as_store(), conversation_id, look)
-            extras, ends = await gather(self._extras(policy, cost), reading)
-            context = await window(extras.reserved_in(policy), ends)
-        else:
-            notes = FIRST_PAGE if self._notes_budget(policy) else NO_PAGE
-            seen = await glancing.read_snapshot(
-                conversation_id, front=look.front, tail=look.tail, documents=notes
-            )
-            extras = await self._beside_in(seen, policy, cost)
-            reserved = extras.reserved_in(policy)
-            known = None if pending else seen.made((reserved, counter))
-            context = known or await window(reserved, await view.ends(seen, look))
-            if not (pending or view.looked_further):
-                seen.keep((reserved, counter), context)
-        _experience.learn(conversation_id, context)
-        extras = await self._with_summary(extras, conversation_id, context, cost)
-        return extras.added_to(view.reported(context))
-
-    async def _beside_in(self, seen: LogSnapshot, policy: WindowPolicy, cost: Cost) -> ContextExtras:
-        """What the context holds besides the log, where that was read already."""
-        if len(seen.documents) == FIRST_PAGE.limit:  # there may be more
-            return await self._extras(policy, cost)
-        return self._beside_of(await self._notes_in(seen.documents, policy), None, policy, cost)
-
-    async def _extras(self, policy: WindowPolicy, cost: Cost) -> ContextExtras:
-        """What the context holds besides the log."""
-        return self._beside_of(*await self._notes_shown(policy), policy, cost)
-
-    def _beside_of(
-        self, notes: NotesShown, trouble: str | None, policy: WindowPolicy, cost: Cost
-    ) -> ContextExtras:
-        return ContextExtras(
-            notes=notes,
-            notes_tokens=0 if notes.message is None else cost(notes.message),
-            trouble=trouble,
-            reserved=self._summary_budget(policy),
-        )
-
-    async def _with_summary(
-        self, extras: ContextExtras, conversation_id: str, context: Context, cost: Cost
-    ) -> ContextExtras:
-        if not extras.reserved:
-            return extras
-        summary, text = await self._summary_for(conversation_id, context, extras.reserved)
-        if summary is None or text is None:
-            return extras
-        message = message_of(text)
-        return replace(extras, summary=message, summary_tokens=cost(message), summarized=summary.messages)
-
-    async def _degraded(
-        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message], *, why: str
-    ) -> Context:
-        """The window over what is being said, which is all that is known now."""
-        context = await self._window_of(conversation_id, policy, pending)
-        warnings = (why, *context.report.warnings)
-        nothing = None if context.report.nothing_to_send is None else why
-        report = replace(context.report, warnings=warnings, nothing_to_send=nothing, degraded=True)
-        return replace(context, report=report)
 
     async def first_context(
         self, pending: Sequence[Message], *, policy: WindowPolicy | None = None
     ) -> Context:
-        """What a model should see where nothing is stored yet: the owner's notes, and what is said."""
-        policy = policy or WindowPolicy(max_messages=self.config.context_window_size)
-        cost, _ = await self._counting(policy)
-        extras = await self._extras(policy, cost)
-        return extras.added_to(await self._window_of(NOBODYS, extras.reserved_in(policy), pending))
-
-    async def _window_of(
-        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
-    ) -> Context:
-        cost, counter = await self._counting(policy)
-        return window_of_pending(
-            conversation_id, policy, cost=cost, counter=counter, pending=pending, now=self.store.now()
-        )
-
-    async def _counting(self, policy: WindowPolicy) -> tuple[Cost, str | None]:
-        """What messages cost and the name of the counter; nothing and no name where none can be used."""
-        counter = self.intake.counter
-        if policy.max_tokens is not None:
-            await ready(counter)
-        elif not await self.intake.can_count():
-            return _costs_nothing, None
-        return costs_by(counter), counter.name
+        """Build the context of a conversation that does not exist yet: the owner's notes and `pending`."""
+        return await self._contexts.load_first(pending, policy or self._contexts.default_policy())
 
     async def load_request(
         self,
@@ -676,18 +580,6 @@ def _readable(entries: Sequence[Entry]) -> "list_[Message]":
             where = entry.conversation_id, entry.sequence
             log.warning("conversation %s: message %d cannot be read; `aforesaid show` says why", *where)
     return readable
-
-
-def _told(context: Context, seen: Freshness) -> Context:
-    """The context, with a word on what it was made from."""
-    if not seen.degraded:
-        return context
-    warnings = (*context.report.warnings, *seen.reasons)
-    return replace(context, report=replace(context.report, degraded=True, warnings=warnings))
-
-
-def _costs_nothing(_: Message) -> int:
-    return 0
 
 
 list_ = list

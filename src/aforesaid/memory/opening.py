@@ -34,7 +34,7 @@ from aforesaid.model.conversations import DEFAULT_TTL, Query, check_span
 from aforesaid.model.ids import IdSource, new_id
 from aforesaid.model.lifetimes import Archiving, Retention, RetentionRules, retention_of
 from aforesaid.notes.records import KnownNotes, purge_notes
-from aforesaid.retention.service import Expiring
+from aforesaid.retention.rules import Expiring
 from aforesaid.retention.sweep import SWEEP_EVERY, sweep_forever
 from aforesaid.settings import ConversationConfig
 from aforesaid.stores.blobs import BlobBackend, blobs_at, purge_blobs

@@ -1,7 +1,4 @@
-"""What was said before, found again: the searches of `ConversationManager`, which is made of this and more.
-
-Below: the rules of search, which are imported by whoever searches first. Above: the manager.
-"""
+"""Search one owner's messages and conversations; search modules are imported by the first search."""
 
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
@@ -21,12 +18,13 @@ if TYPE_CHECKING:
     from aforesaid.search.searcher import Budget, Findings, Searcher
 
 
-class Finding:
+class Search:
     """One owner's searches."""
 
-    searcher: "Searcher"
-    intake: Intake
-    config: ConversationConfig
+    def __init__(self, searcher: "Searcher", intake: Intake, config: ConversationConfig) -> None:
+        self.searcher = searcher
+        self.intake = intake
+        self.config = config
 
     async def search_history(
         self,

@@ -1,7 +1,4 @@
-"""Hearing of changes: of one conversation, or of all that an owner has. A part of the manager.
-
-A store that can tell is asked to (`Watchable`); any other is looked at now and then. Below: contracts.
-"""
+"""Watch for changes: of one conversation, or of all conversations of an owner."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,20 +17,15 @@ ALL_LOOKED_AT_EVERY = 1.0
 Revisions = dict[str, int]
 
 
-class Watching:
-    """The part of a manager that tells of changes."""
-
-    store: ConversationStore
-
-    def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
-        """Changes to one conversation, or to all of this owner's, whoever makes them. Once entered, none is
-        missed; several in quick succession may come as one, with the last revision.
-        """
-        if conversation_id is not None:
-            conversation_id = parse_uuid(conversation_id, field="conversation_id")
-        if isinstance(self.store, Watchable):
-            return self.store.watch(conversation_id)
-        return looking(self.store, conversation_id)
+def watch(
+    store: ConversationStore, conversation_id: str | None = None
+) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
+    """Watch one conversation, or all of an owner's. Stores that are not `Watchable` are polled."""
+    if conversation_id is not None:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+    if isinstance(store, Watchable):
+        return store.watch(conversation_id)
+    return looking(store, conversation_id)
 
 
 @asynccontextmanager

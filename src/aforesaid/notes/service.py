@@ -1,7 +1,4 @@
-"""What is remembered across conversations: the notes of `ConversationManager`. It is made of this and more.
-
-Below: the rules of notes. Above: the manager.
-"""
+"""An owner's notes: remember, recall, forget, and select the notes for a context."""
 
 import logging
 from collections.abc import Sequence
@@ -64,19 +61,24 @@ SHARE = 4
 """Where the whole request has a budget, notes take one part in so many of it at most."""
 
 
-class Noting:
+class Notes:
     """One owner's notes."""
 
-    store: ConversationStore
-    searcher: "Searcher"
-    intake: Intake
-    config: ConversationConfig
-    known_notes: KnownNotes
-    _ids: IdSource
-
-    if TYPE_CHECKING:
-
-        async def _line_counter(self) -> TokenCounter: ...
+    def __init__(
+        self,
+        store: ConversationStore,
+        searcher: "Searcher",
+        intake: Intake,
+        config: ConversationConfig,
+        known_notes: KnownNotes,
+        ids: IdSource,
+    ) -> None:
+        self.store = store
+        self.searcher = searcher
+        self.intake = intake
+        self.config = config
+        self.known_notes = known_notes
+        self._ids = ids
 
     async def remember(
         self,
@@ -229,26 +231,26 @@ class Noting:
 
     # In a context
 
-    async def _notes_shown(self, policy: WindowPolicy) -> tuple[NotesShown, str | None]:
+    async def shown(self, policy: WindowPolicy) -> tuple[NotesShown, str | None]:
         """The notes for a context, and why there are none where the store failed over them."""
-        budget = self._notes_budget(policy)
-        if not budget:
+        tokens = self.budget(policy)
+        if not tokens:
             return NotesShown(), None
         there, trouble = await self._standing_in_time()
-        return await self._fitted(there, budget), trouble
+        return await self._fitted(there, tokens), trouble
 
-    async def _notes_in(self, documents: Sequence[Document], policy: WindowPolicy) -> NotesShown:
+    async def shown_from(self, documents: Sequence[Document], policy: WindowPolicy) -> NotesShown:
         """The same of documents that were read already: all of the owner's notes."""
         notes = notes_in(documents)
         self.known_notes.keep(self.searcher.owner, notes)
         if not notes:
             return NotesShown()
-        return await self._fitted(standing(notes, now=self.store.now()), self._notes_budget(policy))
+        return await self._fitted(standing(notes, now=self.store.now()), self.budget(policy))
 
     async def _fitted(self, there: Standing, budget: int) -> NotesShown:
         if not there.current:
             return NotesShown()
-        counter = await self._line_counter()
+        counter = await self.intake.line_counter()
         return fitted(there.current, tokens=budget, count=lambda line: _tokens(counter, line))
 
     async def _standing_in_time(self) -> tuple[Standing, str | None]:
@@ -269,7 +271,7 @@ class Noting:
             return Standing(), f"notes could not be read: {why}"
         return standing(known, now=self.store.now()), f"{AS_LAST_READ}: {why}"
 
-    def _notes_budget(self, policy: WindowPolicy) -> int:
+    def budget(self, policy: WindowPolicy) -> int:
         budget = self.config.notes_tokens if policy.notes_tokens is None else policy.notes_tokens
         return budget if policy.max_tokens is None else min(budget, policy.max_tokens // SHARE)
 

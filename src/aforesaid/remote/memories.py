@@ -33,7 +33,7 @@ from aforesaid.settings import ConversationConfig
 if TYPE_CHECKING:
     from aforesaid.layers.resilient import Health
     from aforesaid.model.lifetimes import Archiving
-    from aforesaid.retention.service import Expiring
+    from aforesaid.retention.rules import Expiring
 
 
 class _Opened:

@@ -1,8 +1,4 @@
-"""What became of an answer when it was spoken: this part of `ConversationManager`. Below: intake, contracts.
-
-Above: the manager. The log keeps what was generated; how much of it was spoken and heard is noted with
-the message, and a window shows what was heard.
-"""
+"""Record how much of a spoken answer the user heard. The log keeps the answer as it was generated."""
 
 from msgspec.structs import replace
 
@@ -13,34 +9,24 @@ from aforesaid.model.ids import parse_uuid
 from aforesaid.model.messages import Message, Speech
 
 
-class Speaking:
-    """One owner's answers, as they were heard."""
-
-    store: ConversationStore
-
-    async def interrupted(
-        self, conversation_id: str, message_id: str, *, heard: int | str, spoken: str | None = None
-    ) -> Message:
-        """Somebody cut in while this answer was spoken: note what was spoken, and where it was cut off.
-
-        `heard` is how many characters of what was spoken were heard, or the words themselves; only whole
-        words count. `spoken` is what the voice was to say; without it, the answer's spoken form. The
-        answer itself stays as it was generated. Told again, the last word holds.
-        """
-        while True:
-            record = await self.store.get(conversation_id)
-            if record is None:
-                raise ConversationNotFound(parse_uuid(conversation_id, field="conversation_id"))
-            entry = await self.store.entry(record.id, message_id)
-            noted = _noted(record.id, message_id, entry, heard=heard, spoken=spoken)
-            if entry is not None and noted == entry.message:
-                return noted
-            try:
-                # Only if nothing happened since: a redaction in between must not be undone.
-                done = await self.store.replace(record.id, noted, expected_revision=record.revision)
-            except RevisionConflict:
-                continue
-            return done.message
+async def note_interruption(
+    store: ConversationStore, conversation_id: str, message_id: str, *, heard: int | str, spoken: str | None
+) -> Message:
+    """Store with the answer what was spoken of it and where the user interrupted."""
+    while True:
+        record = await store.get(conversation_id)
+        if record is None:
+            raise ConversationNotFound(parse_uuid(conversation_id, field="conversation_id"))
+        entry = await store.entry(record.id, message_id)
+        noted = _noted(record.id, message_id, entry, heard=heard, spoken=spoken)
+        if entry is not None and noted == entry.message:
+            return noted
+        try:
+            # Only if nothing changed since the read: the write must not undo a redaction.
+            done = await store.replace(record.id, noted, expected_revision=record.revision)
+        except RevisionConflict:
+            continue
+        return done.message
 
 
 def _noted(

@@ -1,7 +1,6 @@
-"""Summaries of conversations: the part of `ConversationManager` that makes and shows them.
+"""An owner's summaries: create them in the background, and select the text for a context.
 
-They are made in the background, when a context has found that its summary does not reach its window: nobody
-waits for one. Below: the rules of summaries. Above: the manager, the memory.
+A context starts a background task when its summary does not reach its window. No caller waits for a summary.
 """
 
 import asyncio
@@ -10,15 +9,12 @@ import time
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from aforesaid._internal.deadlines import ended
 from aforesaid._internal.loops import LoopWatch
 from aforesaid.contracts import (
     ConversationStore,
     Entry,
     Summarizer,
-    TokenCounter,
     fingerprint,
     why_unreadable,
 )
@@ -32,7 +28,6 @@ from aforesaid.errors import (
 )
 from aforesaid.intake.messages import Intake
 from aforesaid.model.contexts import Context
-from aforesaid.model.messages import Message
 from aforesaid.settings import ConversationConfig
 from aforesaid.summaries.records import (
     AHEAD,
@@ -45,11 +40,10 @@ from aforesaid.summaries.records import (
     shortened,
 )
 from aforesaid.telemetry import describe
-from aforesaid.tokens import RoughCounter, kept_by
 from aforesaid.windows import WindowPolicy
 
 if TYPE_CHECKING:
-    from aforesaid.search.searcher import Searcher
+    pass
 
 log = logging.getLogger("aforesaid.summaries")
 
@@ -105,54 +99,44 @@ class SummaryResources:
         await ended(*self._tasks.values())
 
 
-class Summarizing:
+class Summaries:
     """One owner's summaries."""
 
-    store: ConversationStore
-    searcher: "Searcher"
-    intake: Intake
-    config: ConversationConfig
-    summaries: SummaryResources
-
-    if TYPE_CHECKING:
-
-        async def load_context(
-            self,
-            conversation_id: str,
-            agent_name: str | None = None,
-            *,
-            policy: WindowPolicy | None = None,
-            pending: Sequence[Message] = (),
-        ) -> Context: ...
+    def __init__(
+        self,
+        store: ConversationStore,
+        owner: str,
+        intake: Intake,
+        config: ConversationConfig,
+        resources: SummaryResources,
+    ) -> None:
+        self.store = store
+        self.owner = owner
+        self.intake = intake
+        self.config = config
+        self.resources = resources
 
     async def summary(self, conversation_id: str) -> Summary | None:
         """The summary of the conversation, as far as it goes; None where there is none."""
-        summarizer = self.summaries.summarizer
+        summarizer = self.resources.summarizer
         if summarizer is None:
             return None
         return (await self._kept_summary(conversation_id, summarizer))[0]
 
-    async def summarize(self, conversation_id: str, *, policy: WindowPolicy | None = None) -> Summary | None:
-        """Bring the summary up to what the window no longer shows; None where it shows everything.
-
-        Contexts see to that by themselves, in the background.
-        """
-        summarizer = self._summarizer()
-        policy = policy or WindowPolicy(max_messages=self.config.context_window_size)
-        bare = replace(policy, notes_tokens=0, summary_tokens=0)
-        context = await self.load_context(conversation_id, policy=bare)
-        until = context.report.before_window
-        kept, _ = await self._kept_summary(conversation_id, summarizer)
+    async def extend(self, conversation_id: str, until: int) -> Summary | None:
+        """Extend the summary to cover the first `until` messages; None where nothing needs one."""
+        kept, _ = await self._kept_summary(conversation_id, self.summarizer())
         if not until or (kept is not None and kept.messages >= until):
             return kept
         return await self._extended(conversation_id, until)
 
-    def _summarizer(self) -> Summarizer:
-        if self.summaries.summarizer is None:
+    def summarizer(self) -> Summarizer:
+        """Return the summarizer. Raise `InvalidSetting` where the memory has none."""
+        if self.resources.summarizer is None:
             raise InvalidSetting(
                 "there is no summarizer: aforesaid.open(url, summarizer='extract')", field="summarizer"
             )
-        return self.summaries.summarizer
+        return self.resources.summarizer
 
     async def _kept_summary(self, conversation_id: str, summarizer: Summarizer) -> tuple[Summary | None, int]:
         document = await self.store.get_document(KIND, summarizer.name, conversation_id=conversation_id)
@@ -160,7 +144,7 @@ class Summarizing:
 
     async def _extended(self, conversation_id: str, until: int) -> Summary | None:
         """The summary of so many messages and some more, made step by step of the one that is there."""
-        summarizer = self._summarizer()
+        summarizer = self.summarizer()
         summary, version = await self._kept_summary(conversation_id, summarizer)
         if summary is not None and not await self._still_holds(conversation_id, summary):
             summary = None
@@ -227,14 +211,14 @@ class Summarizing:
 
     # In a context
 
-    def _summary_budget(self, policy: WindowPolicy) -> int:
+    def budget(self, policy: WindowPolicy) -> int:
         """Tokens for a summary; none where a window shows somebody's part of the conversation only."""
-        if self.summaries.summarizer is None or policy.agent_name is not None or policy.tags:
+        if self.resources.summarizer is None or policy.agent_name is not None or policy.tags:
             return 0
-        budget = self.config.summary_tokens if policy.summary_tokens is None else policy.summary_tokens
-        return budget if policy.max_tokens is None else min(budget, policy.max_tokens // SHARE)
+        tokens = self.config.summary_tokens if policy.summary_tokens is None else policy.summary_tokens
+        return tokens if policy.max_tokens is None else min(tokens, policy.max_tokens // SHARE)
 
-    async def _summary_for(
+    async def text_for(
         self, conversation_id: str, context: Context, budget: int
     ) -> tuple[Summary | None, str | None]:
         """The summary of what this window left out, and its text. If it falls short, it is made longer."""
@@ -248,11 +232,7 @@ class Summarizing:
             return None, None
         if (summary is None or summary.messages < until) and not self.store.degraded:
             work = self._extended(conversation_id, until)
-            self.summaries.start(self.searcher.owner, conversation_id, work)
+            self.resources.start(self.owner, conversation_id, work)
         if summary is None:
             return None, None
-        return summary, shortened(summary, tokens=budget, count=(await self._line_counter()).count_text)
-
-    async def _line_counter(self) -> TokenCounter:
-        """What budgets are measured with: it never learns, so that the same text always fits, or never."""
-        return kept_by(self.intake.counter) if await self.intake.can_count() else RoughCounter()
+        return summary, shortened(summary, tokens=budget, count=(await self.intake.line_counter()).count_text)

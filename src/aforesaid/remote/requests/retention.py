@@ -18,7 +18,7 @@ from aforesaid.protocol import conversation_of, rules_document, rules_of
 from aforesaid.remote.calls import Answer, Call, path_of
 from aforesaid.remote.requests.base import VERSION, Calls, conversation
 from aforesaid.remote.responses import document_of
-from aforesaid.retention.service import AT_MOST, Expiring
+from aforesaid.retention.rules import AT_MOST, Expiring
 
 if TYPE_CHECKING:
     from aforesaid.retention.receipts import Receipt

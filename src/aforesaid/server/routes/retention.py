@@ -21,7 +21,7 @@ from aforesaid.protocol.bodies import (
 )
 from aforesaid.protocol.documents import seconds
 from aforesaid.retention.receipts import Receipt
-from aforesaid.retention.service import AT_MOST, Expiring
+from aforesaid.retention.rules import AT_MOST, Expiring
 from aforesaid.server.calls import Call, NoBody, NoQuery
 from aforesaid.server.endpoints import Media, Reply, Routes
 from aforesaid.server.responses import Streamed, as_json, as_problem, at_revision

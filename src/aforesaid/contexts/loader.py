@@ -1,0 +1,227 @@
+"""Build the context of a conversation: the window of its log, the owner's notes, and the summary."""
+
+import logging
+from asyncio import gather
+from collections.abc import Sequence
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from aforesaid._internal.deadlines import promptly_within, within
+from aforesaid._internal.freshness import Freshness, noting_freshness
+from aforesaid.contexts.extras import ContextExtras
+from aforesaid.contracts import ConversationStore, LogSnapshot, SnapshotReader
+from aforesaid.errors import ConversationNotFound, StoreError
+from aforesaid.intake.messages import Intake
+from aforesaid.model.contexts import Context, Report
+from aforesaid.model.ids import parse_uuid
+from aforesaid.model.messages import Message
+from aforesaid.notes.records import FIRST_PAGE, NO_PAGE, NotesShown
+from aforesaid.notes.service import Notes
+from aforesaid.settings import ConversationConfig
+from aforesaid.summaries.records import message_of
+from aforesaid.summaries.service import Summaries
+from aforesaid.telemetry import describe
+from aforesaid.tokens import Uncounted, costs_by, is_ready, ready
+from aforesaid.windows import (
+    Ends,
+    Experience,
+    WindowPolicy,
+    first_look,
+    read_ends,
+    read_window,
+    window_of_pending,
+)
+from aforesaid.windows.truncation import Cost
+
+log = logging.getLogger("aforesaid.contexts")
+
+_experience = Experience()
+"""Shared by all loaders of a process: a loader may live for one call only."""
+
+NO_CONVERSATION = "00000000-0000-0000-0000-000000000000"
+"""The id in a context whose conversation does not exist yet."""
+
+
+class ContextLoader:
+    """Builds one owner's contexts."""
+
+    def __init__(
+        self,
+        store: ConversationStore,
+        intake: Intake,
+        config: ConversationConfig,
+        notes: Notes,
+        summaries: Summaries,
+    ) -> None:
+        self.store = store
+        self.intake = intake
+        self.config = config
+        self._notes = notes
+        self._summaries = summaries
+        self._snapshots = store if isinstance(store, SnapshotReader) else None
+
+    def default_policy(self) -> WindowPolicy:
+        """Return the policy for callers that give none."""
+        return WindowPolicy(max_messages=self.config.context_window_size)
+
+    async def before_window(self, conversation_id: str, policy: WindowPolicy | None) -> int:
+        """Count the messages before the window, without notes or a summary in it."""
+        bare = replace(policy or self.default_policy(), notes_tokens=0, summary_tokens=0)
+        return (await self.load(conversation_id, bare, ())).report.before_window
+
+    async def load(self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]) -> Context:
+        """Build the context. Degrade instead of failing: an agent must not wait for a store."""
+        with noting_freshness() as seen:
+            try:
+                loading = self._window_with_retry(conversation_id, policy, pending)
+                bounded = within if self._snapshots is None else promptly_within
+                context = await bounded(self.config.context_deadline or None, loading)
+            except ConversationNotFound as error:
+                return Context(report=Report(warnings=(str(error),), nothing_to_send=str(error)))
+            except TimeoutError:
+                why = f"the store did not answer within {self.config.context_deadline} s"
+                log.error("context not loaded: %s", why)  # noqa: TRY400
+                return await self._degraded(conversation_id, policy, pending, why=why)
+            except StoreError as error:
+                log.error("context not loaded: %s", describe(error))  # noqa: TRY400
+                return await self._degraded(conversation_id, policy, pending, why=str(error))
+        return _with_freshness(context, seen)
+
+    async def _window_with_retry(
+        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
+    ) -> Context:
+        try:
+            return await self._window(conversation_id, policy, pending, self._snapshots)
+        except StoreError as error:
+            log.warning("context not loaded, trying once more: %s", describe(error))
+        # Without the snapshot, so that a failure of the notes does not fail the log.
+        return await self._window(conversation_id, policy, pending, None)
+
+    async def _window(
+        self,
+        conversation_id: str,
+        policy: WindowPolicy,
+        pending: Sequence[Message],
+        snapshots: SnapshotReader | None,
+    ) -> Context:
+        name = parse_uuid(conversation_id, field="conversation_id")
+        request = name, policy, pending, snapshots
+        counter = self.intake.counter
+        if not is_ready(counter):  # stored messages carry their counts, so the counter is not needed yet
+            with suppress(Uncounted):
+                return await self._counted_window(*request, costs_by(counter, stored_only=True), counter.name)
+        return await self._counted_window(*request, *await self._counting(policy))
+
+    async def _counted_window(
+        self,
+        conversation_id: str,
+        policy: WindowPolicy,
+        pending: Sequence[Message],
+        snapshots: SnapshotReader | None,
+        cost: Cost,
+        counter: str | None,
+    ) -> Context:
+        view = self.intake.pictures.view(self.store, pending)
+        look = first_look(policy, _experience.tokens_in(conversation_id))
+
+        async def window(reserved: WindowPolicy, ends: Ends) -> Context:
+            store = view.as_store()
+            return await read_window(
+                store, conversation_id, reserved, cost=cost, counter=counter, pending=pending, ends=ends
+            )
+
+        if snapshots is None:
+            reading = read_ends(view.as_store(), conversation_id, look)
+            extras, ends = await gather(self._extras(policy, cost), reading)
+            context = await window(extras.reserved_in(policy), ends)
+        else:
+            notes = FIRST_PAGE if self._notes.budget(policy) else NO_PAGE
+            snapshot = await snapshots.read_snapshot(
+                conversation_id, front=look.front, tail=look.tail, documents=notes
+            )
+            extras = await self._extras_from(snapshot, policy, cost)
+            reserved = extras.reserved_in(policy)
+            known = None if pending else snapshot.made((reserved, counter))
+            context = known or await window(reserved, await view.ends(snapshot, look))
+            if not (pending or view.looked_further):
+                snapshot.keep((reserved, counter), context)
+        _experience.learn(conversation_id, context)
+        extras = await self._with_summary(extras, conversation_id, context, cost)
+        return extras.added_to(view.reported(context))
+
+    async def _extras_from(self, snapshot: LogSnapshot, policy: WindowPolicy, cost: Cost) -> ContextExtras:
+        """Build the extras from notes that the snapshot already contains."""
+        if len(snapshot.documents) == FIRST_PAGE.limit:  # there may be more notes
+            return await self._extras(policy, cost)
+        return self._extras_of(await self._notes.shown_from(snapshot.documents, policy), None, policy, cost)
+
+    async def _extras(self, policy: WindowPolicy, cost: Cost) -> ContextExtras:
+        """Read the notes and reserve tokens for the summary."""
+        return self._extras_of(*await self._notes.shown(policy), policy, cost)
+
+    def _extras_of(
+        self, notes: NotesShown, trouble: str | None, policy: WindowPolicy, cost: Cost
+    ) -> ContextExtras:
+        return ContextExtras(
+            notes=notes,
+            notes_tokens=0 if notes.message is None else cost(notes.message),
+            trouble=trouble,
+            reserved=self._summaries.budget(policy),
+        )
+
+    async def _with_summary(
+        self, extras: ContextExtras, conversation_id: str, context: Context, cost: Cost
+    ) -> ContextExtras:
+        if not extras.reserved:
+            return extras
+        summary, text = await self._summaries.text_for(conversation_id, context, extras.reserved)
+        if summary is None or text is None:
+            return extras
+        message = message_of(text)
+        return replace(extras, summary=message, summary_tokens=cost(message), summarized=summary.messages)
+
+    async def _degraded(
+        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message], *, why: str
+    ) -> Context:
+        """Build the window of the pending messages alone, which needs no store."""
+        context = await self._window_of(conversation_id, policy, pending)
+        warnings = (why, *context.report.warnings)
+        nothing = None if context.report.nothing_to_send is None else why
+        report = replace(context.report, warnings=warnings, nothing_to_send=nothing, degraded=True)
+        return replace(context, report=report)
+
+    async def load_first(self, pending: Sequence[Message], policy: WindowPolicy) -> Context:
+        """Build the context of a conversation that does not exist yet: notes and pending messages."""
+        cost, _ = await self._counting(policy)
+        extras = await self._extras(policy, cost)
+        return extras.added_to(await self._window_of(NO_CONVERSATION, extras.reserved_in(policy), pending))
+
+    async def _window_of(
+        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
+    ) -> Context:
+        cost, counter = await self._counting(policy)
+        return window_of_pending(
+            conversation_id, policy, cost=cost, counter=counter, pending=pending, now=self.store.now()
+        )
+
+    async def _counting(self, policy: WindowPolicy) -> tuple[Cost, str | None]:
+        """Return the cost function and the counter's name; zero costs and no name where none can be used."""
+        counter = self.intake.counter
+        if policy.max_tokens is not None:
+            await ready(counter)
+        elif not await self.intake.can_count():
+            return _costs_nothing, None
+        return costs_by(counter), counter.name
+
+
+def _costs_nothing(_: Message) -> int:
+    return 0
+
+
+def _with_freshness(context: Context, seen: Freshness) -> Context:
+    """Return the context, marked as degraded where a read was."""
+    if not seen.degraded:
+        return context
+    warnings = (*context.report.warnings, *seen.reasons)
+    return replace(context, report=replace(context.report, degraded=True, warnings=warnings))

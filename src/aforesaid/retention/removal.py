@@ -1,0 +1,175 @@
+"""Remove data and everything derived from it: delete, clear, redact, archive, erase.
+
+Every removal ends in `Removal._gone`, which lists what else contains the removed words.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
+
+from aforesaid.contracts import Erasing
+from aforesaid.dialects import references_in
+from aforesaid.dialects.blanks import MARK, TAG, blanked
+from aforesaid.errors import InvalidSetting, MessageNotFound
+from aforesaid.intake.messages import Intake
+from aforesaid.intake.unstored_turns import UnstoredTurns
+from aforesaid.model.conversations import Conversation
+from aforesaid.model.ids import parse_uuid
+from aforesaid.model.messages import Message
+from aforesaid.notes.records import KnownNotes, forget_said_in
+from aforesaid.retention.rules import Lifetimes
+from aforesaid.stores.owner_scope import OwnerScope
+from aforesaid.telemetry import events
+
+if TYPE_CHECKING:
+    from aforesaid.retention.receipts import Receipt
+    from aforesaid.search.searcher import Searcher
+    from aforesaid.transfer.archives import Archive, OwnerArchives
+
+PAGE = 100
+Reason = Literal["deleted", "cleared", "redacted", "archived"]
+
+
+class Removal:
+    """Removes one owner's data."""
+
+    def __init__(
+        self,
+        scope: OwnerScope,
+        intake: Intake,
+        searcher: "Searcher",
+        known_notes: KnownNotes,
+        lifetimes: Lifetimes,
+        unstored: UnstoredTurns,
+    ) -> None:
+        self.scope = scope
+        self.store = scope.store
+        self._intake = intake
+        self._images = intake.pictures
+        self._searcher = searcher
+        self._known_notes = known_notes
+        self._lifetimes = lifetimes
+        self._unstored = unstored
+
+    async def delete_conversation(
+        self, conversation_id: str, *, expected_revision: int | None = None
+    ) -> None:
+        """Remove the conversation and its archive. Do nothing where there is none."""
+        await self.store.delete(conversation_id, expected_revision=expected_revision)
+        await self._gone(conversation_id, "deleted")
+        events.conversation_ended(conversation_id, "deleted")
+
+    async def clear_history(
+        self, conversation_id: str, *, expected_revision: int | None = None
+    ) -> Conversation:
+        """Remove the messages and keep the conversation."""
+        emptied = await self.store.rewrite(conversation_id, (), expected_revision=expected_revision)
+        await self._gone(conversation_id, "cleared")
+        events.conversation_changed("history_cleared", "a history was cleared", conversation_id)
+        return emptied.conversation
+
+    async def redact(
+        self, conversation_id: str, message_id: str, *, mark: str = MARK, scrub: bool = False
+    ) -> Message:
+        """Remove the words of a message and leave a mark with its id, time, place and tool call ids.
+
+        Data derived from the conversation goes too, and so do notes made from this message. `scrub` also
+        removes the words from the store's files where that needs a rewrite of tables or files.
+        """
+        entry = await self.store.entry(conversation_id, message_id)
+        if entry is None:
+            raise MessageNotFound(parse_uuid(conversation_id, field="conversation_id"), message_id)
+        if entry.unreadable is None:
+            blank = blanked(entry.message, mark=mark)
+        else:
+            blank = Message(role="system", content=mark, message_id=message_id, tags=(TAG,))
+        (counted,) = await self._intake.counted([blank])
+        replaced = await self.store.replace(conversation_id, counted)
+        images = references_in(entry.message)
+        await self._gone(replaced.conversation_id, "redacted", message_id=message_id, images=images)
+        if scrub and isinstance(self.scope.backend, Erasing):
+            await self.scope.backend.scrub(self.scope.owner)
+        return replaced.message
+
+    async def archive(self, conversation_id: str) -> "Archive":
+        """Move a conversation into an archive file. A second call has no further effect."""
+        from aforesaid.transfer.archives import archive
+
+        archives = self.archives()
+        await self._unstored.flush(self.scope.owner, conversation_id)
+        moved = await archive(self.store, archives, conversation_id, blobs=self.scope.blobs)
+        await self._gone(conversation_id, "archived")
+        events.conversation_ended(conversation_id, "archived")
+        return moved
+
+    async def erase(self, conversation_id: str | None = None) -> "Receipt":
+        """Erase a conversation, or everything this owner has, permanently from everywhere.
+
+        This removes rows, index, vectors, summaries, notes, cached copies, images, spools and archives, and
+        their traces in the store's files; with a conversation, also the notes made from it. An interrupted
+        erasure resumes when the store is opened again.
+        """
+        from aforesaid.retention.erasure import erase
+
+        receipt = await erase(self.scope, conversation_id)
+        if conversation_id is not None:
+            erased = parse_uuid(conversation_id, field="conversation_id")
+            await self._lifetimes.change(lambda known: known.without([erased]))
+        events.erased(receipt.erased.get("conversations", 0), conversation_id)
+        return receipt
+
+    def archives(self) -> "OwnerArchives":
+        """Return this owner's archives. Raise `InvalidSetting` where the memory has none."""
+        if self.scope.archives is None:
+            raise InvalidSetting(
+                "archives need a place: aforesaid.open(archives='some/folder')", field="archives"
+            )
+        return self.scope.archives
+
+    async def _gone(
+        self,
+        conversation_id: str,
+        reason: Reason,
+        *,
+        message_id: str | None = None,
+        images: Iterable[str] = (),
+    ) -> None:
+        """Remove what is derived from words that left the log: index, images, archive, notes."""
+        if reason == "redacted":
+            # The index and vectors in memory still contain the words, so they are rebuilt.
+            await self._searcher.resources.forgets(self.scope.owner, conversation_id)
+            self._searcher.noted(conversation_id)
+            await self._remove_images(conversation_id, images)
+        else:
+            if reason != "archived":
+                await self._unstored.forgets(self.scope.owner, conversation_id)
+            self._searcher.forget(conversation_id)
+            if reason != "archived":  # archiving has moved the images into the archive
+                await self._images.forget(conversation_id)
+        await self._remove_archive(conversation_id, reason)
+        if message_id is not None:
+            await forget_said_in(self.store, conversation_id, message_id)
+            self._known_notes.drop(self.scope.owner)
+
+    async def _remove_archive(self, conversation_id: str, reason: Reason) -> None:
+        """Remove an archive that still contains the words; a crash while archiving can leave one."""
+        if self.scope.archives is None or reason == "archived":
+            return
+        from aforesaid.transfer.archives import forget_copy
+
+        if reason == "deleted":
+            await self.scope.archives.forget(conversation_id)
+        else:
+            await forget_copy(self.store, self.scope.archives, conversation_id)
+
+    async def _remove_images(self, conversation_id: str, digests: Iterable[str]) -> None:
+        """Remove images that no message of the conversation refers to any more."""
+        unused = set(digests)
+        if self.scope.blobs is None or not unused:
+            return
+        whole = await self.store.authoritative()
+        offset = 0
+        while unused and (entries := await whole.page(conversation_id, limit=PAGE, offset=offset)):
+            unused -= {digest for entry in entries for digest in references_in(entry.message)}
+            offset += len(entries)
+        for digest in unused:
+            await self.scope.blobs.remove(conversation_id, digest)

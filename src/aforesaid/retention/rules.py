@@ -1,0 +1,198 @@
+"""How long an owner's conversations are kept: rules, lifetimes, expiry."""
+
+import logging
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aforesaid.contracts.listing import every_record
+from aforesaid.errors import (
+    ConversationNotFound,
+    DocumentConflict,
+    InvalidInput,
+    StoreError,
+    shown,
+)
+from aforesaid.intake.images import Pictures
+from aforesaid.model.conversations import Changes, Conversation, check_span
+from aforesaid.model.ids import parse_uuid
+from aforesaid.model.lifetimes import (
+    DOCUMENT_KEY,
+    DOCUMENT_KIND,
+    Applied,
+    Lifetime,
+    RetentionRules,
+    decode_rules,
+    encode_rules,
+    lifetime_of,
+    spoken_span,
+)
+from aforesaid.notes.records import purge_notes
+from aforesaid.stores.owner_scope import OwnerScope
+from aforesaid.telemetry import describe, events
+
+log = logging.getLogger("aforesaid.retention")
+
+AT_MOST = 10_000
+"""Conversations in one list of what expires."""
+
+
+class Expiring(Struct, frozen=True, kw_only=True):
+    """A conversation that a purge will remove, with the reason and without content."""
+
+    conversation_id: str
+    expires_at: datetime
+    last_activity: datetime
+    messages: int
+    why: str
+
+
+class Lifetimes:
+    """One owner's retention rules and their effect on conversations."""
+
+    def __init__(self, scope: OwnerScope, images: Pictures, *, default: Lifetime) -> None:
+        self.scope = scope
+        self.store = scope.store
+        self._images = images
+        self._default = default
+
+    async def purge_expired(self) -> int:
+        """Remove this owner's expired conversations, and notes; returns how many conversations."""
+        whole = await self.store.authoritative()
+        purged = await whole.purge_expired()
+        await purge_notes(whole)
+        await self._images.purge(whole)
+        events.conversations_expired(purged)
+        return purged
+
+    async def retention(self) -> RetentionRules:
+        """This owner's own rules of how long conversations are kept."""
+        return (await self._rules())[0]
+
+    async def set_retention(self, rules: RetentionRules, *, inherit: Collection[str] = ()) -> int:
+        """Set the rules and apply them; returns how many conversations got another lifetime.
+
+        Rules for single conversations stay, unless these rules name them, or `inherit` does: such a
+        conversation follows the general rules again. A lifetime that changes counts from now.
+        """
+        if not isinstance(rules, RetentionRules):
+            raise InvalidInput(f"rules must be RetentionRules; got {shown(rules)}", field="rules")
+        if isinstance(inherit, str) or not isinstance(inherit, Collection):
+            raise InvalidInput(f"inherit must be a list of ids; got {shown(inherit)}", field="inherit")
+        inheriting = {parse_uuid(one, field="inherit") for one in inherit}
+        await self.change(
+            lambda known: replace(
+                rules, conversations={**known.without(inheriting).conversations, **rules.conversations}
+            )
+        )
+        return await self.apply_retention()
+
+    async def apply_retention(self) -> int:
+        """Give every conversation the lifetime that the rules say; returns how many had another."""
+        records = await self._every_record()
+        rules = await self.retention()
+        changed = 0
+        for record in records:
+            changed += await self._apply(record, rules) is not record
+        return changed
+
+    async def lifetime(self, conversation_id: str) -> Applied:
+        """Which lifetime the rules give a conversation, and why. Raises `ConversationNotFound`."""
+        record = await self.store.get(conversation_id)
+        if record is None:
+            raise ConversationNotFound(conversation_id)
+        return self.applied(record, await self.retention())
+
+    async def expiring(self, within: timedelta = timedelta(0), *, limit: int = AT_MOST) -> list[Expiring]:
+        """What a purge would remove now, or will after some time, and why: a dry run."""
+        if within:
+            check_span(within, field="within")
+        by = self.store.now() + within
+        whole = await self.store.authoritative()
+        rules = await self.retention()
+        return [self._expiring(record, rules) for record in await whole.expired(by=by, limit=limit)]
+
+    def _expiring(self, record: Conversation, rules: RetentionRules) -> Expiring:
+        assert record.expires_at is not None
+        applied = self.applied(record, rules)
+        why = applied.why if applied.ttl == record.ttl else f"{_spoken(record.ttl)}, as it was stored"
+        return Expiring(
+            conversation_id=record.id,
+            expires_at=record.expires_at,
+            last_activity=record.last_activity,
+            messages=record.message_count,
+            why=why,
+        )
+
+    def applied(self, record: Conversation, rules: RetentionRules) -> Applied:
+        return lifetime_of(record, rules, given=self.scope.rules, default=self._default)
+
+    async def _rules(self) -> tuple[RetentionRules, int]:
+        document = await self.store.get_document(DOCUMENT_KIND, DOCUMENT_KEY)
+        return (RetentionRules(), 0) if document is None else (decode_rules(document.data), document.version)
+
+    async def change(self, change: Any) -> None:
+        """Change the rules; somebody else's change in between is not lost."""
+        while True:
+            known, version = await self._rules()
+            gone = [one for one in known.conversations if await self.store.get(one) is None]
+            rules = change(known.without(gone))
+            if rules == known:
+                return
+            try:
+                await self.store.put_document(
+                    DOCUMENT_KIND, DOCUMENT_KEY, encode_rules(rules), expected_version=version
+                )
+            except DocumentConflict:
+                continue
+            return
+
+    async def for_new(self, record: Conversation) -> Conversation:
+        """A new conversation by the owner's rules. A store that fails over them must not keep anybody from
+        speaking: the conversation then has the lifetime that it was made with."""
+        try:
+            return await self._apply(record, await self.retention())
+        except StoreError as error:
+            log.warning(
+                "conversation %s does not follow the retention rules yet: %s", record.id, describe(error)
+            )
+            return record
+
+    async def _apply(self, record: Conversation, rules: RetentionRules) -> Conversation:
+        """The record with the lifetime that the rules give it."""
+        ttl = self.applied(record, rules).ttl
+        if ttl == record.ttl:
+            return record
+        try:
+            return await self.store.update(record.id, Changes(ttl=ttl))
+        except ConversationNotFound:  # it went meanwhile
+            return record
+
+    async def with_lifetime(self, conversation_id: str, changes: dict[str, Any]) -> dict[str, Any]:
+        """The changes, with the lifetime that follows from them: a tag or a channel may have a rule."""
+        if "ttl" in changes or not {"tags", "channel"} & changes.keys():
+            return changes
+        rules = await self.retention()
+        if not rules and not self.scope.rules:
+            return changes
+        record = await self.store.get(conversation_id)
+        if record is None:
+            raise ConversationNotFound(conversation_id)
+        labels = {name: changes[name] for name in ("tags", "channel") if name in changes}
+        ttl = self.applied(replace(record, **labels), rules).ttl
+        return changes if ttl == record.ttl else {**changes, "ttl": ttl}
+
+    async def remember(self, conversation_id: str, ttl: Lifetime) -> None:
+        """A lifetime that was set for one conversation goes before every other rule from then on."""
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        await self.change(lambda known: known.for_conversation(conversation_id, ttl))
+
+    async def _every_record(self) -> list[Conversation]:
+        return [record async for record in every_record(self.store)]
+
+
+def _spoken(ttl: Lifetime) -> str:
+    return "keep" if ttl is None else spoken_span(ttl)
