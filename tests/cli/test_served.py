@@ -101,8 +101,8 @@ def test_a_server_that_is_not_there_is_an_error_of_the_store(run: Run) -> None:
 def test_the_key_comes_from_the_environment_and_is_not_shown(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AFORESAID_KEY", "rk_verysecret")
-    assert "rk_verysecret" not in run("config").stdout
+    monkeypatch.setenv("AFORESAID_KEY", "ak_verysecret")
+    assert "ak_verysecret" not in run("config").stdout
     said = run("stats", "--url", "http://example.org", code=2).stderr
     assert "unencrypted" in said
-    assert "rk_verysecret" not in said
+    assert "ak_verysecret" not in said

@@ -10,7 +10,7 @@ from aforesaid.errors import InvalidSetting
 from aforesaid.remote import Client, RemoteMemory
 from aforesaid.remote.addresses import server_at
 
-KEY = "rk_verysecret"
+KEY = "ak_verysecret"
 
 
 @pytest.mark.parametrize(

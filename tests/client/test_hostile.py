@@ -22,7 +22,7 @@ from aforesaid.model.ids import new_id
 from aforesaid.remote import Client, RemoteMemory, RetryPolicy
 from tests.client.scripted import DROP, HANG, answer, scripted
 
-KEY = "rk_verysecret"
+KEY = "ak_verysecret"
 ID = "0193b0f0-0000-7000-8000-000000000001"
 QUICK = RetryPolicy(timeout=30, attempts=3, first_pause=0.001, longest_pause=0.01)
 HURRIED = RetryPolicy(timeout=0.2, attempts=3, first_pause=0.001, longest_pause=0.01)

@@ -205,7 +205,7 @@ class TestKeys:
                 with pytest.raises(NotAllowed):
                     await memory.of("sam").get_conversation(made.id)
                 assert text not in repr(memory)
-            for key in (None, "rk_wrong"):
+            for key in (None, "ak_wrong"):
                 async with aforesaid.open(running.url, key=key) as memory:
                     with pytest.raises(NotAuthenticated):
                         await memory.of("erin").get_conversation(made.id)

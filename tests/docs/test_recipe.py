@@ -122,7 +122,7 @@ def test_the_steps_end_in_a_server_that_wants_the_key_they_made(machine: Machine
     done = machine.run(steps())
     assert done.returncode == 0, done.stderr
     assert machine.was_started
-    key = next(line for line in done.stdout.splitlines() if line.startswith("rk_"))
+    key = next(line for line in done.stdout.splitlines() if line.startswith("ak_"))
     with machine.serving() as address:
         assert httpx.get(f"{address}/v1/conversations").status_code == 401
         headers = {"Authorization": f"Bearer {key}"}

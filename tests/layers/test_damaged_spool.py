@@ -3,12 +3,10 @@
 import asyncio
 import logging
 import os
-import struct
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -19,7 +17,7 @@ from aforesaid.layers.resilient import dead_letters
 from aforesaid.layers.resilient.inspect import look
 from aforesaid.layers.resilient.operations import Operation, Unbound, encode
 from aforesaid.layers.resilient.spool.files import SpoolFiles
-from aforesaid.layers.resilient.spool.frames import DONE, OPERATION, frame, numbers, scan
+from aforesaid.layers.resilient.spool.frames import DONE, MAGIC, OPERATION, frame, numbers, scan
 from aforesaid.model.conversations import Conversation, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
@@ -30,20 +28,10 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PAYLOADS = [encode(Operation(owner="erin", at=NOW, deed=Unbound(session_id=f"room {n}"))) for n in range(4)]
 
 
-def earlier_frame(kind: int, payload: bytes) -> bytes:
-    """A frame as releases before numbered frames wrote it."""
-    return struct.pack("<4sIIB", b"RSP1", len(payload), crc32(payload, kind), kind) + payload
-
-
 def in_new_form() -> bytes:
     """Four operations, of which 0 and 1 are done."""
     frames = [frame(OPERATION, number, payload) for number, payload in enumerate(PAYLOADS)]
     return b"".join([*frames[:3], frame(DONE, 0, numbers([0, 1])), frames[3]])
-
-
-def in_earlier_form() -> bytes:
-    frames = [earlier_frame(OPERATION, payload) for payload in PAYLOADS]
-    return b"".join([*frames[:3], earlier_frame(DONE, numbers([0, 1])), frames[3]])
 
 
 def flipped(content: bytes, bit: int) -> bytes:
@@ -68,7 +56,7 @@ def adopted(folder: Path) -> list[bytes]:
         files.close()
 
 
-@pytest.mark.parametrize("content", [in_new_form(), in_earlier_form()], ids=["numbered", "earlier"])
+@pytest.mark.parametrize("content", [in_new_form()], ids=["numbered"])
 def test_no_flipped_bit_makes_another_operation_disappear(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -100,26 +88,8 @@ def test_a_damaged_operation_that_is_done_costs_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_damage_in_a_file_of_an_earlier_release_repeats_operations_but_loses_none(tmp_path: Path) -> None:
-    (tmp_path / "left-00000001.spool").write_bytes(in_earlier_form().replace(b"room 0", b"rOom 0"))
-    assert adopted(tmp_path) == PAYLOADS[1:]
-    assert b"rOom 0" in all_files(tmp_path)
-
-
-def test_what_is_marked_done_in_a_damaged_file_of_an_earlier_release_stays_done(tmp_path: Path) -> None:
-    path = tmp_path / "left-00000001.spool"
-    path.write_bytes(in_earlier_form().replace(b"room 0", b"rOom 0"))
-    files = SpoolFiles(tmp_path, limit=LIMIT)
-    refs = [ref for ref, _ in files.adopt().operations]
-    files.mark_done(refs[:2])
-    files.close()
-    kept = (tmp_path / "left-00000001.damaged").read_bytes()
-    assert adopted(tmp_path) == PAYLOADS[3:]
-    assert (tmp_path / "left-00000001.damaged").read_bytes() == kept, "damage is set aside once"
-
-
 def cut_forms() -> Iterator[tuple[bytes, int]]:
-    for content in (in_new_form(), in_earlier_form()):
+    for content in (in_new_form(),):
         yield from product([content], range(len(content)))
 
 
@@ -128,10 +98,10 @@ def test_a_file_cut_anywhere_gives_what_is_whole(tmp_path: Path, caplog: pytest.
     for content, cut in cut_forms():
         (tmp_path / "left-00000001.spool").write_bytes(content[:cut])
         taken = adopted(tmp_path)
-        done = content.index(b"RSP", content.index(PAYLOADS[2]) + len(PAYLOADS[2]))
+        done = content.index(MAGIC, content.index(PAYLOADS[2]) + len(PAYLOADS[2]))
         for number, payload in enumerate(PAYLOADS):
             is_whole = content.index(payload) + len(payload) <= cut
-            is_done = number < 2 and cut >= content.index(b"RSP", done + 1)
+            is_done = number < 2 and cut >= content.index(MAGIC, done + 1)
             assert not is_whole or is_done or payload in taken, (number, cut)
         for left in tmp_path.iterdir():
             left.unlink()
@@ -153,12 +123,6 @@ def test_repeated_and_reordered_frames_lose_nothing(order: list[int]) -> None:
     expected = {place for place in order if place < 4} - ({0, 1} if 4 in order else set())
     assert sorted(content[one.payload] for one in found.pending) == [PAYLOADS[n] for n in sorted(expected)]
     assert found.damaged == []
-
-
-def test_a_repeated_frame_of_an_earlier_release_does_not_shift_the_marks(tmp_path: Path) -> None:
-    first = earlier_frame(OPERATION, PAYLOADS[0])
-    (tmp_path / "left-00000001.spool").write_bytes(first + in_earlier_form())
-    assert set(PAYLOADS[2:]) <= set(adopted(tmp_path))
 
 
 def test_two_files_joined_into_one_lose_nothing(tmp_path: Path) -> None:

@@ -243,7 +243,7 @@ async def test_refusals_are_in_the_audit_trail_without_what_was_shown(tmp_path: 
     trail = tmp_path / "audit.jsonl"
     async with serving(audit=trail, open_without_keys=False) as guarded:
         key = await guarded.key("erin", scope="read")
-        await guarded.client.get("/v1/conversations", headers={"Authorization": "Bearer rk_secret_secret"})
+        await guarded.client.get("/v1/conversations", headers={"Authorization": "Bearer ak_secret_secret"})
         await guarded.client.post("/v1/erase", headers=key)
         await guarded.client.get("/v1/conversations", headers=key)
     lines = trail.read_text()
@@ -251,7 +251,7 @@ async def test_refusals_are_in_the_audit_trail_without_what_was_shown(tmp_path: 
     assert '"action":"POST /erase"' in lines
     assert lines.count('"outcome":"denied"') == 2
     assert '"actor":"key:' in lines
-    assert "rk_" not in lines
+    assert "ak_" not in lines
 
 
 def test_every_route_with_a_body_has_an_example() -> None:

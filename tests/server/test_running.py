@@ -246,7 +246,7 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
     )
     assert made.exit_code == 0, made.output
     key = json.loads(made.stdout)
-    assert key["key"].startswith(f"rk_{key['id']}_")
+    assert key["key"].startswith(f"ak_{key['id']}_")
     assert (key["owners"], key["scope"], key["name"]) == (["erin", "bob"], "read", "kitchen")
     listed = runner.invoke(app, ["keys", "list", "--url", url])
     assert key["id"] in listed.stdout

@@ -59,13 +59,13 @@ async def said(store: ConversationStore, *contents: str, **fields: Any) -> str:
 
 
 async def sound(backend: SQLiteBackend) -> None:
-    """The full-text table agrees with itself, and everything that is indexed is in it."""
+    """The full-text table agrees with itself, and has every indexed term. Padding terms begin with `z`."""
 
     def work(db: apsw.Connection) -> tuple[int, int]:
         db.execute("INSERT INTO message_terms (message_terms) VALUES ('integrity-check')")
         kept: Any = db.execute("SELECT DISTINCT owner, terms FROM indexed WHERE length > 0").fetchall()
         terms = {f"{owner:015x}{term}" for owner, text in kept for term in text.split(" ")}
-        found: Any = db.execute("SELECT count(*) FROM term_frequencies").get
+        found: Any = db.execute("SELECT count(*) FROM term_frequencies WHERE term < 'z'").get
         return len(terms), int(found)
 
     kept, found = await backend.writer.run(work)

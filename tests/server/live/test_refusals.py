@@ -43,16 +43,16 @@ def denied(folder: Path) -> list[dict[str, Any]]:
 
 async def test_a_wrong_key_leaves_the_same_entry_either_way(tmp_path: Path) -> None:
     async with audited(tmp_path) as server:
-        await server.client.get("/v1/conversations", headers={"Authorization": "Bearer rk_secret"})
+        await server.client.get("/v1/conversations", headers={"Authorization": "Bearer ak_secret"})
         async with connect(server) as client:
-            await client.hello(key="rk_secret")
+            await client.hello(key="ak_secret")
             assert await client.close_code() == CloseCode.NOT_AUTHENTICATED
     by_http, by_socket = denied(tmp_path)
     assert by_http["action"] == "GET /conversations"
     assert by_socket["action"] == "WS hello"
     for same in ("actor", "source", "outcome", "owner"):
         assert by_http.get(same) == by_socket.get(same), same
-    assert "rk_" not in (tmp_path / "audit.jsonl").read_text()
+    assert "ak_" not in (tmp_path / "audit.jsonl").read_text()
 
 
 async def test_every_kind_of_refusal_is_noted(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ async def test_nothing_is_told_without_a_key_that_holds() -> None:
         await server.keys.revoke(known.id)
         for options, hello in (
             ({}, {}),
-            ({}, {"key": "rk_nothing"}),
+            ({}, {"key": "ak_nothing"}),
             ({}, {"key": revoked}),
             ({"additional_headers": {"Authorization": "Bearer nonsense"}}, {}),
             ({"subprotocols": offered("nonsense")}, {}),

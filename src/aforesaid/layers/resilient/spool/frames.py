@@ -1,6 +1,6 @@
 """The form of a spool file: frames, one after the other, each with checksums.
 
-    magic "RSP2" │ kind │ number │ length │ checksum of the payload │ checksum of the header │ payload
+    magic "ASP1" │ kind │ number │ length │ checksum of the payload │ checksum of the header │ payload
 
 An operation carries its number, and a mark names operations by number. So damage to one frame never
 changes what another frame means. The header has a checksum of its own, so three cases can be told apart:
@@ -9,21 +9,18 @@ changes what another frame means. The header has a checksum of its own, so three
 - The header is good and the payload is not: the extent of the damage is known exactly.
 - The header is damaged: everything up to the next good header is damaged.
 
-Earlier releases wrote "ASP1" frames, without numbers and without a checksum of the header. Their numbers
-are their places in the file, up to the first damage; marks are ignored for operations behind it.
-
 Everything here is pure: bytes in, values out.
 """
 
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 from zlib import crc32
 
-MAGIC, EARLIER_MAGIC = b"RSP2", b"ASP1"
-_MAGICS = re.compile(b"|".join((MAGIC, EARLIER_MAGIC)))
+MAGIC = b"ASP1"
+_MAGIC = re.compile(re.escape(MAGIC))
 OPERATION = 1
 """The payload is an accepted operation."""
 DONE = 2
@@ -32,11 +29,10 @@ DONE = 2
 _HEADER = struct.Struct("<4sBIII")
 _CHECKSUM = struct.Struct("<I")
 HEADER_BYTES = _HEADER.size + _CHECKSUM.size
-_EARLIER = struct.Struct("<4sIIB")
 _NUMBER = struct.Struct("<I")
 _BY_OFFSET = 0x8000_0000
-"""The lowest number of operations that are known by their place in the file, because the number that they
-carry, or should carry, cannot be trusted."""
+"""The lowest number of operations that are identified by their place in the file, because two of them carry
+the same number."""
 
 
 class Frame(NamedTuple):
@@ -96,8 +92,7 @@ def scan(content: bytes) -> Scan:
     done = {number for one in known if one.kind == DONE for number in _read_numbers(content[one.payload])}
     lost = [(start, stop) for start, stop, number in damaged if number is None or number not in done]
     gaps = sorted([*lost, *((one.start, one.end) for one in foreign)])
-    first_damage = min((start for start, *_ in damaged), default=len(content))
-    operations = _identified(content, [one for one in known if one.kind == OPERATION], first_damage)
+    operations = _identified(content, [one for one in known if one.kind == OPERATION])
     return Scan(operations, done, gaps, end)
 
 
@@ -115,34 +110,16 @@ def _read_numbers(payload: bytes) -> list[int]:
 # Numbers
 
 
-def _identified(content: bytes, operations: list[Frame], first_damage: int) -> list[Frame]:
+def _identified(content: bytes, operations: list[Frame]) -> list[Frame]:
     """The operations, each once and with a number that no other one has."""
     found: dict[tuple[int, bytes], Frame] = {}
-    for one in _numbered(content, operations, first_damage):
+    for one in operations:
         found.setdefault((one.number, content[one.payload]), one)
     taken = Counter(number for number, _ in found)
     return [
         one if taken[one.number] == 1 else one._replace(number=_BY_OFFSET + one.start)
         for one in found.values()
     ]
-
-
-def _numbered(content: bytes, operations: list[Frame], first_damage: int) -> Iterator[Frame]:
-    """The operations, with numbers for those of earlier releases: their places, as long as these are sure.
-    They are not behind damage, nor where a frame is repeated."""
-    place, seen = 0, set[bytes]()
-    for one in operations:
-        if content.startswith(MAGIC, one.start):
-            yield one
-            continue
-        payload = content[one.payload]
-        if one.start > first_damage or payload in seen:
-            first_damage = 0
-            yield one._replace(number=_BY_OFFSET + one.start)
-            continue
-        seen.add(payload)
-        yield one._replace(number=place)
-        place += 1
 
 
 # Frames
@@ -188,7 +165,7 @@ def _parts(content: bytes) -> tuple[list[Frame], list[_Damage], int]:
 
 def _next_frame(content: bytes, at: int) -> int:
     """Where the next frame with a good header begins; the end of the file where there is none."""
-    for found in _MAGICS.finditer(content, at):
+    for found in _MAGIC.finditer(content, at):
         if isinstance(_frame_at(content, found.start()), Frame | _Rotten):
             return found.start()
     return len(content)
@@ -196,8 +173,6 @@ def _next_frame(content: bytes, at: int) -> int:
 
 def _frame_at(content: bytes, at: int) -> Frame | _Rotten | _Torn | None:
     """What begins here; None where that is no frame, or not surely."""
-    if content.startswith(EARLIER_MAGIC, at):
-        return _earlier_frame_at(content, at)
     body = at + HEADER_BYTES
     if body > len(content):
         return _Torn() if MAGIC.startswith(content[at : at + len(MAGIC)]) else None
@@ -211,13 +186,3 @@ def _frame_at(content: bytes, at: int) -> Frame | _Rotten | _Torn | None:
     if crc32(content[body:end]) != checksum:
         return _Rotten(kind, number, end)
     return Frame(kind, number, at, body, end)
-
-
-def _earlier_frame_at(content: bytes, at: int) -> Frame | None:
-    body = at + _EARLIER.size
-    if body > len(content):
-        return None
-    _, length, checksum, kind = _EARLIER.unpack_from(content, at)
-    if body + length > len(content) or crc32(content[body : body + length], kind) != checksum:
-        return None
-    return Frame(kind, 0, at, body, body + length)
