@@ -1,13 +1,12 @@
-"""What goes over the wire: bodies of requests and answers, and errors as problems.
+"""The wire format that the server and the remote client share.
 
-The server renders with it, the client reads with it, and neither knows the other. A message is in its
-documented form (`Message.to_dict`), a length of time is a number of seconds, a moment is ISO 8601.
+Messages have the form of `Message.to_dict`. Durations are seconds. Times are ISO 8601.
 
-    bodies       what is sent and what comes back, as frozen values: the OpenAPI document is made from them
-    documents    our values ↔ their documents
-    problems     our errors ↔ RFC 9457 problems
-
-Below: values, errors. Above: the server, the client.
+    bodies       request and response bodies; the OpenAPI document is generated from them
+    documents    conversion between values and JSON documents
+    encoding     JSON bytes
+    live         WebSocket frames
+    problems     conversion between errors and RFC 9457 problems
 """
 
 from aforesaid.protocol.documents import (
@@ -26,15 +25,15 @@ from aforesaid.protocol.documents import (
     rules_document,
     rules_of,
 )
-from aforesaid.protocol.jsons import from_json, to_json
+from aforesaid.protocol.encoding import from_json, to_json
 from aforesaid.protocol.problems import PROBLEM_JSON, error_of, problem_of, status_of
 
 OWNER_HEADER = "aforesaid-owner"
-"""Whose data a request is about, percent-encoded UTF-8; needed by a key of several owners only."""
+"""The owner of a request, percent-encoded UTF-8. Only keys with several owners need it."""
 DEGRADED = "aforesaid-degraded"
-"""The header of an answer that comes from the last known state."""
+"""Header of a response that was read from the last known state."""
 HEARTBEAT = 15.0
-"""Seconds of silence after which a stream of changes says that the line is still good."""
+"""Seconds without a change after which an event stream sends a heartbeat."""
 
 __all__ = [
     "DEGRADED",

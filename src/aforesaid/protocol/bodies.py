@@ -1,8 +1,7 @@
-"""What is sent and what comes back, as frozen values. Below: values.
+"""Request and response bodies.
 
-Requests are decoded into these, so that a wrong type is refused with the name of its field; the OpenAPI
-document is made from them, and so is what it says about answers. What an answer holds is rendered by
-`documents`; a test keeps both the same.
+The server decodes requests into these types, so a validation error names the field. The OpenAPI document is
+generated from them. `documents` renders the responses; a test compares both.
 """
 
 from datetime import datetime
@@ -17,26 +16,27 @@ from aforesaid.model.messages import ContentType, Role, Speech
 
 Name = Annotated[str, Meta(min_length=1, max_length=1024, description="Any text without NUL.")]
 Uuid = Annotated[str, Meta(description="A UUID.", extra_json_schema={"format": "uuid"})]
-Moment = Annotated[datetime, Meta(tz=True, description="ISO 8601, with its zone.")]
-Seconds = Annotated[float, Meta(gt=0, le=31_536_000_000, description="A length of time in seconds.")]
+Moment = Annotated[datetime, Meta(tz=True, description="ISO 8601 with time zone.")]
+Seconds = Annotated[float, Meta(gt=0, le=31_536_000_000, description="A duration in seconds.")]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 Dialect = Literal["plain", "anthropic", "openai_chat", "openai_responses"]
 
 
-class Sent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A request: a field that does not exist is an error, not a typing mistake that passes in silence."""
+class RequestModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of request bodies. Unknown fields are refused, so that misspelt names do not pass unnoticed."""
 
 
-class Answered(Struct, frozen=True, kw_only=True):
-    """An answer."""
+class ResponseModel(Struct, frozen=True, kw_only=True):
+    """Base of response bodies."""
 
 
 Degraded = Annotated[
     bool,
     Meta(
-        description="Whether the answer comes from the last known state, while the store is away or takes in "
-        "what was said meanwhile: it may lack something. The header `Aforesaid-Degraded` says the same."
+        description="Whether the response was read from the last known state because the store is "
+        "unavailable or still replays the spool. It may be incomplete. The header `Aforesaid-Degraded` is "
+        "set too."
     ),
 ]
 
@@ -45,7 +45,7 @@ Degraded = Annotated[
 
 
 class MessageBody(Struct, frozen=True, kw_only=True):
-    """One thing that somebody said. Fields beyond these, as providers have them, are kept as they are."""
+    """A message. Further fields of a provider are stored unchanged."""
 
     role: Role
     content: Any = None
@@ -57,11 +57,11 @@ class MessageBody(Struct, frozen=True, kw_only=True):
     dialect: str = "plain"
     extra: dict[str, Any] = {}
     speech: Speech | None = None
-    """How it sounded: the confidence of a transcript; what was spoken of an answer, and heard."""
+    """Transcription confidence, or the part of an answer that was spoken and heard."""
 
 
-class EntryBody(Answered, frozen=True, kw_only=True):
-    """A message in its place in the log."""
+class EntryBody(ResponseModel, frozen=True, kw_only=True):
+    """A message with its place in the log."""
 
     conversation_id: Uuid
     sequence: int
@@ -69,47 +69,47 @@ class EntryBody(Answered, frozen=True, kw_only=True):
     stored_at: datetime
     message: MessageBody
     tokens: dict[str, int] = {}
-    """What the message costs, by the name of the counter."""
+    """Token counts by the name of the counter."""
     unreadable: str | None = None
 
 
-class EntriesPage(Answered, frozen=True, kw_only=True):
-    """A part of the log, oldest first, and where the next part begins."""
+class EntriesPage(ResponseModel, frozen=True, kw_only=True):
+    """Part of a log, oldest first, with the cursor of the next part."""
 
     entries: list[EntryBody]
     next: str | None = None
     degraded: Degraded = False
 
 
-GivenMessage = Annotated[
+MessageInput = Annotated[
     dict[str, Any],
     Meta(
-        description="A message in the documented form, or as a provider writes it.",
+        description="A `MessageBody`, or a message in a provider's format.",
         examples=[{"role": "user", "content": "find me a chicken dinner"}],
         extra_json_schema={
             "anyOf": [{"$ref": "#/components/schemas/MessageBody"}, {"type": "object"}],
         },
     ),
 ]
-GivenMessages = Annotated[list[GivenMessage], Meta(min_length=1, max_length=1000)]
+MessageInputs = Annotated[list[MessageInput], Meta(min_length=1, max_length=1000)]
 
 
-class TurnBody(Sent, frozen=True, kw_only=True):
-    """A turn: stored whole, or not at all."""
+class TurnBody(RequestModel, frozen=True, kw_only=True):
+    """A turn. Either all of its messages are stored or none."""
 
-    messages: GivenMessages
+    messages: MessageInputs
     dialect: Dialect | None = None
     expected_revision: Count | None = None
 
 
-class SessionTurnBody(Sent, frozen=True, kw_only=True):
-    """A turn for a session's conversation, which is made when there is none.
+class SessionTurnBody(RequestModel, frozen=True, kw_only=True):
+    """A turn for the conversation of a session, which is created if the session has none.
 
-    With `idle_after`, a conversation that was silent for longer is left alone, and a fresh one made.
+    A conversation that was idle for longer than `idle_after` is replaced by a new one.
     """
 
     session_id: Name
-    messages: GivenMessages
+    messages: MessageInputs
     dialect: Dialect | None = None
     channel: Channel = "voice"
     tags: list[str] = []
@@ -119,8 +119,8 @@ class SessionTurnBody(Sent, frozen=True, kw_only=True):
 # Conversations
 
 
-class ConversationBody(Answered, frozen=True, kw_only=True):
-    """A conversation's record; `messages` holds those that were asked for, `message_count` them all."""
+class ConversationBody(ResponseModel, frozen=True, kw_only=True):
+    """The record of a conversation. `messages` has the requested messages, `message_count` counts all."""
 
     id: Uuid
     created_at: datetime
@@ -145,8 +145,8 @@ class ConversationBody(Answered, frozen=True, kw_only=True):
     degraded: Degraded = False
 
 
-class AppendedBody(Answered, frozen=True, kw_only=True):
-    """What was stored: the record as it is then, and which messages were new and which were known."""
+class AppendedBody(ResponseModel, frozen=True, kw_only=True):
+    """The record after storing, the new entries, and the entries that were already stored."""
 
     conversation: ConversationBody
     new: list[EntryBody]
@@ -154,16 +154,16 @@ class AppendedBody(Answered, frozen=True, kw_only=True):
     degraded: Degraded = False
 
 
-class ConversationsPage(Answered, frozen=True, kw_only=True):
-    """One page of a listing, and where the next begins."""
+class ConversationsPage(ResponseModel, frozen=True, kw_only=True):
+    """One page of a listing, with the cursor of the next page."""
 
     conversations: list[ConversationBody]
     next: str | None = None
     degraded: Degraded = False
 
 
-class OpenBody(Sent, frozen=True, kw_only=True):
-    """Which session's conversation is wanted; one is made when it has none."""
+class OpenBody(RequestModel, frozen=True, kw_only=True):
+    """The session whose conversation to return. A conversation is created if the session has none."""
 
     session_id: Name
     client_id: Uuid | None = None
@@ -171,15 +171,15 @@ class OpenBody(Sent, frozen=True, kw_only=True):
     idle_after: Seconds | None = None
 
 
-class ChangesBody(Sent, frozen=True, kw_only=True):
-    """What to change; null empties a field that may be empty, and what is left out stays."""
+class ChangesBody(RequestModel, frozen=True, kw_only=True):
+    """Changes to a record. null clears a nullable field; omitted fields do not change."""
 
     status: Status | UnsetType = UNSET
     priority: Priority | UnsetType = UNSET
     channel: Channel | UnsetType = UNSET
     subject: str | UnsetType | None = UNSET
-    client_id: Annotated[None, Meta(description="null: with nobody in particular.")] | UnsetType = UNSET
-    client_name: Annotated[None, Meta(description="null: with nobody in particular.")] | UnsetType = UNSET
+    client_id: Annotated[None, Meta(description="null removes the client.")] | UnsetType = UNSET
+    client_name: Annotated[None, Meta(description="null removes the client.")] | UnsetType = UNSET
     tags: list[str] | UnsetType | None = UNSET
     assigned_to: str | UnsetType | None = UNSET
     notes: str | UnsetType | None = UNSET
@@ -187,8 +187,8 @@ class ChangesBody(Sent, frozen=True, kw_only=True):
     ttl: Seconds | UnsetType | None = UNSET
 
 
-class ClientLink(Sent, frozen=True, kw_only=True):
-    """The client that a conversation is with."""
+class ClientLink(RequestModel, frozen=True, kw_only=True):
+    """The client to link a conversation to."""
 
     client_id: Uuid
     client_name: str
@@ -197,8 +197,8 @@ class ClientLink(Sent, frozen=True, kw_only=True):
 # Context
 
 
-class PolicyBody(Sent, frozen=True, kw_only=True):
-    """What a window may hold. All limits apply together."""
+class PolicyBody(RequestModel, frozen=True, kw_only=True):
+    """The limits and filters of a window. All limits apply together."""
 
     max_turns: Count | None = None
     max_messages: Count | None = None
@@ -218,30 +218,30 @@ class PolicyBody(Sent, frozen=True, kw_only=True):
     reach: Annotated[int, Meta(ge=1, le=100_000)] = 4096
 
 
-class FirstQuestion(Sent, frozen=True, kw_only=True):
-    """Which context is wanted where nothing is stored yet."""
+class FirstContextQuery(RequestModel, frozen=True, kw_only=True):
+    """Parameters of the context of a conversation that does not exist yet."""
 
     policy: PolicyBody | None = None
-    pending: Annotated[list[GivenMessage], Meta(max_length=1000)] = []
-    counter: Annotated[str, Meta(description="What counts tokens, as a report names it.")] | None = None
+    pending: Annotated[list[MessageInput], Meta(max_length=1000)] = []
+    counter: Annotated[str, Meta(description="Name of the token counter, as in a report.")] | None = None
 
 
-class ContextQuestion(FirstQuestion, frozen=True, kw_only=True):
-    """Which context is wanted."""
+class ContextQuery(FirstContextQuery, frozen=True, kw_only=True):
+    """Parameters of a context."""
 
     agent_name: str | None = None
     dialect: Dialect | None = None
 
 
-class ContextBody(Answered, frozen=True, kw_only=True):
-    """What a model should see, oldest first, and how it was chosen."""
+class ContextBody(ResponseModel, frozen=True, kw_only=True):
+    """The messages for a model, oldest first, and the report on their selection."""
 
     messages: list[MessageBody]
     report: Report
 
 
-class RequestBody(Answered, frozen=True, kw_only=True):
-    """The context as a provider takes it."""
+class RequestBody(ResponseModel, frozen=True, kw_only=True):
+    """A context in the format of a provider."""
 
     messages: list[dict[str, Any]]
     system: Any = None
@@ -250,8 +250,8 @@ class RequestBody(Answered, frozen=True, kw_only=True):
 # Search
 
 
-class HistoryQuestion(Sent, frozen=True, kw_only=True):
-    """What is looked for in everything that was said."""
+class HistoryQuery(RequestModel, frozen=True, kw_only=True):
+    """A search over all messages."""
 
     query: Annotated[str, Meta(max_length=20_000)] = ""
     max_results: Annotated[int, Meta(ge=1, le=1000)] = 5
@@ -266,8 +266,8 @@ class HistoryQuestion(Sent, frozen=True, kw_only=True):
     snippets: bool = False
 
 
-class ConversationsQuestion(Sent, frozen=True, kw_only=True):
-    """Which conversations are looked for."""
+class ConversationsQuery(RequestModel, frozen=True, kw_only=True):
+    """A search for conversations."""
 
     query: Annotated[str, Meta(max_length=20_000)] | None = None
     client_id: Uuid | None = None
@@ -279,11 +279,11 @@ class ConversationsQuestion(Sent, frozen=True, kw_only=True):
     timezone: str | None = None
 
 
-# Keeping
+# Retention
 
 
-class RulesBody(Sent, frozen=True, kw_only=True):
-    """How long conversations are kept, in seconds; null keeps. `owner` left out: no default of one's own."""
+class RulesBody(RequestModel, frozen=True, kw_only=True):
+    """Lifetimes in seconds; null means forever. Without `owner`, the server's default applies."""
 
     owner: Seconds | UnsetType | None = UNSET
     channels: dict[Channel, Seconds | None] = {}
@@ -292,13 +292,13 @@ class RulesBody(Sent, frozen=True, kw_only=True):
 
 
 class RulesChange(RulesBody, frozen=True, kw_only=True):
-    """Rules to set; `inherit` names conversations that follow the general rules again."""
+    """Rules to set. `inherit` lists conversations whose own rule is removed."""
 
     inherit: list[Uuid] = []
 
 
-class LifetimeBody(Answered, frozen=True, kw_only=True):
-    """How long a conversation is kept, and by which rule."""
+class LifetimeBody(ResponseModel, frozen=True, kw_only=True):
+    """The lifetime of a conversation and the rule it follows from."""
 
     ttl: float | None
     step: Step
@@ -306,36 +306,36 @@ class LifetimeBody(Answered, frozen=True, kw_only=True):
     why: str
 
 
-class Changed(Answered, frozen=True, kw_only=True):
-    """How many conversations changed."""
+class Changed(ResponseModel, frozen=True, kw_only=True):
+    """The number of changed conversations."""
 
     changed: int
 
 
-class Purged(Answered, frozen=True, kw_only=True):
-    """How many conversations were removed."""
+class Purged(ResponseModel, frozen=True, kw_only=True):
+    """The number of removed conversations."""
 
     purged: int
 
 
-class RedactionBody(Sent, frozen=True, kw_only=True):
-    """Which message's words are taken out, and how."""
+class RedactionBody(RequestModel, frozen=True, kw_only=True):
+    """The message to redact, and how."""
 
     message_id: Name
     mark: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
     scrub: bool = False
 
 
-class InterruptionBody(Sent, frozen=True, kw_only=True):
-    """Which answer was cut off, and how much of it was heard: characters of what was spoken, or the words."""
+class InterruptionBody(RequestModel, frozen=True, kw_only=True):
+    """The interrupted answer, and the part that was heard: a number of spoken characters, or the text."""
 
     message_id: Name
     heard: Annotated[int, Meta(ge=0, le=1_000_000)] | str
     spoken: str | None = None
 
 
-class StatsBody(Answered, frozen=True, kw_only=True):
-    """How much there is."""
+class StatsBody(ResponseModel, frozen=True, kw_only=True):
+    """Counts over all conversations of an owner."""
 
     conversations: int
     messages: int
@@ -348,8 +348,8 @@ class StatsBody(Answered, frozen=True, kw_only=True):
 # Sessions
 
 
-class Question(Sent, frozen=True, kw_only=True):
-    """What somebody asks the assistant."""
+class Question(RequestModel, frozen=True, kw_only=True):
+    """A question to the assistant."""
 
     session_id: Name
     text: Annotated[str, Meta(min_length=1, max_length=100_000)]
@@ -357,26 +357,29 @@ class Question(Sent, frozen=True, kw_only=True):
     conversation_id: Uuid | None = None
 
 
-class AnswerBody(Answered, frozen=True, kw_only=True):
-    """What the assistant said. When it could not answer, `text` is an apology, `agent_name` is null, and
-    nothing is stored. When the answer could not be stored, `stored` is false and `problem` has the reason."""
+class AnswerBody(ResponseModel, frozen=True, kw_only=True):
+    """The answer of the assistant.
+
+    If the assistant fails, `text` is an apology, `agent_name` is null, and nothing is stored.
+    If the answer cannot be stored, `stored` is false and `problem` has the reason.
+    """
 
     text: str
     conversation_id: str | None
     agent_name: str | None
     stored: bool
     queued: bool = False
-    """Whether the turn is not stored yet, and is tried again in the background."""
+    """Whether the server retries storing the turn in the background."""
     problem: dict[str, Any] | None = None
 
 
-class OwnersBody(Answered, frozen=True, kw_only=True):
-    """Whom the key reaches and who has something here."""
+class OwnersBody(ResponseModel, frozen=True, kw_only=True):
+    """The owners with data that the key has access to."""
 
     owners: list[str]
 
 
-class ContactSent(Sent, frozen=True, kw_only=True):
+class NewContact(RequestModel, frozen=True, kw_only=True):
     """A new contact."""
 
     name: Annotated[str, Meta(min_length=1, max_length=500)]
@@ -388,22 +391,22 @@ class ContactSent(Sent, frozen=True, kw_only=True):
     client_id: Uuid | None = None
 
 
-class ContactQuery(Sent, frozen=True, kw_only=True):
-    """Contacts that are looked for: by parts of names, companies, addresses and numbers, misspelt or not."""
+class ContactQuery(RequestModel, frozen=True, kw_only=True):
+    """A search for contacts by parts of names, companies, addresses and numbers. Tolerates misspellings."""
 
     query: Annotated[str, Meta(max_length=1000)] = ""
     limit: Limit = 20
 
 
-class TextSaid(Sent, frozen=True, kw_only=True):
-    """Something that was said, and may name a client; `by_ear`, it was heard and not read."""
+class ClientText(RequestModel, frozen=True, kw_only=True):
+    """A text that may name a client. `by_ear` is true for transcribed speech."""
 
     text: Annotated[str, Meta(max_length=100_000)]
     by_ear: bool = False
 
 
-class ContactChanges(Sent, frozen=True, kw_only=True):
-    """What to change in a contact; null empties, and what is left out stays."""
+class ContactChanges(RequestModel, frozen=True, kw_only=True):
+    """Changes to a contact. null clears a field; omitted fields do not change."""
 
     name: Annotated[str, Meta(min_length=1, max_length=500)] | UnsetType = UNSET
     nicknames: list[str] | UnsetType | None = UNSET
@@ -413,35 +416,35 @@ class ContactChanges(Sent, frozen=True, kw_only=True):
     notes: str | UnsetType | None = UNSET
 
 
-# The server itself
+# Health
 
 
-class HealthBody(Answered, frozen=True, kw_only=True):
-    """Whether the process is there, and that it is one of ours."""
+class HealthBody(ResponseModel, frozen=True, kw_only=True):
+    """The process is running."""
 
     status: Literal["ok"]
     server: Literal["aforesaid"] = "aforesaid"
 
 
-class CheckBody(Answered, frozen=True, kw_only=True):
-    """One thing that was looked at."""
+class CheckBody(ResponseModel, frozen=True, kw_only=True):
+    """The result of one check."""
 
     about: str
     state: Literal["well", "warning", "problem"]
     found: str
 
 
-class ReadyBody(Answered, frozen=True, kw_only=True):
-    """Whether requests are taken and the store answers."""
+class ReadyBody(ResponseModel, frozen=True, kw_only=True):
+    """Whether the server accepts requests and the store is available."""
 
     status: Literal["ready", "draining", "away"]
     degraded: bool = False
-    """Whether answers come from the last known state now."""
+    """Whether responses are read from the last known state."""
     checks: tuple[CheckBody, ...] = ()
 
 
 class ProblemBody(Struct, frozen=True, kw_only=True):
-    """An error, as RFC 9457 describes it. The error's own data stand beside."""
+    """An error by RFC 9457. Further members hold the data of the error."""
 
     type: str
     title: str

@@ -1,6 +1,6 @@
-"""Our values ↔ their documents: what the wire carries, as plain JSON values. Below: values, contracts.
+"""Convert values to JSON documents and back.
 
-Each pair is inverse: what one side renders the other reads back equal.
+`x_document` and `x_of` are inverse: the value that one side renders equals the value that the other reads.
 """
 
 from collections.abc import Mapping
@@ -22,12 +22,13 @@ Document = dict[str, Any]
 
 
 def message_document(message: Message) -> Document:
-    """A message in its documented form; `Message.from_dict` is the inverse."""
+    """Return the message as a document; `Message.from_dict` is the inverse."""
     return message.to_dict()
 
 
 def conversation_document(record: Conversation) -> Document:
-    """The record in its documented form. On the path of every turn: moments are left to the encoder."""
+    """Return the record as a document."""
+    # Every turn renders one. The JSON encoder formats datetimes faster than `isoformat`.
     document = asdict(record)
     document["ttl"] = _in_seconds(record.ttl)
     document["messages"] = [message.to_dict() for message in record.messages]
@@ -37,7 +38,7 @@ def conversation_document(record: Conversation) -> Document:
 def conversation_of(document: Mapping[str, Any]) -> Conversation:
     fields = dict(document)
     for name in ("created_at", "updated_at", "last_message_at", "expires_at"):
-        fields[name] = _moment(fields.get(name))
+        fields[name] = _datetime(fields.get(name))
     fields["ttl"] = seconds(fields.get("ttl"), field="ttl")
     fields["tags"] = tuple(fields.get("tags", ()))
     fields["messages"] = tuple(Message.from_dict(message) for message in fields.get("messages", ()))
@@ -57,7 +58,7 @@ def page_of(document: Mapping[str, Any]) -> Page:
 
 
 def entry_document(entry: Entry) -> Document:
-    """An entry: the message in its place. What cannot be read says why, in `unreadable`."""
+    """Return the entry as a document. `unreadable` has the reason why a message cannot be read."""
     return {
         "conversation_id": entry.conversation_id,
         "sequence": entry.sequence,
@@ -70,7 +71,7 @@ def entry_document(entry: Entry) -> Document:
 
 
 def entry_of(document: Mapping[str, Any]) -> Entry:
-    stored_at = _moment(document["stored_at"])
+    stored_at = _datetime(document["stored_at"])
     assert stored_at is not None
     return Entry(
         conversation_id=document["conversation_id"],
@@ -109,7 +110,7 @@ def context_of(document: Mapping[str, Any]) -> Context:
     )
 
 
-# Lifetimes, in seconds; null keeps
+# Lifetimes in seconds; null means forever
 
 
 def lifetime_document(applied: Applied) -> Document:
@@ -117,7 +118,7 @@ def lifetime_document(applied: Applied) -> Document:
 
 
 def rules_document(rules: RetentionRules) -> Document:
-    """The rules; `owner` is there only where the owner has a default of their own."""
+    """Return the rules as a document, with `owner` only if the owner has a default lifetime."""
     given = {} if rules.owner is UNSET else {"owner": _in_seconds(rules.owner)}
     named = {
         field: {name: _in_seconds(ttl) for name, ttl in getattr(rules, field).items()}
@@ -144,7 +145,7 @@ def _in_seconds(span: Lifetime) -> float | None:
 
 
 def seconds(value: float | None, *, field: str) -> timedelta | None:
-    """A length of time from a number of seconds; None stays None."""
+    """Convert seconds to a timedelta; None stays None."""
     try:
         return None if value is None else timedelta(seconds=value)
     except (OverflowError, TypeError, ValueError):
@@ -153,5 +154,5 @@ def seconds(value: float | None, *, field: str) -> timedelta | None:
         ) from None
 
 
-def _moment(value: Any) -> datetime | None:
+def _datetime(value: Any) -> datetime | None:
     return msgspec.convert(value, datetime | None)

@@ -1,8 +1,7 @@
-"""The frames of the WebSocket: what a client may say, and what the server says. Below: values, problems.
+"""WebSocket frames.
 
-Every text frame is one JSON object whose `type` says what it is; a binary frame is a piece of the audio
-that was announced last. `docs/reference/websocket.md` describes them with examples; this module is what
-both sides encode and decode with. Above: the server's live part, the client.
+A text frame is a JSON object with a `type`. A binary frame is a piece of the audio that the last
+`audio.start` announced. `docs/reference/websocket.md` describes the frames with examples.
 """
 
 from typing import Any, get_args
@@ -18,51 +17,51 @@ from aforesaid.model.ids import parse_name
 from aforesaid.model.messages import Message, Role
 from aforesaid.protocol.bodies import Dialect
 from aforesaid.protocol.documents import entry_document
-from aforesaid.protocol.jsons import to_json
+from aforesaid.protocol.encoding import to_json
 from aforesaid.protocol.problems import problem_of
 
 SUBPROTOCOL = "aforesaid.v1"
-"""What a client asks for in `Sec-WebSocket-Protocol`, and is given."""
+"""The subprotocol that client and server agree on in `Sec-WebSocket-Protocol`."""
 
 BEARER_SUBPROTOCOL = "aforesaid.bearer."
-"""A browser cannot set headers: it asks for this beside, with its key in base64url behind the dot."""
+"""A browser cannot set headers: it offers this prefix plus its key in base64url as a second subprotocol."""
 
 OWNER_SUBPROTOCOL = "aforesaid.owner."
-"""The same for the owner, which a key of several owners must name."""
+"""The same for the owner, which a key with several owners must name."""
 
 LONGEST_ID = 200
-"""Characters in an id that a client gives to what it says: the answer's ids are made from it."""
+"""Characters in a client's frame id. The ids of the answer are derived from it."""
 
 
 class CloseCode:
-    """Why a connection ended. Those from 4000 on are ours."""
+    """Why a connection was closed. Codes from 4000 are specific to this protocol."""
 
     NORMAL = 1000
     """The client left."""
     BAD_FRAME = 1002
-    """What came was no WebSocket."""
+    """The client violated the WebSocket protocol."""
     NOT_TEXT = 1007
-    """A text frame that is not UTF-8."""
+    """A text frame was not UTF-8."""
     TOO_LARGE = 1009
-    """A frame larger than the server reads at all."""
+    """A frame exceeded the size that the server reads."""
     INTERNAL = 1011
-    """A mistake of ours. Or the peer did not answer the WebSocket's own pings."""
+    """An internal error, or the client did not answer WebSocket pings."""
     RESTARTING = 1012
-    """The server ends; answers under way were finished first. Come back, and resume."""
+    """The server is stopping, after finishing answers in progress. Reconnect and resume."""
     TRY_LATER = 1013
-    """The store is away, or the server is full: come again later."""
+    """The store is unavailable or the server is full. Retry later."""
     NOT_AUTHENTICATED = 4401
-    """No key in time, a key that does not hold, or one that has ended since."""
+    """The key is missing, invalid, or has expired."""
     NOT_ALLOWED = 4403
-    """The key does not reach this owner."""
+    """The key has no access to this owner."""
     NO_HELLO = 4408
-    """The first frame was no `hello`, or did not come in time."""
+    """The first frame was not `hello`, or came too late."""
     GONE = 4410
-    """The peer was silent: two heartbeats went unanswered."""
+    """The client did not answer two heartbeats."""
     TOO_SLOW = 4413
-    """The peer does not read what it asked for."""
+    """The client reads too slowly."""
     TOO_MANY = 4429
-    """Too many frames, or too many connections with this key."""
+    """Too many frames, or too many connections with one key."""
 
 
 CLOSE_CODES: dict[int, str] = {
@@ -71,42 +70,42 @@ CLOSE_CODES: dict[int, str] = {
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """Where a reader stands in a conversation: hand the last one back to go on without loss or repeats."""
+    """A client's position in a conversation. Send the last one to resume without loss or repetition."""
 
     revision: int
     sequence: int
-    """The largest sequence that was delivered."""
+    """The largest delivered sequence."""
     messages: int
-    """How many messages the conversation had."""
+    """The number of messages in the conversation at that time."""
 
     def __post_init__(self) -> None:
         if min(self.revision, self.sequence, self.messages) < 0:
-            raise InvalidInput(f"a place has no negative numbers; got {shown(self)}", field="place")
+            raise InvalidInput(f"the numbers of a place must be 0 or more; got {shown(self)}", field="place")
 
 
-class _In(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
-    """What a client says. A field that does not exist is refused: a typing mistake should not be silent."""
+class _ClientFrame(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
+    """Base of client frames. Unknown fields are refused, so that misspelt names do not pass unnoticed."""
 
 
-class Hello(_In, frozen=True, kw_only=True, tag="hello"):
-    """The first frame: who, and which conversation."""
+class Hello(_ClientFrame, frozen=True, kw_only=True, tag="hello"):
+    """The first frame: authentication and choice of conversation."""
 
     key: str | None = None
-    """An API key or a JWT, where neither a header nor a subprotocol carried it."""
+    """An API key or JWT, unless a header or subprotocol carries it."""
     owner: str | None = None
     session_id: str | None = None
-    """The session; its conversation is made when it has none. Without it, one is made up."""
+    """The session. Its conversation is created if it has none. Without it, the server creates a session."""
     conversation_id: str | None = None
-    """A conversation to go on with, or, without a session, only to watch and to speak in."""
+    """The conversation to continue in the session. Without `session_id`, the one to watch and write to."""
     device: str | None = None
-    """Where the client is: a speaker, a browser. A new session there goes on with its conversation."""
+    """The client's device. A new session continues the device's previous conversation."""
     channel: Channel = "text"
     history: int = 20
-    """How many of the latest messages come with `ready`."""
+    """The number of latest messages in `ready`."""
     place: Place | None = None
-    """Where the client stood before its connection broke: what it has missed comes, and nothing twice."""
+    """The last place before the connection broke. The server sends what the client missed."""
     name: str = ""
-    """What others see when this one types."""
+    """The name that other watchers get in `typing`."""
 
     def __post_init__(self) -> None:
         check_history(self.history)
@@ -116,31 +115,30 @@ class Hello(_In, frozen=True, kw_only=True, tag="hello"):
             raise InvalidInput(f"name must have at most {LONGEST_ID} characters", field="name")
 
 
-class Text(_In, frozen=True, kw_only=True, tag="text"):
-    """Something said in words."""
+class Text(_ClientFrame, frozen=True, kw_only=True, tag="text"):
+    """A user message."""
 
     id: str
-    """Made by the client, once for what is said: sent again with the same id, it is stored once."""
+    """Chosen by the client. A frame sent again with the same id is stored once."""
     text: str
     conversation_id: str | None = None
-    """Without it, the session's."""
+    """Default: the conversation of the session."""
     answer: bool = True
-    """Whether the assistant answers; else the words are only stored, and told to who watches."""
+    """Whether the assistant answers. Otherwise the message is only stored and sent to watchers."""
 
     def __post_init__(self) -> None:
         check_id(self.id)
         if not self.text.strip():
-            raise InvalidInput("text must be words; got nothing", field="text", value=self.text)
+            raise InvalidInput("text must not be empty", field="text", value=self.text)
 
 
-class Turn(_In, frozen=True, kw_only=True, tag="turn"):
-    """A turn that was answered elsewhere: stored whole, or not at all, and told to who watches."""
+class Turn(_ClientFrame, frozen=True, kw_only=True, tag="turn"):
+    """A complete turn that the client answered. It is stored as a unit and sent to watchers."""
 
     id: str
-    """Made by the client, once for the turn. Messages without ids are known by it: sent again, it is stored
-    once."""
+    """Chosen by the client. Messages without ids derive theirs from it, so a repeated turn is stored once."""
     messages: msgspec.Raw
-    """As over HTTP: in the documented form, or as a provider writes them."""
+    """As over HTTP: `MessageBody` objects, or messages in a provider's format."""
     dialect: Dialect | None = None
     conversation_id: str | None = None
 
@@ -148,12 +146,12 @@ class Turn(_In, frozen=True, kw_only=True, tag="turn"):
         check_id(self.id)
 
 
-class AudioStart(_In, frozen=True, kw_only=True, tag="audio.start"):
-    """Audio follows, in binary frames."""
+class AudioStart(_ClientFrame, frozen=True, kw_only=True, tag="audio.start"):
+    """Binary frames with audio follow."""
 
     id: str
     media_type: str = "audio/wav"
-    """`audio/wav`, or `audio/pcm` with `rate` and `channels`: 16 bits, little end first."""
+    """`audio/wav`, or `audio/pcm` with `rate` and `channels`: 16 bits, little-endian."""
     rate: int = 16_000
     channels: int = 1
     conversation_id: str | None = None
@@ -162,44 +160,44 @@ class AudioStart(_In, frozen=True, kw_only=True, tag="audio.start"):
         check_id(self.id)
 
 
-class AudioEnd(_In, frozen=True, kw_only=True, tag="audio.end"):
-    """The audio is complete: it is transcribed, stored and answered."""
+class AudioEnd(_ClientFrame, frozen=True, kw_only=True, tag="audio.end"):
+    """The audio is complete. The server transcribes, stores and answers it."""
 
     id: str
 
 
-class AudioCancel(_In, frozen=True, kw_only=True, tag="audio.cancel"):
-    """Forget the audio."""
+class AudioCancel(_ClientFrame, frozen=True, kw_only=True, tag="audio.cancel"):
+    """Discard the audio."""
 
     id: str
 
 
-class Interrupt(_In, frozen=True, kw_only=True, tag="interrupt"):
-    """Stop answering. What was heard of the answer is kept."""
+class Interrupt(_ClientFrame, frozen=True, kw_only=True, tag="interrupt"):
+    """Stop answering. The part of the answer that was heard is stored."""
 
     id: str | None = None
-    """Which answer; without it, every one that this connection waits for. One that is complete already, and
-    is only being spoken, must be named."""
+    """The answer to stop. Default: every answer that this connection waits for. An answer that is complete
+    and still being spoken must be named."""
     heard: int | None = None
-    """How many characters of the answer were heard: of its `spoken` form where it has one. Without it, all
-    that were sent."""
+    """The number of heard characters of the answer, or of its `spoken` form if it has one. Default: all that
+    were sent."""
     conversation_id: str | None = None
-    """Where; without it, in every conversation, and for one that is complete in that of the `hello`."""
+    """Default: every conversation. For a complete answer: the conversation of the `hello`."""
 
     def __post_init__(self) -> None:
         if self.heard is not None and self.heard < 0:
             raise InvalidInput(f"heard must be 0 or more; got {self.heard}", field="heard", value=self.heard)
 
 
-class Typing(_In, frozen=True, kw_only=True, tag="typing"):
-    """Somebody types, or has stopped."""
+class Typing(_ClientFrame, frozen=True, kw_only=True, tag="typing"):
+    """The user is typing, or has stopped."""
 
     active: bool
     conversation_id: str | None = None
 
 
-class Watch(_In, frozen=True, kw_only=True, tag="watch"):
-    """Tell me what happens in this conversation."""
+class Watch(_ClientFrame, frozen=True, kw_only=True, tag="watch"):
+    """Watch a conversation."""
 
     conversation_id: str
     history: int = 20
@@ -209,25 +207,25 @@ class Watch(_In, frozen=True, kw_only=True, tag="watch"):
         check_history(self.history)
 
 
-class Unwatch(_In, frozen=True, kw_only=True, tag="unwatch"):
-    """No more of this conversation."""
+class Unwatch(_ClientFrame, frozen=True, kw_only=True, tag="unwatch"):
+    """Stop watching a conversation."""
 
     conversation_id: str
 
 
-class Bye(_In, frozen=True, kw_only=True, tag="bye"):
-    """The session is over: it is ended, and the connection closed. Without it the session can be resumed."""
+class Bye(_ClientFrame, frozen=True, kw_only=True, tag="bye"):
+    """End the session and close the connection. A session that was not ended can be resumed."""
 
 
-class Ping(_In, frozen=True, kw_only=True, tag="ping"):
-    """Are you there?"""
+class Ping(_ClientFrame, frozen=True, kw_only=True, tag="ping"):
+    """A request for a `pong`."""
 
     at: float | None = None
-    """Comes back in the `pong`."""
+    """Returned in the `pong`."""
 
 
-class Pong(_In, frozen=True, kw_only=True, tag="pong"):
-    """I am here: the answer to a heartbeat."""
+class Pong(_ClientFrame, frozen=True, kw_only=True, tag="pong"):
+    """The reply to a heartbeat."""
 
     at: float | None = None
 
@@ -253,7 +251,7 @@ LONGEST_HISTORY = 200
 
 
 def read_frame(text: str | bytes) -> Incoming:
-    """The frame that a client sent. Raises `InvalidInput`, in words that name the field."""
+    """Decode a client frame. Raises `InvalidInput`, which names the field."""
     try:
         return _decoder.decode(text)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
@@ -275,32 +273,32 @@ def check_id(value: str) -> None:
         )
 
 
-# What the server says
+# Server frames
 
 
 class Outgoing(Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
-    """What the server says. Clients pass over fields and types that they do not know."""
+    """Base of server frames. Clients ignore unknown fields and types."""
 
 
 class Ready(Outgoing, frozen=True, kw_only=True, tag="ready"):
-    """The answer to `hello`: here is the conversation."""
+    """The reply to `hello`."""
 
     owner: str
     session_id: str
     conversation: dict[str, Any]
     entries: list[Any]
-    """The latest messages in their places, as over HTTP, oldest first. None where `resumed`: what was missed
-    follows in `messages`."""
+    """The latest entries, as over HTTP, oldest first. Empty if `resumed`: missed entries follow in
+    `messages`."""
     place: Place
     resumed: bool = False
     answering: list[str] = field(default_factory=list)
-    """Ids of what is being answered for this session right now: it goes on arriving here."""
+    """Ids of answers in progress for this session. Their frames continue on this connection."""
     heartbeat: float = 0.0
-    """Seconds of silence after which the server sends a `ping`; 0 is never."""
+    """Seconds without a frame after which the server sends a `ping`; 0 means never."""
 
 
 class Watching(Outgoing, frozen=True, kw_only=True, tag="watching"):
-    """The answer to `watch`."""
+    """The reply to `watch`."""
 
     conversation: dict[str, Any]
     entries: list[Any]
@@ -309,13 +307,13 @@ class Watching(Outgoing, frozen=True, kw_only=True, tag="watching"):
 
 
 class Unwatched(Outgoing, frozen=True, kw_only=True, tag="unwatched"):
-    """The answer to `unwatch`."""
+    """The reply to `unwatch`."""
 
     conversation_id: str
 
 
 class Messages(Outgoing, frozen=True, kw_only=True, tag="messages"):
-    """New messages, in the order in which they were stored, each once."""
+    """New entries in the order of storing, each exactly once."""
 
     conversation_id: str
     entries: list[Any]
@@ -323,7 +321,7 @@ class Messages(Outgoing, frozen=True, kw_only=True, tag="messages"):
 
 
 class Changed(Outgoing, frozen=True, kw_only=True, tag="changed"):
-    """Messages that say something else now: redacted ones. They keep their places."""
+    """Entries whose messages were redacted. Their places do not change."""
 
     conversation_id: str
     entries: list[Any]
@@ -331,14 +329,14 @@ class Changed(Outgoing, frozen=True, kw_only=True, tag="changed"):
 
 
 class Updated(Outgoing, frozen=True, kw_only=True, tag="conversation"):
-    """The record changed: a client was linked, a status set."""
+    """The record changed, such as its client or status."""
 
     conversation: dict[str, Any]
     place: Place
 
 
 class Reset(Outgoing, frozen=True, kw_only=True, tag="reset"):
-    """The log is another one: cleared, or changed further back. Drop what you have; this is what there is."""
+    """The log was cleared or rewritten. Replace the local copy by these entries."""
 
     conversation: dict[str, Any]
     entries: list[Any]
@@ -346,28 +344,28 @@ class Reset(Outgoing, frozen=True, kw_only=True, tag="reset"):
 
 
 class Gone(Outgoing, frozen=True, kw_only=True, tag="gone"):
-    """The conversation is not there any more, and is not watched any more."""
+    """The conversation was deleted. It is no longer watched."""
 
     conversation_id: str
 
 
 class Lagging(Outgoing, frozen=True, kw_only=True, tag="lagging"):
-    """You read more slowly than messages come: what follows is read from the store again."""
+    """The client reads too slowly for the feed. The following entries are read from the store."""
 
     conversation_id: str
     behind: int
-    """How many messages wait."""
+    """The number of waiting messages."""
 
 
 class Transcript(Outgoing, frozen=True, kw_only=True, tag="transcript"):
-    """What the audio says."""
+    """The transcript of the audio."""
 
     id: str
     text: str
 
 
 class AnswerDelta(Outgoing, frozen=True, kw_only=True, tag="answer.delta"):
-    """A piece of an answer. `offset` is where it goes, in characters: after a resume it starts at 0 again."""
+    """A piece of an answer. `offset` is its position in characters; it restarts at 0 after a resume."""
 
     id: str
     text: str
@@ -375,48 +373,48 @@ class AnswerDelta(Outgoing, frozen=True, kw_only=True, tag="answer.delta"):
 
 
 class AnswerDone(Outgoing, frozen=True, kw_only=True, tag="answer.done"):
-    """The answer is complete, and the whole turn is stored, unless `stored` is false."""
+    """The answer is complete. The whole turn is stored, unless `stored` is false."""
 
     id: str
     conversation_id: str
     text: str
     message_ids: list[str]
     entries: list[Any]
-    """The messages of the turn in their places, without those that were delivered already."""
+    """The entries of the turn that were not delivered before."""
     place: Place | None = None
     spoken: str | None = None
-    """What to say aloud, where it is shorter than `text`."""
+    """The text to speak, if it is shorter than `text`."""
     interrupted: bool = False
     repeated: bool = False
-    """Whether it was stored before: the text was sent again."""
+    """Whether the turn was already stored because the client sent it again."""
     stored: bool = True
-    """False where storing failed. The server tries again; watchers get the messages when they are stored."""
+    """False if storing failed. The server retries; watchers get the entries once they are stored."""
 
 
 class AnswerFailed(Outgoing, frozen=True, kw_only=True, tag="answer.failed"):
-    """There is no answer, and nothing of the turn is stored. The same id may be sent again."""
+    """The assistant failed and nothing was stored. The client may send the same id again."""
 
     id: str
     problem: dict[str, Any]
     apology: str = ""
-    """What to tell the user."""
+    """A text for the user."""
 
 
 class Stored(Outgoing, frozen=True, kw_only=True, tag="stored"):
-    """What was said without wanting an answer is stored, or a turn that was answered elsewhere."""
+    """A `text` without answer, or a `turn`, is stored."""
 
     id: str
     conversation_id: str
     entries: list[Any]
-    """What was said, in its place. None of a turn that was answered elsewhere: who sent it has it."""
+    """The entry of a `text`. Empty for a `turn`, whose messages the sender has."""
     message_ids: list[str] = field(default_factory=list)
-    """The ids of a turn that was answered elsewhere."""
+    """The message ids of a `turn`."""
     place: Place | None = None
     repeated: bool = False
 
 
-class Types(Outgoing, frozen=True, kw_only=True, tag="typing"):
-    """Somebody else types, or the assistant is about to answer somebody else."""
+class TypingNotice(Outgoing, frozen=True, kw_only=True, tag="typing"):
+    """Another user is typing, or the assistant is answering another user."""
 
     conversation_id: str
     role: Role
@@ -424,37 +422,37 @@ class Types(Outgoing, frozen=True, kw_only=True, tag="typing"):
     name: str = ""
 
 
-class HeartBeat(Outgoing, frozen=True, kw_only=True, tag="ping"):
-    """Are you there? Any frame is an answer; `pong` is for those who have nothing to say."""
+class Heartbeat(Outgoing, frozen=True, kw_only=True, tag="ping"):
+    """The server's heartbeat. Any frame counts as a reply."""
 
 
-class PongBack(Outgoing, frozen=True, kw_only=True, tag="pong"):
-    """I am here."""
+class PongReply(Outgoing, frozen=True, kw_only=True, tag="pong"):
+    """The reply to a client's `ping`."""
 
     at: float | None = None
 
 
 class Failed(Outgoing, frozen=True, kw_only=True, tag="error"):
-    """What you sent was not done. The connection goes on, unless a close follows."""
+    """A client frame was refused. The connection stays open unless a close follows."""
 
     problem: dict[str, Any]
-    """As over HTTP: `type`, `title`, `status`, `detail`, and the error's own fields."""
+    """As over HTTP: `type`, `title`, `status`, `detail`, and the data of the error."""
     id: str | None = None
-    """The id of what was sent, where it had one."""
+    """The id of the refused frame, if it had one."""
 
 
 _encode = msgspec.json.Encoder().encode
 
 
 def write_frame(frame: Outgoing) -> str:
-    """The frame as it is sent. Half of a surrogate pair, which has no form in UTF-8, becomes a mark."""
+    """Encode a frame. Replaces lone surrogates, which UTF-8 cannot represent."""
     try:
         return _encode(frame).decode()
     except UnicodeEncodeError:
-        return _encode(_marked(frame)).decode()
+        return _encode(_without_surrogates(frame)).decode()
 
 
-def _marked(frame: Outgoing) -> Outgoing:
+def _without_surrogates(frame: Outgoing) -> Outgoing:
     texts = {name: getattr(frame, name) for name in frame.__struct_fields__}
     return replace(
         frame,
@@ -467,16 +465,16 @@ def _marked(frame: Outgoing) -> Outgoing:
 
 
 def write_entry(entry: Entry) -> bytes:
-    """A stored message as it stands in frames: encoded once, for everybody who watches."""
+    """Encode an entry once for all watchers."""
     why = why_unreadable(entry)
     if why is not None:
-        held = Message(role="system", content="", timestamp=entry.message.timestamp)
-        entry = replace(entry, message=held, unreadable=why)
+        placeholder = Message(role="system", content="", timestamp=entry.message.timestamp)
+        entry = replace(entry, message=placeholder, unreadable=why)
     return to_json(entry_document(entry))
 
 
 def failure(error: AforesaidError, *, id: str | None = None) -> Failed:  # noqa: A002  the name in the frame
-    """The frame that tells of an error."""
+    """Return the frame of an error."""
     return Failed(problem=problem_of(error), id=id)
 
 

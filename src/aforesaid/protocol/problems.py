@@ -1,10 +1,10 @@
-"""Errors over the wire: one of ours becomes an RFC 9457 problem, and the same one again on the other side.
+"""Convert errors to RFC 9457 problems and back to the same errors.
 
     {"type": "urn:aforesaid:problem:revision-conflict", "title": "The conversation has changed since it was
      read.", "status": 409, "detail": "…", "conversation_id": "…", "expected": 3, "actual": 4}
 
-The name in `type` is the error's class; its data stand beside. What failed inside (a store, a file, a
-provider) is told in general words only: paths and hosts are for the server's log.
+`type` names the error's class; further members hold its data. A failure inside the server (store, file,
+provider) has a general `detail`, because messages with paths and hosts belong in the server's log.
 """
 
 import re
@@ -40,28 +40,28 @@ STATUSES: tuple[tuple[type[AforesaidError], int], ...] = (
     (errors.MissingExtra, 501),
     (AforesaidError, 500),
 )
-"""Error → status; the first that fits holds."""
+"""Error class → status. The first matching row applies."""
 
-_RENAMED = {"status": "provider_status"}
-"""Data of errors whose names a problem has for itself."""
-_WORDS = frozenset(("message", "what"))
-"""What errors are made from and keep as their words only."""
+_RENAMED_MEMBERS = {"status": "provider_status"}
+"""Attributes of errors whose names are problem members already."""
+_MESSAGE_PARAMETERS = frozenset(("message", "what"))
+"""Constructor parameters that only form the message."""
 _MEMBERS = frozenset(("type", "title", "status", "detail", "instance"))
 _LONGEST_VALUE = 200
 
 
 def status_of(error: AforesaidError) -> int:
-    """The HTTP status that tells of this error."""
+    """Return the HTTP status of an error."""
     return next(status for kind, status in STATUSES if isinstance(error, kind))
 
 
 def problem_of(error: AforesaidError, *, status: int | None = None) -> dict[str, Any]:
-    """The problem that tells of this error. One that is the caller's fault is told in its own words."""
+    """Return the problem of an error. Only errors caused by the caller keep their own message."""
     code = status_of(error) if status is None else status
     data = {
-        _RENAMED.get(name, name): _jsonable(value)
+        _RENAMED_MEMBERS.get(name, name): _jsonable(value)
         for name, value in vars(error).items()
-        if not name.startswith("_")  # a mark that somebody left on it
+        if not name.startswith("_")
     }
     return {
         "type": PREFIX + _kebab(type(error).__name__),
@@ -73,12 +73,12 @@ def problem_of(error: AforesaidError, *, status: int | None = None) -> dict[str,
 
 
 def error_of(problem: Mapping[str, Any], *, status: int = 500) -> AforesaidError:
-    """The error that a problem tells of. One that is not known here is told apart by its status."""
-    kind = _KINDS.get(str(problem.get("type", ""))) or _kind_for(status)
+    """Return the error of a problem. The status selects the class if the type is unknown."""
+    kind = _BY_TYPE.get(str(problem.get("type", ""))) or _class_for_status(status)
     error = kind.__new__(kind)
     Exception.__init__(error, str(problem.get("detail") or problem.get("title") or _title(kind)))
     given = {name: value for name, value in problem.items() if name not in _MEMBERS and name[:1] != "_"}
-    for ours, theirs in _RENAMED.items():
+    for ours, theirs in _RENAMED_MEMBERS.items():
         if theirs in given:
             given[ours] = given.pop(theirs)
     vars(error).update({**dict.fromkeys(_data_of(kind)), **given})
@@ -86,12 +86,12 @@ def error_of(problem: Mapping[str, Any], *, status: int = 500) -> AforesaidError
 
 
 def _data_of(kind: type[AforesaidError]) -> list[str]:
-    """What an error of this kind carries, by name: whoever catches one may ask for all of it."""
-    return [name for name in signature(kind).parameters if name not in _WORDS]
+    """Return the attribute names of an error class, so that every attribute exists on a decoded error."""
+    return [name for name in signature(kind).parameters if name not in _MESSAGE_PARAMETERS]
 
 
 def _is_internal(error: AforesaidError) -> bool:
-    """Whether its words are for whoever runs the server."""
+    """Return whether the message is for the server's operator only."""
     return isinstance(
         error, (errors.StoreError, errors.EncoderFailed, errors.AgentError, errors.TranscriberError)
     )
@@ -106,7 +106,7 @@ def _kebab(name: str) -> str:
 
 
 def _jsonable(value: object) -> object:
-    """The value where a reader can use it; else as a message would show it."""
+    """Return the value if JSON clients can use it, else its short text form."""
     if value is None or isinstance(value, bool | float):
         return value
     if isinstance(value, int) and abs(value) < 2**53:
@@ -120,21 +120,21 @@ def _has_surrogates(text: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _kind_for(status: int) -> type[AforesaidError]:
-    """What an answer that is no problem of ours tells: a proxy's, say."""
+def _class_for_status(status: int) -> type[AforesaidError]:
+    """Return the error class for a response that is not one of our problems, such as a proxy's."""
     return _BY_STATUS.get(status) or (errors.StoreUnavailable if status in (502, 504) else AforesaidError)
 
 
-def _every_kind(kind: type[AforesaidError]) -> list[type[AforesaidError]]:
-    return [kind, *(each for below in kind.__subclasses__() for each in _every_kind(below))]
+def _subclasses(kind: type[AforesaidError]) -> list[type[AforesaidError]]:
+    return [kind, *(each for below in kind.__subclasses__() for each in _subclasses(below))]
 
 
-_KINDS = {
+_BY_TYPE = {
     PREFIX + _kebab(kind.__name__): kind
-    for kind in _every_kind(AforesaidError)
+    for kind in _subclasses(AforesaidError)
     if kind.__module__ == errors.__name__
 }
-"""The problem's type → our error."""
+"""Problem type → error class."""
 
 _BY_STATUS: dict[int, type[AforesaidError]] = {
     400: errors.Malformed,

@@ -16,7 +16,7 @@ from aforesaid.errors import InvalidInput
 from aforesaid.model.ids import following_id
 from aforesaid.model.messages import Message
 from aforesaid.protocol import from_json
-from aforesaid.protocol.bodies import Count, GivenMessages, Sent, TurnBody
+from aforesaid.protocol.bodies import Count, MessageInputs, RequestModel, TurnBody
 from aforesaid.protocol.live import Turn
 from aforesaid.server.calls import converted
 
@@ -28,7 +28,7 @@ class _Said(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
 _SaidMessages = Annotated[list[_Said], Meta(min_length=1, max_length=1000)]
 
 
-class _SaidTurn(Sent, frozen=True, kw_only=True):
+class _SaidTurn(RequestModel, frozen=True, kw_only=True):
     messages: _SaidMessages
     expected_revision: Count | None = None
 
@@ -84,7 +84,7 @@ def _told(frame: Turn) -> list[Message]:
             said = None
         if said is not None and all(map(_is_plain, said)):
             return list(said)
-    return list(read(list(converted(from_json(raw), GivenMessages)), dialect=frame.dialect))
+    return list(read(list(converted(from_json(raw), MessageInputs)), dialect=frame.dialect))
 
 
 def _is_plain(message: Message) -> bool:

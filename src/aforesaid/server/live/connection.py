@@ -300,7 +300,7 @@ class Connection:
     def _ask(self, client_session: ClientSession, turn: Turn, work: Work) -> None:
         """Let the turn run, and let the others know that an answer is on its way."""
         hub, place = self._hub, (client_session.owner, turn.conversation_id)
-        typing = partial(live.Types, conversation_id=turn.conversation_id, role="assistant")
+        typing = partial(live.TypingNotice, conversation_id=turn.conversation_id, role="assistant")
 
         async def describe(turn: Turn) -> Outcome:
             hub.mention(*place, typing(active=True), but=self)
@@ -452,7 +452,7 @@ class Connection:
             self._mention_typing(client_session, conversation_id, active=False)
 
     def _mention_typing(self, client_session: ClientSession, conversation_id: str, *, active: bool) -> None:
-        frame = live.Types(
+        frame = live.TypingNotice(
             conversation_id=conversation_id, role="user", active=active, name=client_session.name
         )
         self._hub.mention(client_session.owner, conversation_id, frame, but=self)
@@ -460,7 +460,7 @@ class Connection:
     # Life signs
 
     async def _ping(self, client_session: ClientSession, frame: live.Ping) -> None:
-        self._outbox.reply(live.PongBack(at=frame.at))
+        self._outbox.reply(live.PongReply(at=frame.at))
 
     async def _pong(self, client_session: ClientSession, frame: live.Pong) -> None:
         """Having been heard is all there is to it."""
@@ -485,7 +485,7 @@ class Connection:
     def _ask_for_a_sign(self, now: float) -> None:
         if self._asked_at is None:
             self._asked_at = now
-            self.mention(live.HeartBeat())
+            self.mention(live.Heartbeat())
         elif now - self._asked_at > self._limits.heartbeat_seconds:
             self.end(CloseCode.GONE, "silent for too long")
             self.cut()

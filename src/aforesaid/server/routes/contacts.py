@@ -8,7 +8,7 @@ from aforesaid.contacts.csv_import import Imported
 from aforesaid.contacts.matches import NOBODY, ClientMatch
 from aforesaid.errors import Malformed
 from aforesaid.model.contacts import Contact
-from aforesaid.protocol.bodies import ContactChanges, ContactQuery, ContactSent, Limit, TextSaid, Uuid
+from aforesaid.protocol.bodies import ClientText, ContactChanges, ContactQuery, Limit, NewContact, Uuid
 from aforesaid.server.calls import Call, NoBody, NoQuery
 from aforesaid.server.endpoints import Media, Reply, Routes
 from aforesaid.server.responses import NOTHING, as_json
@@ -34,7 +34,7 @@ async def list_clients(call: Call[NoBody, Paged]) -> Reply:
 
 
 @routes.post("/clients", answer=Contact, status=201, errors=(409,))
-async def add_client(call: Call[ContactSent, NoQuery]) -> Reply:
+async def add_client(call: Call[NewContact, NoQuery]) -> Reply:
     """A new contact. With `client_id`, under that id, and 409 where it is taken."""
     return as_json(await call.manager.clients.add(**asdict(call.body)), status=201)
 
@@ -81,7 +81,7 @@ async def find_clients(call: Call[ContactQuery, NoQuery]) -> Reply:
 
 
 @routes.post("/clients/identify", answer=ClientMatch, reach="read", route_class="search")
-async def identify_client(call: Call[TextSaid, NoQuery]) -> Reply:
+async def identify_client(call: Call[ClientText, NoQuery]) -> Reply:
     """Whom a text names: one client, or candidates where it could be several, or none of either."""
     match = await call.manager.association.identify_client(call.body.text, by_ear=call.body.by_ear)
     return as_json(match or NOBODY)

@@ -10,10 +10,10 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.protocol import context_document
 from aforesaid.protocol.bodies import (
     ContextBody,
-    ContextQuestion,
+    ContextQuery,
     Count,
     Dialect,
-    FirstQuestion,
+    FirstContextQuery,
     PolicyBody,
     RequestBody,
 )
@@ -55,7 +55,7 @@ async def get_context(call: Call[NoBody, Window]) -> Reply:
     reach="read",
     route_class="read",
 )
-async def load_context(call: Call[ContextQuestion, NoQuery]) -> Reply:
+async def load_context(call: Call[ContextQuery, NoQuery]) -> Reply:
     """The same with every setting of a window, and with messages that are being said but not stored yet."""
     body = call.body
     policy = policy_of(body.policy)
@@ -66,7 +66,7 @@ async def load_context(call: Call[ContextQuestion, NoQuery]) -> Reply:
 
 
 @routes.post("/context", answer=ContextBody, reach="read", route_class="read")
-async def first_context(call: Call[FirstQuestion, NoQuery]) -> Reply:
+async def first_context(call: Call[FirstContextQuery, NoQuery]) -> Reply:
     """What a model should see where nothing is stored yet: the owner's notes, and what is said."""
     body = call.body
     policy = policy_of(body.policy)

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from aforesaid.notes.records import Note, Source
-from aforesaid.protocol.bodies import Answered, Moment, Name, Seconds, Sent, Uuid
+from aforesaid.protocol.bodies import Moment, Name, RequestModel, ResponseModel, Seconds, Uuid
 from aforesaid.protocol.documents import seconds
 from aforesaid.server.calls import Call, NoBody, NoQuery
 from aforesaid.server.endpoints import Reply, Routes
@@ -14,7 +14,7 @@ from aforesaid.server.responses import as_json
 routes = Routes("notes")
 
 
-class NoteSent(Sent, frozen=True, kw_only=True):
+class NoteSent(RequestModel, frozen=True, kw_only=True):
     """Something to remember: a preference, a fact. One on the same subject is replaced."""
 
     text: Annotated[str, Meta(min_length=1)]
@@ -34,7 +34,7 @@ class NotesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     history: bool = False
 
 
-class NotesQuestion(Sent, frozen=True, kw_only=True):
+class NotesQuestion(RequestModel, frozen=True, kw_only=True):
     """What the notes are asked."""
 
     query: Annotated[str, Meta(max_length=20_000)] = ""
@@ -42,13 +42,13 @@ class NotesQuestion(Sent, frozen=True, kw_only=True):
     tag: str | None = None
 
 
-class Forgetting(Sent, frozen=True, kw_only=True):
+class Forgetting(RequestModel, frozen=True, kw_only=True):
     """What to forget: an id, a subject, or words that are in the note."""
 
     what: Annotated[str, Meta(min_length=1, max_length=10_000)]
 
 
-class NotesBody(Answered, frozen=True, kw_only=True):
+class NotesBody(ResponseModel, frozen=True, kw_only=True):
     """Notes."""
 
     notes: list[Note]

@@ -12,10 +12,10 @@ from aforesaid._internal.threads import to_the_end
 from aforesaid.errors import StoreDamaged, StoreForeign
 from aforesaid.protocol import conversation_document, rules_document, rules_of
 from aforesaid.protocol.bodies import (
-    Answered,
     Changed,
     ConversationBody,
     Purged,
+    ResponseModel,
     RulesBody,
     RulesChange,
 )
@@ -44,13 +44,13 @@ class Within(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=0, le=AT_MOST)] = AT_MOST
 
 
-class ExpiringList(Answered, frozen=True, kw_only=True):
+class ExpiringList(ResponseModel, frozen=True, kw_only=True):
     """What a purge will remove, and why."""
 
     expiring: list[Expiring]
 
 
-class ArchiveList(Answered, frozen=True, kw_only=True):
+class ArchiveList(ResponseModel, frozen=True, kw_only=True):
     """What is archived, without what was said."""
 
     archives: list[Archive]

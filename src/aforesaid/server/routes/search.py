@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from aforesaid.errors import InvalidInput, shown
-from aforesaid.protocol.bodies import Answered, ConversationsQuestion, HistoryQuestion, Limit
+from aforesaid.protocol.bodies import ConversationsQuery, HistoryQuery, Limit, ResponseModel
 from aforesaid.search.conversations import FoundConversation
 from aforesaid.search.searcher import Findings
 from aforesaid.server.calls import Call, NoBody, NoQuery
@@ -22,7 +22,7 @@ routes = Routes("search")
 _OFFSET = re.compile(r"([+-])(\d\d):(\d\d)", re.ASCII).fullmatch
 
 
-class Found(Answered, frozen=True, kw_only=True):
+class Found(ResponseModel, frozen=True, kw_only=True):
     """The conversations that match, the best first."""
 
     conversations: list[FoundConversation]
@@ -35,18 +35,18 @@ class Nearby(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @routes.get("/search", answer=Findings, route_class="search")
-async def find_history(call: Call[NoBody, HistoryQuestion]) -> Reply:
+async def find_history(call: Call[NoBody, HistoryQuery]) -> Reply:
     """What was said about something: quotations, the best first. An empty query gives the latest."""
     return await _history(call, call.query)
 
 
 @routes.post("/search", answer=Findings, reach="read", route_class="search")
-async def search_history(call: Call[HistoryQuestion, NoQuery]) -> Reply:
+async def search_history(call: Call[HistoryQuery, NoQuery]) -> Reply:
     """The same, with the question in the body: it appears in no log of a proxy."""
     return await _history(call, call.body)
 
 
-async def _history(call: Call[Any, Any], asked: HistoryQuestion) -> Reply:
+async def _history(call: Call[Any, Any], asked: HistoryQuery) -> Reply:
     fields = asdict(asked)
     wants_snippets = fields.pop("snippets")
     zone = await parse_zone(fields.pop("timezone"))
@@ -56,18 +56,18 @@ async def _history(call: Call[Any, Any], asked: HistoryQuestion) -> Reply:
 
 
 @routes.get("/search/conversations", answer=Found, route_class="search")
-async def find_conversations(call: Call[NoBody, ConversationsQuestion]) -> Reply:
+async def find_conversations(call: Call[NoBody, ConversationsQuery]) -> Reply:
     """Conversations by client name, subject or content; every filter given applies."""
     return await _conversations(call, call.query)
 
 
 @routes.post("/search/conversations", answer=Found, reach="read", route_class="search")
-async def search_conversations(call: Call[ConversationsQuestion, NoQuery]) -> Reply:
+async def search_conversations(call: Call[ConversationsQuery, NoQuery]) -> Reply:
     """The same, with the question in the body."""
     return await _conversations(call, call.body)
 
 
-async def _conversations(call: Call[Any, Any], asked: ConversationsQuestion) -> Reply:
+async def _conversations(call: Call[Any, Any], asked: ConversationsQuery) -> Reply:
     fields = asdict(asked)
     zone = await parse_zone(fields.pop("timezone"))
     found = await call.manager.search_conversations(**fields, timezone=zone)

@@ -11,7 +11,7 @@ from aforesaid.contracts import AudioFormat
 from aforesaid.errors import AforesaidError, NotFound, shown
 from aforesaid.model.messages import Message
 from aforesaid.protocol import conversation_document, problem_of, to_json
-from aforesaid.protocol.bodies import AnswerBody, ConversationBody, Name, Question, Seconds, Sent
+from aforesaid.protocol.bodies import AnswerBody, ConversationBody, Name, Question, RequestModel, Seconds
 from aforesaid.server.calls import Call, NoBody, NoQuery
 from aforesaid.server.endpoints import Media, Reply, Routes
 from aforesaid.server.responses import NOTHING, Streamed, as_json, at_revision
@@ -51,7 +51,7 @@ class Said(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     channels: Annotated[int, Meta(ge=1, le=8)] = 1
 
 
-class Left(Sent, frozen=True, kw_only=True):
+class Left(RequestModel, frozen=True, kw_only=True):
     """Which session is left."""
 
     session_id: Name

@@ -1,6 +1,6 @@
 """Summaries of what a context no longer shows."""
 
-from aforesaid.protocol.bodies import Answered, PolicyBody, Sent
+from aforesaid.protocol.bodies import PolicyBody, RequestModel, ResponseModel
 from aforesaid.server.calls import Call, NoBody, NoQuery
 from aforesaid.server.endpoints import Reply, Routes
 from aforesaid.server.responses import as_json
@@ -10,13 +10,13 @@ from aforesaid.summaries.records import Summary
 routes = Routes("summaries")
 
 
-class SummaryQuestion(Sent, frozen=True, kw_only=True):
+class SummaryQuery(RequestModel, frozen=True, kw_only=True):
     """For which window."""
 
     policy: PolicyBody | None = None
 
 
-class SummaryBody(Answered, frozen=True, kw_only=True):
+class SummaryBody(ResponseModel, frozen=True, kw_only=True):
     """The summary, as far as it goes; none where the window shows everything, or none was made yet."""
 
     summary: Summary | None
@@ -29,7 +29,7 @@ async def get_summary(call: Call[NoBody, NoQuery]) -> Reply:
 
 
 @routes.post("/conversations/{conversation_id}/summary", answer=SummaryBody)
-async def summarize(call: Call[SummaryQuestion, NoQuery]) -> Reply:
+async def summarize(call: Call[SummaryQuery, NoQuery]) -> Reply:
     """Bring the summary up to what the window no longer shows. Contexts see to that by themselves."""
     policy = policy_of(call.body.policy)
     return as_json({"summary": await call.manager.summarize(call.conversation_id, policy=policy)})

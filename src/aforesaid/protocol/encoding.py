@@ -1,4 +1,4 @@
-"""JSON over the wire: every text that can be stored can be sent. Below: errors."""
+"""Encode and decode JSON, including lone surrogates, which stores accept but UTF-8 cannot represent."""
 
 import json
 from typing import Any, NoReturn, TypeVar
@@ -14,26 +14,27 @@ _decode = msgspec.json.Decoder().decode
 
 
 def to_json(document: Any) -> bytes:
-    """The document as JSON. Half of a surrogate pair has no form in UTF-8, but one in JSON."""
+    """Encode a document."""
     try:
         return _encode(document)
     except UnicodeEncodeError:
+        # A lone surrogate has no UTF-8 form, but JSON can escape it.
         return json.dumps(msgspec.to_builtins(document), ensure_ascii=True).encode()
 
 
 def from_json(body: bytes) -> Any:
-    """What the JSON says, as plain values. Raises `Malformed`."""
+    """Decode JSON to plain values. Raises `Malformed`."""
     try:
         return _decode(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        return _with_escapes(body, error)
+        return _decode_with_surrogates(body, error)
 
 
-def _with_escapes(body: bytes, error: Exception) -> Any:
+def _decode_with_surrogates(body: bytes, error: Exception) -> Any:
     try:
         return json.loads(body, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        raise Malformed(f"the body is no JSON: {error}", field="body") from None
+        raise Malformed(f"the body is not valid JSON: {error}", field="body") from None
 
 
 def _refuse(constant: str) -> NoReturn:
