@@ -536,5 +536,5 @@ async def test_a_damaged_archive_hides_no_other(tmp_path: Path) -> None:
         async with aforesaid.open("memory://", archives=tmp_path / "others", sweep_every=None) as other:
             await other.of("erin").import_(tmp_path / "folder")
             assert [one.conversation_id for one in await other.of("erin").archives()] == [ids[2]]
-        gone = await memory.archives.forgets("erin", None, until=erin.store.now())
+        gone = await memory.archives.remove_copies("erin", None, until=erin.store.now())
         assert gone == {"archives": 3}, "an erasure that is resumed removes what cannot be read too"

@@ -270,7 +270,7 @@ class Scene:
                 describe = await outcome(CASES[name], attacker, names, self._folder)
             # A server asks its store about keys, too, now and then.
             learned.append((describe, 0 if isinstance(attacker, RemoteManager) else counter.asked))
-            await self._memory.search_resources.forgets(self._attacker, None)
+            await self._memory.search_resources.remove_copies(self._attacker, None)
             if name in LEAVING:
                 await attacker.store.clear()
         assert learned[0] == learned[1], name

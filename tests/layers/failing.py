@@ -52,9 +52,9 @@ class Failing(Backend):
     def of(self, owner: str) -> ConversationStore:
         return FailingStore(self, self.inner.of(owner))  # type: ignore[abstract]  # they are set below
 
-    async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
+    async def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
         await self.go("owners", _nothing)
-        async for owner in self.inner.owners(beside=beside):
+        async for owner in self.inner.owners(ignored_kinds=ignored_kinds):
             yield owner
             await self.go("next owner", _nothing)
 

@@ -11,7 +11,15 @@ from hypothesis.stateful import run_state_machine_as_test
 
 import aforesaid
 from aforesaid.audit import AuditTrail, Event, check_trail, read_trail
-from aforesaid.contracts import JOURNAL, Backend, Migrated, Nearest, Searchable, Watchable, note
+from aforesaid.contracts import (
+    JOURNAL,
+    Backend,
+    Migratable,
+    Searchable,
+    VectorSearchable,
+    Watchable,
+    audit_action,
+)
 from aforesaid.encryption.master_keys import MasterKeys
 from aforesaid.errors import ConversationNotFound, InvalidId, MessageConflict
 from aforesaid.layers.audited import AuditedBackend, audited
@@ -145,8 +153,8 @@ async def test_what_operators_do_is_noted(backend: AuditedBackend, path: Path, c
 
 
 async def test_what_is_done_above_the_store_can_be_noted(backend: AuditedBackend, path: Path) -> None:
-    await note(backend.of("erin"), "export", count=12)
-    await note(InMemoryBackend().of("erin"), "export")
+    await audit_action(backend.of("erin"), "export", count=12)
+    await audit_action(InMemoryBackend().of("erin"), "export")
     (event,) = await noted(path)
     assert (event.action, event.owner, event.count) == ("export", "erin", 12)
 
@@ -215,6 +223,6 @@ async def test_powers_are_handed_on(
 ) -> None:
     inner = inner_for(store, tmp_path, request, clock)
     backend = audited(inner, AuditTrail(tmp_path / "audit.jsonl"))
-    assert isinstance(backend, Migrated) == isinstance(inner, Migrated)
-    for power in (Watchable, Searchable, Nearest):
+    assert isinstance(backend, Migratable) == isinstance(inner, Migratable)
+    for power in (Watchable, Searchable, VectorSearchable):
         assert isinstance(backend.of("erin"), power) == isinstance(inner.of("erin"), power)

@@ -1,6 +1,6 @@
 """Encryption around the resilient layer: turns are accepted while the store is away, sealed in the spool."""
 
-from aforesaid.contracts import Erasing, Sealable
+from aforesaid.contracts import Scrubbable, Sealable
 from aforesaid.model.conversations import started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
@@ -50,6 +50,6 @@ async def test_scrubbing_reaches_the_store_through_every_layer(tmp_path: object,
     from aforesaid.stores.urls import backend_for
 
     inner = backend_for(f"sqlite:///{tmp_path}/memory.db")
-    assert isinstance(inner, Erasing)
+    assert isinstance(inner, Scrubbable)
     layered = cached(sealed_backend(inner), Cache())
-    assert isinstance(layered, Erasing)
+    assert isinstance(layered, Scrubbable)

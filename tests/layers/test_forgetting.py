@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aforesaid.contracts import JOURNAL, Holds
+from aforesaid.contracts import JOURNAL, CopyHolder
 from aforesaid.errors import StoreError, StoreUnavailable
 from aforesaid.layers.resilient import resilient
 from aforesaid.layers.resilient.spool import files
@@ -95,11 +95,11 @@ async def test_the_layer_says_what_it_forgot(world: World) -> None:
     world.failing.down()
     await erin.add_message(one.id, "user", "the secret")
     await erin.add_message(other.id, "user", "this stays")
-    assert isinstance(world.layer, Holds)
-    gone = await world.layer.forgets("erin", one.id)
+    assert isinstance(world.layer, CopyHolder)
+    gone = await world.layer.remove_copies("erin", one.id)
     assert gone == {"spool_entries": 1, "dead_letters": 0, "cached_copies": 1}
     assert found_in(world.folder, b"the secret") == []
-    assert not any((await world.layer.forgets("nobody", None)).values())
+    assert not any((await world.layer.remove_copies("nobody", None)).values())
     assert await world.back()
     assert [message.content for message in await erin.messages(other.id)] == ["this stays"]
 
@@ -114,8 +114,8 @@ async def test_what_was_said_since_an_erasure_began_stays_in_the_spool(world: Wo
     world.clock.advance(timedelta(seconds=1))
     fresh = await erin.get_or_create_conversation("phone")
     await erin.add_message(fresh.id, "user", "said since")
-    assert isinstance(world.layer, Holds)
-    assert (await world.layer.forgets("erin", None, until=began))["spool_entries"] == 1
+    assert isinstance(world.layer, CopyHolder)
+    assert (await world.layer.remove_copies("erin", None, until=began))["spool_entries"] == 1
     assert found_in(world.folder, b"the secret") == []
     assert [one.content for one in await erin.messages(fresh.id)] == ["said since"]
     assert await world.back()

@@ -105,5 +105,5 @@ async def test_what_is_known_is_bounded_and_forgets_on_request() -> None:
     assert known.of("a") is None
     known.add("b", await note("more"))
     assert len(known.of("b") or ()) == 2
-    assert await known.forgets("b", None) == {"cached_copies": 2}
+    assert await known.remove_copies("b", None) == {"cached_copies": 2}
     assert known.of("b") is None

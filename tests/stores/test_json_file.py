@@ -500,7 +500,7 @@ FAULTS = {
 async def test_a_write_that_fails_is_undone_for_everybody(
     path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, number, code, forgets = FAULTS[fault]
+    name, number, code, remove_copies = FAULTS[fault]
     async with opened(path) as backend:
         store = backend.of("erin")
         record = await store.create(new_conversation(store))
@@ -514,7 +514,7 @@ async def test_a_write_that_fails_is_undone_for_everybody(
                 store.update(record.id, Changes(subject="lost")),
                 store.update(record.id, Changes(subject="refused"), expected_revision=0),
                 store.create(new_conversation(store)),
-                store.delete(record.id if forgets else new_id()),
+                store.delete(record.id if remove_copies else new_id()),
             ]
             results = await in_one_batch(backend, attempts)
         assert [type(result) for result in results] == [StoreUnavailable] * len(attempts)

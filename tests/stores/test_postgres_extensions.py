@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from aforesaid.contracts import Nearby, Nearest, Position
+from aforesaid.contracts import Position, VectorMatch, VectorSearchable
 from aforesaid.errors import InvalidInput
 from aforesaid.model.conversations import started
 from aforesaid.model.ids import new_id
@@ -240,7 +240,7 @@ async def sequences_near(store: PostgresStore, vector: Sequence[float], **option
 
 
 async def test_a_store_that_compares_vectors_says_so(store: PostgresStore) -> None:
-    assert isinstance(store, Nearest)
+    assert isinstance(store, VectorSearchable)
     assert await store.nearest(MODEL, [1.0], limit=9) == []
 
 
@@ -259,7 +259,7 @@ async def test_the_nearest_comes_first(store: PostgresStore) -> None:
     await put(store, there, [(1, [0.0, 1.0]), (2, [1.0, 0.0]), (3, [1.0, 1.0])])
     found = await store.nearest(MODEL, [1.0, 0.0], limit=2)
     assert found is not None
-    assert found[0] == Nearby(conversation_id=there, position=Position(20, 2), similarity=1.0)
+    assert found[0] == VectorMatch(conversation_id=there, position=Position(20, 2), similarity=1.0)
     assert found[1].position == Position(30, 3)
     assert found[1].similarity == pytest.approx(math.sqrt(0.5))
     assert await sequences_near(store, [1.0, 0.0], around=[0.9, 0.9]) == [2, 1, 3]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aforesaid.contracts import Backend, ConversationStore, Reindexed, Searchable
+from aforesaid.contracts import Backend, ConversationStore, Reindexable, Searchable
 from aforesaid.errors import AforesaidError, InvalidSetting
 from aforesaid.model.conversations import started
 from aforesaid.model.ids import new_id
@@ -194,7 +194,7 @@ class TestOnAndOff:
     async def test_without_an_index_a_store_does_not_say_that_it_searches(self, path: Path) -> None:
         backend = await opened(path, search=False)
         assert not isinstance(backend.of("erin"), Searchable)
-        assert isinstance(backend, Reindexed)
+        assert isinstance(backend, Reindexable)
         await backend.close()
 
     def test_the_url_says_which(self, path: Path) -> None:

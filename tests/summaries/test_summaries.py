@@ -238,7 +238,7 @@ async def test_a_message_that_is_redacted_meanwhile_is_in_no_summary(url: str) -
         assert first.message_id is not None
         await erin.redact(conversation_id, first.message_id)
         slow.may_end.set()
-        await memory.summary_room.settled()
+        await memory.summary_resources.settled()
         assert await erin.summary(conversation_id) is None
 
 
@@ -370,7 +370,7 @@ async def test_a_summarizer_that_fails_is_asked_again_later_and_the_context_is_t
         assert len(agent.asked) == 1, "left alone for a while"
         assert "AgentUnavailable" in caplog.text
         monkeypatch.setattr("aforesaid.summaries.service.TRY_AGAIN_SECONDS", 0.0)
-        memory.summary_room._failed.clear()
+        memory.summary_resources._failed.clear()
         assert len(await shown(erin, conversation_id)) == 10
         assert "At last." in str((await shown(erin, conversation_id)).messages[0].content)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import aforesaid
-from aforesaid.contracts import Backend, Migrated, Nearest, Searchable, SnapshotReader, Watchable
+from aforesaid.contracts import Backend, Migratable, Searchable, SnapshotReader, VectorSearchable, Watchable
 from aforesaid.errors import ConversationNotFound
 from aforesaid.layers.timed import observed
 from aforesaid.model.conversations import started
@@ -41,8 +41,8 @@ async def test_every_store_keeps_its_powers(
 ) -> None:
     inner = inner_for(store, tmp_path, request, FixedClock())
     outer = observed(inner, metrics=Telemetry())
-    assert isinstance(outer, Migrated) == isinstance(inner, Migrated)
-    for power in (Searchable, Nearest, Watchable, SnapshotReader):
+    assert isinstance(outer, Migratable) == isinstance(inner, Migratable)
+    for power in (Searchable, VectorSearchable, Watchable, SnapshotReader):
         assert isinstance(outer.of("erin"), power) == isinstance(inner.of("erin"), power)
 
 

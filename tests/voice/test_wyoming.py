@@ -15,7 +15,7 @@ from wyoming.event import Event as TheirEvent
 from wyoming.event import async_read_event
 from wyoming.server import AsyncEventHandler, AsyncTcpServer
 
-from aforesaid.contracts import Audio, AudioFormat, Listening, Transcript
+from aforesaid.contracts import Audio, AudioFormat, StreamingTranscriber, Transcript
 from aforesaid.errors import InvalidAudio, InvalidSetting, TranscriberError, TranscriberUnavailable
 from aforesaid.voice import WyomingTranscriber
 from aforesaid.voice.wyoming import CHUNK, Event, encode_event, read_event
@@ -27,7 +27,7 @@ SAMPLES = bytes(range(256)) * 100
 async def test_samples_go_out_and_words_come_back() -> None:
     async with WyomingService(lambda samples: f" {len(samples)} bytes ").running() as service:
         transcriber = WyomingTranscriber(service.url, model="tiny")
-        assert isinstance(transcriber, Listening)
+        assert isinstance(transcriber, StreamingTranscriber)
         form = AudioFormat(rate=22_050, channels=2)
         heard = await transcriber.transcribe(Audio(data=SAMPLES, format=form), language="en")
     assert heard == Transcript(text=f"{len(SAMPLES)} bytes", language="en")

@@ -15,7 +15,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from aforesaid.contracts import Backend, Migrated
+from aforesaid.contracts import Backend, Migratable
 from aforesaid.errors import AforesaidError, StoreUnavailable
 from aforesaid.layers.build import resilience_in, spool_folder
 from aforesaid.layers.resilient import Resilience
@@ -97,7 +97,7 @@ def _unreachable(where: str, why: str) -> Finding:
 
 
 async def _schema(backend: Backend) -> Finding:
-    if not isinstance(backend, Migrated):
+    if not isinstance(backend, Migratable):
         return Finding(about="schema", state="well", found="this store needs none")
     version = await backend.schema_version()
     if version.found == version.needed:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from aforesaid.cli.render import console
 from aforesaid.cli.runtime import JsonOption, UrlOption, print_json, run, settled_url
-from aforesaid.contracts import Migrated, SchemaVersion
+from aforesaid.contracts import Migratable, SchemaVersion
 from aforesaid.settings import masked_url
 from aforesaid.stores.urls import backend_for
 
@@ -53,7 +53,7 @@ def migrate(
 async def _migrate(url: str, *, only_look: bool) -> Outcome:
     backend = backend_for(url)
     version: SchemaVersion | None = None
-    if isinstance(backend, Migrated):
+    if isinstance(backend, Migratable):
         version = await backend.schema_version()
     if version is None:
         return Outcome(url=masked_url(url))

@@ -16,7 +16,7 @@ from aforesaid.cli.runtime import (
     print_json,
     run,
 )
-from aforesaid.contracts import Entry, why_unreadable
+from aforesaid.contracts import Entry, unreadable_reason
 from aforesaid.model.conversations import Conversation
 
 
@@ -42,19 +42,21 @@ def show(
     out = console()
     _print_record(out, name, record)
     for entry in entries:
-        out.print(spoken(entry.message) if why_unreadable(entry) is None else _unreadable(entry))
+        out.print(spoken(entry.message) if unreadable_reason(entry) is None else _unreadable(entry))
     rest = record.message_count - offset - len(entries)
     if rest > 0:
         out.print(f"[dim]… {rest:,} more; --offset {offset + len(entries)} goes on[/]")
 
 
 def _document(entry: Entry) -> dict[str, Any]:
-    why = why_unreadable(entry)
+    why = unreadable_reason(entry)
     return entry.message.to_dict() if why is None else {"sequence": entry.sequence, "unreadable": why}
 
 
 def _unreadable(entry: Entry) -> str:
-    return f"[red]message {entry.sequence} cannot be read: {escape(readable(why_unreadable(entry) or ''))}[/]"
+    return (
+        f"[red]message {entry.sequence} cannot be read: {escape(readable(unreadable_reason(entry) or ''))}[/]"
+    )
 
 
 def _print_record(out: Console, owner: str, record: Conversation) -> None:

@@ -15,7 +15,7 @@ from aforesaid._internal.arguments import validated
 from aforesaid.contacts.book import Contacts
 from aforesaid.contacts.matches import ClientMatch
 from aforesaid.contacts.shared import ContactResources
-from aforesaid.contracts import ConversationStore, keeps_words
+from aforesaid.contracts import ConversationStore, same_content
 from aforesaid.dialects import meaning_of, resolve
 from aforesaid.errors import ConversationNotFound, InvalidId, InvalidInput, RevisionConflict, shown
 from aforesaid.model.contacts import Contact
@@ -137,7 +137,7 @@ class Association:
         if message.message_id is None:
             return True
         entry = await self._store.entry(conversation_id, message.message_id)
-        return entry is not None and keeps_words(entry, message)
+        return entry is not None and same_content(entry, message)
 
     async def _link_unless_linked(
         self, record: Conversation, contact: Contact, message: Message

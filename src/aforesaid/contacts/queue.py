@@ -34,7 +34,7 @@ CLOSING_SECONDS = 2.0
 _dropped = telemetry.counter("aforesaid_client_notes_dropped_total")
 
 
-class Noted(NamedTuple):
+class Auditable(NamedTuple):
     """Where something was said."""
 
     owner: str
@@ -55,7 +55,7 @@ class Waiting:
         self._resources = resources
         self._quiet = quiet
         self._most = most
-        self._notes: OrderedDict[Noted, _Said] = OrderedDict()
+        self._notes: OrderedDict[Auditable, _Said] = OrderedDict()
         self._background = Background(self._work, lambda: bool(self._notes), name="aforesaid-clients")
 
     def note(
@@ -67,7 +67,7 @@ class Waiting:
         said = [message for message in messages if message.role == "user"]
         if not said:
             return
-        noted = Noted(owner, conversation_id)
+        noted = Auditable(owner, conversation_id)
         waiting = self._notes.get(noted)
         if waiting is None:
             waiting = self._notes[noted] = _Said(store, [])
@@ -118,7 +118,7 @@ class Waiting:
             noted, said = self._notes.popitem(last=False)
             await self._look_through(noted, said)
 
-    async def _look_through(self, noted: Noted, said: _Said) -> None:
+    async def _look_through(self, noted: Auditable, said: _Said) -> None:
         from aforesaid.contacts.association import Association
 
         try:

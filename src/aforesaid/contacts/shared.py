@@ -94,10 +94,10 @@ class ContactResources:
             held.touched.add(client_id)
             held.index.remove(client_id)
 
-    async def forgets(
+    async def remove_copies(
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None
     ) -> Mapping[str, int]:
-        """Let go of copies in memory, as `Holds` asks."""
+        """Let go of copies in memory, as `CopyHolder` asks."""
         self.waiting.forget(owner, conversation_id)
         if conversation_id is not None:
             return {}

@@ -142,10 +142,10 @@ class ContextLoader:
             )
             extras = await self._extras_from(snapshot, policy, cost)
             reserved = extras.reserved_in(policy)
-            known = None if pending else snapshot.made((reserved, counter))
+            known = None if pending else snapshot.cached((reserved, counter))
             context = known or await window(reserved, await view.ends(snapshot, look))
             if not (pending or view.looked_further):
-                snapshot.keep((reserved, counter), context)
+                snapshot.cache((reserved, counter), context)
         _experience.learn(conversation_id, context)
         extras = await self._with_summary(extras, conversation_id, context, cost)
         return extras.added_to(view.reported(context))

@@ -1,59 +1,69 @@
-"""What a store is, a token counter, an agent, stated once. Below: values. Above: who writes or uses one.
+"""The contract of a store, its optional capabilities, and the plug-ins an application provides.
 
-Read `stores` first, then `entries` and `documents`; `powers` are what some stores can do besides,
-`guests` what is brought along from elsewhere.
+Read in this order: `stores` (the contract), `entries` (messages in a log), `documents` (data next to the
+log), `capabilities` (optional protocols), `plugins` (embedders, token counters, summarizers, agents,
+transcribers).
 
-A `Backend` is opened from a URL and owns connections, schema and sweeping. It hands out one
-`ConversationStore` per owner, and nothing on that store takes an owner, so nothing can forget to.
-`aforesaid.testing.StoreContract` is this page as tests: a class that passes it is a store.
+A `Backend` is opened from a URL. It owns the connections, the schema and the purge. `Backend.of(owner)`
+returns a `ConversationStore` that is bound to one owner; no method of a store takes an owner, so no call can
+forget it. `aforesaid.testing.StoreContract` states this page as tests: a class that passes them is a store.
 
-The rules that types cannot say:
+Rules that types cannot express:
 
-- A conversation that is not there, has expired, or belongs to another owner is one and the same:
-  `get` and `session` answer None, everything else raises `ConversationNotFound`.
-- An append is one turn and one transaction: all of it is stored, or nothing. When it returns, the
-  turn is as durable as the store can make it. It reads nothing of the past; its cost does not grow.
-- A message id is an idempotency key within its conversation. A message whose id is known already
-  and says the same is not stored again; one that says something else raises `MessageConflict`.
-- Messages read back in order of time, ties in order of arrival. A message without a timestamp gets
-  the moment it is stored, by `conversations.stamp_for`, one moment for the whole turn: so turns
-  that meet never interleave.
-- A caller that is cancelled leaves a whole turn or none.
-- `restore` puts a conversation where it was read from elsewhere, numbers and moments included. It
-  alone sets what other calls derive. What has expired and is brought back alive starts empty, as
-  with `create`.
-- A message that cannot be read does not keep the others from being read: its entry says why, in
-  `unreadable`, and its message is an empty one that holds the place.
-- A document without a conversation is its owner's and stays until it is deleted. One with a
-  conversation is derived from that conversation's log and goes with it: when it is deleted, purged
-  or has expired, and when its history is rewritten. An append leaves it as it is.
-- Every operation that reads everything in order to move, copy, delete, count or verify reads from
-  `authoritative()`. A page of records that comes from a last known state has `degraded` set.
-- Errors are those of `aforesaid.errors`; a driver's own errors never come through.
+Visibility
+- A conversation that is missing, has expired or belongs to another owner looks the same: `get` and `session`
+  return None, every other method raises `ConversationNotFound`.
+- Every error is one of `aforesaid.errors`. A driver's error never leaves a store.
+
+Appending
+- `append` stores one turn in one transaction: all of it or nothing, also when the caller is cancelled. When
+  it returns, the turn is as durable as the store can make it. It reads only the end of the log, so its cost
+  does not grow.
+- A message id is an idempotency key within its conversation. A known id with the same content is not stored
+  again; a known id with other content raises `MessageConflict`.
+- A message without a timestamp gets the time of storing from `conversations.stamp_for`. One turn gets one
+  time, so concurrent turns never interleave.
+
+Reading
+- Messages are ordered by time; messages of the same time are ordered by arrival.
+- A damaged message does not prevent reading the others. Its entry gives the reason in `unreadable` and
+  contains an empty message as a placeholder.
+- Operations that read everything (move, copy, delete, count, verify) read from `authoritative()`. A page of
+  records from the last known state has `degraded` set.
+
+Restoring
+- `restore` stores a conversation exactly as it was read elsewhere, including sequence numbers and times. No
+  other method sets values that a store derives. Restoring an expired conversation as a live one starts with
+  an empty log, as `create` does.
+
+Documents
+- A document without a conversation id belongs to the owner and stays until it is deleted.
+- A document with a conversation id is derived from that conversation's log. It is removed when the
+  conversation is deleted, purged or expired, and when its log is rewritten. `append` leaves it unchanged.
 """
 
 from aforesaid.contracts.capabilities import (
     JOURNAL,
+    Auditable,
     Change,
-    Erasing,
-    Holds,
+    CopyHolder,
     LogEnd,
     LogSnapshot,
     Match,
     Matches,
-    Migrated,
-    Nearby,
-    Nearest,
-    Noted,
+    Migratable,
     Progress,
-    Reindexed,
+    Reindexable,
     SchemaVersion,
+    Scrubbable,
     Sealable,
     Searchable,
     SnapshotReader,
     Spooling,
+    VectorMatch,
+    VectorSearchable,
     Watchable,
-    note,
+    audit_action,
 )
 from aforesaid.contracts.documents import (
     LARGEST_DOCUMENT,
@@ -64,30 +74,30 @@ from aforesaid.contracts.documents import (
     Place,
     check_data,
     check_expected,
+    check_restorable_documents,
     parse_holder,
     parse_kind,
     parse_listing,
     parse_place,
-    restorable_documents,
 )
 from aforesaid.contracts.entries import (
     Appended,
     Entry,
     Position,
     check_head,
-    check_not_in_part,
+    check_not_partly_stored,
     check_position,
-    check_says_the_same,
+    check_restorable,
+    check_same_content,
     entries_without_head,
     fingerprint,
-    keeps_words,
-    replaced,
+    replaced_entry,
     replaced_id,
-    replacing,
-    restorable,
-    seen_head,
-    set_aside,
-    why_unreadable,
+    replacement_message,
+    same_content,
+    split_head,
+    unreadable_entry,
+    unreadable_reason,
     with_head,
     without_head,
 )
@@ -98,11 +108,11 @@ from aforesaid.contracts.plugins import (
     Audio,
     AudioFormat,
     Embedder,
-    Listening,
     OnText,
     Reply,
     Segment,
     Stop,
+    StreamingTranscriber,
     Summarizer,
     TokenCounter,
     Transcriber,
@@ -122,66 +132,66 @@ __all__ = [
     "Ask",
     "Audio",
     "AudioFormat",
+    "Auditable",
     "Backend",
     "Change",
     "ConversationStore",
+    "CopyHolder",
     "Document",
     "Embedder",
     "Entry",
-    "Erasing",
-    "Holds",
-    "Listening",
     "Listing",
     "LogEnd",
     "LogSnapshot",
     "Match",
     "Matches",
-    "Migrated",
-    "Nearby",
-    "Nearest",
-    "Noted",
+    "Migratable",
     "OnText",
     "Place",
     "Position",
     "Progress",
-    "Reindexed",
+    "Reindexable",
     "Reply",
     "SchemaVersion",
+    "Scrubbable",
     "Sealable",
     "Searchable",
     "Segment",
     "SnapshotReader",
     "Spooling",
     "Stop",
+    "StreamingTranscriber",
     "Summarizer",
     "Tally",
     "TokenCounter",
     "Transcriber",
     "Transcript",
     "Usage",
+    "VectorMatch",
+    "VectorSearchable",
     "Watchable",
+    "audit_action",
     "check_data",
     "check_expected",
     "check_head",
-    "check_not_in_part",
+    "check_not_partly_stored",
     "check_position",
-    "check_says_the_same",
+    "check_restorable",
+    "check_restorable_documents",
+    "check_same_content",
     "entries_without_head",
     "fingerprint",
-    "keeps_words",
-    "note",
     "parse_holder",
     "parse_kind",
     "parse_listing",
     "parse_place",
-    "replaced",
+    "replaced_entry",
     "replaced_id",
-    "replacing",
-    "restorable",
-    "restorable_documents",
-    "seen_head",
-    "set_aside",
-    "why_unreadable",
+    "replacement_message",
+    "same_content",
+    "split_head",
+    "unreadable_entry",
+    "unreadable_reason",
     "with_head",
     "without_head",
 ]

@@ -1,4 +1,4 @@
-"""What some stores can do besides, each a protocol that is asked for by name. Below: stores, entries."""
+"""Optional capabilities of stores and backends: one protocol each, detected with `isinstance`."""
 
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -14,7 +14,7 @@ from aforesaid.model.messages import Role
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """A conversation moved to this revision; None when it is gone. What changed is read from the store."""
+    """A conversation reached this revision; None means it was removed. Read the store for the details."""
 
     conversation_id: str
     revision: int | None
@@ -22,252 +22,267 @@ class Change(Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class Watchable(Protocol):
-    """A store that can tell when another task, process or machine changed something of this owner."""
+    """A store that reports changes by other tasks, processes or machines to this owner's data."""
 
     def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
-        """Changes to one conversation, or to all of this owner's. Once entered, none is missed.
+        """Watch one conversation, or all of this owner's. No change is missed once the block is entered.
 
-        Several changes in quick succession may come as one, with the last revision.
+        Several changes in quick succession may arrive as one, with the last revision.
         """
         ...
 
 
-MOST_MADE = 8
-"""Things made of one glance that are remembered."""
+MOST_CACHED = 8
+"""The most values that a snapshot caches."""
 
 
 class LogSnapshot(Struct, frozen=True, eq=False, kw_only=True):
-    """What a context is made from, as it stood at one moment."""
+    """Both ends of a log and an owner's documents of one kind, read in one step. Input of a context."""
 
     message_count: int
     front: Sequence[Entry]
     """The first entries of the log."""
     tail: Sequence[Entry]
-    """The last ones, in reading order. They are the first ones too where the log is short."""
+    """The last entries, in reading order. In a short log they overlap with `front`."""
     documents: Sequence[Document]
-    """Of the owner, of one kind."""
+    """The owner's documents of one kind."""
     head: str | None = None
     """The sealed head of the log; see `Sealable`."""
-    _made: dict[Hashable, Any] = {}
+    _cache: dict[Hashable, Any] = {}
 
-    def made(self, by: Hashable) -> Any:
-        """What was made of exactly this; None where nothing was. A store may give the same glance again while
-        nothing has changed, and what was made of it goes with it."""
-        return self._made.get(by)
+    def cached(self, key: Hashable) -> Any:
+        """Return the value computed earlier from this snapshot, or None.
 
-    def keep(self, by: Hashable, made: object) -> None:
-        """Remember what was made of this, by whom or by what rules."""
-        if len(self._made) >= MOST_MADE:
-            self._made.clear()
-        self._made[by] = made
+        A store may return the same snapshot again while nothing has changed, so derived values are cached on
+        it.
+        """
+        return self._cache.get(key)
+
+    def cache(self, key: Hashable, value: object) -> None:
+        """Cache a value that was computed from this snapshot. The key names the computation."""
+        if len(self._cache) >= MOST_CACHED:
+            self._cache.clear()
+        self._cache[key] = value
 
 
 @runtime_checkable
 class SnapshotReader(Protocol):
-    """A store that reads in one step what others are asked for part by part."""
+    """A store that reads a log and documents in one step."""
 
     async def read_snapshot(
         self, conversation_id: str, *, front: int, tail: int, documents: Listing
     ) -> LogSnapshot:
-        """What `get`, `page`, `tail` and `documents` say, at most so many of each, all of one moment.
+        """Return what `get`, `page`, `tail` and `documents` return, up to these limits, from one point in
+        time.
 
-        Raises `ConversationNotFound`. A caller who is cancelled is let go at once, here and where the
-        store reads.
+        Raise `ConversationNotFound`. A cancelled call returns at once, and the store stops reading.
         """
         ...
 
 
 @runtime_checkable
-class Erasing(Protocol):
-    """A backend with files or tables in which what was deleted could still be found."""
+class Scrubbable(Protocol):
+    """A backend whose files or tables may still contain deleted data."""
 
     async def scrub(self, owner: str | None) -> tuple[str, ...]:
-        """Make what was deleted of this owner unreadable there too; returns what remains, as sentences.
+        """Make this owner's deleted data unrecoverable; return what remains, as sentences.
 
-        So is what was deleted from the journal. None stands for an owner whose name is not known any more.
-        Done again, it goes on where it was. What is not its business (a server's own log, backups) is
-        documented, not returned.
+        Entries deleted from the journal are included. None means an owner whose name is no longer known. A
+        repeated call continues where the previous one stopped. Data outside the backend (a server's own log,
+        backups) is documented, not returned.
         """
         ...
 
 
 class LogEnd(NamedTuple):
-    """Where a log ends: what a message that is stored next will be given."""
+    """The end of a log: the values that the next stored message continues from."""
 
     revision: int
     next_sequence: int
     last_message_at: datetime | None
     head: str | None = None
-    """What the layer above committed itself to when it wrote last; see `Sealable`."""
+    """The commitment that the layer above stored with its last write; see `Sealable`."""
 
 
 @runtime_checkable
 class Sealable(Protocol):
-    """A store that a layer which seals messages can stand on.
+    """A store that supports a layer that encrypts messages.
 
-    The layer must know the place of a message before the store assigns it, and it commits itself to the whole
-    log with every write: the last sealed message of `append`, `rewrite`, `replace` or `restore` carries the
-    head of the log (see `contracts.entries.with_head`). The store splits the head off, keeps it with the
-    record in the same transaction, and never reads it. A turn that carries a head and is stored in part
-    already is refused with `TurnPartlyStored`, since the head commits to all of it. A turn that goes on from
-    another head than the log has is refused with `RevisionConflict`. A `rewrite` without messages removes the
-    head.
+    The layer needs a message's place before the store assigns it, and every write commits to the whole log:
+    the last sealed message of `append`, `rewrite`, `replace` or `restore` carries the head of the log (see
+    `contracts.entries.with_head`).
+
+    - The store splits the head off, stores it with the record in the same transaction, and never interprets
+      it.
+    - A turn with a head that is partly stored already raises `TurnPartlyStored`, because the head commits to
+      all of it.
+    - A turn that continues from another head than the log's raises `RevisionConflict`.
+    - A `rewrite` without messages removes the head.
     """
 
     async def log_end(self, conversation_id: str) -> LogEnd | None:
-        """Where the log ends; None when there is no such conversation."""
+        """Return the end of the log; None when there is no such conversation."""
         ...
 
     async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
-        """Another stored form of the same messages, in their places; returns how many were exchanged.
+        """Store another encrypted form of the same messages in place; return how many were exchanged.
 
-        Nothing else moves: no revision, no counter. An entry that is no longer there at this position and
-        revision is passed over.
+        Revisions and counters stay. An entry that is no longer at this position and revision is skipped.
         """
         ...
 
     async def exchange_head(self, conversation_id: str, old: str | None, new: str) -> bool:
-        """Put another head in the place of this one; False when it is no longer there. Nothing else moves."""
+        """Replace this head by another one; return False when the head is no longer `old`. Nothing else
+        changes.
+        """
         ...
 
 
 @runtime_checkable
 class Spooling(Protocol):
-    """A backend that accepts turns while its store is away, and replays them later."""
+    """A backend that accepts turns while its store is unavailable and replays them later."""
 
     def replay_turns_through(self, around: Callable[[str, ConversationStore], ConversationStore]) -> None:
-        """Replay an owner's turns through what `around` makes of the owner's store inside."""
+        """Replay an owner's turns through the store that `around` returns for the owner and the
+        inner store.
+        """
         ...
 
 
 @runtime_checkable
-class Holds(Protocol):
-    """Something beside the store that holds copies of what is in it: a cache, a spool, an archive."""
+class CopyHolder(Protocol):
+    """A component outside the store that contains copies of its data: a cache, a spool, an archive."""
 
-    async def forgets(
+    async def remove_copies(
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None
     ) -> Mapping[str, int]:
-        """Remove what it holds of this conversation, or of everything that the owner has, for good.
+        """Permanently remove its copies of this conversation, or of everything the owner has.
 
-        With `until`, what was made after that moment and is nowhere else must stay. Returns how much went,
-        by kind. Holding nothing is no error.
+        With `until`, data created after that time that exists nowhere else must stay. Return how much was
+        removed, by kind. Having no copies is not an error.
         """
         ...
 
 
 JOURNAL = "aforesaid.journal"
-"""The owner under whom a memory notes what it must not forget to do. No handle is given out for it."""
+"""The owner under which a memory records unfinished work. `Memory.of` refuses it."""
 
 
 @runtime_checkable
-class Noted(Protocol):
-    """A store whose use is noted in an audit trail."""
+class Auditable(Protocol):
+    """A store that records its use in an audit trail."""
 
-    async def note(self, action: str, conversation_id: str = "", *, count: int = 0) -> None:
-        """Note something that is done above the store: a search, an export, an erasure."""
+    async def audit_action(self, action: str, conversation_id: str = "", *, count: int = 0) -> None:
+        """Record an action of a higher layer: a search, an export, an erasure."""
         ...
 
 
-async def note(store: ConversationStore, action: str, conversation_id: str = "", *, count: int = 0) -> None:
-    """Note it where there is a trail. Count and ids only: never what was asked or found."""
-    if isinstance(store, Noted):
-        await store.note(action, conversation_id, count=count)
+async def audit_action(
+    store: ConversationStore, action: str, conversation_id: str = "", *, count: int = 0
+) -> None:
+    """Record the action if the store has an audit trail. Only counts and ids, never queries or results."""
+    if isinstance(store, Auditable):
+        await store.audit_action(action, conversation_id, count=count)
 
 
 class SchemaVersion(Struct, frozen=True, kw_only=True):
-    """How many migrations a store has seen, and how many this release has. 0 is a store not yet made."""
+    """The migrations applied to a store and those of this release. `found` 0 means a store that does not
+    exist yet.
+    """
 
     found: int
     needed: int
 
 
 @runtime_checkable
-class Migrated(Protocol):
-    """A backend with a schema, which `open` brings up to date."""
+class Migratable(Protocol):
+    """A backend with a schema, which `open` migrates."""
 
     async def schema_version(self) -> SchemaVersion:
-        """Look, without opening and without changing anything. Raises `StoreForeign` for what is not ours."""
+        """Read the version without opening or changing the store. Raise `StoreForeign` for a store that is
+        not ours.
+        """
         ...
 
 
 class Match(Struct, frozen=True, kw_only=True, gc=False):
-    """A message that holds at least one of the terms that were looked for.
+    """A message that contains at least one of the search terms.
 
-    There are hundreds for every search, in no cycle: they are none of the collector's business.
+    `gc=False`: a search creates hundreds of these, and they cannot form reference cycles.
     """
 
     conversation_id: str
     position: Position
     role: Role
-    """Who speaks."""
+    """The author of the message."""
     counts: tuple[int, ...]
-    """How often each of the terms occurs in it, in their order."""
+    """How often each search term occurs in the message, in the order of the terms."""
     length: int
-    """How many terms it has."""
+    """The number of terms in the message."""
 
 
 class Matches(Struct, frozen=True, kw_only=True):
-    """What an index knows of some terms: all that a score is computed from, by one rule for all stores."""
+    """What an index returns for some terms: everything that the shared scoring needs."""
 
     found: tuple[Match, ...]
-    """The best, by the index's own rough ranking."""
+    """The best matches, by the index's own rough ranking."""
     frequencies: tuple[int, ...]
-    """For each term, in how many of the owner's messages it occurs."""
+    """For each term, the number of the owner's messages that contain it."""
     messages: int
-    """How many messages of the owner are indexed."""
+    """The number of the owner's indexed messages."""
     terms: int
-    """How many terms they have together."""
+    """The number of terms in all of them."""
 
 
 @runtime_checkable
 class Searchable(Protocol):
-    """A store with an index of its own over `search.analysis.indexed_terms`. See `docs/glossary.md`."""
+    """A store with its own full-text index over `search.analysis.indexed_terms`."""
 
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
-        """The messages of this owner that hold any of these terms, at most `limit`, the best first.
+        """Return this owner's messages that contain any of these terms, at most `limit`, best first.
 
-        Only conversations that have not expired count, in every number. No term is refused: one that no
-        message can have is found nowhere.
+        Expired conversations are excluded from every number. Every term is accepted; a term that no message
+        can contain has no matches.
         """
         ...
 
 
-class Nearby(Struct, frozen=True, kw_only=True):
-    """A message whose vector was compared with another."""
+class VectorMatch(Struct, frozen=True, kw_only=True):
+    """A message and the similarity of its vector to the query."""
 
     conversation_id: str
     position: Position
     similarity: float
-    """The cosine of the angle between the two: 1 is the same way."""
+    """The cosine of the angle between the two vectors; 1 means the same direction."""
 
 
 @runtime_checkable
-class Nearest(Protocol):
-    """A store that compares vectors where they lie: those in its documents of the kind `vectors/<model>`."""
+class VectorSearchable(Protocol):
+    """A store that compares vectors itself: those in its documents of the kind `vectors/<model>`."""
 
     async def nearest(
         self, model: str, vector: Sequence[float], *, limit: int, around: Sequence[float] | None = None
-    ) -> list[Nearby] | None:
-        """This owner's messages whose vectors point most nearly the same way, every vector compared.
+    ) -> list[VectorMatch] | None:
+        """Return this owner's messages with the most similar vectors. The search is exact.
 
-        Only vectors of the same length count, and only conversations that have not expired. With
-        `around`, the angle is that which is seen from there. None when the server cannot compare
-        vectors: then the documents are there to be read.
+        Only vectors of the same dimension and conversations that have not expired count. With `around`, that
+        point is the origin of the angles. Return None when the server cannot compare vectors; the caller then
+        reads the documents.
         """
         ...
 
 
 Progress: TypeAlias = Callable[[int], None]
-"""Told how much is done."""
+"""Called with the number of messages processed so far."""
 
 
 @runtime_checkable
-class Reindexed(Protocol):
-    """A backend whose index may lack what was stored without it: earlier, or by another process."""
+class Reindexable(Protocol):
+    """A backend whose index may lack messages: stored before the index existed, or by another process."""
 
     async def reindex(self, progress: Progress | None = None) -> int:
-        """Index what is not, in bounded steps, so that others get in between; returns how many messages.
+        """Index missing messages in bounded steps, so that other work can proceed; return how many.
 
-        `progress` is told their number so far after each step.
+        `progress` is called after each step.
         """
         ...

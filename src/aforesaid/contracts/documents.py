@@ -1,4 +1,4 @@
-"""What is kept beside the log, and where. Below: values. Above: the stores."""
+"""Documents: data next to the log, stored under a kind and a key."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,9 +13,9 @@ from aforesaid.model.ids import parse_name, parse_uuid
 
 
 class Document(Struct, frozen=True, kw_only=True):
-    """Something that is kept beside the log: a note, a setting, a wrapped key, a summary, vectors.
+    """A note, a setting, a wrapped key, a summary or vectors.
 
-    Its owner's, or derived from one conversation. Versions start at 1 and rise by 1 with every change.
+    It belongs to the owner or is derived from one conversation. Versions start at 1 and increase by 1.
     """
 
     kind: str
@@ -27,21 +27,23 @@ class Document(Struct, frozen=True, kw_only=True):
 
 
 LARGEST_DOCUMENT = 16 * 1024 * 1024
-"""Bytes of data in one document."""
+"""The most bytes of data in one document."""
 LONGEST_KIND = 200
 LONGEST_KEY = 1024
-"""Bytes, in UTF-8, of a document's kind and of its key: an owner and both fit into one index entry."""
+"""The most bytes (UTF-8) of a kind and of a key. An owner and both fit into one index entry."""
 
 
 class Place(NamedTuple):
-    """Where a document is: its kind and key, and whose it is; checked."""
+    """A document's address: kind, key and, for derived documents, the conversation. Validated."""
 
     kind: str
     key: str
     conversation_id: str | None = None
 
     def check_version(self, actual: int, expected: int | None) -> None:
-        """Refuse a write that insists on a version which is not there. 0 is a document that is not there."""
+        """Raise `DocumentConflict` unless the document has the expected version. Version 0 means no
+        document.
+        """
         if expected is not None and actual != expected:
             raise DocumentConflict(self.kind, self.key, expected=expected, actual=actual)
 
@@ -57,7 +59,7 @@ class Place(NamedTuple):
 
 
 def parse_place(kind: object, key: object, conversation_id: object = None) -> Place:
-    """The place that these names mean, or an error that says which of them cannot be used."""
+    """Return the place with these names. Raise `InvalidInput` for a name that cannot be used."""
     return Place(
         parse_kind(kind),
         _parse_short(key, field="key", longest=LONGEST_KEY),
@@ -70,7 +72,7 @@ def parse_kind(kind: object) -> str:
 
 
 def parse_holder(conversation_id: object) -> str | None:
-    """The conversation that documents belong to; None is their owner."""
+    """Return the id of the conversation that documents belong to; None means the owner."""
     return None if conversation_id is None else parse_uuid(conversation_id, field="conversation_id")
 
 
@@ -86,7 +88,7 @@ def _parse_short(value: object, *, field: str, longest: int) -> str:
 
 
 def check_data(data: object) -> bytes:
-    """A document's data, or an error."""
+    """Return a document's data. Raise `InvalidInput` unless it is bytes of at most the allowed size."""
     if not isinstance(data, bytes):
         raise InvalidInput(f"data must be bytes; got {shown(data)}", field="data", value=data)
     if len(data) > LARGEST_DOCUMENT:
@@ -97,14 +99,16 @@ def check_data(data: object) -> bytes:
 
 
 def check_expected(expected_version: int | None, *, least: int) -> int | None:
-    """A version that a caller insists on, or None."""
+    """Return the version that a caller expects, or None."""
     if expected_version is not None:
         check_count(expected_version, field="expected_version", least=least)
     return expected_version
 
 
-def restorable_documents(documents: Sequence[Document]) -> dict[Place, Document]:
-    """What `restore_documents` was given, checked: each by its place, all of one holder."""
+def check_restorable_documents(documents: Sequence[Document]) -> dict[Place, Document]:
+    """Validate the input of `restore_documents`: return each document by its place, all of one conversation
+    or owner.
+    """
     given: dict[Place, Document] = {}
     for document in documents:
         place = parse_place(document.kind, document.key, document.conversation_id)
@@ -123,7 +127,7 @@ def restorable_documents(documents: Sequence[Document]) -> dict[Place, Document]
 
 
 class Listing(NamedTuple):
-    """Which documents are asked for, checked. No key is empty, so all keys come after the empty text."""
+    """A validated query for documents. No key is empty, so every key comes after the empty text."""
 
     kind: str
     conversation_id: str | None

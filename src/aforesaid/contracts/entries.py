@@ -1,4 +1,4 @@
-"""A message once it has a place, and what an append says of it. Below: values. Above: the stores."""
+"""Entries: messages with their place in a log, and the result of an append."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
@@ -21,14 +21,14 @@ from aforesaid.model.messages import SEALED, Message, unchecked_copy
 
 
 class Position(NamedTuple):
-    """Where a message stands in the reading order: its time, then its sequence number."""
+    """An entry's place in reading order: its time, then its sequence."""
 
     micros: int
     sequence: int
 
 
 def check_position(position: Position | None) -> None:
-    """Refuse a position that no message can have."""
+    """Raise `InvalidInput` for a position that no message can have."""
     if position is None:
         return
     micros, sequence = position
@@ -40,7 +40,7 @@ def check_position(position: Position | None) -> None:
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """A message once it has a place. Its message always has a timestamp."""
+    """A message with its place in the log. Its message always has a timestamp."""
 
     conversation_id: str
     sequence: int
@@ -48,7 +48,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     stored_at: datetime
     message: Message
     unreadable: str | None = None
-    """Why the message that is stored here cannot be read; `message` then only holds its place."""
+    """Why the stored message cannot be read; `message` is then an empty placeholder."""
 
     @property
     def position(self) -> Position:
@@ -56,17 +56,17 @@ class Entry(Struct, frozen=True, kw_only=True):
         return Position(to_micros(self.message.timestamp), self.sequence)
 
 
-def why_unreadable(entry: Entry) -> str | None:
-    """Why nobody above the store can read this entry; None when it can be read."""
+def unreadable_reason(entry: Entry) -> str | None:
+    """Return why this entry cannot be read above the store; None when it can."""
     if entry.unreadable is None and entry.message.dialect == SEALED:
         return "it is encrypted, and there is no master key here"
     return entry.unreadable
 
 
-def set_aside(
+def unreadable_entry(
     conversation_id: str, position: Position, *, revision: int, stored_at: datetime, why: str
 ) -> Entry:
-    """The entry of a message that cannot be read: an empty one in its place, so that the rest still loads."""
+    """Return the entry of a message that cannot be read, with an empty message as placeholder."""
     return Entry(
         conversation_id=conversation_id,
         sequence=position.sequence,
@@ -77,21 +77,23 @@ def set_aside(
     )
 
 
-def check_says_the_same(stored: Entry, message: Message) -> None:
-    """Refuse a message whose id is taken: by one that says something else, or that cannot be read."""
+def check_same_content(stored: Entry, message: Message) -> None:
+    """Raise when the id of `message` belongs to a message with other content or to one that cannot
+    be read.
+    """
     if stored.unreadable is not None:
         raise StoreDamaged(
             f"message id {shown(message.message_id)} in conversation {stored.conversation_id} belongs to a "
             f"message that cannot be read, and nothing was stored: {stored.unreadable}"
         )
-    if not stored.message.says_the_same_as(message):
+    if not stored.message.same_content_as(message):
         raise MessageConflict(stored.conversation_id, str(message.message_id))
 
 
 class Appended:
-    """What an append did: the record as it was then, and which messages were new and which were known.
+    """The result of an append: the record after it, the new entries and the entries that were known already.
 
-    Most callers look at none of it, so a store may hand in functions that are asked only then.
+    Most callers use none of it, so a store may pass functions that are called on first access.
     """
 
     __slots__ = ("_conversation", "_new", "known")
@@ -133,9 +135,10 @@ class Appended:
         return self.conversation, self.new, self.known
 
 
-def replacing(held: Entry, message: Message) -> Message:
-    """The message as it takes the place of a stored one: with its time. Another role is refused, where
-    the one that was stored can be read."""
+def replacement_message(held: Entry, message: Message) -> Message:
+    """Return the message with the time of the entry that it replaces. Raise `InvalidInput` for
+    another role.
+    """
     if held.unreadable is None and message.role != held.message.role:
         raise InvalidInput(
             f"role must stay {held.message.role}; got {shown(message.role)}", field="role", value=message.role
@@ -143,24 +146,23 @@ def replacing(held: Entry, message: Message) -> Message:
     return message.with_(timestamp=held.message.timestamp)
 
 
-def replaced(held: Entry, message: Message, *, revision: int) -> Entry:
-    """The entry with other words in it."""
+def replaced_entry(held: Entry, message: Message, *, revision: int) -> Entry:
+    """Return the entry with another message."""
     return replace(held, message=message, revision=revision, unreadable=None)
 
 
-def keeps_words(held: Entry, message: Message) -> bool:
-    """Whether a message that takes the place of a stored one says the same: then what was derived from the
-    log still holds, and stays."""
-    return held.unreadable is None and held.message.says_the_same_as(message)
+def same_content(held: Entry, message: Message) -> bool:
+    """Return whether the replacement has the same content. Data derived from the log then stays valid."""
+    return held.unreadable is None and held.message.same_content_as(message)
 
 
 def fingerprint(entries: Iterable[Entry]) -> list[tuple[int, int]]:
-    """What shows whether entries were changed since they were read."""
+    """Return a value that changes when the entries change."""
     return [(entry.sequence, entry.revision) for entry in entries]
 
 
 def replaced_id(message: Message) -> str:
-    """The id of the message that shall be replaced."""
+    """Return the id of the message to replace."""
     if message.message_id is None:
         raise InvalidInput("a message that replaces another names it by message_id", field="message_id")
     return message.message_id
@@ -171,9 +173,10 @@ HEAD_MARK = "|"
 
 
 def with_head(message: Message, head: str, *, seen: str | None = None) -> Message:
-    """Let a sealed message carry the head of its log into the store; see `Sealable`.
+    """Attach the head of the log to a sealed message; see `Sealable`.
 
-    `seen` is the head that a turn goes on from, empty for none: the store refuses the turn at any other.
+    `seen` is the head that the turn continues from, empty for none. The store refuses the turn at any other
+    head.
     """
     carrying = unchecked_copy(message)
     carried = head if seen is None else f"{head}{HEAD_MARK}{seen}"
@@ -181,8 +184,8 @@ def with_head(message: Message, head: str, *, seen: str | None = None) -> Messag
     return carrying
 
 
-def seen_head(carried: str | None) -> tuple[str | None, str | None]:
-    """Split what a turn carries into its head and the head that it goes on from."""
+def split_head(carried: str | None) -> tuple[str | None, str | None]:
+    """Split what a turn carries into its new head and the head that it continues from."""
     if carried is None:
         return None, None
     head, mark, seen = carried.partition(HEAD_MARK)
@@ -190,7 +193,7 @@ def seen_head(carried: str | None) -> tuple[str | None, str | None]:
 
 
 def check_head(conversation_id: str, revision: int, head: str | None, seen: str | None) -> None:
-    """Refuse a turn that goes on from another head than the log has."""
+    """Raise `RevisionConflict` for a turn that continues from another head than the log's."""
     if seen is not None and seen != (head or ""):
         raise RevisionConflict(conversation_id, expected=revision, actual=revision)
 
@@ -209,28 +212,30 @@ def without_head(messages: Sequence[Message]) -> tuple[Sequence[Message], str | 
 
 
 def entries_without_head(entries: Sequence[Entry]) -> tuple[Sequence[Entry], str | None]:
-    """Split off the head that the message of the last entry carries; None when it carries none."""
+    """Split off the head that the last entry's message carries; None when it carries none."""
     (*_, last), head = without_head([entry.message for entry in entries[-1:]]) if entries else ((None,), None)
     if head is None or last is None:
         return entries, None
     return [*entries[:-1], replace(entries[-1], message=last)], head
 
 
-def check_not_in_part(conversation_id: str, head: str | None, *, new: int, known: int) -> None:
-    """Refuse a turn that carries a head when only part of it is new."""
+def check_not_partly_stored(conversation_id: str, head: str | None, *, new: int, known: int) -> None:
+    """Raise `TurnPartlyStored` for a turn that carries a head when only part of it is new."""
     if head is not None and new and known:
         raise TurnPartlyStored(conversation_id)
 
 
-def restorable(conversation: Conversation, entries: Sequence[Entry]) -> tuple[Conversation, dict[int, Entry]]:
-    """What `restore` was given, checked: the record without messages, each sequence once."""
+def check_restorable(
+    conversation: Conversation, entries: Sequence[Entry]
+) -> tuple[Conversation, dict[int, Entry]]:
+    """Validate the input of `restore`: return the record without messages and the entries by sequence."""
     for field in ("created_at", "updated_at", "last_message_at", "expires_at"):
         moment = getattr(conversation, field)
         if moment is not None or field.endswith("ated_at"):
             parse_moment(moment, field=field)
     for field in ("revision", "message_count"):
         check_count(getattr(conversation, field), field=field, least=0)
-    most_unread = 2 * MOST_UNREAD  # what somebody said, and what was added since
+    most_unread = 2 * MOST_UNREAD  # the value a caller set, plus the messages added since
     check_count(conversation.unread_count, field="unread_count", least=0, most=most_unread)
     given: dict[int, Entry] = {}
     ids: dict[str, int] = {}

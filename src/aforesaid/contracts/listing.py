@@ -1,8 +1,7 @@
-"""Go through all records of an owner, page by page.
+"""List all records of an owner, page by page.
 
-A listing begins with what was active last. A conversation in which somebody speaks meanwhile moves to its
-front, behind the reader's back: so the front is looked at again, until one page shows all that has moved, or
-nothing new is found there.
+Pages start with the most recently active record. A conversation that becomes active during the listing moves
+to the front, before the cursor. Therefore the front is read again until a page adds nothing new.
 """
 
 from collections.abc import AsyncIterator
@@ -18,9 +17,9 @@ PAGE = 500
 
 
 async def all_records(store: ConversationStore, query: Query | None = None) -> AsyncIterator[Conversation]:
-    """Every record that the query asks for, once: most recently active first, but for those that moved.
+    """Yield every record that matches the query once, most recently active first except for those that moved.
 
-    Raises `StoreUnavailable` rather than leave out records that are not known while the store is away.
+    Raise `StoreUnavailable` instead of an incomplete listing from the last known state.
     """
     async for page in _pages(store, query):
         for record in check_complete(page).conversations:
@@ -28,43 +27,46 @@ async def all_records(store: ConversationStore, query: Query | None = None) -> A
 
 
 async def known_records(store: ConversationStore, query: Query | None = None) -> AsyncIterator[Conversation]:
-    """The same; while the store is away, the records that are known. For searches, which say so."""
+    """Yield the same records; while the store is unavailable, those of the last known state. For searches."""
     async for page in _pages(store, query):
         for record in page.conversations:
             yield record
 
 
 async def _pages(store: ConversationStore, query: Query | None) -> AsyncIterator[Page]:
-    """Pages of records, each record once."""
-    describe: set[str] = set()
-    told_before = 0
+    """Yield pages of records, each record once."""
+    listed: set[str] = set()
+    listed_before = 0
     after: str | None = None
     front: datetime | None = None
     since: datetime | None = None
     while True:
         page = await store.find(replace(query or Query(), limit=PAGE, after=after))
-        fresh = tuple(record for record in page.conversations if record.id not in describe)
-        describe |= {record.id for record in fresh}
+        fresh = tuple(record for record in page.conversations if record.id not in listed)
+        listed |= {record.id for record in fresh}
         yield replace(page, conversations=fresh)
         at_front = after is None
         if at_front and page.conversations:
             front = page.conversations[0].last_activity
         if page.next is not None and (since is None or page.conversations[-1].last_activity >= since):
             after = page.next
-        elif at_front or len(describe) == told_before:
+        elif at_front or len(listed) == listed_before:
             return
         else:
-            after, since, told_before = None, front, len(describe)
+            # Start again at the front; records older than `front` have been listed.
+            after, since, listed_before = None, front, len(listed)
 
 
 async def every_record(store: ConversationStore) -> AsyncIterator[Conversation]:
-    """Every record of the owner, from the authoritative view: for operations that need all of them."""
+    """Yield every record of the owner from the authoritative view."""
     async for record in all_records(await store.authoritative()):
         yield record
 
 
 def check_complete(page: Page) -> Page:
-    """Refuse a page that comes from the last known state."""
+    """Raise `StoreUnavailable` for a page from the last known state."""
     if page.degraded:
-        raise StoreUnavailable("the store is away, and the list of conversations that is known may lack some")
+        raise StoreUnavailable(
+            "the store is unavailable, and the last known list of conversations may be incomplete"
+        )
     return page

@@ -1,4 +1,4 @@
-"""What is brought along: encoders, token counters, summarizers, agents, transcribers. Below: values."""
+"""Plug-ins that an application provides: embedders, token counters, summarizers, agents, transcribers."""
 
 from collections.abc import AsyncIterable, Callable, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -11,73 +11,77 @@ from aforesaid.model.messages import Message
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors: texts of like meaning into vectors that point the same way."""
+    """Turns texts into vectors; similar meanings give vectors of similar direction."""
 
     @property
     def name(self) -> str:
-        """The model's name, a part of the kind of every vector that it made."""
+        """The model's name, part of the kind of every vector document."""
         ...
 
     @property
     def dimension(self) -> int: ...
 
     def embed(self, texts: Sequence[str]) -> Any:
-        """A numpy array of float32 with one row for each text, each of length 1.
+        """Return a numpy array of float32 with one row per text, each of length 1.
 
-        Takes its time: call it off the event loop.
+        This may block: call it outside the event loop.
         """
         ...
 
 
 class TokenCounter(Protocol):
-    """Counts as a model does, or nearly. One name always gives the same counts, so they can be kept by it."""
+    """Counts tokens as a model does, or approximately. Counts are stored by name, so one name has fixed
+    counts.
+    """
 
     @property
     def name(self) -> str: ...
 
     def count_text(self, text: str) -> int:
-        """How many tokens the text is. Any text has a count; loading at the first one may take a moment."""
+        """Return the number of tokens of any text. The first call may load data."""
         ...
 
 
 class Summarizer(Protocol):
-    """Says in short what was said: a model, or something built in."""
+    """Summarizes messages: a model or a built-in algorithm."""
 
     @property
     def name(self) -> str:
-        """Its summaries are kept under this name."""
+        """The name under which its summaries are stored."""
         ...
 
     async def summarize(self, earlier: str, messages: Sequence[Message], *, max_tokens: int) -> str:
-        """What the earlier summary, empty for none, and these messages say together, in so many tokens.
+        """Summarize the earlier summary (empty for none) and these messages in at most `max_tokens`.
 
-        What goes wrong is one of our errors: it is tried again later, and the earlier summary stays.
+        Raise an `AforesaidError` on failure: the earlier summary stays, and the call is repeated later.
         """
         ...
 
 
 Stop = Literal["end", "tools", "length", "pause"]
-"""Why an agent stopped: it has answered, it waits for tools, it ran out of room, or it wants to go on."""
+"""Why an agent stopped: it answered, it waits for tools, it reached the length limit, or it paused to
+continue.
+"""
 
 OnText = Callable[[str], None]
-"""Told each piece of an answer as it arrives. Called on the event loop, so it must not wait."""
+"""Called with each piece of an answer as it arrives, on the event loop; it must not block."""
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """What an agent is asked: a valid window with the question at its end, or a tool loop under way."""
+    """An agent's input: a valid window that ends with the question or with tool results."""
 
     messages: tuple[Message, ...]
-    """Oldest first, in any dialect: an agent writes them in its own."""
+    """Oldest first, in any dialect; the agent renders them in its own."""
     system: str = ""
-    """The system prompt, which is not in the log."""
+    """The system prompt, which is not part of the log."""
     tools: tuple[dict[str, Any], ...] = ()
-    """What it may call, described in its dialect: `ToolRegistry.definitions`."""
+    """The available tools, in the agent's dialect: `ToolRegistry.definitions`."""
     may_call: bool = True
-    """Whether it may call a tool now. Where it may not, the tools are still described."""
+    """Whether the agent may call a tool now. If not, the tools are still described."""
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """Tokens as the provider counted them: all that went in, cached or not, and all that came out."""
+    """Tokens as the provider counted them: all input, cached or not, and all output."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -90,25 +94,24 @@ class Usage(Struct, frozen=True, kw_only=True):
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """One reply: words, calls of tools, or both, exactly as they were given."""
+    """One reply, unchanged: text, tool calls, or both."""
 
     messages: tuple[Message, ...]
-    """In the agent's dialect. Calls wait for their results: the loop fetches them and asks again."""
+    """In the agent's dialect. The loop executes tool calls and calls the agent again."""
     stop: Stop = "end"
     usage: Usage | None = None
 
 
 class Agent(Protocol):
-    """Whoever replies: a model behind a provider, or something built in. One question, one reply.
+    """A model behind a provider, or a built-in agent. It is stateless: one request, one reply.
 
-    It keeps nothing between two questions. What goes wrong is an `AgentError`: a provider's own
-    errors never come through, and no error or log says a secret. An answer that broke off, or was
-    refused, is an error too: a `Reply` is whole.
+    It raises `AgentError` on failure, never a provider's own error. No error and no log contains a secret. An
+    answer that broke off or was refused is an error too: a `Reply` is complete.
     """
 
     @property
     def name(self) -> str:
-        """The `agent_name` of what it says."""
+        """The `agent_name` of its messages."""
         ...
 
     @property
@@ -117,25 +120,25 @@ class Agent(Protocol):
         ...
 
     async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
-        """The reply. With `on_text` it is streamed: the words of the reply, piece by piece, go there too."""
+        """Return the reply. With `on_text` it is streamed: each piece of its text is passed there too."""
         ...
 
     async def close(self) -> None:
-        """Let go of what it opened itself. Closing twice is fine."""
+        """Release what it opened itself. Closing twice is allowed."""
         ...
 
 
 PCM = "audio/pcm"
-"""The media type of bare samples."""
+"""The media type of raw samples."""
 
 
 class AudioFormat(Struct, frozen=True, kw_only=True):
-    """How samples are written: whole numbers, little-endian, one after the other for each channel."""
+    """The format of raw samples: signed integers, little-endian, interleaved channels."""
 
     rate: int = 16_000
-    """Samples a second. Speech needs no more than this."""
+    """Samples per second. Speech needs no more than the default."""
     width: int = 2
-    """Bytes a sample."""
+    """Bytes per sample."""
     channels: int = 1
 
     def __post_init__(self) -> None:
@@ -150,28 +153,28 @@ class AudioFormat(Struct, frozen=True, kw_only=True):
 
     @property
     def frame(self) -> int:
-        """Bytes that sound at the same moment."""
+        """Bytes of one frame: one sample of each channel."""
         return self.width * self.channels
 
 
 class Audio(CheckedFields, frozen=True, kw_only=True):
-    """Sound: bare samples, or a file of another media type, which not every transcriber can read."""
+    """Raw samples, or a file of another media type. Not every transcriber reads files."""
 
     data: bytes
     media_type: str = PCM
     format: AudioFormat = AudioFormat()
-    """Of bare samples. A file says so itself."""
+    """The format of raw samples. A file contains its own."""
 
     @property
     def seconds(self) -> float | None:
-        """How long it lasts; None where only the file knows."""
+        """The duration; None for a file."""
         if self.media_type != PCM:
             return None
         return len(self.data) / (self.format.frame * self.format.rate)
 
 
 class Segment(Struct, frozen=True, kw_only=True):
-    """Some words of a transcript, and when they were said: seconds from the beginning."""
+    """Part of a transcript with its start and end, in seconds from the beginning."""
 
     text: str
     start: float
@@ -180,36 +183,38 @@ class Segment(Struct, frozen=True, kw_only=True):
 
 
 class Transcript(Struct, frozen=True, kw_only=True):
-    """What was understood."""
+    """The result of a transcription."""
 
     text: str
     confidence: float | None = None
-    """How sure of the words, from 0 to 1; None where the transcriber does not say."""
+    """The confidence from 0 to 1; None where the transcriber does not report one."""
     language: str | None = None
     segments: tuple[Segment, ...] = ()
 
 
 class Transcriber(Protocol):
-    """Whoever turns sound into words. What goes wrong is a `TranscriberError`; no error says a secret."""
+    """Turns audio into text. It raises `TranscriberError` on failure; no error contains a secret."""
 
     @property
     def name(self) -> str: ...
 
     async def transcribe(self, audio: Audio, *, language: str | None = None) -> Transcript:
-        """The words. Where nothing was understood the text is empty. `language` is what to expect."""
+        """Return the transcript; its text is empty where nothing was understood. `language` is the expected
+        one.
+        """
         ...
 
     async def close(self) -> None:
-        """Let go of what it opened. Closing twice is fine."""
+        """Release what it opened. Closing twice is allowed."""
         ...
 
 
 @runtime_checkable
-class Listening(Protocol):
-    """A transcriber that listens while somebody still speaks."""
+class StreamingTranscriber(Protocol):
+    """A transcriber that works while the user is still speaking."""
 
     async def listen(
         self, chunks: AsyncIterable[bytes], audio_format: AudioFormat, *, language: str | None = None
     ) -> Transcript:
-        """The words in bare samples that arrive piece by piece."""
+        """Transcribe raw samples that arrive in chunks."""
         ...

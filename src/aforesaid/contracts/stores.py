@@ -1,4 +1,4 @@
-"""What a store is: one owner's conversations, and the place that hands them out. Below: its values."""
+"""The contract of a store: `ConversationStore` for one owner, `Backend` for all owners."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -8,23 +8,25 @@ from typing import Any, Protocol, runtime_checkable
 from msgspec import Struct
 
 from aforesaid.contracts.documents import Document
-from aforesaid.contracts.entries import Appended, Entry, Position, why_unreadable
+from aforesaid.contracts.entries import Appended, Entry, Position, unreadable_reason
 from aforesaid.model.conversations import Changes, Conversation, Page, Query, started
 from aforesaid.model.messages import Message
 
 
 class Tally(Struct, frozen=True, kw_only=True):
-    """How much of each kind: of what there is, or of what was removed. Expired or not."""
+    """Numbers of items that exist or were removed, by kind. Expired items are included."""
 
     conversations: int = 0
     messages: int = 0
     sessions: int = 0
     index_entries: int = 0
-    """Messages in a search index that the store keeps itself; 0 where it keeps none."""
+    """Messages in the store's own search index; 0 where it has none."""
     keys: int = 0
-    """Rings of data keys: without them what was sealed can be read nowhere. 0 where nothing is encrypted."""
+    """Data keys. Without them the owner's encrypted data is unreadable everywhere. 0 where nothing is
+    encrypted.
+    """
     documents: dict[str, int] = {}
-    """How many documents of each kind, the owner's and those of conversations. Only kinds that there are."""
+    """Documents by kind, the owner's and those of conversations. Kinds without documents are left out."""
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(
@@ -43,29 +45,30 @@ class ConversationStore(Protocol):
     # Records
 
     async def create(self, conversation: Conversation) -> Conversation:
-        """Keep a new, empty conversation. Raises `ConversationExists`."""
+        """Store a new, empty conversation. Raise `ConversationExists`."""
         ...
 
     async def get(self, conversation_id: str) -> Conversation | None:
-        """The record, without messages."""
+        """Return the record, without messages."""
         ...
 
     async def update(
         self, conversation_id: str, changes: Changes, *, expected_revision: int | None = None
     ) -> Conversation:
-        """Change what is given; the revision moves by one."""
+        """Change the given fields; the revision increases by one."""
         ...
 
     async def find(self, query: Query) -> Page:
-        """One page of records, most recently active first, equal moments by id, descending."""
+        """Return one page of records, most recently active first; records of the same time by id,
+        descending.
+        """
         ...
 
     async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
-        """Remove the conversation with all that belongs to it; returns how much of each kind went.
+        """Remove the conversation with everything that belongs to it; return the counts.
 
-        What is not there is no error, and nothing went.
-
-        With `expected_revision`, only if nobody wrote to it since, whether it has expired or not.
+        Deleting a missing conversation is not an error and returns zero counts. With `expected_revision`,
+        delete only at that revision, whether the conversation has expired or not.
         """
         ...
 
@@ -74,27 +77,27 @@ class ConversationStore(Protocol):
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
     ) -> Conversation:
-        """The conversation that the session is bound to; else `fresh`, created and bound in the same step.
+        """Return the session's conversation; if there is none, create `fresh` and bind it in the same step.
 
-        With `active_since`, a conversation whose last activity lies before it is let go: it stays
-        where it is, and the session is bound to `fresh`.
+        With `active_since`, a conversation that was last active before it stays, and the session is bound to
+        `fresh`.
         """
         ...
 
     async def session(self, session_id: str) -> Conversation | None:
-        """The conversation that the session is bound to."""
+        """Return the conversation that the session is bound to."""
         ...
 
     async def bind(self, session_id: str, conversation_id: str) -> None:
-        """Bind the session to this conversation, whatever it was bound to before."""
+        """Bind the session to this conversation, replacing an earlier binding."""
         ...
 
     async def unbind(self, session_id: str) -> None:
-        """Forget the session. Its conversation stays."""
+        """Remove the session's binding. Its conversation stays."""
         ...
 
     async def sessions(self, conversation_id: str) -> list[str]:
-        """The sessions that are bound to the conversation, sorted."""
+        """Return the sessions that are bound to the conversation, sorted."""
         ...
 
     # The log
@@ -102,60 +105,60 @@ class ConversationStore(Protocol):
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
-        """Store one turn, all of it or nothing. With `expected_revision`, only if nobody wrote since.
+        """Store one turn, all of it or nothing. With `expected_revision`, only at that revision.
 
-        When every message is known already nothing changes and nothing is refused: a retry of a
-        write that did succeed succeeds.
+        When every message is known already, nothing changes and no error is raised, so a retried append
+        succeeds.
         """
         ...
 
     async def rewrite(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
-        """Put these messages in the place of all there are, in one step. Sequence numbers go on."""
+        """Replace the whole log by these messages in one step. Sequence numbers continue."""
         ...
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
-        """The last `limit` entries in reading order, or the last that stand before a position."""
+        """Return the last `limit` entries in reading order, or the last before a position."""
         ...
 
     async def recent(
         self, conversation_id: str, *, limit: int, before: Position | None = None
     ) -> list[Entry]:
-        """As `tail`, for a context: while the store is away, the entries that are known, however few.
+        """Return what `tail` returns, for a context; while the store is unavailable, the entries of the last
+        known state.
 
-        A layer that answers from the last known state notes that (`aforesaid.freshness`). `tail` and `page`
-        give all entries that are asked for, or raise.
+        A layer that answers from the last known state records it (`aforesaid._internal.freshness`). `tail`
+        and `page` return all requested entries or raise.
         """
         return await self.tail(conversation_id, limit=limit, before=before)
 
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
-        """Entries in reading order, counted from the oldest."""
+        """Return entries in reading order, counted from the oldest."""
         ...
 
     async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
-        """The entry that holds this message id."""
+        """Return the entry with this message id."""
         ...
 
     async def replace(
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None
     ) -> Entry:
-        """Put the message in the place of the one that holds its id: the one way to change what was said.
+        """Replace the message that has the same id. This is the only way to change a stored message.
 
-        Place, time, role and the moment of storing stay; the revisions of entry and record move on. What
-        is derived from the log goes, unless the message says the same as before and only its labels are
-        others. Raises `MessageNotFound`.
+        Place, time, role and storing time stay; the revisions of entry and record increase. Data derived from
+        the log is removed unless the content is the same and only labels differ. Raise `MessageNotFound`.
         """
         ...
 
-    # Moving
+    # Restoring
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
-        """Keep the record and the entries exactly as given, expired or not, in one step.
+        """Store the record and the entries exactly as given, expired or not, in one step.
 
-        An entry whose sequence is there already is left as it is, so that a long conversation can be
-        brought in parts, and a part twice; the record that is given last holds. New messages go on
-        after the largest sequence. An id that another entry holds raises `MessageConflict`.
+        An entry with a known sequence is skipped, so a long conversation can be restored in parts, and a part
+        twice; the last record wins. New messages continue after the largest sequence. An id that another
+        entry has raises `MessageConflict`.
         """
         ...
 
@@ -170,27 +173,27 @@ class ConversationStore(Protocol):
         conversation_id: str | None = None,
         expected_version: int | None = None,
     ) -> Document:
-        """Keep the data under this kind and key, in the place of what is there.
+        """Store the data under this kind and key, replacing an earlier document.
 
-        With `expected_version`, only if that is the version there, and 0 only if there is none; else
-        `DocumentConflict`.
+        With `expected_version`, raise `DocumentConflict` unless the document has that version; 0 means that
+        there is none.
         """
         ...
 
     async def get_document(
         self, kind: str, key: str, *, conversation_id: str | None = None
     ) -> Document | None:
-        """The document of this kind and key."""
+        """Return the document of this kind and key."""
         ...
 
     async def documents(
         self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
     ) -> list[Document]:
-        """Documents of a kind by their keys, which sort by code point; those with keys after `after`."""
+        """Return documents of a kind, sorted by key (by code point), with keys greater than `after`."""
         ...
 
     async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
-        """The kinds that there are documents of, sorted."""
+        """Return the kinds of existing documents, sorted."""
         ...
 
     async def delete_document(
@@ -201,101 +204,103 @@ class ConversationStore(Protocol):
         conversation_id: str | None = None,
         expected_version: int | None = None,
     ) -> bool:
-        """Remove the document; whether there was one. With `expected_version`, only that version of it."""
+        """Remove the document; return whether there was one. With `expected_version`, only that version."""
         ...
 
     async def restore_documents(self, documents: Sequence[Document]) -> None:
-        """Keep the documents exactly as given, whatever is there, in one step.
+        """Store the documents exactly as given, replacing existing ones, in one step.
 
-        For moving: it alone sets versions and moments. All belong to the owner, or all to one
-        conversation.
+        For moving data: no other method sets versions and times. All documents belong to the owner, or all to
+        one conversation.
         """
         ...
 
     # Retention
 
     async def purge_expired(self) -> int:
-        """Remove this owner's expired conversations; returns how many."""
+        """Remove this owner's expired conversations; return how many."""
         ...
 
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
-        """The records that a purge at this moment removes, those that expire first in front.
+        """Return the records that a purge at this time would remove, in the order of expiry.
 
-        For a look at what a purge will do: it alone shows records that have expired.
+        For a dry run: no other method returns expired records.
         """
         ...
 
     async def clear(self) -> Tally:
-        """Remove all that this owner has, expired or not; returns how much of each kind went."""
+        """Remove everything this owner has, expired or not; return the counts."""
         ...
 
     async def tally(self, conversation_id: str | None = None) -> Tally:
-        """What `clear` would remove now, or `delete` of this conversation, without removing it.
+        """Return what `clear`, or `delete` of this conversation, would remove now.
 
-        Costs at most a look at every record, and reads no message and no document.
+        It reads at most every record, but no message and no document.
         """
         ...
 
     def now(self) -> datetime:
-        """The store's time: what it stamps messages with and judges expiry by."""
+        """Return the store's time, which it uses for timestamps and expiry."""
         ...
 
     @property
     def degraded(self) -> bool:
-        """Whether an answer given now would come from the last known state; see `aforesaid.freshness`."""
+        """Whether an answer would now come from the last known state; see `aforesaid._internal.freshness`."""
         return False
 
     async def authoritative(self) -> "ConversationStore":
-        """This store without any fallback, for an operation that needs everything the owner has.
+        """Return this store without any fallback, for an operation that needs all of the owner's data.
 
-        Every operation that reads everything in order to move, copy, delete, count or verify uses it. A layer
-        with a last known state, a cache or a queue of accepted writes first waits, within its deadline, until
-        the store has every acknowledged write of this owner; else it raises `StoreUnavailable`. The returned
-        store answers from the store itself or raises, and accepts no write while the store is away.
+        Operations that read everything in order to move, copy, delete, count or verify use it. A layer with a
+        last known state, a cache or a spool first waits, within its deadline, until the store has every
+        acknowledged write of this owner; otherwise it raises `StoreUnavailable`. The returned store answers
+        from the store itself or raises, and accepts no write while the store is unavailable.
         """
         return self
 
-    # Whole histories, written once over the rest
+    # Whole histories, implemented with the methods above
 
     async def load(self, conversation_id: str) -> list[dict[str, Any]]:
-        """The whole history as dicts, oldest first; empty when there is none. Leaves out the unreadable."""
+        """Return the whole history as dicts, oldest first, without unreadable messages; empty when there is
+        none.
+        """
         if await self.get(conversation_id) is None:
             return []
         entries = await self.page(conversation_id, limit=_EVERYTHING)
-        return [entry.message.to_dict() for entry in entries if why_unreadable(entry) is None]
+        return [entry.message.to_dict() for entry in entries if unreadable_reason(entry) is None]
 
     async def save(self, conversation_id: str, history: Sequence[dict[str, Any]]) -> None:
-        """Make this the whole history, and the conversation if there is none.
+        """Store this as the whole history. Create the conversation if there is none.
 
-        A history that goes on where the stored one ends only costs what is new. Somebody else's
-        turn in between raises `RevisionConflict` and is not overwritten.
+        A history that continues the stored one costs only its new messages. A concurrent turn raises
+        `RevisionConflict` and is not overwritten.
         """
         messages = [Message.from_dict(document) for document in history]
         record = await self.get(conversation_id)
         if record is None:
             record = await self.create(started(conversation_id, now=self.now()))
         found = await self.page(conversation_id, limit=_EVERYTHING)
-        entries = [entry for entry in found if why_unreadable(entry) is None]
-        if _goes_on_from(entries, history):
+        entries = [entry for entry in found if unreadable_reason(entry) is None]
+        if _continues(entries, history):
             new = messages[len(entries) :]
             await self.append(conversation_id, new, expected_revision=record.revision)
         else:
             await self.rewrite(conversation_id, messages, expected_revision=record.revision)
 
 
-def _goes_on_from(entries: Sequence[Entry], history: Sequence[dict[str, Any]]) -> bool:
+def _continues(entries: Sequence[Entry], history: Sequence[dict[str, Any]]) -> bool:
     return len(history) >= len(entries) and all(
-        _is_as_given(entry.message, document) for entry, document in zip(entries, history, strict=False)
+        _matches(entry.message, document) for entry, document in zip(entries, history, strict=False)
     )
 
 
-def _is_as_given(message: Message, document: dict[str, Any]) -> bool:
-    """Whether a stored message is what a document says; what it does not say may be anything."""
+def _matches(message: Message, document: dict[str, Any]) -> bool:
+    """Return whether a stored message matches a document in every field that the document has."""
     given = Message.from_dict(document)
     same_labels = all(
         getattr(message, name) == getattr(given, name) for name in _LABELS if document.get(name) is not None
     )
-    return same_labels and message.says_the_same_as(given)
+    return same_labels and message.same_content_as(given)
 
 
 _LABELS = ("timestamp", "content_type", "agent_name", "message_id", "tags", "speech")
@@ -306,28 +311,30 @@ _EVERYTHING = 2**53
 
 @runtime_checkable
 class Backend(Protocol):
-    """A place where conversations are kept: opened once, shared by all owners."""
+    """Storage for all owners, opened once."""
 
     async def open(self) -> None:
         """Connect and prepare the schema. Errors name the file or server."""
         ...
 
     async def close(self) -> None:
-        """Finish what was accepted, then let go. Closing twice is fine; using afterwards is `StoreClosed`."""
+        """Finish accepted work, then release everything. Closing twice is allowed; later use raises
+        `StoreClosed`.
+        """
         ...
 
     def of(self, owner: str) -> ConversationStore:
-        """The store of one owner. Costs nothing and may be called before `open`."""
+        """Return the store of one owner. This does no I/O and may be called before `open`."""
         ...
 
-    def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
-        """Everybody who has a conversation or a document here. For operators.
+    def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
+        """Yield every owner with a conversation or a document. For operators.
 
-        Whoever has nothing beside documents of these kinds is left out. The list is complete, or the iterator
-        raises: there is no list of the owners that happen to be known.
+        Owners that have only documents of `ignored_kinds` are left out. The listing is complete, or the
+        iterator raises.
         """
         ...
 
     async def purge_expired(self, now: datetime | None = None) -> int:
-        """Remove every owner's expired conversations; returns how many."""
+        """Remove every owner's expired conversations; return how many."""
         ...

@@ -243,7 +243,7 @@ class UnstoredTurns:
 
     # Forgetting
 
-    async def forgets(
+    async def remove_copies(
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None
     ) -> dict[str, int]:
         """Remove the queued turns of a conversation, or of an owner. See `contracts.Holds`."""

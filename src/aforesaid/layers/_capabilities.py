@@ -1,6 +1,6 @@
 """A layer has the powers of what it wraps: those that it does not bring itself are handed on.
 
-A power is a protocol that is asked for with `isinstance` (`Watchable`, `Migrated`). Whether a layer has
+A power is a protocol that is asked for with `isinstance` (`Watchable`, `Migratable`). Whether a layer has
 one depends on what is inside it, so its class is made to measure, once for each set of powers.
 """
 

@@ -18,18 +18,18 @@ from aforesaid.contracts import (
     Backend,
     Change,
     ConversationStore,
+    CopyHolder,
     Document,
     Entry,
-    Erasing,
-    Holds,
     Matches,
-    Migrated,
-    Nearby,
-    Nearest,
+    Migratable,
     Position,
-    Reindexed,
+    Reindexable,
+    Scrubbable,
     Searchable,
     Tally,
+    VectorMatch,
+    VectorSearchable,
     Watchable,
 )
 from aforesaid.errors import InvalidId, NotFound
@@ -43,7 +43,7 @@ T = TypeVar("T")
 DEFAULT_ACTOR = "application"
 """Who acts, where nobody says who."""
 
-BACKEND_POWERS = (Migrated, Erasing, Holds, Reindexed)
+BACKEND_POWERS = (Migratable, Scrubbable, CopyHolder, Reindexable)
 
 
 class Acting(NamedTuple):
@@ -89,11 +89,11 @@ class AuditedBackend(Backend):
         powers = tuple(kind for power, kind in _STORE_POWERS.items() if isinstance(inner, power))
         return _with(powers)(inner, _Notes(self._trail, self._acting, owner))
 
-    async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
+    async def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
         notes = _Notes(self._trail, self._acting, "")
         count = 0
         try:
-            async for owner in self._inner.owners(beside=beside):
+            async for owner in self._inner.owners(ignored_kinds=ignored_kinds):
                 count += 1
                 yield owner
         finally:
@@ -167,7 +167,7 @@ class AuditedStore(ConversationStore):
         self._inner = inner
         self._notes = notes
 
-    async def note(self, action: str, conversation_id: str = "", *, count: int = 0) -> None:
+    async def audit_action(self, action: str, conversation_id: str = "", *, count: int = 0) -> None:
         await self._notes.add(action, conversation_id, count=count)
 
     def now(self) -> datetime:
@@ -371,8 +371,8 @@ class _Compared(AuditedStore):
 
     async def nearest(
         self, model: str, vector: Sequence[float], *, limit: int, around: Sequence[float] | None = None
-    ) -> list[Nearby] | None:
-        assert isinstance(self._inner, Nearest)
+    ) -> list[VectorMatch] | None:
+        assert isinstance(self._inner, VectorSearchable)
         doing = self._inner.nearest(model, vector, limit=limit, around=around)
         return await self._notes.of("match", doing, count=lambda found: len(found or ()))
 
@@ -380,7 +380,7 @@ class _Compared(AuditedStore):
 _STORE_POWERS: dict[type, type[AuditedStore]] = {
     Watchable: _Watched,
     Searchable: _Searched,
-    Nearest: _Compared,
+    VectorSearchable: _Compared,
 }
 
 

@@ -32,16 +32,16 @@ from aforesaid.contracts import (
     Backend,
     Change,
     ConversationStore,
+    CopyHolder,
     Document,
     Entry,
-    Erasing,
-    Holds,
-    Migrated,
-    Nearest,
+    Migratable,
     Position,
-    Reindexed,
+    Reindexable,
+    Scrubbable,
     Searchable,
     Tally,
+    VectorSearchable,
     Watchable,
 )
 from aforesaid.errors import StoreError
@@ -349,10 +349,10 @@ class CachedBackend(Backend):
         name = parse_name(owner, field="owner")
         inner = self._inner.of(name)
         kind = _WatchableStore if isinstance(inner, Watchable) else CachedStore
-        return with_capabilities_of(inner, kind(self, name, inner), [Searchable, Nearest])
+        return with_capabilities_of(inner, kind(self, name, inner), [Searchable, VectorSearchable])
 
-    def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
-        return self._inner.owners(beside=beside)
+    def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
+        return self._inner.owners(ignored_kinds=ignored_kinds)
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         try:
@@ -360,7 +360,7 @@ class CachedBackend(Backend):
         finally:
             self.shelves.clear()
 
-    async def forgets(
+    async def remove_copies(
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None
     ) -> dict[str, int]:
         """Remember nothing of this conversation, or of this owner, any more. See `contracts.Holds`."""
@@ -372,14 +372,16 @@ class CachedBackend(Backend):
         )
         counts = Counter(cached_copies=copies)
         inner = self._inner
-        if isinstance(inner, Holds):
-            counts.update(await inner.forgets(owner, conversation_id, until=until))
+        if isinstance(inner, CopyHolder):
+            counts.update(await inner.remove_copies(owner, conversation_id, until=until))
         return dict(counts)
 
 
 def cached(inner: Backend, cache: Cache | None = None, **options: Any) -> CachedBackend:
     """The layer around a backend, with the powers of that backend."""
-    return with_capabilities_of(inner, CachedBackend(inner, cache, **options), [Migrated, Erasing, Reindexed])
+    return with_capabilities_of(
+        inner, CachedBackend(inner, cache, **options), [Migratable, Scrubbable, Reindexable]
+    )
 
 
 class CachedStore(ConversationStore):

@@ -15,13 +15,13 @@ from typing import Any
 from aforesaid.contracts import (
     Backend,
     ConversationStore,
-    Erasing,
-    Holds,
-    Migrated,
-    Nearest,
-    Reindexed,
+    CopyHolder,
+    Migratable,
+    Reindexable,
+    Scrubbable,
     Searchable,
     SnapshotReader,
+    VectorSearchable,
     Watchable,
 )
 from aforesaid.contracts.capabilities import Sealable
@@ -29,8 +29,8 @@ from aforesaid.layers._capabilities import around, with_capabilities_of
 from aforesaid.telemetry import Telemetry, telemetry, tracing
 from aforesaid.telemetry.instrumentation import error_kind
 
-BACKEND_POWERS = (Migrated, Erasing, Holds, Reindexed)
-STORE_POWERS = (Searchable, Nearest, Sealable, Watchable, SnapshotReader)
+BACKEND_POWERS = (Migratable, Scrubbable, CopyHolder, Reindexable)
+STORE_POWERS = (Searchable, VectorSearchable, Sealable, Watchable, SnapshotReader)
 WRITTEN_OVER_THE_REST = ("load", "save")
 NOT_TIMED = (*WRITTEN_OVER_THE_REST, "authoritative")
 
@@ -89,8 +89,8 @@ class TimedBackend(Backend):
     async def close(self) -> None:
         await self._inner.close()
 
-    def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
-        return self._inner.owners(beside=beside)
+    def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
+        return self._inner.owners(ignored_kinds=ignored_kinds)
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         return await self._inner.purge_expired(now)

@@ -18,7 +18,7 @@ from aforesaid.contracts import (
     ConversationStore,
     Entry,
     TokenCounter,
-    why_unreadable,
+    unreadable_reason,
 )
 from aforesaid.dialects import Request, resolve
 from aforesaid.errors import ConversationNotFound, InvalidInput, shown
@@ -574,7 +574,7 @@ def _scope(store: ConversationStore | None, blobs: BlobStore | None) -> OwnerSco
 def _readable(entries: Sequence[Entry]) -> "list_[Message]":
     readable: list_[Message] = []
     for entry in entries:
-        if why_unreadable(entry) is None:
+        if unreadable_reason(entry) is None:
             readable.append(entry.message)
         else:
             where = entry.conversation_id, entry.sequence

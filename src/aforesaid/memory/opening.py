@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from aforesaid._internal.arguments import is_path, validated
 from aforesaid._internal.deadlines import ended
-from aforesaid.contracts import JOURNAL, Backend, Embedder, Holds, Summarizer, TokenCounter
+from aforesaid.contracts import JOURNAL, Backend, CopyHolder, Embedder, Summarizer, TokenCounter
 from aforesaid.contracts.listing import check_complete
 from aforesaid.errors import (
     AforesaidError,
@@ -80,7 +80,7 @@ class Memory:
         retention: Retention | RetentionRules | None = None,
         archives: "ArchiveFolder | None" = None,
         redact: Redactor | None = None,
-        holders: Sequence[Holds] = (),
+        holders: Sequence[CopyHolder] = (),
         embedder: Embedder | None = None,
         summarizer: Summarizer | Literal["extract"] | None = None,
     ) -> None:
@@ -100,7 +100,7 @@ class Memory:
         self.search_resources = SearchResources(embedder)
         by_config = None if config is None or config.summaries == "off" else config.summaries
         self.known_notes = KnownNotes()
-        self.summary_room = SummaryResources(_summarizer(summarizer or by_config))
+        self.summary_resources = SummaryResources(_summarizer(summarizer or by_config))
         self.contact_resources = ContactResources()
         self.unstored = UnstoredTurns()
         self._swept: dict[str, datetime] = {}
@@ -132,8 +132,8 @@ class Memory:
             rules=self._retention.of(owner),
         )
 
-    def _all_holders(self) -> tuple[Holds, ...]:
-        around = [each for each in (self.backend, self.archives) if isinstance(each, Holds)]
+    def _all_holders(self) -> tuple[CopyHolder, ...]:
+        around = [each for each in (self.backend, self.archives) if isinstance(each, CopyHolder)]
         own = self.search_resources, self.known_notes, self.contact_resources, self.unstored
         return (*around, *own, *self.holders)
 
@@ -150,7 +150,7 @@ class Memory:
             redact=self._redact,
             scope=scope,
             searcher=Searcher(scope.store, self.search_resources, scope.owner),
-            summaries=self.summary_room,
+            summaries=self.summary_resources,
             known_notes=self.known_notes,
             swept=self._swept,
             contact_resources=self.contact_resources,
@@ -289,7 +289,7 @@ class Memory:
             leaving.push_async_callback(self.backend.close)
             leaving.push_async_callback(self.search_resources.close)
             leaving.push_async_callback(self.contact_resources.close)
-            leaving.push_async_callback(self.summary_room.close)
+            leaving.push_async_callback(self.summary_resources.close)
             leaving.push_async_callback(self.unstored.close)
             for task in background:
                 leaving.push_async_callback(ended, task)

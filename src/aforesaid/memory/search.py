@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
-from aforesaid.contracts import note
+from aforesaid.contracts import audit_action
 from aforesaid.intake.messages import Intake
 from aforesaid.model.clock import parse_moment
 from aforesaid.model.conversations import Channel, Query, Status
@@ -88,7 +88,7 @@ class Search:
             explain=explain,
             zone=timezone,
         )
-        await note(self.searcher.store, "search", count=len(found.passages))
+        await audit_action(self.searcher.store, "search", count=len(found.passages))
         by = "time" if not parse_question(query) else "meaning" if found.by_meaning else "words"
         events.searched(by, len(found.passages), degraded=found.degraded)
         return found
@@ -134,7 +134,7 @@ class Search:
             limit=self.config.search_limit if limit is None else limit,
         )
         found = await search_conversations(self.searcher, parse_question(query), filters, zone=timezone)
-        await note(self.searcher.store, "search", count=len(found))
+        await audit_action(self.searcher.store, "search", count=len(found))
         events.searched("conversations", len(found))
         return found
 
@@ -145,6 +145,6 @@ class Search:
 
         parse_limit(limit, field="limit")
         found = await similar_conversations(self.searcher, conversation_id, limit=limit)
-        await note(self.searcher.store, "search", conversation_id, count=len(found))
+        await audit_action(self.searcher.store, "search", conversation_id, count=len(found))
         events.searched("likeness", len(found))
         return found

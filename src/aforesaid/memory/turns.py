@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aforesaid.memory.manager import ConversationManager
 
 
-class TurnBeingSaid:
+class TurnDraft:
     """What is said in a turn, collected. Whoever stores it, and how, is another's business."""
 
     def __init__(self, intake: Intake, conversation_id: str, *, expected_revision: int | None = None) -> None:
@@ -86,7 +86,7 @@ class TurnBeingSaid:
             raise AforesaidError("this turn is over; start another one")
 
 
-class TurnInProgress(TurnBeingSaid):
+class TurnInProgress(TurnDraft):
     """What `manager.turn(conversation_id)` gives: say things, then leave the block to store them.
 
     When the block raises or is cancelled, nothing of the turn is stored. `stored` says afterwards

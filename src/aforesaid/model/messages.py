@@ -145,7 +145,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
             self.speech,
         )
 
-    def says_the_same_as(self, other: Self) -> bool:
+    def same_content_as(self, other: Self) -> bool:
         """Whether both carry the same words, whatever their times and labels: what an id stands for."""
         return isinstance(other, Message) and self.role == other.role and words_of(self) == words_of(other)
 

@@ -276,10 +276,10 @@ class KnownNotes:
         held = self._held.pop(owner, None)
         self._size -= 0 if held is None else len(held) + 1
 
-    async def forgets(
+    async def remove_copies(
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None
     ) -> Mapping[str, int]:
-        """Let go of copies in memory, as `Holds` asks."""
+        """Let go of copies in memory, as `CopyHolder` asks."""
         held = self._held.get(owner, ())
         self.drop(owner)
         meant = [note for note in held if conversation_id is None or _was_said_in(note, conversation_id)]

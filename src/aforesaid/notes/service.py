@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from aforesaid._internal.deadlines import within
 from aforesaid._internal.freshness import note_degraded
-from aforesaid.contracts import ConversationStore, Document, TokenCounter, note
+from aforesaid.contracts import ConversationStore, Document, TokenCounter, audit_action
 from aforesaid.errors import (
     EncoderFailed,
     InvalidInput,
@@ -194,7 +194,7 @@ class Notes:
         else:
             similarities = await self._similarities(question, there)
             found = [one for _, one in ranked(there, question, similarities)][:most]
-        await note(self.store, "search", count=len(found))
+        await audit_action(self.store, "search", count=len(found))
         return found
 
     async def _similarities(self, question: str, notes: Sequence[Note]) -> list[float] | None:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from aforesaid.contracts import Entry, why_unreadable
+from aforesaid.contracts import Entry, unreadable_reason
 from aforesaid.errors import AforesaidError, InvalidInput, shown
 from aforesaid.model.conversations import Channel
 from aforesaid.model.ids import parse_name
@@ -466,7 +466,7 @@ def _without_surrogates(frame: Outgoing) -> Outgoing:
 
 def write_entry(entry: Entry) -> bytes:
     """Encode an entry once for all watchers."""
-    why = why_unreadable(entry)
+    why = unreadable_reason(entry)
     if why is not None:
         placeholder = Message(role="system", content="", timestamp=entry.message.timestamp)
         entry = replace(entry, message=placeholder, unreadable=why)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from aforesaid.contracts import Appended
 from aforesaid.dialects import Request
-from aforesaid.memory.turns import TurnBeingSaid
+from aforesaid.memory.turns import TurnDraft
 from aforesaid.model.contexts import Context
 from aforesaid.windows import write_request
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from aforesaid.remote.managers import SyncManager
 
 
-class SyncTurn(TurnBeingSaid):
+class SyncTurn(TurnDraft):
     """What `manager.turn(conversation_id)` gives: say things, then leave the block to store them.
 
     When the block raises, nothing of the turn is stored. `stored` says afterwards what was.

@@ -29,7 +29,16 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aforesaid.contracts import JOURNAL, Backend, ConversationStore, Document, Entry, Erasing, Tally, note
+from aforesaid.contracts import (
+    JOURNAL,
+    Backend,
+    ConversationStore,
+    Document,
+    Entry,
+    Scrubbable,
+    Tally,
+    audit_action,
+)
 from aforesaid.contracts.listing import all_records
 from aforesaid.dialects import references_in
 from aforesaid.errors import AforesaidError, StoreDamaged, StoreUnavailable
@@ -203,7 +212,7 @@ class _Erasing:
     async def _forget_held(self) -> None:
         owner, intent, until = self._scope.owner, self._intent, self._until()
         for holder in self._scope.holders:
-            self._erased.update(await holder.forgets(owner, intent.conversation_id, until=until))
+            self._erased.update(await holder.remove_copies(owner, intent.conversation_id, until=until))
 
     def _until(self) -> datetime:
         """What holders have from after this moment, and nobody else has, stays."""
@@ -245,11 +254,11 @@ class _Erasing:
     async def _drop_name(self) -> None:
         """Take the owner's name out of the journal, and before that note the erasure in the audit trail."""
         erased = sum(self._receipt().erased.values())
-        await note(self._scope.store, "erase", self._intent.conversation_id or "", count=erased)
+        await audit_action(self._scope.store, "erase", self._intent.conversation_id or "", count=erased)
         self._intent = self._intent.without_name()
 
     async def _scrub(self) -> None:
-        if isinstance(self._scope.backend, Erasing):
+        if isinstance(self._scope.backend, Scrubbable):
             self._remains = await self._scope.backend.scrub(self._owner)
         self._remains += _unopened(self._intent.left)
         for remains in self._remains:

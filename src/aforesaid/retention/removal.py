@@ -6,7 +6,7 @@ Every removal ends in `Removal._gone`, which lists what else contains the remove
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from aforesaid.contracts import Erasing
+from aforesaid.contracts import Scrubbable
 from aforesaid.dialects import references_in
 from aforesaid.dialects.blanks import MARK, TAG, blanked
 from aforesaid.errors import InvalidSetting, MessageNotFound
@@ -86,7 +86,7 @@ class Removal:
         replaced = await self.store.replace(conversation_id, counted)
         images = references_in(entry.message)
         await self._gone(replaced.conversation_id, "redacted", message_id=message_id, images=images)
-        if scrub and isinstance(self.scope.backend, Erasing):
+        if scrub and isinstance(self.scope.backend, Scrubbable):
             await self.scope.backend.scrub(self.scope.owner)
         return replaced.message
 
@@ -136,12 +136,12 @@ class Removal:
         """Remove what is derived from words that left the log: index, images, archive, notes."""
         if reason == "redacted":
             # The index and vectors in memory still contain the words, so they are rebuilt.
-            await self._searcher.resources.forgets(self.scope.owner, conversation_id)
+            await self._searcher.resources.remove_copies(self.scope.owner, conversation_id)
             self._searcher.noted(conversation_id)
             await self._remove_images(conversation_id, images)
         else:
             if reason != "archived":
-                await self._unstored.forgets(self.scope.owner, conversation_id)
+                await self._unstored.remove_copies(self.scope.owner, conversation_id)
             self._searcher.forget(conversation_id)
             if reason != "archived":  # archiving has moved the images into the archive
                 await self._images.forget(conversation_id)

@@ -53,7 +53,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     """The version of the document that holds the last block."""
 
 
-class Noted(NamedTuple):
+class Auditable(NamedTuple):
     """A conversation with something new, or an owner that has not been looked at yet."""
 
     owner: str
@@ -78,7 +78,7 @@ class Indexer:
         self._patience = patience
         self._rest = rest
         self._noted_at = -math.inf
-        self._notes: dict[Noted, ConversationStore] = {}
+        self._notes: dict[Auditable, ConversationStore] = {}
         self._known: set[str] = set()
         self._progress: OrderedDict[str, Progress] = OrderedDict()
         self._background = Background(self._work, lambda: bool(self._notes), name="aforesaid-indexer")
@@ -89,9 +89,9 @@ class Indexer:
             return
         if owner not in self._known:
             self._known.add(owner)
-            self._notes[Noted(owner, None)] = store
+            self._notes[Auditable(owner, None)] = store
         if conversation_id is not None:
-            self._notes[Noted(owner, conversation_id)] = store
+            self._notes[Auditable(owner, conversation_id)] = store
         self._noted_at = self._background.here().time()
         if self._notes and self._background.is_idle:
             latest = self._noted_at + self._patience
@@ -120,7 +120,7 @@ class Indexer:
             store = self._notes.pop(noted)
             await self._answer(noted, store)
 
-    async def _answer(self, noted: Noted, store: ConversationStore) -> None:
+    async def _answer(self, noted: Auditable, store: ConversationStore) -> None:
         """Do what a note says. A failure is logged and ends nothing: the next note brings it up again."""
         try:
             if noted.conversation_id is not None:

@@ -15,7 +15,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aforesaid._internal.freshness import noting_freshness
-from aforesaid.contracts import ConversationStore, Entry, Matches, Nearby, Nearest, Position, Searchable
+from aforesaid.contracts import (
+    ConversationStore,
+    Entry,
+    Matches,
+    Position,
+    Searchable,
+    VectorMatch,
+    VectorSearchable,
+)
 from aforesaid.contracts.listing import known_records
 from aforesaid.errors import ConversationNotFound, EncoderFailed, StoreUnavailable
 from aforesaid.model.clock import from_micros, to_micros
@@ -180,7 +188,7 @@ class Searcher:
         self, question: str, asked: Asked, *, filtered: bool, among: Container[str] | None
     ) -> Ranking:
         limit = BY_WORDS_FILTERED if filtered else BY_WORDS if among is None else EVERYTHING
-        if self.resources.embedder is not None and isinstance(self.store, Nearest):
+        if self.resources.embedder is not None and isinstance(self.store, VectorSearchable):
             matches = await self.matches(looked_up(asked), limit=limit)
             similar = await self._served(question) if matches.messages > SERVED else None
             similar = similar or await self.similarities(question)
@@ -240,7 +248,7 @@ class Searcher:
         """By the store, where the vectors lie; None where it cannot compare them."""
         embedder, store = self.resources.embedder, self.store
         assert embedder is not None, "asked for with an encoder only"
-        assert isinstance(store, Nearest), "asked for of such a store only"
+        assert isinstance(store, VectorSearchable), "asked for of such a store only"
         self.resources.note(self.owner, store)
         with self._words_will_do():
             row = await encoded(embedder, readable(question))
@@ -296,7 +304,7 @@ class Searcher:
 class Served:
     """What a store that compares vectors itself says: the nearest; all others are as far as the last."""
 
-    def __init__(self, found: Sequence[Nearby]) -> None:
+    def __init__(self, found: Sequence[VectorMatch]) -> None:
         self.lowest = min(one.similarity for one in found)
         self.highest = max(one.similarity for one in found)
         self._known = {(one.conversation_id, one.position.sequence): one.similarity for one in found}

@@ -78,10 +78,10 @@ class SearchResources:
         if vectors is not None:
             vectors.changed(conversation_id)
 
-    async def forgets(
+    async def remove_copies(
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None
     ) -> Mapping[str, int]:
-        """Let go of copies in memory, as `Holds` asks: what is needed of them is made anew."""
+        """Let go of copies in memory, as `CopyHolder` asks: what is needed of them is made anew."""
         index = self._indexes.pop(owner)
         vectors = None if self._vectors is None else self._vectors.pop(owner)
         if self._texts is not None:

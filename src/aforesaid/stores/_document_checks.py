@@ -10,10 +10,10 @@ from aforesaid.contracts import (
     Place,
     check_data,
     check_expected,
+    check_restorable_documents,
     parse_holder,
     parse_listing,
     parse_place,
-    restorable_documents,
 )
 
 
@@ -57,7 +57,7 @@ class DocumentChecks(ConversationStore):
         return await self._delete_document(place, check_expected(expected_version, least=1))
 
     async def restore_documents(self, documents: Sequence[Document]) -> None:
-        given = restorable_documents(documents)
+        given = check_restorable_documents(documents)
         if given:
             await self._restore_documents(given)
 

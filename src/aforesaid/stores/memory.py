@@ -16,8 +16,8 @@ from aforesaid.contracts import (
     Place,
     Position,
     Tally,
+    check_restorable,
     entries_without_head,
-    restorable,
     without_head,
 )
 from aforesaid.errors import StoreClosed
@@ -57,9 +57,9 @@ class InMemoryBackend(Backend):
     def of(self, owner: str) -> "InMemoryStore":
         return InMemoryStore(self, parse_name(owner, field="owner"))
 
-    async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
+    async def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
         for owner, owner_data in sorted(self.shelves.items()):
-            if owner_data.holds_anything(beside=beside):
+            if owner_data.holds_anything(ignored_kinds=ignored_kinds):
                 yield owner
 
     async def purge_expired(self, now: datetime | None = None) -> int:
@@ -163,7 +163,7 @@ class InMemoryStore(DocumentChecks):
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         entries, head = entries_without_head(entries)
-        record, given = restorable(conversation, entries)
+        record, given = check_restorable(conversation, entries)
         self._own_data().restore(record, slots_of(given.values()), now=self.now(), head=head)
 
     async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document:

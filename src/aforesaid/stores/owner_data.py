@@ -24,14 +24,14 @@ from aforesaid.contracts import (
     Position,
     Tally,
     check_head,
-    check_not_in_part,
+    check_not_partly_stored,
     check_position,
-    check_says_the_same,
-    keeps_words,
+    check_same_content,
     replaced_id,
-    replacing,
-    seen_head,
-    set_aside,
+    replacement_message,
+    same_content,
+    split_head,
+    unreadable_entry,
     without_head,
 )
 from aforesaid.errors import (
@@ -132,9 +132,9 @@ class OwnerData(Struct, kw_only=True):
             forgotten=self.forgotten,
         )
 
-    def holds_anything(self, *, beside: Collection[str] = ()) -> bool:
-        """Whether there is a conversation, expired or not, or a document of no kind in `beside`."""
-        return bool(self.logs) or any(place.kind not in beside for place in self.documents)
+    def holds_anything(self, *, ignored_kinds: Collection[str] = ()) -> bool:
+        """Whether there is a conversation, expired or not, or a document of no kind in `ignored_kinds`."""
+        return bool(self.logs) or any(place.kind not in ignored_kinds for place in self.documents)
 
     # Records
 
@@ -225,10 +225,10 @@ class OwnerData(Struct, kw_only=True):
         expected_revision: int | None = None,
         head: str | None = None,
     ) -> Appended:
-        head, seen = seen_head(head)
+        head, seen = split_head(head)
         log = self._log(conversation_id, now)
         new, known = sort_out(log, turn, now=now)
-        check_not_in_part(log.record.id, head, new=len(new), known=len(known))
+        check_not_partly_stored(log.record.id, head, new=len(new), known=len(known))
         if new or not turn:
             check_revision(log.record.id, log.record.revision, expected_revision)
         if new:
@@ -250,7 +250,7 @@ class OwnerData(Struct, kw_only=True):
         check_revision(log.record.id, log.record.revision, expected_revision)
         fresh = Log(record=emptied(log.record), next_sequence=log.next_sequence, head=head)
         new, known = sort_out(fresh, turn, now=now)
-        check_not_in_part(log.record.id, head, new=len(new), known=len(known))
+        check_not_partly_stored(log.record.id, head, new=len(new), known=len(known))
         self._put(fresh, new, now)
         self.logs[log.record.id] = fresh
         self.forgotten += bool(log.slots or log.documents)
@@ -286,14 +286,14 @@ class OwnerData(Struct, kw_only=True):
         if held is None:
             raise MessageNotFound(log.record.id, message_id)
         before = _entry(log, held)
-        body = encode_message(replacing(before, message))
+        body = encode_message(replacement_message(before, message))
         check_revision(log.record.id, log.record.revision, expected_revision)
         slot = Slot(held.position, log.record.revision + 1, held.stored_at, body)
         log.slots[bisect_left(log.slots, held.position, key=_position)] = slot
         log.by_id[message_id] = slot
         log.head = head or log.head
         log.record = touched(log.record, now=now)
-        if not keeps_words(before, message):
+        if not same_content(before, message):
             log.documents.clear()
         self.forgotten += 1
         return _entry(log, slot)
@@ -506,7 +506,7 @@ def sort_out(log: Log, turn: Sequence[Packed], *, now: datetime) -> tuple[Placed
         message_id = message.message_id
         earlier = seen.get(message_id) or log.by_id.get(message_id) if message_id is not None else None
         if earlier is not None:
-            check_says_the_same(_entry(log, earlier), decode_message(body))
+            check_same_content(_entry(log, earlier), decode_message(body))
             known.append(earlier)
             continue
         position = Position(to_micros(message.timestamp or stamp), log.next_sequence + len(new))
@@ -537,7 +537,7 @@ def _entry(log: Log, slot: Slot) -> Entry:
     try:
         message = decode_message(slot.body)
     except StoreDamaged as error:
-        return set_aside(
+        return unreadable_entry(
             log.record.id, slot.position, revision=slot.revision, stored_at=slot.stored_at, why=str(error)
         )
     return Entry(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aforesaid.contracts import JOURNAL, Backend, ConversationStore, Holds
+from aforesaid.contracts import JOURNAL, Backend, ConversationStore, CopyHolder
 from aforesaid.model.lifetimes import RetentionRules
 from aforesaid.stores.blobs import BlobStore
 
@@ -21,7 +21,7 @@ class OwnerScope(Struct, frozen=True, kw_only=True):
     backend: Backend | None = None
     blobs: BlobStore | None = None
     archives: "OwnerArchives | None" = None
-    holders: tuple[Holds, ...] = ()
+    holders: tuple[CopyHolder, ...] = ()
     """What holds copies: caches, spools, archives."""
     rules: RetentionRules = RetentionRules()
     """How long conversations are kept where the owner has no rule: what the memory was opened with."""

@@ -16,7 +16,7 @@ from aforesaid.contracts import (
     Entry,
     Summarizer,
     fingerprint,
-    why_unreadable,
+    unreadable_reason,
 )
 from aforesaid.dialects import as_heard
 from aforesaid.errors import (
@@ -171,7 +171,7 @@ class Summaries:
     async def _summarized(
         self, summarizer: Summarizer, summary: Summary | None, entries: Sequence[Entry]
     ) -> str:
-        messages = [as_heard(entry.message) for entry in entries if why_unreadable(entry) is None]
+        messages = [as_heard(entry.message) for entry in entries if unreadable_reason(entry) is None]
         earlier = "" if summary is None else summary.text
         return await summarizer.summarize(earlier, messages, max_tokens=self.config.summary_tokens)
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from aforesaid.contracts import Reindexed
+from aforesaid.contracts import Reindexable
 from aforesaid.errors import InvalidInput, InvalidSetting
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.opening import Memory
@@ -113,7 +113,7 @@ async def generate(memory: Memory, url: str, load: Load) -> Grown:
 
 async def _weighed(memory: Memory, url: str) -> Mapping[str, int]:
     """The weight once everything that was said is in the index: some of it waits for a quiet moment."""
-    if isinstance(memory.backend, Reindexed) and parse_url(url).options.get("search") != "off":
+    if isinstance(memory.backend, Reindexable) and parse_url(url).options.get("search") != "off":
         await memory.backend.reindex()
     return await weights(memory.backend, url)
 

@@ -115,7 +115,7 @@ class ArchiveFolder:
     def of(self, owner: str) -> "OwnerArchives":
         return OwnerArchives(self.folder, owner, self.sealer)
 
-    async def forgets(
+    async def remove_copies(
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None
     ) -> Mapping[str, int]:
         """Remove the archives of an owner, or of one conversation, for good."""

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from aforesaid._internal.scratch import open_scratch
 from aforesaid._internal.threads import opened
-from aforesaid.contracts import JOURNAL, Backend, ConversationStore, note
+from aforesaid.contracts import JOURNAL, Backend, ConversationStore, audit_action
 from aforesaid.errors import ConversationNotFound, InvalidInput, StoreUnavailable
 from aforesaid.model.clock import system_clock
 from aforesaid.model.conversations import Conversation
@@ -98,7 +98,7 @@ async def _export_store(owner: str, store: ConversationStore, writer: "_Writer")
     async for records in pages_of(store):
         for record in records:
             await _export(owner, store, record, writer)
-    await note(store, "export", count=writer.lines - before)
+    await audit_action(store, "export", count=writer.lines - before)
     return writer.lines > before
 
 

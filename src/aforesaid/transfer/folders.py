@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from aforesaid._internal.scratch import ScratchFolder, ScratchPath
 from aforesaid._internal.threads import opened, to_the_end
-from aforesaid.contracts import Backend, ConversationStore, note
+from aforesaid.contracts import Backend, ConversationStore, audit_action
 from aforesaid.errors import (
     Conflict,
     InvalidSetting,
@@ -83,7 +83,7 @@ async def export_owner(scope: OwnerScope, folder: Folder) -> Manifest:
         manifest = await _fill(scope, folder)
     else:
         manifest = await _fill_beside(scope, folder)
-    await note(scope.store, "export", count=sum(manifest.counts.values()))
+    await audit_action(scope.store, "export", count=sum(manifest.counts.values()))
     events.conversation_changed("exported", "everything that an owner has was exported")
     return manifest
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
-from aforesaid.contracts import JOURNAL, Document, Entry, restorable, restorable_documents
+from aforesaid.contracts import JOURNAL, Document, Entry, check_restorable, check_restorable_documents
 from aforesaid.errors import InvalidId, InvalidInput, StoreForeign, shown
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import parse_name
@@ -183,7 +183,7 @@ def _checked_conversation(owner: str, record: Conversation, sessions: tuple[str,
         _parse_owner(owner)
         for session_id in sessions:
             parse_name(session_id, field="session_id")
-        record, _ = restorable(record, ())
+        record, _ = check_restorable(record, ())
     except InvalidInput as error:
         raise Damaged(f"cannot be used: {error}") from error
     return ConversationLine(owner=owner, conversation=record, sessions=sessions)
@@ -210,7 +210,7 @@ def _checked_document(
         conversation_id=conversation.id if owner is UNSET and conversation else None,
     )
     try:
-        restorable_documents([document])
+        check_restorable_documents([document])
         return document if owner is UNSET else OwnedLine(owner=_parse_owner(owner), document=document)
     except InvalidInput as error:
         raise Damaged(f"cannot be used: {error}") from error
@@ -225,7 +225,7 @@ def _checked_entry(conversation: Conversation, kept: _Kept) -> Entry:
         message=kept.message,
     )
     try:
-        restorable(conversation, (entry,))
+        check_restorable(conversation, (entry,))
     except InvalidInput as error:
         raise Damaged(f"cannot be used: {error}") from error
     return entry if kept.unreadable is None else replace(entry, unreadable=kept.unreadable)

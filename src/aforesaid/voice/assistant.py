@@ -13,7 +13,7 @@ from msgspec import Struct
 from aforesaid._internal.arguments import validated
 from aforesaid.agents import Answer, Apology, SupervisorAgent
 from aforesaid.agents.supervisor import end_quietly
-from aforesaid.contracts import Audio, AudioFormat, Listening, OnText, Transcriber, Transcript
+from aforesaid.contracts import Audio, AudioFormat, OnText, StreamingTranscriber, Transcriber, Transcript
 from aforesaid.dialects import meaning_of
 from aforesaid.errors import InvalidSetting, NotUnderstood, shown
 from aforesaid.memory.sessions import SessionManager
@@ -173,7 +173,7 @@ class VoiceAssistant:
         self, audio: Sound, audio_format: AudioFormat | None, language: str | None
     ) -> Transcript:
         if isinstance(audio, AsyncIterable):
-            if audio_format is not None and isinstance(self._transcriber, Listening):
+            if audio_format is not None and isinstance(self._transcriber, StreamingTranscriber):
                 chunks = bounded(audio, self._limits, audio_format)
                 return await self._transcriber.listen(chunks, audio_format, language=language)
             audio = await collected(audio, self._limits, audio_format)

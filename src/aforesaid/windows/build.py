@@ -12,7 +12,7 @@ from itertools import takewhile
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aforesaid.contracts import Entry, why_unreadable
+from aforesaid.contracts import Entry, unreadable_reason
 from aforesaid.dialects import as_heard, as_told, meaning_of, only_results
 from aforesaid.errors import BudgetExceeded
 from aforesaid.model.contexts import Context, LeftOut, Reason, Report, TokenUse
@@ -86,7 +86,7 @@ def build_window(
 def leading_system(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     """The system messages that a conversation opens with. What cannot be read among them is passed over."""
     leading = takewhile(lambda entry: entry.message.role == "system", entries)
-    return tuple([entry for entry in leading if why_unreadable(entry) is None])
+    return tuple([entry for entry in leading if unreadable_reason(entry) is None])
 
 
 def draft_window(
@@ -336,7 +336,7 @@ def _check_reach(draft: Draft, *, at_reach: bool) -> list[str]:
 
 def _unreadable(draft: Draft) -> list[str]:
     return [
-        f"message {part.entry.sequence} cannot be read and was left out: {why_unreadable(part.entry)}"
+        f"message {part.entry.sequence} cannot be read and was left out: {unreadable_reason(part.entry)}"
         for part in draft.grouping.dropped
         if part.reason == "unreadable"
     ]
@@ -378,7 +378,7 @@ def _line(cost: Cost, entry: Entry, message: Message, reason: Reason) -> LeftOut
         reason=reason,
         role=message.role,
         message_id=message.message_id,
-        tokens=0 if why_unreadable(entry) is not None else cost(message),
+        tokens=0 if unreadable_reason(entry) is not None else cost(message),
     )
 
 

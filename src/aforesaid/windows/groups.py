@@ -11,7 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from aforesaid.contracts import Entry, why_unreadable
+from aforesaid.contracts import Entry, unreadable_reason
 from aforesaid.dialects import only_results, openai_responses, tool_result
 from aforesaid.model.contexts import Reason
 from aforesaid.model.messages import Message
@@ -115,7 +115,7 @@ def group_log(entries: Iterable[Entry]) -> Grouping:
     given = list(entries)
     if all(map(_is_words, given)):
         return Grouping(groups=_each_alone(given), dropped=())
-    readings = [read(entry) for entry in given if why_unreadable(entry) is None]
+    readings = [read(entry) for entry in given if unreadable_reason(entry) is None]
     matching = match_results(readings)
     dropped = [_unmatched(readings[slot.index], slot, reason) for slot, reason in matching.unmatched.items()]
     dropped += [part for reading in readings if reading.result_ids for part in _repeated(reading)]
@@ -132,7 +132,7 @@ def group_log(entries: Iterable[Entry]) -> Grouping:
         elif not first.carries_results:
             dropped.append(_bare(first))
     if len(readings) < len(given):
-        dropped += [_unreadable(entry) for entry in given if why_unreadable(entry) is not None]
+        dropped += [_unreadable(entry) for entry in given if unreadable_reason(entry) is not None]
     dropped.sort(key=lambda part: part.entry.position)
     return Grouping(groups=tuple(groups), dropped=tuple(dropped))
 
@@ -142,7 +142,7 @@ def _is_words(entry: Entry) -> bool:
     message = entry.message
     if type(message.content) is not str or message.extra or message.role == "tool":
         return False
-    return why_unreadable(entry) is None
+    return unreadable_reason(entry) is None
 
 
 def _each_alone(entries: Sequence[Entry]) -> tuple[Group, ...]:

@@ -13,10 +13,10 @@ from aforesaid._internal.deadlines import within
 from aforesaid._internal.loops import PerLoop
 from aforesaid.contracts import (
     Backend,
-    Erasing,
-    Holds,
+    CopyHolder,
     LogEnd,
-    Migrated,
+    Migratable,
+    Scrubbable,
     SnapshotReader,
     Spooling,
     Watchable,
@@ -44,7 +44,7 @@ CHECK_SECONDS = 5.0
 """How long opening a store may take longer to check the master key."""
 
 STORE_POWERS = (Watchable,)
-BACKEND_POWERS = (Migrated, Holds)
+BACKEND_POWERS = (Migratable, CopyHolder)
 
 
 class Encryption(CheckedFields, frozen=True, kw_only=True):
@@ -135,8 +135,8 @@ class EncryptedBackend(Backend):
         kind = SnapshotStore if isinstance(inner, SnapshotReader) else EncryptedStore
         return with_capabilities_of(inner, kind(self, parse_name(owner, field="owner"), inner), STORE_POWERS)
 
-    def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
-        return self._inner.owners(beside={*beside, KIND})
+    def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
+        return self._inner.owners(ignored_kinds={*ignored_kinds, KIND})
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         return await self._inner.purge_expired(now)
@@ -146,7 +146,7 @@ class EncryptedBackend(Backend):
         `contracts.Erasing`."""
         remains: tuple[str, ...] = ()
         for place in (self._inner, self.encryption.keyring):
-            if isinstance(place, Erasing):
+            if isinstance(place, Scrubbable):
                 remains += await place.scrub(owner)
         return remains
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from aforesaid.contracts import Document, check_data, parse_place, restorable_documents
+from aforesaid.contracts import Document, check_data, check_restorable_documents, parse_place
 from aforesaid.errors import InvalidInput, StoreDamaged
 from aforesaid.layers.encrypted import sealing
 from aforesaid.layers.encrypted.base import SealedPart
@@ -102,7 +102,7 @@ class SealedDocuments(SealedPart):
         )
 
     async def restore_documents(self, documents: Sequence[Document]) -> None:
-        given = restorable_documents(documents)
+        given = check_restorable_documents(documents)
         keys = await self._backend.keyring.ensured(self._owner, look=True)
         sealed = []
         for place, document in given.items():

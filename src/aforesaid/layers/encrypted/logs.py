@@ -16,10 +16,10 @@ from aforesaid.contracts import (
     Entry,
     LogEnd,
     Position,
-    check_says_the_same,
+    check_restorable,
+    check_same_content,
     replaced_id,
-    replacing,
-    restorable,
+    replacement_message,
     with_head,
 )
 from aforesaid.errors import (
@@ -100,7 +100,7 @@ class SealedLogs(SealedReads):
         if held.sequence not in head:
             await self._refuse_unlisted(place, end, held.sequence)
         slot = Slot(held.sequence, end.revision + 1, head.life)
-        (sealed,) = sealed_turn(place, keys, turn, [replacing(held, message).timestamp], [slot])
+        (sealed,) = sealed_turn(place, keys, turn, [replacement_message(held, message).timestamp], [slot])
         carried = with_head(
             sealed, seal_head(head.with_change(slot.sequence, slot.revision), keys.current, place)
         )
@@ -110,7 +110,7 @@ class SealedLogs(SealedReads):
     # Moving
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
-        record, given = restorable(conversation, entries)
+        record, given = check_restorable(conversation, entries)
         place = self._place(record.id)
         keys = await self._backend.keyring.ensured(self._owner, look=True)
         turn = turn_of([entry.message for entry in given.values()])
@@ -315,7 +315,7 @@ class SealedLogs(SealedReads):
             message_id = message.message_id
             if message_id is None:
                 continue
-            if not first.setdefault(message_id, message).says_the_same_as(message):
+            if not first.setdefault(message_id, message).same_content_as(message):
                 raise MessageConflict(place.conversation_id, message_id)
             held = None if afresh else await self._inner.entry(place.conversation_id, message_id)
             if held is not None:
@@ -330,7 +330,7 @@ class SealedLogs(SealedReads):
         fingerprint = sealing.fingerprint_of(message, key, place)
         (sealed,) = sealed_turn(place, keys, turn_of([message]), [held.message.timestamp], [None])
         words = str(sealed.content).partition(".")[2]
-        check_says_the_same(held, replace(sealed, content=f"{fingerprint}.{words}"))
+        check_same_content(held, replace(sealed, content=f"{fingerprint}.{words}"))
 
     async def _is_of_older_key(self, place: Place, message_id: str, keys: DataKeys, turn: Turn) -> bool:
         """Whether the id is stored under an older key, whose fingerprint must be used to compare."""

@@ -8,7 +8,7 @@ An entry that cannot be read stands in the place of each message that is missing
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from aforesaid.contracts import Entry, Position, set_aside
+from aforesaid.contracts import Entry, Position, unreadable_entry
 from aforesaid.layers.encrypted import sealing
 from aforesaid.layers.encrypted.heads import Head, out_of_order
 from aforesaid.model.clock import from_micros
@@ -109,7 +109,7 @@ def _in_order(conversation_id: str, order: Sequence[int], listed: dict[int, Entr
 
 
 def _missing(conversation_id: str, sequence: int, micros: int) -> Entry:
-    return set_aside(
+    return unreadable_entry(
         conversation_id,
         Position(micros, sequence),
         revision=0,

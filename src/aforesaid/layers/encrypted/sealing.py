@@ -27,7 +27,7 @@ import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import force_setattr
 
-from aforesaid.contracts import Entry, set_aside
+from aforesaid.contracts import Entry, unreadable_entry
 from aforesaid.encryption.master_keys import KEY_BYTES, NONCE_BYTES, aes_gcm
 from aforesaid.errors import MissingExtra, StoreDamaged
 from aforesaid.model.clock import to_micros
@@ -214,7 +214,7 @@ class Place(NamedTuple):
 def refused(entry: Entry, why: str) -> Entry:
     """The entry, set aside."""
     where = {"revision": entry.revision, "stored_at": entry.stored_at}
-    return set_aside(entry.conversation_id, entry.position, **where, why=why)  # type: ignore[arg-type]
+    return unreadable_entry(entry.conversation_id, entry.position, **where, why=why)  # type: ignore[arg-type]
 
 
 def key_ids_of(entries: Sequence[Entry]) -> set[str]:

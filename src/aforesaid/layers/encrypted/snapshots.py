@@ -27,12 +27,12 @@ class SnapshotStore(EncryptedStore):
         )
         seen = await self._read(reading)
         mark = _OPENED, await self._keys()
-        known: LogSnapshot | None = seen.made(mark)
+        known: LogSnapshot | None = seen.cached(mark)
         if known is not None:
             return known
         opened = await self._opened_snapshot(conversation_id, seen, front, tail, documents)
         if _can_be_shared(opened.front) and _can_be_shared(opened.tail):
-            seen.keep(mark, opened)
+            seen.cache(mark, opened)
         return opened
 
     async def _opened_snapshot(

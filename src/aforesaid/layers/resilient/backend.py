@@ -25,11 +25,11 @@ from aforesaid.contracts import (
     Appended,
     Backend,
     ConversationStore,
+    CopyHolder,
     Document,
-    Erasing,
-    Holds,
-    Migrated,
-    Reindexed,
+    Migratable,
+    Reindexable,
+    Scrubbable,
 )
 from aforesaid.errors import AforesaidError, InvalidSetting, StoreClosed, StoreError, StoreUnavailable, shown
 from aforesaid.layers._capabilities import with_capabilities_of
@@ -283,12 +283,14 @@ class ResilientBackend(Backend):
         if self._left:
             await asyncio.wait(set(self._left), timeout=self.resilience.close_deadline)
 
-    async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
+    async def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
         self.check_open()
         if not self.reachable:
             raise self.away()
         pending = await self.pending_owners()  # first: they may be stored while the store lists its own
-        found = await self._attempt(lambda: _collected(self.inner.owners(beside=beside)), self._long_effort)
+        found = await self._attempt(
+            lambda: _collected(self.inner.owners(ignored_kinds=ignored_kinds)), self._long_effort
+        )
         for owner in (*found, *sorted(pending - found.keys())):
             yield owner
 
@@ -716,13 +718,13 @@ class ResilientBackend(Backend):
         set_aside = await asyncio.to_thread(dead_letters.forget, self.folder, owner, conversation_id, until)
         return {"spool_entries": len(gone), "dead_letters": set_aside, "cached_copies": copies}
 
-    async def forgets(
+    async def remove_copies(
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None
     ) -> dict[str, int]:
         """The same, and what is held further inside, for whoever erases. See `contracts.Holds`."""
         counts = Counter(await self.forget(owner, conversation_id, until=until))
-        if isinstance(self._inner, Holds):
-            counts.update(await self._inner.forgets(owner, conversation_id, until=until))
+        if isinstance(self._inner, CopyHolder):
+            counts.update(await self._inner.remove_copies(owner, conversation_id, until=until))
         return dict(counts)
 
     async def scrub(self, owner: str | None) -> tuple[str, ...]:
@@ -732,7 +734,7 @@ class ResilientBackend(Backend):
         self.check_open()
         if self._spool is not None and self._spool.size:
             await self._spool.forget(lambda payload: False)  # finished operations go with any rewriting
-        remains = await self._inner.scrub(owner) if isinstance(self._inner, Erasing) else ()
+        remains = await self._inner.scrub(owner) if isinstance(self._inner, Scrubbable) else ()
         return (*remains, *(await asyncio.to_thread(inspect.unknown_owners, self.folder)))
 
     async def _forget_spooled(
@@ -761,7 +763,7 @@ class ResilientBackend(Backend):
 
 def resilient(inner: Backend, **options: Any) -> ResilientBackend:
     """The layer around a backend, with the powers of that backend."""
-    return with_capabilities_of(inner, ResilientBackend(inner, **options), [Migrated, Reindexed])
+    return with_capabilities_of(inner, ResilientBackend(inner, **options), [Migratable, Reindexable])
 
 
 async def _collected(names: AsyncIterator[str]) -> dict[str, None]:

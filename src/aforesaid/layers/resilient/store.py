@@ -18,13 +18,13 @@ from aforesaid.contracts import (
     Entry,
     LogEnd,
     Matches,
-    Nearby,
-    Nearest,
     Place,
     Position,
     Sealable,
     Searchable,
     Tally,
+    VectorMatch,
+    VectorSearchable,
     Watchable,
     check_data,
     parse_place,
@@ -63,7 +63,7 @@ LARGE = 1000
 
 def store_around(backend: "ResilientBackend", owner: str) -> "ResilientStore":
     inner = backend.inner.of(owner)
-    powers = tuple(power for power in (Sealable, Searchable, Nearest) if isinstance(inner, power))
+    powers = tuple(power for power in (Sealable, Searchable, VectorSearchable) if isinstance(inner, power))
     return with_capabilities_of(inner, _kind_with(powers)(backend, owner, inner), [Watchable])
 
 
@@ -650,11 +650,15 @@ class _Compared(ResilientStore):
 
     async def nearest(
         self, model: str, vector: Sequence[float], *, limit: int, around: Sequence[float] | None = None
-    ) -> list[Nearby] | None:
+    ) -> list[VectorMatch] | None:
         return await self._search(lambda: self._inner.nearest(model, vector, limit=limit, around=around))
 
 
-_KINDS: dict[type, type[ResilientStore]] = {Sealable: _Sealed, Searchable: _Searched, Nearest: _Compared}
+_KINDS: dict[type, type[ResilientStore]] = {
+    Sealable: _Sealed,
+    Searchable: _Searched,
+    VectorSearchable: _Compared,
+}
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from aforesaid.contracts import Appended, Entry, why_unreadable
+from aforesaid.contracts import Appended, Entry, unreadable_reason
 from aforesaid.dialects import Request
 from aforesaid.errors import InvalidInput, StoreError, shown
 from aforesaid.intake.redaction import redacted
@@ -256,7 +256,7 @@ class ConversationCalls(Calls):
 
     def messages(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "Talk[list_[Message]]":
         found = yield from self.entries(conversation_id, limit, offset)
-        return [entry.message for entry in found if why_unreadable(entry) is None]
+        return [entry.message for entry in found if unreadable_reason(entry) is None]
 
     def entries(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "Talk[list_[Entry]]":
         check_count(limit, field="limit", least=0)

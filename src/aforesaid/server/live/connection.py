@@ -525,7 +525,7 @@ def _asks_the_same(one: Message, other: Message) -> bool:
     """Whether both are the same question. What is spoken is not understood yet, and cannot be compared."""
     if "audio" in (one.content_type, other.content_type):
         return one.content_type == other.content_type
-    return one.says_the_same_as(other)
+    return one.same_content_as(other)
 
 
 def _uuid(value: str) -> str:

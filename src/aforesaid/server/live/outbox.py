@@ -40,7 +40,7 @@ class Ended(Exception):
         self.reason = reason
 
 
-class Listening:
+class StreamingTranscriber:
     """An answer that goes to this connection, and how much of it was sent."""
 
     def __init__(self, turn: Turn, *, wants_answer: bool = True) -> None:
@@ -54,7 +54,7 @@ class Outbox:
 
     def __init__(self, most_waiting: int, over: Callable[[Watch], None]) -> None:
         self.watches: dict[str, Watch] = {}
-        self.listening: dict[TurnKey, Listening] = {}
+        self.listening: dict[TurnKey, StreamingTranscriber] = {}
         self._most_waiting = most_waiting
         self._over = over
         """Told of a watch whose conversation is gone."""
@@ -90,7 +90,7 @@ class Outbox:
 
     def listen(self, turn: Turn, *, wants_answer: bool = True) -> None:
         """Tell of this turn, from its beginning."""
-        self.listening[turn.key] = Listening(turn, wants_answer=wants_answer)
+        self.listening[turn.key] = StreamingTranscriber(turn, wants_answer=wants_answer)
         turn.listen(self.wake)
         if turn.text or turn.outcome is not None:
             self.wake()
@@ -146,7 +146,7 @@ class Outbox:
                 return frame
         return None
 
-    def _next_piece(self, listening: Listening) -> Outgoing | None:
+    def _next_piece(self, listening: StreamingTranscriber) -> Outgoing | None:
         turn, sent = listening.turn, listening.sent
         if sent >= len(turn.text) or turn.outcome is not None:
             return None  # what is complete comes as a whole
@@ -154,7 +154,7 @@ class Outbox:
         listening.sent = sent + len(piece)
         return AnswerDelta(id=turn.id, text=piece, offset=sent)
 
-    async def _next_outcome(self, listening: Listening) -> Outgoing | None:
+    async def _next_outcome(self, listening: StreamingTranscriber) -> Outgoing | None:
         turn, outcome = listening.turn, listening.turn.outcome
         if outcome is None:
             return None

@@ -350,7 +350,7 @@ async def repeated(turn: Turn, service: Service) -> Outcome | None:
     answer = next((e.message for e in reversed(entries) if e.message.role == "assistant"), None)
     if answer is None:
         return None
-    if not entries[0].message.says_the_same_as(turn.question):
+    if not entries[0].message.same_content_as(turn.question):
         raise MessageConflict(turn.conversation_id, turn.id)
     return Outcome(
         text=meaning_of(answer).text,
@@ -384,7 +384,7 @@ def _queued_turn(manager: ConversationManager, conversation_id: str, turn_id: st
 
 
 def _known_unstored(turn: Turn, messages: Sequence[Message]) -> Outcome:
-    if not messages[0].says_the_same_as(turn.question):
+    if not messages[0].same_content_as(turn.question):
         raise MessageConflict(turn.conversation_id, turn.id)
     answer = next((one for one in reversed(messages) if one.role == "assistant"), None)
     text = "" if answer is None else meaning_of(answer).text

@@ -28,7 +28,7 @@ class Found(ResponseModel, frozen=True, kw_only=True):
     conversations: list[FoundConversation]
 
 
-class Nearby(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class VectorMatch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many are wanted."""
 
     limit: Limit = 5
@@ -75,7 +75,7 @@ async def _conversations(call: Call[Any, Any], asked: ConversationsQuery) -> Rep
 
 
 @routes.get("/conversations/{conversation_id}/similar", answer=Found, route_class="search")
-async def find_similar(call: Call[NoBody, Nearby]) -> Reply:
+async def find_similar(call: Call[NoBody, VectorMatch]) -> Reply:
     """Other conversations about the same things, the most alike first."""
     found = await call.manager.similar(call.conversation_id, limit=call.query.limit)
     return as_json({"conversations": found})

@@ -72,9 +72,9 @@ class JsonFileBackend(Backend):
     def of(self, owner: str) -> JsonFileStore:
         return JsonFileStore(self, parse_name(owner, field="owner"))
 
-    async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
+    async def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
         for owner, owner_data in sorted(self._shelves().items()):
-            if owner_data.holds_anything(beside=beside):
+            if owner_data.holds_anything(ignored_kinds=ignored_kinds):
                 yield owner
 
     async def purge_expired(self, now: datetime | None = None) -> int:

@@ -13,8 +13,8 @@ from aforesaid.contracts import (
     Place,
     Position,
     Tally,
+    check_restorable,
     entries_without_head,
-    restorable,
     without_head,
 )
 from aforesaid.model.clock import parse_moment
@@ -155,7 +155,7 @@ class JsonFileStore(DocumentChecks):
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         entries, head = entries_without_head(entries)
-        record, given = restorable(conversation, entries)
+        record, given = check_restorable(conversation, entries)
         slots = slots_of(given.values())
         check_depth(slot.body for _, slot in slots)
         await self._backend.write(

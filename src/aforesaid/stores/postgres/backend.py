@@ -166,9 +166,11 @@ class PostgresBackend(Backend):
     def of(self, owner: str) -> PostgresStore:
         return PostgresStore(self, parse_name(owner, field="owner"))
 
-    async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
+    async def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
         last = ""
-        while batch := await self.run("owners", {"last": last, "limit": OWNERS_BATCH, "beside": [*beside]}):
+        while batch := await self.run(
+            "owners", {"last": last, "limit": OWNERS_BATCH, "beside": [*ignored_kinds]}
+        ):
             for key, full_name in batch:
                 yield name_of(key, full_name)
             last = batch[-1][0]

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import asdict, force_setattr
 
-from aforesaid.contracts import Entry, LogEnd, Position, set_aside
+from aforesaid.contracts import Entry, LogEnd, Position, unreadable_entry
 from aforesaid.errors import InvalidInput, StoreDamaged
 from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.conversations import Changes, Conversation, Query, expiry, parse_cursor
@@ -101,7 +101,7 @@ def entry(conversation_id: str, row: Row) -> Entry:
         message = decode_message(body)
     except StoreDamaged as error:
         place, stored = Position(to_micros(at), sequence), utc(stored_at)
-        return set_aside(conversation_id, place, revision=revision, stored_at=stored, why=str(error))
+        return unreadable_entry(conversation_id, place, revision=revision, stored_at=stored, why=str(error))
     if message.timestamp is None:
         force_setattr(message, "timestamp", utc(at))
     return Entry(

@@ -16,19 +16,19 @@ from aforesaid.contracts import (
     Listing,
     LogEnd,
     Matches,
-    Nearby,
     Place,
     Position,
     Tally,
-    check_not_in_part,
+    VectorMatch,
+    check_not_partly_stored,
     check_position,
+    check_restorable,
     entries_without_head,
-    keeps_words,
-    replaced,
+    replaced_entry,
     replaced_id,
-    replacing,
-    restorable,
-    seen_head,
+    replacement_message,
+    same_content,
+    split_head,
     without_head,
 )
 from aforesaid.errors import (
@@ -179,7 +179,7 @@ class PostgresStore(DocumentChecks):
         stored = await self._stored(conversation_id, messages) if repeats_an_id(messages) else {}
         for _ in range(ATTEMPTS):
             turn = sort_out(conversation_id, messages, bodies, stored)
-            check_not_in_part(conversation_id, head, new=len(turn.new), known=len(turn.known))
+            check_not_partly_stored(conversation_id, head, new=len(turn.new), known=len(turn.known))
             if messages and not turn.new:
                 record = await self._require(conversation_id)
                 return Appended(conversation=record, new=(), known=turn.entries_known(()))
@@ -202,7 +202,7 @@ class PostgresStore(DocumentChecks):
             if expected_revision is not None and record.revision != expected_revision:
                 raise _moved(record, expected_revision) from None
             raise
-        check_not_in_part(conversation_id, head, new=len(turn.new), known=len(turn.known))
+        check_not_partly_stored(conversation_id, head, new=len(turn.new), known=len(turn.known))
         written = await self._write(
             conversation_id, messages, bodies, turn, expected_revision, head, afresh=True
         )
@@ -236,12 +236,12 @@ class PostgresStore(DocumentChecks):
         encode_message(message)  # refuses what could not be stored, before anything else
         named = self._named(conversation_id) | {"expected": expected_revision, "head": head}
         while (held := await self.entry(conversation_id, replaced_id(message))) is not None:
-            kept = replacing(held, message)
+            kept = replacement_message(held, message)
             values = {"key": key_of(replaced_id(message)), "sequence": held.sequence}
-            values |= {"keeps_derived": keeps_words(held, message)} | await self._replacement(kept)
+            values |= {"keeps_derived": same_content(held, message)} | await self._replacement(kept)
             found = await self._run(("lock_conversation", named), ("replace_message", named | values))
             if found:
-                return replaced(held, kept, revision=found[0][0])
+                return replaced_entry(held, kept, revision=found[0][0])
             record = await self._require(conversation_id)
             if expected_revision is not None and record.revision != expected_revision:
                 raise _moved(record, expected_revision)
@@ -274,7 +274,7 @@ class PostgresStore(DocumentChecks):
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         entries, head = entries_without_head(entries)
-        record, given = restorable(conversation, entries)
+        record, given = check_restorable(conversation, entries)
         bodies = {sequence: encode_message(entry.message).decode() for sequence, entry in given.items()}
         async with self._backend.connection() as connection, connection.transaction():
             next_sequence = await self._restore_record(connection, record)
@@ -302,7 +302,7 @@ class PostgresStore(DocumentChecks):
 
     async def nearest(
         self, model: str, vector: Sequence[float], *, limit: int, around: Sequence[float] | None = None
-    ) -> list[Nearby] | None:
+    ) -> list[VectorMatch] | None:
         """See `contracts.Nearest`. The server needs pgvector: see `backend.abilities`."""
         check_count(limit, field="limit", least=0)
         if not self._backend.abilities.vectors:
@@ -462,7 +462,7 @@ class PostgresStore(DocumentChecks):
         values: dict[str, Any] = turn_values(new, new_bodies) | known_values(turn)
         values |= index_values(await self._index.of(new, new_bodies, now))
         values |= {"name": self._name, "owner": self._owner, "id": conversation_id, "now": now}
-        sealed, seen = seen_head(head)
+        sealed, seen = split_head(head)
         values |= {"expected": expected_revision, "afresh": afresh, "head": sealed, "seen": seen}
         written = await self._write_turn(values)
         if written.state == "missing":

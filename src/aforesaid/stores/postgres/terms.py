@@ -59,8 +59,8 @@ def _often(count: int) -> str:
 
 
 def _that_fit(mark: str, counts: Counter[str]) -> Iterable[tuple[str, int]]:
-    beside = len(mark) + 8  # a lexeme's position is two numbers of two bytes, aligned
-    sizes = accumulate(len(term.encode()) + beside for term in counts)
+    overhead = len(mark) + 8  # a lexeme's position is two numbers of two bytes, aligned
+    sizes = accumulate(len(term.encode()) + overhead for term in counts)
     return [item for item, size in zip(counts.items(), sizes, strict=True) if size <= LARGEST_VECTOR]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from aforesaid.contracts import Entry, check_says_the_same
+from aforesaid.contracts import Entry, check_same_content
 from aforesaid.errors import MessageConflict
 from aforesaid.model.messages import Message
 from aforesaid.model.wire import decode_message
@@ -43,8 +43,8 @@ def sort_out(
             continue
         said = decode_message(bodies[place])
         if isinstance(earlier, Entry):
-            check_says_the_same(earlier, said)
-        elif not decode_message(bodies[new[earlier]]).says_the_same_as(said):
+            check_same_content(earlier, said)
+        elif not decode_message(bodies[new[earlier]]).same_content_as(said):
             raise MessageConflict(conversation_id, str(message_id))
         known.append(earlier)
     return Sorted(new, known)

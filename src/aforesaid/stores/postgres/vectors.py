@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aforesaid.contracts import Nearby, Position
+from aforesaid.contracts import Position, VectorMatch
 from aforesaid.errors import InvalidInput, shown
 from aforesaid.search.vectors import KIND_PREFIX, Block
 from aforesaid.stores.postgres import rows
@@ -35,7 +35,7 @@ class Nearness:
 
     async def nearest(
         self, model: str, vector: Sequence[float], around: Sequence[float] | None, mine: dict[str, Any]
-    ) -> list[Nearby]:
+    ) -> list[VectorMatch]:
         """See `contracts.Nearest`."""
         check_vector(vector, field="vector", dimension=len(vector))
         if around is not None:
@@ -108,6 +108,8 @@ def _text(vector: Sequence[float]) -> str:
     return f"[{','.join([repr(float(number)) for number in vector])}]"
 
 
-def _nearby(row: rows.Row) -> Nearby:
+def _nearby(row: rows.Row) -> VectorMatch:
     conversation_id, micros, sequence, similarity = row
-    return Nearby(conversation_id=conversation_id, position=Position(micros, sequence), similarity=similarity)
+    return VectorMatch(
+        conversation_id=conversation_id, position=Position(micros, sequence), similarity=similarity
+    )

@@ -105,9 +105,11 @@ class RedisBackend(Backend):
     def of(self, owner: str) -> RedisStore:
         return RedisStore(self, parse_name(owner, field="owner"))
 
-    async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
+    async def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
         async for batch in self._registered():
-            present = await asyncio.gather(*(self.of(owner).holds_anything(beside=beside) for owner in batch))
+            present = await asyncio.gather(
+                *(self.of(owner).holds_anything(ignored_kinds=ignored_kinds) for owner in batch)
+            )
             for owner, holds in zip(batch, present, strict=True):
                 if holds:
                     yield owner

@@ -21,13 +21,13 @@ from aforesaid.contracts import (
     Position,
     Tally,
     check_position,
+    check_restorable,
     entries_without_head,
-    keeps_words,
-    replaced,
+    replaced_entry,
     replaced_id,
-    replacing,
-    restorable,
-    seen_head,
+    replacement_message,
+    same_content,
+    split_head,
     without_head,
 )
 from aforesaid.errors import (
@@ -243,7 +243,7 @@ class RedisStore(DocumentChecks):
     ) -> Entry | None:
         """Put the message in the place of what was seen; None when that has changed since."""
         held = values.entry(conversation_id, member)
-        kept = replacing(held, message)
+        kept = replacement_message(held, message)
         status, *reply = await self._run(
             "replace",
             conversation_id,
@@ -255,14 +255,14 @@ class RedisStore(DocumentChecks):
             values.position_text(held.position),
             moment_of(held.stored_at),
             encode_message(kept),
-            "1" if keeps_words(held, message) else "",
+            "1" if same_content(held, message) else "",
             head or "",
         )
         if status == b"moved":
             raise _moved_on(conversation_id, expected_revision, reply)
         if status == b"changed":
             return None
-        return replaced(held, kept, revision=int(reply[0]))
+        return replaced_entry(held, kept, revision=int(reply[0]))
 
     # Sealing
 
@@ -292,7 +292,7 @@ class RedisStore(DocumentChecks):
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         entries, head = entries_without_head(entries)
-        record, given = restorable(conversation, entries)
+        record, given = check_restorable(conversation, entries)
         now = self.now()
         packed = packed_entries(given.values())
         await self._index.add(record.id, record.last_activity)
@@ -429,9 +429,11 @@ class RedisStore(DocumentChecks):
         script = ABOUT_OWNERS["count_documents"]
         return by_kind(await self._connections.run(script, [self._keys.documents], how))
 
-    async def holds_anything(self, *, beside: Collection[str] = ()) -> bool:
-        """Whether this owner has a conversation, expired or not, or a document of no kind in `beside`."""
-        if any(kind not in beside for kind in await self._document_kinds(None)):
+    async def holds_anything(self, *, ignored_kinds: Collection[str] = ()) -> bool:
+        """Whether this owner has a conversation, expired or not, or a document of no kind in
+        `ignored_kinds`.
+        """
+        if any(kind not in ignored_kinds for kind in await self._document_kinds(None)):
             return True
         return await self._index.has_conversations()
 
@@ -581,7 +583,7 @@ class RedisStore(DocumentChecks):
     ) -> Appended:
         while True:
             look = "1" if draft.contradicts_itself else ""
-            sealed, seen = seen_head(draft.head)
+            sealed, seen = split_head(draft.head)
             heads = (sealed or "", "" if seen is None else f"1{seen}")
             tail = (look, self._keys.changes, conversation_id, *heads, draft.packed())
             status, *reply = await self._run("append", conversation_id, *head, *tail, also=also)

@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from aforesaid.contracts import Appended, Entry, check_not_in_part, check_says_the_same
+from aforesaid.contracts import Appended, Entry, check_not_partly_stored, check_same_content
 from aforesaid.errors import InvalidMessage, MessageConflict
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.messages import Message
@@ -56,7 +56,7 @@ class Draft:
         for place, message in enumerate(self._messages):
             self._draw_up(place, message)
         repeated = len(self._messages) - len(self._sent)
-        check_not_in_part(conversation_id, head, new=len(self._sent), known=repeated)
+        check_not_partly_stored(conversation_id, head, new=len(self._sent), known=repeated)
 
     def _draw_up(self, place: int, message: Message) -> None:
         first = place if message.message_id is None else self._first.setdefault(message.message_id, place)
@@ -66,7 +66,7 @@ class Draft:
             self.contradicts_itself = True
 
     def _agree(self, first: int, place: int) -> bool:
-        return self._said(first).says_the_same_as(self._said(place))
+        return self._said(first).same_content_as(self._said(place))
 
     def _said(self, place: int) -> Message:
         """The message as it would be read back: lists where a caller may have had tuples."""
@@ -97,7 +97,7 @@ class Draft:
     def _check_fits(self, place: int) -> None:
         first = self._first_of(place)
         if first in self._seen:
-            check_says_the_same(self._seen[first], self._said(place))
+            check_same_content(self._seen[first], self._said(place))
         elif first != place and not self._agree(first, place):
             raise MessageConflict(self._conversation_id, str(self._messages[place].message_id))
 

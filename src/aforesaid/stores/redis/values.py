@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import force_setattr
 
-from aforesaid.contracts import Entry, Position, set_aside
+from aforesaid.contracts import Entry, Position, unreadable_entry
 from aforesaid.errors import AforesaidError, StoreDamaged, shown
 from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.conversations import Changes, Conversation, expiry
@@ -111,7 +111,7 @@ def _set_aside(conversation_id: str, member: bytes, *, why: str) -> Entry:
         raise _damaged(conversation_id, member) from None
     revision, stored_at = _head(member, at)
     position = Position(to_micros(at), sequence)
-    return set_aside(conversation_id, position, revision=revision, stored_at=stored_at, why=why)
+    return unreadable_entry(conversation_id, position, revision=revision, stored_at=stored_at, why=why)
 
 
 def _head(member: bytes, at: datetime) -> tuple[int, datetime]:

@@ -190,9 +190,9 @@ class SQLiteBackend(Backend):
         kind = SQLiteStore if self.indexer is None else SearchableSQLiteStore
         return kind(self, parse_name(owner, field="owner"))
 
-    async def owners(self, *, beside: Collection[str] = ()) -> AsyncIterator[str]:
+    async def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
         last = ""
-        while batch := await self.readers.run(partial(_owners_after, last=last, beside=beside)):
+        while batch := await self.readers.run(partial(_owners_after, last=last, ignored_kinds=ignored_kinds)):
             for owner in batch:
                 yield owner
             last = batch[-1]
@@ -269,8 +269,8 @@ def _close_all(pools: list[WorkerPool]) -> None:
         pool.close()
 
 
-def _owners_after(db: apsw.Connection, *, last: str, beside: Collection[str]) -> list[str]:
-    return [owner for (owner,) in db.execute(SQL["owners"], (last, OWNERS_BATCH, names_text(beside)))]
+def _owners_after(db: apsw.Connection, *, last: str, ignored_kinds: Collection[str]) -> list[str]:
+    return [owner for (owner,) in db.execute(SQL["owners"], (last, OWNERS_BATCH, names_text(ignored_kinds)))]
 
 
 def _delete(db: apsw.Connection, sql: str, *values: str | int) -> int:

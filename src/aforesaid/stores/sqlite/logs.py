@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from aforesaid.contracts import Appended, Entry, check_head, check_not_in_part, check_says_the_same
+from aforesaid.contracts import Appended, Entry, check_head, check_not_partly_stored, check_same_content
 from aforesaid.errors import ConversationNotFound
 from aforesaid.model.clock import Clock, to_micros
 from aforesaid.model.conversations import Conversation, check_revision, stamp_for
@@ -103,7 +103,7 @@ class Ends:
         """Put a turn at the end of its log, inside a transaction. What is known by its id stays as it is."""
         log = self.log(db, turn.owner, turn.conversation_id)
         log.put(turn.messages, turn.bodies)
-        check_not_in_part(turn.conversation_id, turn.head, new=len(log.new), known=len(log.known))
+        check_not_partly_stored(turn.conversation_id, turn.head, new=len(log.new), known=len(log.known))
         if log.new or not turn.messages:
             check_revision(turn.conversation_id, log.revision, turn.expected_revision)
         if not log.new:
@@ -253,7 +253,7 @@ class Log:
     def _stored(self, message: Message) -> Entry:
         (row,) = self._db.execute(SQL["get_message"], (self.row[rows.KEY], message.message_id)).fetchall()
         entry = rows.entry(self.row[rows.ID], row)
-        check_says_the_same(entry, message)
+        check_same_content(entry, message)
         return entry
 
 

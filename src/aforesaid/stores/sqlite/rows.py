@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import force_setattr
 
-from aforesaid.contracts import Document, Entry, Listing, LogEnd, Position, set_aside
+from aforesaid.contracts import Document, Entry, Listing, LogEnd, Position, unreadable_entry
 from aforesaid.errors import StoreDamaged
 from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.conversations import Conversation, Query, parse_cursor
@@ -192,7 +192,7 @@ def entry(conversation_id: str, row: Sequence[Any]) -> Entry:
         message = decode_message(body)
     except StoreDamaged as error:
         place = Position(at, sequence)
-        return set_aside(conversation_id, place, revision=revision, stored_at=stored, why=str(error))
+        return unreadable_entry(conversation_id, place, revision=revision, stored_at=stored, why=str(error))
     if message.timestamp is None:
         # Nearly always the moment that it was stored at.
         force_setattr(message, "timestamp", stored if at == stored_at else from_micros(at))

@@ -141,5 +141,5 @@ def _read(db: apsw.Connection, wanted: Wanted, now: int) -> _Found | None:
     else:
         first = db.execute(SQL["page"], (key, wanted.front, 0)).fetchall() if wanted.front else []
     listing = wanted.documents
-    beside = Documents(db, wanted.owner, None).rows(listing) if listing.limit else []
-    return _Found(count, expires_at, first, last, beside, head)
+    documents = Documents(db, wanted.owner, None).rows(listing) if listing.limit else []
+    return _Found(count, expires_at, first, last, documents, head)

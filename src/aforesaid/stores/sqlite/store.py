@@ -18,15 +18,15 @@ from aforesaid.contracts import (
     Place,
     Position,
     Tally,
-    check_not_in_part,
+    check_not_partly_stored,
     check_position,
+    check_restorable,
     entries_without_head,
-    keeps_words,
-    replaced,
+    replaced_entry,
     replaced_id,
-    replacing,
-    restorable,
-    seen_head,
+    replacement_message,
+    same_content,
+    split_head,
     without_head,
 )
 from aforesaid.errors import ConversationExists, ConversationNotFound, MessageConflict, MessageNotFound
@@ -183,7 +183,7 @@ class SQLiteStore(DocumentChecks):
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
         messages, head = without_head(messages)
         bodies = [encode_message(message).decode() for message in messages]
-        turn = Turn(self._owner, conversation_id, messages, bodies, expected_revision, *seen_head(head))
+        turn = Turn(self._owner, conversation_id, messages, bodies, expected_revision, *split_head(head))
         if 0 < len(messages) <= LONGEST_TURN:
             return await self._backend.writer.put(turn)
         return await self._backend.writer.run(lambda db: self._backend.ends.put(db, turn))
@@ -200,7 +200,7 @@ class SQLiteStore(DocumentChecks):
             check_revision(conversation_id, log.revision, expected_revision)
             log.clear()
             log.put(messages, bodies)
-            check_not_in_part(conversation_id, head, new=len(log.new), known=len(log.known))
+            check_not_partly_stored(conversation_id, head, new=len(log.new), known=len(log.known))
             return self._backend.ends.moved(db, log, head)
 
         rewritten = await self._backend.writer.run(work)
@@ -255,9 +255,11 @@ class SQLiteStore(DocumentChecks):
             held = self._entry(db, conversation_id, message_id)
             if held is None:
                 raise MessageNotFound(conversation_id, message_id)
-            entry = replaced(held, replacing(held, message), revision=found.record.revision + 1)
+            entry = replaced_entry(
+                held, replacement_message(held, message), revision=found.record.revision + 1
+            )
             check_revision(conversation_id, found.record.revision, expected_revision)
-            self._put_in_place(db, found.key, entry, keeps_derived=keeps_words(held, message))
+            self._put_in_place(db, found.key, entry, keeps_derived=same_content(held, message))
             if head is not None:
                 db.execute(SQL["put_head"], (head, found.key))
             return entry
@@ -309,7 +311,7 @@ class SQLiteStore(DocumentChecks):
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         entries, head = entries_without_head(entries)
-        record, given = restorable(conversation, entries)
+        record, given = check_restorable(conversation, entries)
         placed = {entry.sequence: rows.entry_values(entry) for entry in given.values()}
 
         def work(db: apsw.Connection) -> None:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from aforesaid.contracts import Backend, ConversationStore, Entry, Erasing, Tally
+from aforesaid.contracts import Backend, ConversationStore, Entry, Scrubbable, Tally
 from aforesaid.errors import ConversationNotFound, InvalidInput, MessageNotFound, RevisionConflict
 from aforesaid.model.conversations import Conversation, Query
 from aforesaid.model.ids import new_id
@@ -180,7 +180,7 @@ class ChangingContract(Contract):
         await store.put_document("notes", "1", b"stays")
         await store.delete(gone.id)
         before = await store.page(record.id, limit=9), await store.get_document("notes", "1")
-        if isinstance(backend, Erasing):
+        if isinstance(backend, Scrubbable):
             for _ in range(2):
                 assert await backend.scrub("whoever it is") == ()
         assert (await store.page(record.id, limit=9), await store.get_document("notes", "1")) == before

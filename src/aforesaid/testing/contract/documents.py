@@ -399,8 +399,12 @@ class DocumentsContract(Contract):
         await backend.of(other).put_document("m", "k", b"data")
         record = await backend.of(talking).create(new_conversation(backend.of(talking)))
 
-        async def left(*beside: str) -> set[str]:
-            return {owner async for owner in backend.owners(beside=beside)} & {only, other, talking}
+        async def left(*ignored_kinds: str) -> set[str]:
+            return {owner async for owner in backend.owners(ignored_kinds=ignored_kinds)} & {
+                only,
+                other,
+                talking,
+            }
 
         assert await left("x") == {only, other, talking}
         assert await left("n") == {other, talking}
