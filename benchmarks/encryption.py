@@ -101,7 +101,7 @@ def _cooling(memory: aforesaid.Memory) -> Work:
                 backend.forget_owner("erin")
             elif isinstance(backend, SQLiteBackend):
                 backend.recent = Recent()
-            backend = getattr(backend, "_inner", None)
+            backend = getattr(backend, "inner", None)
 
     return forget
 

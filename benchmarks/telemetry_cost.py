@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from aforesaid.layers.timed import TimedStore, _Measures, _timing
+from aforesaid.layers.timed import StoreMetrics, TimedStore, timed_store_class
 from aforesaid.model.messages import Message
 from aforesaid.telemetry import Telemetry, events
 from aforesaid.telemetry.instrumentation import watched
@@ -52,7 +52,7 @@ async def least(work: Callable[[], Awaitable[Any]]) -> float:
 async def main() -> None:
     plain, seen = Plain(), Watched()
     inner: Any = Plain()
-    store: TimedStore = _timing(())(inner, _Measures("sqlite://", Telemetry()))
+    store: TimedStore = timed_store_class(())(inner, StoreMetrics("sqlite://", Telemetry()))
 
     async def nothing() -> None:
         return None

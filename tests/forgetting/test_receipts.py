@@ -309,7 +309,7 @@ class _ForgetfulStore:
 
 
 def innermost(backend: Any) -> Any:
-    while inner := getattr(backend, "_inner", None):
+    while inner := getattr(backend, "inner", None):
         backend = inner
     return backend
 

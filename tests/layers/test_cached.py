@@ -411,10 +411,10 @@ async def test_memory_is_bounded() -> None:
     for _ in range(50):
         record = await here.conversation("x" * 1000)
         assert await here.said(record) == ["x" * 1000]
-        assert here.layer.shelves.size <= 20_000
+        assert here.layer.cache.size <= 20_000
     record = await here.conversation("x" * 100_000)
     assert await here.said(record) == ["x" * 100_000]
-    assert here.layer.shelves.size <= 20_000
+    assert here.layer.cache.size <= 20_000
     await here.layer.close()
 
 
@@ -443,12 +443,12 @@ async def test_a_degraded_answer_is_not_kept(tmp_path: Path) -> None:
     failing.down()
     await store.append(record.id, [user("during")])
     assert len(await store.tail(record.id, limit=5)) == 1
-    assert layer.shelves.size == 0
+    assert layer.cache.size == 0
     failing.up()
     seconds.now += 60
     assert await inner.recover()
     assert len(await store.tail(record.id, limit=5)) == 1
-    assert layer.shelves.size > 0
+    assert layer.cache.size > 0
     await layer.close()
 
 

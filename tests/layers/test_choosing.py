@@ -32,7 +32,7 @@ def test_an_embedded_store_is_so_when_asked(url: str, tmp_path: Path) -> None:
 def test_the_cache_is_outside_of_the_spool() -> None:
     backend = aforesaid.open("redis://localhost", cache=Cache()).backend
     assert isinstance(backend, CachedBackend)
-    assert isinstance(backend._inner, ResilientBackend)
+    assert isinstance(backend.inner, ResilientBackend)
 
 
 def test_each_store_has_a_spool_of_its_own_whoever_logs_in(tmp_path: Path) -> None:

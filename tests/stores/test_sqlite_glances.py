@@ -11,7 +11,7 @@ import pytest
 import aforesaid
 from aforesaid.contracts import Backend, LogSnapshot, parse_listing
 from aforesaid.errors import StoreUnavailable
-from aforesaid.layers.timed import observed
+from aforesaid.layers.timed import timed
 from aforesaid.model.conversations import started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
@@ -34,7 +34,7 @@ class TestSQLiteGlances(SnapshotContract):
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
     ) -> AsyncIterator[Backend]:
         file = SQLiteBackend(str(tmp_path / "memory.db"), clock=clock)
-        backend = file if request.param == "bare" else observed(file, metrics=Telemetry())
+        backend = file if request.param == "bare" else timed(file, metrics=Telemetry())
         await backend.open()
         yield backend
         await backend.close()

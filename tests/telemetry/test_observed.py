@@ -8,7 +8,7 @@ import pytest
 import aforesaid
 from aforesaid.contracts import Backend, Migratable, Searchable, SnapshotReader, VectorSearchable, Watchable
 from aforesaid.errors import ConversationNotFound
-from aforesaid.layers.timed import observed
+from aforesaid.layers.timed import timed
 from aforesaid.model.conversations import started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
@@ -24,7 +24,7 @@ class TestObservedStore(StoreContract):
     async def backend(
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
     ) -> AsyncIterator[Backend]:
-        backend = observed(inner_for(request.param, tmp_path, request, clock), metrics=Telemetry())
+        backend = timed(inner_for(request.param, tmp_path, request, clock), metrics=Telemetry())
         await backend.open()
         yield backend
         await backend.close()
@@ -40,7 +40,7 @@ async def test_every_store_keeps_its_powers(
     store: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     inner = inner_for(store, tmp_path, request, FixedClock())
-    outer = observed(inner, metrics=Telemetry())
+    outer = timed(inner, metrics=Telemetry())
     assert isinstance(outer, Migratable) == isinstance(inner, Migratable)
     for power in (Searchable, VectorSearchable, Watchable, SnapshotReader):
         assert isinstance(outer.of("erin"), power) == isinstance(inner.of("erin"), power)
@@ -48,7 +48,7 @@ async def test_every_store_keeps_its_powers(
 
 async def test_operations_are_timed_and_errors_are_counted_by_their_class() -> None:
     metrics = Telemetry()
-    backend = observed(InMemoryBackend(), name="memory://", metrics=metrics)
+    backend = timed(InMemoryBackend(), name="memory://", metrics=metrics)
     await backend.open()
     store = backend.of("erin")
     record = await store.create(started(new_id(), now=store.now()))

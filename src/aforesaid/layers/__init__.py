@@ -1,4 +1,4 @@
-"""Layers: each wraps a backend, is a backend, and passes the same tests as a store.
+"""Layers: each wraps a backend, is a backend, and passes the same contract tests as a store.
 
-From the outside in: audited, cached, encrypted, resilient, and then the store itself.
+From the outside in: audited, cached, encrypted, resilient, timed, and then the store itself.
 """

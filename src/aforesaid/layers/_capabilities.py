@@ -1,7 +1,7 @@
-"""A layer has the powers of what it wraps: those that it does not bring itself are handed on.
+"""Forward optional capabilities: a layer has every capability of the store or backend that it wraps.
 
-A power is a protocol that is asked for with `isinstance` (`Watchable`, `Migratable`). Whether a layer has
-one depends on what is inside it, so its class is made to measure, once for each set of powers.
+A capability is a protocol that callers check with `isinstance` (`Watchable`, `Migratable`). Whether a layer
+has it depends on its `inner`, so this module derives one class per layer and set of capabilities.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,35 +12,35 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def around(layer: T, inner: object) -> T:
-    """A copy of the layer around another view of what it wraps. What the layer remembers is shared."""
+def with_inner(layer: T, inner: object) -> T:
+    """Return a copy of the layer around another `inner`. Both copies share caches and counters."""
     view = copy(layer)
-    object.__setattr__(view, "_inner", inner)
+    object.__setattr__(view, "inner", inner)
     return view
 
 
-def with_capabilities_of(inner: object, layer: T, powers: Iterable[type]) -> T:
-    """The layer, able to do what `inner` can of these powers. It keeps `inner` as `_inner`."""
-    missing = tuple(power for power in powers if isinstance(inner, power) and not isinstance(layer, power))
+def with_capabilities_of(inner: object, layer: T, capabilities: Iterable[type]) -> T:
+    """Add those of the capabilities to the layer that `inner` has and the layer lacks; return the layer."""
+    missing = tuple(one for one in capabilities if isinstance(inner, one) and not isinstance(layer, one))
     if missing:
-        kind: Any = type(layer)
-        object.__setattr__(layer, "__class__", _with_capabilities(kind, missing))
+        cls: Any = type(layer)
+        object.__setattr__(layer, "__class__", _class_with(cls, missing))
     return layer
 
 
 @cache
-def _with_capabilities(kind: Any, powers: tuple[type, ...]) -> Any:
-    names = [name for power in powers for name in _methods(power) if not hasattr(kind, name)]
-    return type(kind.__name__, (kind,), {name: _handed_on(name) for name in names})
+def _class_with(cls: Any, capabilities: tuple[type, ...]) -> Any:
+    names = [name for one in capabilities for name in _methods(one) if not hasattr(cls, name)]
+    return type(cls.__name__, (cls,), {name: _forward(name) for name in names})
 
 
-def _methods(power: type) -> list[str]:
-    return [name for name, value in vars(power).items() if callable(value) and not name.startswith("_")]
+def _methods(capability: type) -> list[str]:
+    return [name for name, value in vars(capability).items() if callable(value) and not name.startswith("_")]
 
 
-def _handed_on(name: str) -> Callable[..., Any]:
-    def method(self: Any, *arguments: Any, **named: Any) -> Any:
-        return getattr(self._inner, name)(*arguments, **named)
+def _forward(name: str) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.inner, name)(*args, **kwargs)
 
     method.__name__ = name
     return method

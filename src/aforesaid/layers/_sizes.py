@@ -1,7 +1,4 @@
-"""Holding on to messages: about how much memory they take, and copies that nobody else can change.
-
-Below: values. Above: the layers that remember.
-"""
+"""Approximate sizes and private copies of messages, for layers that keep messages in memory."""
 
 from collections.abc import Iterable
 from copy import deepcopy
@@ -18,25 +15,26 @@ OVERHEAD = 512
 
 
 def size_of(messages: Iterable[Message]) -> int:
-    return sum(OVERHEAD + _size(message) for message in messages)
+    """Return the approximate number of bytes that the messages occupy in memory."""
+    return sum(OVERHEAD + _text_size(message) for message in messages)
 
 
-def _size(message: Message) -> int:
+def _text_size(message: Message) -> int:
     spoken = 0 if message.speech is None else len(message.speech.spoken or "")
     return _length(message.content) + _length(message.extra) + spoken
 
 
-def is_fixed(message: Message) -> bool:
-    """Whether nothing in the message can be changed by whoever else has it."""
+def is_immutable(message: Message) -> bool:
+    """Whether no holder of the message can change its content in place."""
     return not message.extra and (isinstance(message.content, str | int | None) or message.content is UNSET)
 
 
-def own(entries: Iterable[Entry]) -> list[Entry]:
-    """The entries, with content that is shared with nobody."""
-    return [entry if is_fixed(entry.message) else _copied(entry) for entry in entries]
+def private_copies(entries: Iterable[Entry]) -> list[Entry]:
+    """Return the entries, mutable content copied. Immutable messages are shared, because copying is slow."""
+    return [entry if is_immutable(entry.message) else _copy(entry) for entry in entries]
 
 
-def _copied(entry: Entry) -> Entry:
+def _copy(entry: Entry) -> Entry:
     message = entry.message
     copy = replace(message, content=deepcopy(message.content), extra=deepcopy(message.extra))
     return replace(entry, message=copy)

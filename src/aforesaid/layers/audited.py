@@ -1,9 +1,9 @@
-"""The audit layer: a backend around a backend, which notes everything that goes through it.
+"""The audited layer: record every call to a backend in an audit trail.
 
-Who acts and from where is bound to a view of the backend: `acting_as("support", source="10.0.0.7")`. A
-read is noted before its result is handed out, a write when it is done; what is asked for and is not
-there, or not theirs, is noted as denied. It stands outermost, so that it also sees what a cache serves.
-No content reaches the trail: not words, not subjects, not tags, not the text of an error.
+`acting_as("support", source="10.0.0.7")` returns a view of the backend that is bound to a caller. The layer
+records a read before it returns the result, and a write after it is done. Access to data that do not exist,
+or belong to another owner, is recorded as denied. The layer is the outermost, so it also records cache hits.
+No content reaches the trail: no message text, subject, tag or error message.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
@@ -33,7 +33,8 @@ from aforesaid.contracts import (
     Watchable,
 )
 from aforesaid.errors import InvalidId, NotFound
-from aforesaid.layers._capabilities import around, with_capabilities_of
+from aforesaid.layers._capabilities import with_capabilities_of
+from aforesaid.layers.base import BackendWrapper, StoreWrapper
 from aforesaid.model.conversations import Changes, Conversation, Page, Query
 from aforesaid.model.ids import parse_name, parse_uuid
 from aforesaid.model.messages import Message, parse_text
@@ -41,103 +42,99 @@ from aforesaid.model.messages import Message, parse_text
 T = TypeVar("T")
 
 DEFAULT_ACTOR = "application"
-"""Who acts, where nobody says who."""
+"""The actor where the application names none."""
 
-BACKEND_POWERS = (Migratable, Scrubbable, CopyHolder, Reindexable)
+BACKEND_CAPABILITIES = (Migratable, Scrubbable, CopyHolder, Reindexable)
 
 
-class Acting(NamedTuple):
-    """Who acts, and from where."""
+class Caller(NamedTuple):
+    """The actor, and where its request comes from."""
 
     actor: str = DEFAULT_ACTOR
     source: str = ""
 
 
-class AuditedBackend(Backend):
-    """A backend whose every use is noted in the trail."""
+class AuditedBackend(BackendWrapper):
+    """A backend that records every call in the trail."""
 
-    def __init__(self, inner: Backend, trail: AuditTrail, acting: Acting = Acting()) -> None:  # noqa: B008
-        self._inner = inner
+    def __init__(self, inner: Backend, trail: AuditTrail, caller: Caller = Caller()) -> None:  # noqa: B008
+        super().__init__(inner)
         self._trail = trail
-        self._acting = acting
-
-    @property
-    def inner(self) -> Backend:
-        return self._inner
+        self._caller = caller
 
     def acting_as(self, actor: str, *, source: str = "") -> "AuditedBackend":
-        """The same backend, its use noted under this name."""
-        who = Acting(parse_name(actor, field="actor"), parse_text(source, field="source"))
-        return audited(self._inner, self._trail, who)
+        """Return a view of this backend that records calls under this actor."""
+        caller = Caller(parse_name(actor, field="actor"), parse_text(source, field="source"))
+        return audited(self.inner, self._trail, caller)
 
     async def denied(self, action: str, owner: str = "") -> None:
-        """Note that somebody was turned away before they came to the store."""
-        await _Notes(self._trail, self._acting, owner).add(action, outcome="denied")
+        """Record a request that was refused before it reached the store."""
+        await _Recorder(self._trail, self._caller, owner).record(action, outcome="denied")
 
     async def open(self) -> None:
         await self._trail.open()
-        await self._inner.open()
+        await self.inner.open()
 
     async def close(self) -> None:
         try:
-            await self._inner.close()
+            await self.inner.close()
         finally:
             await self._trail.close()
 
     def of(self, owner: str) -> "AuditedStore":
-        inner = self._inner.of(owner)
-        powers = tuple(kind for power, kind in _STORE_POWERS.items() if isinstance(inner, power))
-        return _with(powers)(inner, _Notes(self._trail, self._acting, owner))
+        inner = self.inner.of(owner)
+        classes = tuple(cls for capability, cls in _STORE_CLASSES.items() if isinstance(inner, capability))
+        return _combined(classes)(inner, _Recorder(self._trail, self._caller, owner))
 
     async def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
-        notes = _Notes(self._trail, self._acting, "")
+        recorder = _Recorder(self._trail, self._caller, "")
         count = 0
         try:
-            async for owner in self._inner.owners(ignored_kinds=ignored_kinds):
+            async for owner in self.inner.owners(ignored_kinds=ignored_kinds):
                 count += 1
                 yield owner
         finally:
-            await notes.add("owners", count=count)
+            await recorder.record("owners", count=count)
 
     async def purge_expired(self, now: datetime | None = None) -> int:
-        notes = _Notes(self._trail, self._acting, "")
-        return await notes.of("purge", self._inner.purge_expired(now), count=int)
+        recorder = _Recorder(self._trail, self._caller, "")
+        return await recorder.run("purge", self.inner.purge_expired(now), count=int)
 
 
-def audited(inner: Backend, trail: AuditTrail, acting: Acting = Acting()) -> AuditedBackend:  # noqa: B008
-    """The backend, audited, with every power of what is inside."""
-    return with_capabilities_of(inner, AuditedBackend(inner, trail, acting), BACKEND_POWERS)
+def audited(inner: Backend, trail: AuditTrail, caller: Caller = Caller()) -> AuditedBackend:  # noqa: B008
+    """Wrap a backend in the audited layer, which keeps the backend's capabilities."""
+    return with_capabilities_of(inner, AuditedBackend(inner, trail, caller), BACKEND_CAPABILITIES)
 
 
-class _Notes:
-    """Notes for the trail, about one owner's data."""
+class _Recorder:
+    """Write the events of one caller and owner to the trail."""
 
-    def __init__(self, trail: AuditTrail, acting: Acting, owner: str) -> None:
+    def __init__(self, trail: AuditTrail, caller: Caller, owner: str) -> None:
         self._trail = trail
-        self._acting = acting
+        self._caller = caller
         self._owner = owner
 
-    async def of(
+    async def run(
         self,
         action: str,
-        doing: Awaitable[T],
+        call: Awaitable[T],
         conversation_id: object = "",
         *,
         count: Callable[[T], int] | None = None,
         found: Callable[[T], bool] = lambda _: True,
     ) -> T:
-        """Do it, note it, and only then hand out what came of it."""
+        """Await the call, record its outcome, and only then return its result."""
         try:
-            result = await doing
+            result = await call
         except BaseException as error:
             outcome: Outcome = "denied" if isinstance(error, NotFound) else "failed"
-            await self.add(action, conversation_id, outcome=outcome, error=type(error).__name__)
+            await self.record(action, conversation_id, outcome=outcome, error=type(error).__name__)
             raise
         outcome = "done" if found(result) else "denied"
-        await self.add(action, conversation_id, outcome=outcome, count=count(result) if count else 0)
+        await self.record(action, conversation_id, outcome=outcome, count=count(result) if count else 0)
         return result
 
-    async def add(
+    async def record(
         self,
         action: str,
         conversation_id: object = "",
@@ -148,11 +145,11 @@ class _Notes:
     ) -> None:
         event = Event(
             at=self._trail.clock(),
-            actor=self._acting.actor,
-            source=self._acting.source,
+            actor=self._caller.actor,
+            source=self._caller.source,
             action=action,
             owner=self._owner,
-            conversation=_shown(conversation_id),
+            conversation=_conversation_for_trail(conversation_id),
             outcome=outcome,
             count=count,
             error=error,
@@ -160,50 +157,41 @@ class _Notes:
         await self._trail.record(event)
 
 
-class AuditedStore(ConversationStore):
-    """One owner's part."""
+class AuditedStore(StoreWrapper):
+    """One owner's store that records every call."""
 
-    def __init__(self, inner: ConversationStore, notes: _Notes) -> None:
-        self._inner = inner
-        self._notes = notes
+    def __init__(self, inner: ConversationStore, recorder: _Recorder) -> None:
+        super().__init__(inner)
+        self._recorder = recorder
 
     async def audit_action(self, action: str, conversation_id: str = "", *, count: int = 0) -> None:
-        await self._notes.add(action, conversation_id, count=count)
-
-    def now(self) -> datetime:
-        return self._inner.now()
-
-    @property
-    def degraded(self) -> bool:
-        return self._inner.degraded
-
-    async def authoritative(self) -> "AuditedStore":
-        return around(self, await self._inner.authoritative())
+        """Record an operation that runs above the store, such as an export."""
+        await self._recorder.record(action, conversation_id, count=count)
 
     # Records
 
     async def create(self, conversation: Conversation) -> Conversation:
-        return await self._notes.of("create", self._inner.create(conversation), conversation.id)
+        return await self._recorder.run("create", self.inner.create(conversation), conversation.id)
 
     async def get(self, conversation_id: str) -> Conversation | None:
-        return await self._notes.of(
-            "look", self._inner.get(conversation_id), conversation_id, found=_is_there
+        return await self._recorder.run(
+            "look", self.inner.get(conversation_id), conversation_id, found=_exists
         )
 
     async def update(
         self, conversation_id: str, changes: Changes, *, expected_revision: int | None = None
     ) -> Conversation:
-        doing = self._inner.update(conversation_id, changes, expected_revision=expected_revision)
-        return await self._notes.of("update", doing, conversation_id)
+        call = self.inner.update(conversation_id, changes, expected_revision=expected_revision)
+        return await self._recorder.run("update", call, conversation_id)
 
     async def find(self, query: Query) -> Page:
-        return await self._notes.of(
-            "list", self._inner.find(query), count=lambda page: len(page.conversations)
+        return await self._recorder.run(
+            "list", self.inner.find(query), count=lambda page: len(page.conversations)
         )
 
     async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
-        doing = self._inner.delete(conversation_id, expected_revision=expected_revision)
-        return await self._notes.of("delete", doing, conversation_id)
+        call = self.inner.delete(conversation_id, expected_revision=expected_revision)
+        return await self._recorder.run("delete", call, conversation_id)
 
     # Sessions
 
@@ -211,68 +199,70 @@ class AuditedStore(ConversationStore):
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
     ) -> Conversation:
         try:
-            record = await self._inner.resume(session_id, fresh, active_since=active_since)
+            record = await self.inner.resume(session_id, fresh, active_since=active_since)
         except BaseException as error:
-            await self._notes.add("resume", outcome="failed", error=type(error).__name__)
+            await self._recorder.record("resume", outcome="failed", error=type(error).__name__)
             raise
-        await self._notes.add("create" if record.id == fresh.id else "look", record.id)
+        await self._recorder.record("create" if record.id == fresh.id else "look", record.id)
         return record
 
     async def session(self, session_id: str) -> Conversation | None:
-        return await self._notes.of("look", self._inner.session(session_id), found=_is_there)
+        return await self._recorder.run("look", self.inner.session(session_id), found=_exists)
 
     async def bind(self, session_id: str, conversation_id: str) -> None:
-        await self._notes.of("bind", self._inner.bind(session_id, conversation_id), conversation_id)
+        await self._recorder.run("bind", self.inner.bind(session_id, conversation_id), conversation_id)
 
     async def unbind(self, session_id: str) -> None:
-        await self._notes.of("unbind", self._inner.unbind(session_id))
+        await self._recorder.run("unbind", self.inner.unbind(session_id))
 
     async def sessions(self, conversation_id: str) -> list[str]:
-        return await self._notes.of("look", self._inner.sessions(conversation_id), conversation_id, count=len)
+        return await self._recorder.run(
+            "look", self.inner.sessions(conversation_id), conversation_id, count=len
+        )
 
     # The log
 
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
-        doing = self._inner.append(conversation_id, messages, expected_revision=expected_revision)
-        return await self._notes.of("append", doing, conversation_id, count=lambda done: len(done.new))
+        call = self.inner.append(conversation_id, messages, expected_revision=expected_revision)
+        return await self._recorder.run("append", call, conversation_id, count=lambda done: len(done.new))
 
     async def rewrite(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
-        doing = self._inner.rewrite(conversation_id, messages, expected_revision=expected_revision)
-        return await self._notes.of("rewrite", doing, conversation_id, count=lambda done: len(done.new))
+        call = self.inner.rewrite(conversation_id, messages, expected_revision=expected_revision)
+        return await self._recorder.run("rewrite", call, conversation_id, count=lambda done: len(done.new))
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
-        doing = self._inner.tail(conversation_id, limit=limit, before=before)
-        return await self._notes.of("read", doing, conversation_id, count=len)
+        call = self.inner.tail(conversation_id, limit=limit, before=before)
+        return await self._recorder.run("read", call, conversation_id, count=len)
 
     async def recent(
         self, conversation_id: str, *, limit: int, before: Position | None = None
     ) -> list[Entry]:
-        doing = self._inner.recent(conversation_id, limit=limit, before=before)
-        return await self._notes.of("read", doing, conversation_id, count=len)
+        call = self.inner.recent(conversation_id, limit=limit, before=before)
+        return await self._recorder.run("read", call, conversation_id, count=len)
 
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
-        doing = self._inner.page(conversation_id, limit=limit, offset=offset)
-        return await self._notes.of("read", doing, conversation_id, count=len)
+        call = self.inner.page(conversation_id, limit=limit, offset=offset)
+        return await self._recorder.run("read", call, conversation_id, count=len)
 
     async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
-        doing = self._inner.entry(conversation_id, message_id)
-        return await self._notes.of("read", doing, conversation_id, count=_one, found=_is_there)
+        call = self.inner.entry(conversation_id, message_id)
+        return await self._recorder.run("read", call, conversation_id, count=_one, found=_exists)
 
     async def replace(
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None
     ) -> Entry:
-        doing = self._inner.replace(conversation_id, message, expected_revision=expected_revision)
-        return await self._notes.of("replace", doing, conversation_id, count=_one)
+        call = self.inner.replace(conversation_id, message, expected_revision=expected_revision)
+        return await self._recorder.run("replace", call, conversation_id, count=_one)
 
     # Moving
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
-        doing = self._inner.restore(conversation, entries)
-        await self._notes.of("restore", doing, conversation.id, count=lambda _: len(entries))
+        call = self.inner.restore(conversation, entries)
+        await self._recorder.run("restore", call, conversation.id, count=lambda _: len(entries))
 
     # Documents
 
@@ -285,28 +275,28 @@ class AuditedStore(ConversationStore):
         conversation_id: str | None = None,
         expected_version: int | None = None,
     ) -> Document:
-        doing = self._inner.put_document(
+        call = self.inner.put_document(
             kind, key, data, conversation_id=conversation_id, expected_version=expected_version
         )
-        return await self._notes.of("put document", doing, conversation_id or "", count=_one)
+        return await self._recorder.run("put document", call, conversation_id or "", count=_one)
 
     async def get_document(
         self, kind: str, key: str, *, conversation_id: str | None = None
     ) -> Document | None:
-        doing = self._inner.get_document(kind, key, conversation_id=conversation_id)
-        return await self._notes.of(
-            "read documents", doing, conversation_id or "", count=_one, found=_is_there
+        call = self.inner.get_document(kind, key, conversation_id=conversation_id)
+        return await self._recorder.run(
+            "read documents", call, conversation_id or "", count=_one, found=_exists
         )
 
     async def documents(
         self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
     ) -> list[Document]:
-        doing = self._inner.documents(kind, conversation_id=conversation_id, after=after, limit=limit)
-        return await self._notes.of("read documents", doing, conversation_id or "", count=len)
+        call = self.inner.documents(kind, conversation_id=conversation_id, after=after, limit=limit)
+        return await self._recorder.run("read documents", call, conversation_id or "", count=len)
 
     async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
-        doing = self._inner.document_kinds(conversation_id=conversation_id)
-        return await self._notes.of("read documents", doing, conversation_id or "")
+        call = self.inner.document_kinds(conversation_id=conversation_id)
+        return await self._recorder.run("read documents", call, conversation_id or "")
 
     async def delete_document(
         self,
@@ -316,80 +306,82 @@ class AuditedStore(ConversationStore):
         conversation_id: str | None = None,
         expected_version: int | None = None,
     ) -> bool:
-        doing = self._inner.delete_document(
+        call = self.inner.delete_document(
             kind, key, conversation_id=conversation_id, expected_version=expected_version
         )
-        return await self._notes.of("delete document", doing, conversation_id or "", count=int, found=bool)
+        return await self._recorder.run("delete document", call, conversation_id or "", count=int, found=bool)
 
     async def restore_documents(self, documents: Sequence[Document]) -> None:
-        doing = self._inner.restore_documents(documents)
-        await self._notes.of("restore", doing, count=lambda _: len(documents))
+        call = self.inner.restore_documents(documents)
+        await self._recorder.run("restore", call, count=lambda _: len(documents))
 
     # Retention
 
     async def purge_expired(self) -> int:
-        return await self._notes.of("purge", self._inner.purge_expired(), count=int)
+        return await self._recorder.run("purge", self.inner.purge_expired(), count=int)
 
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
-        return await self._notes.of("list", self._inner.expired(by=by, limit=limit), count=len)
+        return await self._recorder.run("list", self.inner.expired(by=by, limit=limit), count=len)
 
     async def clear(self) -> Tally:
-        return await self._notes.of("clear", self._inner.clear(), count=lambda gone: gone.messages)
+        return await self._recorder.run("clear", self.inner.clear(), count=lambda gone: gone.messages)
 
     async def tally(self, conversation_id: str | None = None) -> Tally:
-        doing = self._inner.tally(conversation_id)
-        return await self._notes.of("count", doing, conversation_id or "", count=lambda held: held.messages)
+        call = self.inner.tally(conversation_id)
+        return await self._recorder.run(
+            "count", call, conversation_id or "", count=lambda held: held.messages
+        )
 
 
-class _Watched(AuditedStore):
-    """Where the store inside can be watched."""
+class _WatchableAuditedStore(AuditedStore):
+    """An audited store around a `Watchable` store."""
 
     def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
-        assert isinstance(self._inner, Watchable)
-        return self._watching(self._inner.watch(conversation_id), conversation_id or "")
+        assert isinstance(self.inner, Watchable)
+        return self._watching(self.inner.watch(conversation_id), conversation_id or "")
 
     @asynccontextmanager
     async def _watching(
         self, watching: AbstractAsyncContextManager[AsyncIterator[Change]], conversation_id: str
     ) -> AsyncIterator[AsyncIterator[Change]]:
         async with watching as changes:
-            await self._notes.add("watch", conversation_id)
+            await self._recorder.record("watch", conversation_id)
             yield changes
 
 
-class _Searched(AuditedStore):
-    """Where the store inside has an index."""
+class _SearchableAuditedStore(AuditedStore):
+    """An audited store around a `Searchable` store."""
 
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
-        assert isinstance(self._inner, Searchable)
-        doing = self._inner.matches(terms, limit=limit)
-        return await self._notes.of("match", doing, count=lambda found: len(found.found))
+        assert isinstance(self.inner, Searchable)
+        call = self.inner.matches(terms, limit=limit)
+        return await self._recorder.run("match", call, count=lambda found: len(found.found))
 
 
-class _Compared(AuditedStore):
-    """Where the store inside compares vectors."""
+class _NearestAuditedStore(AuditedStore):
+    """An audited store around a `VectorSearchable` store."""
 
     async def nearest(
         self, model: str, vector: Sequence[float], *, limit: int, around: Sequence[float] | None = None
     ) -> list[VectorMatch] | None:
-        assert isinstance(self._inner, VectorSearchable)
-        doing = self._inner.nearest(model, vector, limit=limit, around=around)
-        return await self._notes.of("match", doing, count=lambda found: len(found or ()))
+        assert isinstance(self.inner, VectorSearchable)
+        call = self.inner.nearest(model, vector, limit=limit, around=around)
+        return await self._recorder.run("match", call, count=lambda found: len(found or ()))
 
 
-_STORE_POWERS: dict[type, type[AuditedStore]] = {
-    Watchable: _Watched,
-    Searchable: _Searched,
-    VectorSearchable: _Compared,
+_STORE_CLASSES: dict[type, type[AuditedStore]] = {
+    Watchable: _WatchableAuditedStore,
+    Searchable: _SearchableAuditedStore,
+    VectorSearchable: _NearestAuditedStore,
 }
 
 
 @cache
-def _with(powers: tuple[type[AuditedStore], ...]) -> type[AuditedStore]:
-    return type("AuditedStore", powers or (AuditedStore,), {})
+def _combined(classes: tuple[type[AuditedStore], ...]) -> type[AuditedStore]:
+    return type("AuditedStore", classes or (AuditedStore,), {})
 
 
-def _is_there(found: object) -> bool:
+def _exists(found: object) -> bool:
     return found is not None
 
 
@@ -397,8 +389,8 @@ def _one(found: object) -> int:
     return int(found is not None)
 
 
-def _shown(conversation_id: object) -> str:
-    """A conversation id as the trail keeps it: what is no id may be anything, and is left out."""
+def _conversation_for_trail(conversation_id: object) -> str:
+    """Return the conversation id for the trail. An invalid id may contain anything, so it is left out."""
     if conversation_id == "":
         return ""
     try:

@@ -1,11 +1,16 @@
-"""Which layers a store gets, from its URL and what was asked for. Below: the layers. Above: `memory`.
+"""Wrap a backend in layers, chosen by its URL, options and settings.
 
-From the outside in: the audit sees also the reads that the cache serves; the cache holds plain text,
-in memory only; what the spool holds is sealed where the store's content is.
+The order, from the outside in:
 
-By default a store on the other side of a network gets the resilient layer: networks and servers fail
-by themselves, while the process that speaks goes on. An embedded store does not: it fails with the
-disk that the spool would be on. A layer that nobody wants is not loaded.
+- audited: it also records cache hits
+- cached: it holds plain text, in memory only
+- encrypted: it also seals the content of the spool
+- resilient
+- timed: it measures the store alone
+
+By default a store behind a network gets the resilient layer, because networks and servers fail independently
+of this process. An embedded store does not: it fails together with the disk that holds the spool. A layer
+that is not used is not imported.
 """
 
 import os
@@ -33,7 +38,8 @@ CacheChoice: TypeAlias = "Cache | Literal['off']"
 SERVERS = ("redis", "rediss", "redis+cluster", "rediss+cluster", "postgres", "postgresql")
 
 PLACE_OPTIONS = ("prefix", "host", "hostaddr", "port", "dbname", "service")
-"""What may stand behind the `?` of a URL and leads to other data: Redis' prefix, and where PostgreSQL is."""
+"""URL query options that select other data: the prefix of Redis, and the server and database of
+PostgreSQL."""
 
 
 def layered(
@@ -47,11 +53,11 @@ def layered(
     observe: bool = False,
     clock: Clock = system_clock,
 ) -> Backend:
-    """The backend of this URL with the layers that are wanted around it."""
+    """Wrap the backend of this URL in the requested layers."""
     if observe:
-        from aforesaid.layers.timed import observed
+        from aforesaid.layers.timed import timed
 
-        backend = observed(backend, name=store_name(url))
+        backend = timed(backend, name=store_name(url))
     backend = with_resilience(backend, url, resilience, sealed=encryption is not None)
     if encryption is not None:
         from aforesaid.layers.encrypted import encrypted
@@ -68,7 +74,7 @@ def layered(
 
 
 def layers_in(settings: Settings) -> dict[str, Any]:
-    """What `aforesaid.open` is told about layers where the settings decide."""
+    """Return the layer arguments of `aforesaid.open` that the settings configure."""
     return {
         "resilience": resilience_in(settings.resilience, settings.store.url),
         "cache": _cache_in(settings),
@@ -86,7 +92,7 @@ def _cache_in(settings: Settings) -> CacheChoice:
 
 
 def resilience_in(config: ResilienceConfig, url: str) -> ResilienceChoice:
-    """What the settings say about outages of the store at this URL."""
+    """Return the `resilience` argument that the settings configure for the store at this URL."""
     if config.resilience not in RESILIENCE:
         raise InvalidSetting.not_in("resilience", config.resilience, RESILIENCE)
     if config.resilience == "off" or (config.resilience == "auto" and not is_behind_network(url)):
@@ -118,7 +124,7 @@ def is_behind_network(url: str) -> bool:
 def with_resilience(
     backend: Backend, url: str, wanted: ResilienceChoice = "auto", *, sealed: bool = False
 ) -> Backend:
-    """The backend of this URL with the resilient layer around it, if that is wanted."""
+    """Wrap the backend of this URL in the resilient layer, unless it is off."""
     if wanted == "off" or (wanted == "auto" and not is_behind_network(url)):
         return backend
     from aforesaid.layers.resilient import POLICIES, Resilience, resilient
@@ -142,7 +148,7 @@ def with_resilience(
 
 
 def with_cache(backend: Backend, url: str, wanted: CacheChoice = "off") -> Backend:
-    """The backend with the cached layer around it, if that is wanted."""
+    """Wrap the backend of this URL in the cached layer, unless it is off."""
     if wanted == "off":
         return backend
     from aforesaid.layers.cached import Cache, cached
@@ -153,36 +159,36 @@ def with_cache(backend: Backend, url: str, wanted: CacheChoice = "off") -> Backe
 
 
 def store_name(url: str) -> str:
-    """What logs and metrics call the store: scheme and place, never a password."""
+    """Return the name of the store for logs and metrics: scheme, host and path, without credentials."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def spool_folder(url: str, folder: Path | None = None) -> Path:
-    """Where the spool of this store is: below the folder, or below this user's folder for state.
+    """Return the spool folder of this store, below `folder` or below this user's state folder.
 
-    Each store has one of its own, so that what was meant for one database never reaches another.
-    Who logs in makes no difference, and neither does an option that does not say where the data are.
+    Each store has its own folder, so that writes for one database never reach another. Credentials, and
+    options that do not select other data, make no difference.
     """
     base = state_folder() / "spool" if folder is None else folder
-    return base / sha256(_place(url).encode()).hexdigest()[:16]
+    return base / sha256(_data_location(url).encode()).hexdigest()[:16]
 
 
 def reached_mark(url: str, folder: Path | None = None) -> ReachedMark:
-    """Whether this machine has reached the store or server at this URL: kept beside its spool."""
+    """Return the mark of the store or server at this URL; it lies next to its spool folder."""
     return ReachedMark(spool_folder(url, folder).with_suffix(".reached"))
 
 
-def _place(url: str) -> str:
+def _data_location(url: str) -> str:
     options = sorted(one for one in parse_qsl(urlsplit(url).query) if one[0] in PLACE_OPTIONS)
     return store_name(url) + (f"?{urlencode(options)}" if options else "")
 
 
 def state_folder() -> Path:
-    """This user's folder for what a program keeps between runs."""
+    """Return this user's folder for program state."""
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "aforesaid"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support" / "aforesaid"
-    given = os.environ.get("XDG_STATE_HOME")
-    return (Path(given) if given else Path.home() / ".local" / "state") / "aforesaid"
+    xdg = os.environ.get("XDG_STATE_HOME")
+    return (Path(xdg) if xdg else Path.home() / ".local" / "state") / "aforesaid"

@@ -1,4 +1,4 @@
-"""From what a caller or the settings say to an encryption and a trail. Above: `choosing`."""
+"""Convert options of a caller, or settings, to an `Encryption` and an `AuditTrail`."""
 
 import os
 from typing import TYPE_CHECKING, TypeAlias, Union
@@ -12,17 +12,17 @@ from aforesaid.settings import ProtectionConfig
 from aforesaid.stores.urls import backend_for
 
 if TYPE_CHECKING:
-    # Imported where it is used: whoever only audits needs no ciphers.
+    # Imported where it is used: an audited store without encryption needs no ciphers.
     from aforesaid.layers.encrypted import Encryption
 
 EncryptionChoice: TypeAlias = Union["Encryption", KeyProvider, str]
 """An `Encryption`, a `KeyProvider`, or where the master key is: `env:NAME`, `file:PATH`, or its text."""
 AuditChoice: TypeAlias = AuditTrail | str | os.PathLike[str]
-"""A trail, or the path of one."""
+"""An `AuditTrail`, or the path of one."""
 
 
 def encryption_of(choice: EncryptionChoice) -> "Encryption":
-    """The encryption that a caller chose."""
+    """Return the encryption for the value of the `encryption` option."""
     from aforesaid.layers.encrypted import Encryption
 
     if isinstance(choice, Encryption):
@@ -41,12 +41,12 @@ def _master_keys(source: str) -> KeyProvider:
     try:
         return master_keys_from(source)
     except InvalidSetting as error:
-        words = f"encryption must say where a master key is: {error}"
-        raise InvalidSetting(words, field="encryption") from error
+        sentence = f"encryption must name the source of a master key: {error}"
+        raise InvalidSetting(sentence, field="encryption") from error
 
 
 def trail_of(choice: AuditChoice, *, clock: Clock = system_clock) -> AuditTrail:
-    """The audit trail that a caller chose."""
+    """Return the audit trail for the value of the `audit` option."""
     if not isinstance(choice, AuditTrail) and not is_path(choice):
         raise InvalidSetting(
             f"audit must be an AuditTrail or the path of one; got {shown(choice)}", field="audit"
@@ -55,7 +55,7 @@ def trail_of(choice: AuditChoice, *, clock: Clock = system_clock) -> AuditTrail:
 
 
 def encryption_in(config: ProtectionConfig) -> "Encryption | None":
-    """The encryption that the settings name; None when they name no master key."""
+    """Return the encryption that the settings configure; None without a master key."""
     if config.master_key and config.master_key_file:
         raise InvalidSetting("only one of master_key and master_key_file can be set", field="master_key")
     source = config.master_key or (f"file:{config.master_key_file}" if config.master_key_file else "")
@@ -68,12 +68,12 @@ def encryption_in(config: ProtectionConfig) -> "Encryption | None":
 
 
 def trail_in(config: ProtectionConfig) -> AuditTrail | None:
-    """The audit trail that the settings name; None when they name none."""
+    """Return the audit trail that the settings configure; None without one."""
     if not config.audit_file:
         return None
     return AuditTrail(config.audit_file, key=audit_key_in(config), hide_owners=config.audit_hide_owners)
 
 
 def audit_key_in(config: ProtectionConfig) -> bytes | None:
-    """The key of the audit trail that the settings name."""
+    """Return the key of the audit trail that the settings configure; None without one."""
     return parse_key(config.audit_key, where="audit_key") if config.audit_key else None

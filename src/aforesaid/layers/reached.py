@@ -1,8 +1,8 @@
-"""Remember on disk which stores and servers this machine has reached.
+"""Record on disk which stores and servers this machine has reached.
 
-A URL with a mistake in it and a server that is away look the same. One that was reached before may be away;
-one that never was is reported as an error when it is opened. The mark is an empty file beside the folder of
-the store's spool, named by a digest of its place: it holds no address and no secret.
+A mistyped URL and an unavailable server look the same. A server that was reached before may be unavailable at
+start; for one that was never reached, opening raises an error. The mark is an empty file next to the store's
+spool folder. Its name is a digest, so it contains no address and no secret.
 """
 
 import logging
@@ -14,7 +14,7 @@ log = logging.getLogger("aforesaid.reached")
 
 
 class ReachedMark:
-    """The mark of one store. Blocks: call it off the event loop."""
+    """The mark of one store. Its methods block: call them on a thread."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -23,8 +23,7 @@ class ReachedMark:
         return self.path.is_file()
 
     def set(self) -> None:
-        """Remember that the store was reached. A disk that does not take the mark is logged: the store itself
-        is well."""
+        """Write the mark. Log a disk error instead of raising it, because the store itself works."""
         try:
             if not self.is_set():
                 self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -34,5 +33,5 @@ class ReachedMark:
                 log,
                 logging.WARNING,
                 "reached_mark_unusable",
-                f"{self.path} cannot be written ({error.strerror}): the next start needs the store",
+                f"{self.path} cannot be written ({error.strerror}): the next start requires the store",
             )

@@ -1,13 +1,10 @@
-"""The observed layer: a backend around a backend, which times what goes through it. Below: telemetry.
+"""The timed layer: measure duration and errors of every store operation, and trace it where tracing is on.
 
-It stands innermost, so that what it measures is the store alone: how long each operation took, how it failed,
-and its span where anybody traces. It looks at no argument and no result, only at time and at the classes of
-errors.
+The layer is the innermost, so it measures the store alone. It reads no argument and no result.
 """
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from datetime import datetime
+from collections.abc import Awaitable, Callable
 from functools import cache
 from time import perf_counter
 from typing import Any
@@ -25,26 +22,27 @@ from aforesaid.contracts import (
     Watchable,
 )
 from aforesaid.contracts.capabilities import Sealable
-from aforesaid.layers._capabilities import around, with_capabilities_of
+from aforesaid.layers._capabilities import with_capabilities_of
+from aforesaid.layers.base import BackendWrapper, StoreWrapper
 from aforesaid.telemetry import Telemetry, telemetry, tracing
 from aforesaid.telemetry.instrumentation import error_kind
 
-BACKEND_POWERS = (Migratable, Scrubbable, CopyHolder, Reindexable)
-STORE_POWERS = (Searchable, VectorSearchable, Sealable, Watchable, SnapshotReader)
-WRITTEN_OVER_THE_REST = ("load", "save")
-NOT_TIMED = (*WRITTEN_OVER_THE_REST, "authoritative")
+BACKEND_CAPABILITIES = (Migratable, Scrubbable, CopyHolder, Reindexable)
+STORE_CAPABILITIES = (Searchable, VectorSearchable, Sealable, Watchable, SnapshotReader)
+NOT_TIMED = ("load", "save", "authoritative")
+"""`load` and `save` consist of other operations, which are timed themselves."""
 
 
-class _Measures:
-    """Where the numbers of one store go."""
+class StoreMetrics:
+    """Counters and histograms of one store."""
 
     def __init__(self, name: str, metrics: Telemetry) -> None:
         self.name = name
         self._metrics = metrics
         self.observe = _Observers(name, metrics)
 
-    def failed(self, operation: str, error: BaseException) -> None:
-        """What was cancelled has not failed."""
+    def count_error(self, operation: str, error: BaseException) -> None:
+        """Count the error, unless it is a cancellation."""
         if isinstance(error, Exception):
             self._metrics.counter(
                 "aforesaid_store_errors_total",
@@ -55,7 +53,7 @@ class _Measures:
 
 
 class _Observers(dict[str, Callable[[float], None]]):
-    """By operation, what takes its seconds; made when it is first asked for."""
+    """The histogram's `observe` by operation, created at the first lookup."""
 
     def __init__(self, store: str, metrics: Telemetry) -> None:
         self._store = store
@@ -67,85 +65,59 @@ class _Observers(dict[str, Callable[[float], None]]):
         return seconds.observe
 
 
-class TimedBackend(Backend):
-    """A backend whose every operation is timed."""
+class TimedBackend(BackendWrapper):
+    """A backend whose stores measure every operation."""
 
     def __init__(self, inner: Backend, *, name: str = "store", metrics: Telemetry = telemetry) -> None:
-        self._inner = inner
-        self._measures = _Measures(name, metrics)
-
-    @property
-    def inner(self) -> Backend:
-        return self._inner
+        super().__init__(inner)
+        self._metrics = StoreMetrics(name, metrics)
 
     def of(self, owner: str) -> "TimedStore":
-        inner = self._inner.of(owner)
-        powers = tuple(power for power in STORE_POWERS if isinstance(inner, power))
-        return with_capabilities_of(inner, _timing(powers)(inner, self._measures), STORE_POWERS)
-
-    async def open(self) -> None:
-        await self._inner.open()
-
-    async def close(self) -> None:
-        await self._inner.close()
-
-    def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
-        return self._inner.owners(ignored_kinds=ignored_kinds)
-
-    async def purge_expired(self, now: datetime | None = None) -> int:
-        return await self._inner.purge_expired(now)
+        inner = self.inner.of(owner)
+        capabilities = tuple(one for one in STORE_CAPABILITIES if isinstance(inner, one))
+        store = timed_store_class(capabilities)(inner, self._metrics)
+        return with_capabilities_of(inner, store, STORE_CAPABILITIES)
 
 
-def observed(inner: Backend, *, name: str = "store", metrics: Telemetry = telemetry) -> TimedBackend:
-    """The backend, observed, with every power of what is inside. `name` is what metrics call it."""
-    return with_capabilities_of(inner, TimedBackend(inner, name=name, metrics=metrics), BACKEND_POWERS)
+def timed(inner: Backend, *, name: str = "store", metrics: Telemetry = telemetry) -> TimedBackend:
+    """Wrap a backend in the timed layer, which keeps the backend's capabilities. Metrics carry the name."""
+    return with_capabilities_of(inner, TimedBackend(inner, name=name, metrics=metrics), BACKEND_CAPABILITIES)
 
 
-class TimedStore(ConversationStore):
-    """One owner's part. Its operations are made by `_timing`, all alike."""
+class TimedStore(StoreWrapper):
+    """One owner's store. `timed_store_class` generates its operations."""
 
-    def __init__(self, inner: ConversationStore, measures: _Measures) -> None:
-        self._inner = inner
-        self._measures = measures
-
-    def now(self) -> datetime:
-        return self._inner.now()
-
-    @property
-    def degraded(self) -> bool:
-        return self._inner.degraded
-
-    async def authoritative(self) -> "TimedStore":
-        return around(self, await self._inner.authoritative())
+    def __init__(self, inner: ConversationStore, metrics: StoreMetrics) -> None:
+        super().__init__(inner)
+        self._metrics = metrics
 
 
 @cache
-def _timing(powers: tuple[type, ...]) -> type[TimedStore]:
-    """The class for stores of these powers, with every operation that waits timed."""
+def timed_store_class(capabilities: tuple[type, ...]) -> type[TimedStore]:
+    """Return the class for stores with these capabilities, which times every asynchronous operation."""
     operations = {
         name: _operation(name)
-        for kind in (ConversationStore, *powers)
-        for name, _ in inspect.getmembers(kind, inspect.iscoroutinefunction)
+        for protocol in (ConversationStore, *capabilities)
+        for name, _ in inspect.getmembers(protocol, inspect.iscoroutinefunction)
         if name not in NOT_TIMED
     }
     return type("TimedStore", (TimedStore,), operations)
 
 
 def _operation(name: str) -> Callable[..., Awaitable[Any]]:
-    """One operation, timed. In one piece: every turn comes through here."""
-
-    async def operation(self: TimedStore, *given: Any, **named: Any) -> Any:
+    # One function without helpers: every turn passes here.
+    async def operation(self: TimedStore, *args: Any, **kwargs: Any) -> Any:
         began = perf_counter()
         try:
             if tracing.tracer is not None:
-                with tracing.span(f"store.{name}", store=self._measures.name):
-                    return await getattr(self._inner, name)(*given, **named)
-            return await getattr(self._inner, name)(*given, **named)
+                with tracing.span(f"store.{name}", store=self._metrics.name):
+                    return await getattr(self.inner, name)(*args, **kwargs)
+            return await getattr(self.inner, name)(*args, **kwargs)
         except BaseException as error:
-            self._measures.failed(name, error)
+            self._metrics.count_error(name, error)
             raise
         finally:
-            self._measures.observe[name](perf_counter() - began)
+            self._metrics.observe[name](perf_counter() - began)
 
     operation.__name__ = name
     return operation

@@ -254,7 +254,7 @@ class Memory:
         """The layer of this kind around the store, where there is one."""
         layer: object = self.backend
         while layer is not None and not isinstance(layer, kind):
-            layer = getattr(layer, "_inner", None)
+            layer = getattr(layer, "inner", None)
         return layer
 
     async def start(self) -> Self:

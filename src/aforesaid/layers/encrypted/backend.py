@@ -4,7 +4,6 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -24,6 +23,7 @@ from aforesaid.contracts import (
 from aforesaid.encryption.master_keys import KeyProvider
 from aforesaid.errors import KeyUnavailable, StoreUnavailable
 from aforesaid.layers._capabilities import with_capabilities_of
+from aforesaid.layers.base import BackendWrapper
 from aforesaid.layers.encrypted.heads import Head
 from aforesaid.layers.encrypted.keyring import KIND, Keyring
 from aforesaid.layers.encrypted.master_key_check import MasterKeyCheck, check_master_key
@@ -59,11 +59,11 @@ class Encryption(CheckedFields, frozen=True, kw_only=True):
     once an owner's key is dropped."""
 
 
-class EncryptedBackend(Backend):
-    """A backend in which everything that says something is sealed."""
+class EncryptedBackend(BackendWrapper):
+    """A backend whose `inner` sees only ciphertext."""
 
     def __init__(self, inner: Backend, encryption: Encryption) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self.encryption = encryption
         keys_in = encryption.keyring or inner
         self.keyring = Keyring(encryption.master, keys_in.of, before_first_key=self._verify_master_key)
@@ -77,15 +77,10 @@ class EncryptedBackend(Backend):
         if isinstance(inner, Spooling):
             inner.replay_turns_through(partial(SpooledTurns, self))
 
-    @property
-    def inner(self) -> Backend:
-        """What is inside: the store that sees ciphertext."""
-        return self._inner
-
     async def open(self) -> None:
         warming = asyncio.ensure_future(asyncio.to_thread(warm))
         try:
-            await self._inner.open()
+            await self.inner.open()
         finally:
             await warming
         if self.encryption.keyring is not None:
@@ -98,7 +93,7 @@ class EncryptedBackend(Backend):
 
     async def check_master_key(self, *, all_of_them: bool = False) -> MasterKeyCheck:
         """Whether the master key opens the data keys in this store. Raises `StoreUnavailable`."""
-        keys_in: Backend = self.encryption.keyring or self._inner
+        keys_in: Backend = self.encryption.keyring or self.inner
         # Below the spool: what is read for this check must not count as known in an outage.
         below: Backend = getattr(keys_in, "inner", keys_in) if isinstance(keys_in, Spooling) else keys_in
         return await check_master_key(self.keyring, keys_in.owners, below.of, all_of_them=all_of_them)
@@ -125,27 +120,24 @@ class EncryptedBackend(Backend):
 
     async def close(self) -> None:
         try:
-            await self._inner.close()
+            await self.inner.close()
         finally:
             if self.encryption.keyring is not None:
                 await self.encryption.keyring.close()
 
     def of(self, owner: str) -> EncryptedStore:
-        inner = self._inner.of(owner)
+        inner = self.inner.of(owner)
         kind = SnapshotStore if isinstance(inner, SnapshotReader) else EncryptedStore
         return with_capabilities_of(inner, kind(self, parse_name(owner, field="owner"), inner), STORE_POWERS)
 
     def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
-        return self._inner.owners(ignored_kinds={*ignored_kinds, KIND})
-
-    async def purge_expired(self, now: datetime | None = None) -> int:
-        return await self._inner.purge_expired(now)
+        return self.inner.owners(ignored_kinds={*ignored_kinds, KIND})
 
     async def scrub(self, owner: str | None) -> tuple[str, ...]:
         """Have the store scrub its files, and a keyring of its own too; returns what remains in either. See
-        `contracts.Erasing`."""
+        `contracts.Scrubbable`."""
         remains: tuple[str, ...] = ()
-        for place in (self._inner, self.encryption.keyring):
+        for place in (self.inner, self.encryption.keyring):
             if isinstance(place, Scrubbable):
                 remains += await place.scrub(owner)
         return remains

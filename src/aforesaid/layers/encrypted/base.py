@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterable
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from aforesaid.contracts import ConversationStore, Sealable
 from aforesaid.errors import InvalidSetting, KeyUnavailable
-from aforesaid.layers._capabilities import around
+from aforesaid.layers.base import StoreWrapper
 from aforesaid.layers.encrypted import sealing
 from aforesaid.layers.encrypted.sealing import DataKeys, Place
 from aforesaid.model.ids import parse_uuid
@@ -18,34 +17,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class SealedPart(ConversationStore):
-    """One owner's part. The store inside must be `Sealable`."""
+class EncryptedStoreBase(StoreWrapper):
+    """The owner, the wrapped store, which must be `Sealable`, and access to the owner's data keys."""
 
     def __init__(self, backend: "EncryptedBackend", owner: str, inner: ConversationStore) -> None:
         if not isinstance(inner, Sealable):
             raise InvalidSetting(f"{type(inner).__name__} cannot be encrypted: it is not Sealable")
+        super().__init__(inner)
         self._backend = backend
         self._owner = owner
-        self._inner = inner
         self._log: Sealable = inner
 
-    @property
-    def inner(self) -> ConversationStore:
-        """What is inside: the store that sees ciphertext."""
-        return self._inner
-
-    def now(self) -> datetime:
-        return self._inner.now()
-
-    @property
-    def degraded(self) -> bool:
-        return self._inner.degraded
-
     async def authoritative(self) -> Self:
-        whole = around(self, await self._inner.authoritative())
-        assert isinstance(whole._inner, Sealable)
-        whole._log = whole._inner
-        return whole
+        view = await super().authoritative()
+        assert isinstance(view.inner, Sealable)
+        view._log = view.inner
+        return view
 
     @property
     def _keys_are_inside(self) -> bool:
@@ -81,7 +68,7 @@ class SealedPart(ConversationStore):
 
     async def _check_not_sealed(self, place: Place) -> None:
         """Refuse to go on under a new key where another sealed: it is lost, or in another keyring."""
-        for entry in await self._inner.tail(place.conversation_id, limit=1):
+        for entry in await self.inner.tail(place.conversation_id, limit=1):
             if (key_id := sealing.key_id_of(entry.message)) is not None:
                 raise KeyUnavailable(
                     f"conversation {place.conversation_id} is sealed with data key {key_id}, "

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from aforesaid.contracts import LogEnd, Tally
 from aforesaid.errors import KeyUnavailable, StoreDamaged
 from aforesaid.layers.encrypted import records
-from aforesaid.layers.encrypted.base import SealedPart
+from aforesaid.layers.encrypted.base import EncryptedStoreBase
 from aforesaid.layers.encrypted.sealing import DataKeys
 from aforesaid.model.conversations import Changes, Conversation, Page, Query
 from aforesaid.telemetry import describe
@@ -17,17 +17,17 @@ from aforesaid.telemetry import describe
 log = logging.getLogger("aforesaid.layers.encrypted")
 
 
-class SealedConversations(SealedPart):
+class SealedConversations(EncryptedStoreBase):
     """Conversations without their messages."""
 
     async def create(self, conversation: Conversation) -> Conversation:
         sealed = await self._seal_record(conversation)
-        await self._inner.create(sealed)
+        await self.inner.create(sealed)
         await self._begun(conversation)
         return conversation
 
     async def get(self, conversation_id: str) -> Conversation | None:
-        return await self._open_maybe(await self._inner.get(conversation_id))
+        return await self._open_maybe(await self.inner.get(conversation_id))
 
     async def update(
         self, conversation_id: str, changes: Changes, *, expected_revision: int | None = None
@@ -36,7 +36,7 @@ class SealedConversations(SealedPart):
         if self._seals_records:
             keys = await self._keys_to_write(place)
             changes = records.seal_changes(changes, keys, self._owner, place.conversation_id)
-        record = await self._inner.update(conversation_id, changes, expected_revision=expected_revision)
+        record = await self.inner.update(conversation_id, changes, expected_revision=expected_revision)
         end = self._backend.known_end(place)
         moved_by_us = end is not None and end.revision + 1 == record.revision
         self._backend.know_end(place, end._replace(revision=record.revision) if end and moved_by_us else None)
@@ -44,17 +44,17 @@ class SealedConversations(SealedPart):
 
     async def find(self, query: Query) -> Page:
         if not self._seals_records:
-            return await self._inner.find(query)
+            return await self.inner.find(query)
         keys = await self._keys()
         # Without keys no sealed tag is the one that is asked for.
         asked = query if keys is None else records.seal_query(query, keys, self._owner)
-        page = await self._inner.find(asked)
+        page = await self.inner.find(asked)
         return replace(page, conversations=tuple(self._readable(page.conversations, keys)))
 
     async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
         place = self._place(conversation_id)
         try:
-            return await self._inner.delete(conversation_id, expected_revision=expected_revision)
+            return await self.inner.delete(conversation_id, expected_revision=expected_revision)
         finally:
             self._backend.forget(place)
 
@@ -64,23 +64,14 @@ class SealedConversations(SealedPart):
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
     ) -> Conversation:
         sealed = await self._seal_record(fresh)
-        record = await self._inner.resume(session_id, sealed, active_since=active_since)
+        record = await self.inner.resume(session_id, sealed, active_since=active_since)
         if record.id == fresh.id and record == sealed:
             await self._begun(fresh)
             return fresh
         return await self._open_record(record)
 
     async def session(self, session_id: str) -> Conversation | None:
-        return await self._open_maybe(await self._inner.session(session_id))
-
-    async def bind(self, session_id: str, conversation_id: str) -> None:
-        await self._inner.bind(session_id, conversation_id)
-
-    async def unbind(self, session_id: str) -> None:
-        await self._inner.unbind(session_id)
-
-    async def sessions(self, conversation_id: str) -> list[str]:
-        return await self._inner.sessions(conversation_id)
+        return await self._open_maybe(await self.inner.session(session_id))
 
     # Inside
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from aforesaid.contracts import Document, check_data, check_restorable_documents, parse_place
 from aforesaid.errors import InvalidInput, StoreDamaged
 from aforesaid.layers.encrypted import sealing
-from aforesaid.layers.encrypted.base import SealedPart
+from aforesaid.layers.encrypted.base import EncryptedStoreBase
 from aforesaid.layers.encrypted.keyring import KIND
 from aforesaid.layers.encrypted.sealing import DataKeys, Refused
 from aforesaid.model.conversations import check_count
@@ -18,7 +18,7 @@ from aforesaid.telemetry import describe
 log = logging.getLogger("aforesaid.layers.encrypted")
 
 
-class SealedDocuments(SealedPart):
+class SealedDocuments(EncryptedStoreBase):
     """What is kept beside the log."""
 
     async def put_document(
@@ -38,7 +38,7 @@ class SealedDocuments(SealedPart):
         else:
             keys = await self._keys_to_write(self._place(conversation_id))
         sealed = sealing.seal_bytes(data, keys.current, self._beside(kind, key, conversation_id))
-        kept = await self._inner.put_document(
+        kept = await self.inner.put_document(
             kind, key, sealed, conversation_id=conversation_id, expected_version=expected_version
         )
         return replace(kept, data=data)
@@ -48,7 +48,7 @@ class SealedDocuments(SealedPart):
     ) -> Document | None:
         if kind == KIND:
             return None
-        found = await self._inner.get_document(kind, key, conversation_id=conversation_id)
+        found = await self.inner.get_document(kind, key, conversation_id=conversation_id)
         if found is None:
             return None
         try:
@@ -65,7 +65,7 @@ class SealedDocuments(SealedPart):
         opened: list[Document] = []
         while True:
             wanted = limit - len(opened)
-            found = await self._inner.documents(
+            found = await self.inner.documents(
                 kind, conversation_id=conversation_id, after=after, limit=wanted
             )
             opened += await self._open_documents(found)
@@ -85,7 +85,7 @@ class SealedDocuments(SealedPart):
         return opened
 
     async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
-        kinds = await self._inner.document_kinds(conversation_id=conversation_id)
+        kinds = await self.inner.document_kinds(conversation_id=conversation_id)
         return [kind for kind in kinds if kind != KIND]
 
     async def delete_document(
@@ -97,7 +97,7 @@ class SealedDocuments(SealedPart):
         expected_version: int | None = None,
     ) -> bool:
         _check_kind(kind)
-        return await self._inner.delete_document(
+        return await self.inner.delete_document(
             kind, key, conversation_id=conversation_id, expected_version=expected_version
         )
 
@@ -109,7 +109,7 @@ class SealedDocuments(SealedPart):
             _check_kind(place.kind)
             bound_to = self._beside(place.kind, place.key, place.conversation_id)
             sealed.append(replace(document, data=sealing.seal_bytes(document.data, keys.current, bound_to)))
-        await self._inner.restore_documents(sealed)
+        await self.inner.restore_documents(sealed)
 
     # Inside
 

@@ -50,7 +50,7 @@ class SealedLogs(SealedReads):
     ) -> Appended:
         place = self._place(conversation_id)
         if not messages:
-            done = await self._inner.append(conversation_id, (), expected_revision=expected_revision)
+            done = await self.inner.append(conversation_id, (), expected_revision=expected_revision)
             return await self._opened_append(place, done, await self._keys())
         turn = turn_of(self._marked(messages))
         async with self._backend.turn(place):
@@ -73,7 +73,7 @@ class SealedLogs(SealedReads):
         place = self._place(conversation_id)
         turn = turn_of([message])
         if message.message_id is None:
-            return await self._inner.replace(conversation_id, message)  # which refuses it
+            return await self.inner.replace(conversation_id, message)  # which refuses it
         async with self._backend.turn(place):
             for _ in range(ATTEMPTS):
                 try:
@@ -90,7 +90,7 @@ class SealedLogs(SealedReads):
 
     async def _replace(self, place: Place, turn: Turn, expected_revision: int | None) -> Entry:
         (message,) = turn.messages
-        held = await self._inner.entry(place.conversation_id, replaced_id(message))
+        held = await self.inner.entry(place.conversation_id, replaced_id(message))
         if held is None:
             raise MessageNotFound(place.conversation_id, replaced_id(message))
         keys = await self._keys_to_write(place)
@@ -105,7 +105,7 @@ class SealedLogs(SealedReads):
             sealed, seal_head(head.with_change(slot.sequence, slot.revision), keys.current, place)
         )
         revision = end.revision if expected_revision is None else expected_revision
-        return await self._inner.replace(place.conversation_id, carried, expected_revision=revision)
+        return await self.inner.replace(place.conversation_id, carried, expected_revision=revision)
 
     # Moving
 
@@ -120,7 +120,7 @@ class SealedLogs(SealedReads):
                 sealed = await off_the_loop(
                     len(given), lambda: self._sealed_entries(place, keys, turn, given.values(), head)
                 )
-                await self._inner.restore(await self._seal_record(record), sealed)
+                await self.inner.restore(await self._seal_record(record), sealed)
             finally:
                 self._backend.forget(place)
             if is_expired(record, now=self.now()):
@@ -154,7 +154,7 @@ class SealedLogs(SealedReads):
             sequences = added.page(0, added.count)
             head = before.with_last(sequences, top=added.top, revision=added.revision)
         else:
-            there = await self._inner.page(place.conversation_id, limit=EVERYTHING)
+            there = await self.inner.page(place.conversation_id, limit=EVERYTHING)
             listed = [entry for entry in there if entry.sequence in before]
             revision = max(before.revision, record.revision)
             head = head_of([*listed, *new], revision=revision, changed=before.changed, life=before.life)
@@ -186,7 +186,7 @@ class SealedLogs(SealedReads):
         given, known = turn.messages, dict[str, Entry]()
         for _ in range(ATTEMPTS):
             # While the store is away nobody can say where the log ends: a turn is accepted without a place.
-            away = self._inner.degraded and not afresh
+            away = self.inner.degraded and not afresh
             try:
                 if away:
                     done = await self._spool(place, turn, keys, expected_revision)
@@ -201,7 +201,7 @@ class SealedLogs(SealedReads):
                 turn = turn.without(known.keys())
             except StoreUnavailable:
                 self._backend.know_end(place, None)
-                if away or afresh or not self._inner.degraded:
+                if away or afresh or not self.inner.degraded:
                     raise
             except MessageConflict as conflict:
                 if afresh or not await self._is_of_older_key(place, conflict.message_id, keys, turn):
@@ -217,7 +217,7 @@ class SealedLogs(SealedReads):
         end = self._backend.known_end(place) or await self._end_of(place)
         times = self._times(turn, None if end is None else end.last_message_at)
         sealed = sealed_turn(place, keys, turn, times, [None] * len(times))
-        done = await self._inner.append(place.conversation_id, sealed, expected_revision=expected_revision)
+        done = await self.inner.append(place.conversation_id, sealed, expected_revision=expected_revision)
         self._backend.know_end(place, None)
         return done
 
@@ -243,7 +243,7 @@ class SealedLogs(SealedReads):
         if sealed:
             sealed[-1] = with_head(sealed[-1], text, seen=None if afresh else end.head or "")
         expected = end.revision if expected_revision is None else expected_revision
-        write = self._inner.rewrite if afresh else self._inner.append
+        write = self.inner.rewrite if afresh else self.inner.append
         done = await write(place.conversation_id, sealed, expected_revision=expected)
         if done.known or not sealed:  # nothing was new
             self._backend.know_end(place, None)
@@ -278,7 +278,7 @@ class SealedLogs(SealedReads):
 
     async def _before(self, place: Place, end: LogEnd, head: Head, position: Position) -> Position | None:
         """The position of the stored message that is read right before a late one."""
-        found = await self._inner.tail(place.conversation_id, limit=1, before=position)
+        found = await self.inner.tail(place.conversation_id, limit=1, before=position)
         if not found:
             return None
         if found[0].sequence not in head:
@@ -317,7 +317,7 @@ class SealedLogs(SealedReads):
                 continue
             if not first.setdefault(message_id, message).same_content_as(message):
                 raise MessageConflict(place.conversation_id, message_id)
-            held = None if afresh else await self._inner.entry(place.conversation_id, message_id)
+            held = None if afresh else await self.inner.entry(place.conversation_id, message_id)
             if held is not None:
                 self._check_same(place, held, message, keys)
                 known[message_id] = held
@@ -334,7 +334,7 @@ class SealedLogs(SealedReads):
 
     async def _is_of_older_key(self, place: Place, message_id: str, keys: DataKeys, turn: Turn) -> bool:
         """Whether the id is stored under an older key, whose fingerprint must be used to compare."""
-        held = await self._inner.entry(place.conversation_id, message_id)
+        held = await self.inner.entry(place.conversation_id, message_id)
         key_id = None if held is None else sealing.key_id_of(held.message)
         if key_id is None or key_id == keys.current.id or key_id not in keys or message_id in turn.known_by:
             return False
@@ -344,7 +344,7 @@ class SealedLogs(SealedReads):
     async def _opened_append(self, place: Place, done: Appended, keys: DataKeys | None) -> Appended:
         known: tuple[Entry, ...] = ()
         if done.known:
-            spooled = self._inner.degraded
+            spooled = self.inner.degraded
             unmarked = [_unmarked(entry) for entry in done.known]
             known = tuple([(await self._open_entries(place, [one], spooled=spooled))[0] for one in unmarked])
 

@@ -44,12 +44,12 @@ class SealedReads(SealedConversations):
     """The log, read and proven."""
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
-        return await self._proven_tail(self._inner.tail, conversation_id, limit, before)
+        return await self._proven_tail(self.inner.tail, conversation_id, limit, before)
 
     async def recent(
         self, conversation_id: str, *, limit: int, before: Position | None = None
     ) -> list[Entry]:
-        return await self._proven_tail(self._inner.recent, conversation_id, limit, before)
+        return await self._proven_tail(self.inner.recent, conversation_id, limit, before)
 
     async def _proven_tail(
         self,
@@ -70,7 +70,7 @@ class SealedReads(SealedConversations):
         check_count(limit, field="limit", least=0)
         check_count(offset, field="offset", least=0)
         part = Part(
-            lambda: self._inner.page(conversation_id, limit=limit, offset=offset),
+            lambda: self.inner.page(conversation_id, limit=limit, offset=offset),
             lambda head, found: head.page(offset, limit),
             lambda entries: entries[offset : offset + limit],
         )
@@ -80,7 +80,7 @@ class SealedReads(SealedConversations):
         place = self._place(conversation_id)
 
         async def read() -> list[Entry]:
-            found = await self._inner.entry(conversation_id, message_id)
+            found = await self.inner.entry(conversation_id, message_id)
             return [] if found is None else [found]
 
         part = Part(
@@ -144,7 +144,7 @@ class SealedReads(SealedConversations):
     async def _whole(self, place: Place) -> Reconciled:
         """The whole log, compared with its head."""
         part = Part(
-            lambda: self._inner.page(place.conversation_id, limit=EVERYTHING),
+            lambda: self.inner.page(place.conversation_id, limit=EVERYTHING),
             lambda head, found: head.page(0, EVERYTHING),
             lambda entries: entries,
         )
@@ -167,13 +167,13 @@ class SealedReads(SealedConversations):
         try:
             return await self._log.log_end(place.conversation_id)
         except StoreUnavailable:
-            if not self._inner.degraded:
+            if not self.inner.degraded:
                 raise
             return None
 
     async def _head_or_none(self, place: Place, end: LogEnd | None) -> Head | Refused | None:
         """The head; why it cannot be read; or None where the store is away."""
-        if self._inner.degraded:
+        if self.inner.degraded:
             return None
         try:
             return await self._head(place, end)

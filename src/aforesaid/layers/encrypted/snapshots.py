@@ -22,7 +22,7 @@ class SnapshotStore(EncryptedStore):
     async def read_snapshot(
         self, conversation_id: str, *, front: int, tail: int, documents: Listing
     ) -> LogSnapshot:
-        reading = cast(SnapshotReader, self._inner).read_snapshot(
+        reading = cast(SnapshotReader, self.inner).read_snapshot(
             conversation_id, front=front, tail=tail, documents=documents
         )
         seen = await self._read(reading)

@@ -14,11 +14,8 @@ from aforesaid.model.conversations import Conversation
 class EncryptedStore(SealedLogs, SealedDocuments):
     """One owner's part. The store inside must be `Sealable`."""
 
-    async def purge_expired(self) -> int:
-        return await self._inner.purge_expired()
-
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
-        found = await self._inner.expired(by=by, limit=limit)
+        found = await self.inner.expired(by=by, limit=limit)
         return self._readable(found, await self._keys()) if self._seals_records else found
 
     async def clear(self) -> Tally:
@@ -27,13 +24,13 @@ class EncryptedStore(SealedLogs, SealedDocuments):
         # Keys inside go with all else. Those apart go before it: whoever begins a conversation once the rest
         # is gone makes a new key, and that one must stay.
         dropped = False if self._keys_are_inside else await self._backend.keyring.drop(self._owner)
-        gone = await self._inner.clear()
+        gone = await self.inner.clear()
         self._backend.keyring.let_go(self._owner)
         self._backend.forget_owner(self._owner)
         return _with_keys_apart(gone) + Tally(keys=dropped)
 
     async def tally(self, conversation_id: str | None = None) -> Tally:
-        held = _with_keys_apart(await self._inner.tally(conversation_id))
+        held = _with_keys_apart(await self.inner.tally(conversation_id))
         if conversation_id is not None or self._keys_are_inside:
             return held
         return held + Tally(keys=await self._backend.keyring.has(self._owner))

@@ -133,7 +133,7 @@ class ResilientBackend(Backend):
         sealed: bool = False,
         reached: ReachedMark | None = None,
     ) -> None:
-        self.inner = self._inner = inner
+        self.inner = inner
         self._reached = reached
         """Whether this machine has reached the store before; None where that makes no difference."""
         self.resilience = resilience or Resilience()
@@ -721,20 +721,20 @@ class ResilientBackend(Backend):
     async def remove_copies(
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None
     ) -> dict[str, int]:
-        """The same, and what is held further inside, for whoever erases. See `contracts.Holds`."""
+        """The same, and what is held further inside, for whoever erases. See `contracts.CopyHolder`."""
         counts = Counter(await self.forget(owner, conversation_id, until=until))
-        if isinstance(self._inner, CopyHolder):
-            counts.update(await self._inner.remove_copies(owner, conversation_id, until=until))
+        if isinstance(self.inner, CopyHolder):
+            counts.update(await self.inner.remove_copies(owner, conversation_id, until=until))
         return dict(counts)
 
     async def scrub(self, owner: str | None) -> tuple[str, ...]:
         """Have the store scrub its files, if it has any, and take out of the spool what is stored by now;
         returns what remains there, and the damaged parts of spools: whose those are, nobody can tell. See
-        `contracts.Erasing`."""
+        `contracts.Scrubbable`."""
         self.check_open()
         if self._spool is not None and self._spool.size:
             await self._spool.forget(lambda payload: False)  # finished operations go with any rewriting
-        remains = await self._inner.scrub(owner) if isinstance(self._inner, Scrubbable) else ()
+        remains = await self.inner.scrub(owner) if isinstance(self.inner, Scrubbable) else ()
         return (*remains, *(await asyncio.to_thread(inspect.unknown_owners, self.folder)))
 
     async def _forget_spooled(

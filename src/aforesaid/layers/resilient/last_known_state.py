@@ -12,7 +12,7 @@ from datetime import datetime
 
 from aforesaid.contracts import Appended, Document, Entry, LogEnd, Place, Position
 from aforesaid.errors import ConversationNotFound
-from aforesaid.layers._sizes import OVERHEAD, is_fixed, own, size_of
+from aforesaid.layers._sizes import OVERHEAD, is_immutable, private_copies, size_of
 from aforesaid.model.conversations import Conversation, started
 from aforesaid.model.messages import Message
 from aforesaid.stores.owner_data import Log, OwnerData, slots_of
@@ -220,8 +220,8 @@ class LastKnownState:
             del self._documents[owner][place]
 
     def appended(self, owner: str, conversation_id: str, turn: Sequence[Message], what: Appended) -> None:
-        if not all(map(is_fixed, turn)):
-            what = Appended(conversation=what.conversation, new=tuple(own(what.new)))
+        if not all(map(is_immutable, turn)):
+            what = Appended(conversation=what.conversation, new=tuple(private_copies(what.new)))
         self._add(self._of(owner, conversation_id), what, size_of(turn))
 
     def tail(self, owner: str, conversation_id: str, entries: list[Entry], *, is_whole: bool) -> None:
@@ -232,7 +232,7 @@ class LastKnownState:
             self._set_head(notes, [])
         elif len(entries) >= max((len(part) for part, _ in notes.parts if isinstance(part, list)), default=0):
             self._clear(notes)
-        self._add(notes, own(entries), _size(entries))
+        self._add(notes, private_copies(entries), _size(entries))
 
     def end(self, owner: str, conversation_id: str, end: LogEnd) -> None:
         """Where the log ends."""
@@ -240,7 +240,7 @@ class LastKnownState:
 
     def head(self, owner: str, conversation_id: str, entries: list[Entry]) -> None:
         """The front of the log."""
-        self._set_head(self._of(owner, conversation_id), own(entries))
+        self._set_head(self._of(owner, conversation_id), private_copies(entries))
 
     def _set_head(self, notes: _Notes, entries: list[Entry]) -> None:
         before, notes.head = notes.head, entries

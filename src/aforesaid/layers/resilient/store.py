@@ -31,7 +31,7 @@ from aforesaid.contracts import (
     without_head,
 )
 from aforesaid.errors import ConversationExists, ConversationNotFound, StoreUnavailable
-from aforesaid.layers._capabilities import around, with_capabilities_of
+from aforesaid.layers._capabilities import with_capabilities_of, with_inner
 from aforesaid.layers.resilient.last_known_state import LastKnownState, Subject, View
 from aforesaid.layers.resilient.message_ids import appended, marked, unmarked
 from aforesaid.layers.resilient.operations import (
@@ -74,12 +74,12 @@ class ResilientStore(ConversationStore):
     def __init__(self, backend: "ResilientBackend", owner: str, inner: ConversationStore) -> None:
         self._backend = backend
         self._owner = owner
-        self._inner = inner
+        self.inner = inner
         self._is_authoritative = False
         """Whether this is the view for operations that need everything: no fallback, and no spool."""
 
     def now(self) -> datetime:
-        return self._inner.now()
+        return self.inner.now()
 
     @property
     def degraded(self) -> bool:
@@ -88,7 +88,7 @@ class ResilientStore(ConversationStore):
 
     async def authoritative(self) -> "ResilientStore":
         await settle(self._backend, self._owner)
-        whole = around(self, await self._inner.authoritative())
+        whole = with_inner(self, await self.inner.authoritative())
         whole._is_authoritative = True
         return whole
 
@@ -104,7 +104,7 @@ class ResilientStore(ConversationStore):
             return conversation
 
         return await self._write(
-            _create_once(self._inner, conversation),
+            _create_once(self.inner, conversation),
             _alone(accept),
             note=self._note,
             subject=conversation.id,
@@ -118,7 +118,7 @@ class ResilientStore(ConversationStore):
                 self._note(record)
 
         return await self._read(
-            lambda: self._inner.get(conversation_id),
+            lambda: self.inner.get(conversation_id),
             lambda view: view.owner_data.get(conversation_id, now=self.now()),
             note=note,
             conversation_id=conversation_id,
@@ -129,7 +129,7 @@ class ResilientStore(ConversationStore):
     ) -> Conversation:
         if expected_revision is not None:
             return await self._strict(
-                lambda: self._inner.update(conversation_id, changes, expected_revision=expected_revision)
+                lambda: self.inner.update(conversation_id, changes, expected_revision=expected_revision)
             )
 
         async def accept(queue: OwnerQueue) -> Conversation:
@@ -138,7 +138,7 @@ class ResilientStore(ConversationStore):
             return await self._accept(queue, deed, lambda s, now: s.update(conversation_id, changes, now=now))
 
         return await self._write(
-            lambda: self._inner.update(conversation_id, changes),
+            lambda: self.inner.update(conversation_id, changes),
             _alone(accept),
             note=self._note,
             subject=conversation_id,
@@ -147,7 +147,7 @@ class ResilientStore(ConversationStore):
     async def find(self, query: Query) -> Page:
         await self._backend.catch_up(self._owner)
         return await self._read(
-            lambda: self._inner.find(query),
+            lambda: self.inner.find(query),
             lambda view: replace(view.owner_data.find(query, now=self.now()), degraded=True),
             note=lambda page: self._known.records(self._owner, page.conversations),
             size=query.limit,
@@ -155,7 +155,7 @@ class ResilientStore(ConversationStore):
 
     async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
         gone = await self._strict(
-            lambda: self._inner.delete(conversation_id, expected_revision=expected_revision), repeat=True
+            lambda: self.inner.delete(conversation_id, expected_revision=expected_revision), repeat=True
         )
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
         if expected_revision is None:
@@ -184,7 +184,7 @@ class ResilientStore(ConversationStore):
             return resumed
 
         return await self._write(
-            lambda: self._inner.resume(session_id, fresh, active_since=active_since),
+            lambda: self.inner.resume(session_id, fresh, active_since=active_since),
             _alone(accept),
             note=lambda record: self._known.session(self._owner, session_id, record),
         )
@@ -197,7 +197,7 @@ class ResilientStore(ConversationStore):
                 self._known.session(self._owner, session_id, record)
 
         return await self._read(
-            lambda: self._inner.session(session_id),
+            lambda: self.inner.session(session_id),
             lambda view: view.owner_data.session(session_id, now=self.now()),
             note=note,
             session_id=session_id,
@@ -211,7 +211,7 @@ class ResilientStore(ConversationStore):
             await self._accept(queue, deed, lambda s, now: s.bind(session_id, conversation_id, now=now))
 
         await self._write(
-            lambda: self._inner.bind(session_id, conversation_id),
+            lambda: self.inner.bind(session_id, conversation_id),
             _alone(accept),
             note=lambda _: self._known.bound(self._owner, session_id, conversation_id),
         )
@@ -222,14 +222,14 @@ class ResilientStore(ConversationStore):
             await self._accept(queue, Unbound(session_id=session_id), lambda s, now: s.unbind(session_id))
 
         await self._write(
-            lambda: self._inner.unbind(session_id),
+            lambda: self.inner.unbind(session_id),
             _alone(accept),
             note=lambda _: self._known.unbound(self._owner, session_id),
         )
 
     async def sessions(self, conversation_id: str) -> list[str]:
         return await self._read(
-            lambda: self._inner.sessions(conversation_id),
+            lambda: self.inner.sessions(conversation_id),
             lambda view: view.owner_data.bound_to(conversation_id, now=self.now()),
             note=_nothing,
             conversation_id=conversation_id,
@@ -246,7 +246,7 @@ class ResilientStore(ConversationStore):
             self._known.appended(self._owner, conversation_id, turn, done)
 
         def ask() -> Awaitable[Appended]:
-            return self._inner.append(conversation_id, turn, expected_revision=expected_revision)
+            return self.inner.append(conversation_id, turn, expected_revision=expected_revision)
 
         if expected_revision is None or self._backend.sealed:
             done = await self._write(
@@ -292,14 +292,14 @@ class ResilientStore(ConversationStore):
     ) -> Appended:
         # Once: done twice, it could take away what somebody said in between.
         done = await self._strict(
-            lambda: self._inner.rewrite(conversation_id, messages, expected_revision=expected_revision)
+            lambda: self.inner.rewrite(conversation_id, messages, expected_revision=expected_revision)
         )
         self._known.rewritten(self._owner, conversation_id, done)
         return done
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
         return await self._tail(
-            self._inner.tail,
+            self.inner.tail,
             lambda view: view.knows_tail(_parsed(conversation_id), limit, before),
             conversation_id,
             limit,
@@ -310,7 +310,7 @@ class ResilientStore(ConversationStore):
         self, conversation_id: str, *, limit: int, before: Position | None = None
     ) -> list[Entry]:
         return await self._tail(
-            self._inner.recent,
+            self.inner.recent,
             lambda view: view.knows(_parsed(conversation_id)),
             conversation_id,
             limit,
@@ -346,7 +346,7 @@ class ResilientStore(ConversationStore):
                 self._known.head(self._owner, conversation_id, entries)
 
         entries = await self._read(
-            lambda: self._inner.page(conversation_id, limit=limit, offset=offset),
+            lambda: self.inner.page(conversation_id, limit=limit, offset=offset),
             lambda view: view.page(conversation_id, now=self.now(), limit=limit, offset=offset),
             note=note,
             knows=lambda view: view.knows_page(_parsed(conversation_id), limit, offset),
@@ -357,7 +357,7 @@ class ResilientStore(ConversationStore):
 
     async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
         found = await self._read(
-            lambda: self._inner.entry(conversation_id, message_id),
+            lambda: self.inner.entry(conversation_id, message_id),
             lambda view: view.owner_data.entry(conversation_id, message_id, now=self.now()),
             note=_nothing,
             knows=lambda view: view.knows_entry(_parsed(conversation_id), message_id),
@@ -369,7 +369,7 @@ class ResilientStore(ConversationStore):
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None
     ) -> Entry:
         replaced = await self._strict(
-            lambda: self._inner.replace(conversation_id, message, expected_revision=expected_revision),
+            lambda: self.inner.replace(conversation_id, message, expected_revision=expected_revision),
             repeat=expected_revision is None,
         )
         self._known.drop(self._owner, replaced.conversation_id)
@@ -389,7 +389,7 @@ class ResilientStore(ConversationStore):
         place = parse_place(kind, key, conversation_id)
 
         def ask() -> Awaitable[Document]:
-            return self._inner.put_document(
+            return self.inner.put_document(
                 kind, key, data, conversation_id=conversation_id, expected_version=expected_version
             )
 
@@ -415,7 +415,7 @@ class ResilientStore(ConversationStore):
         place = parse_place(kind, key, conversation_id)
 
         def ask() -> Awaitable[Document | None]:
-            return self._inner.get_document(kind, key, conversation_id=conversation_id)
+            return self.inner.get_document(kind, key, conversation_id=conversation_id)
 
         def note(document: Document | None) -> None:
             if document is None:
@@ -433,11 +433,11 @@ class ResilientStore(ConversationStore):
         self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
     ) -> list[Document]:
         return await self._ask(
-            lambda: self._inner.documents(kind, conversation_id=conversation_id, after=after, limit=limit)
+            lambda: self.inner.documents(kind, conversation_id=conversation_id, after=after, limit=limit)
         )
 
     async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
-        return await self._ask(lambda: self._inner.document_kinds(conversation_id=conversation_id))
+        return await self._ask(lambda: self.inner.document_kinds(conversation_id=conversation_id))
 
     async def delete_document(
         self,
@@ -448,7 +448,7 @@ class ResilientStore(ConversationStore):
         expected_version: int | None = None,
     ) -> bool:
         deleted = await self._strict(
-            lambda: self._inner.delete_document(
+            lambda: self.inner.delete_document(
                 kind, key, conversation_id=conversation_id, expected_version=expected_version
             )
         )
@@ -456,29 +456,29 @@ class ResilientStore(ConversationStore):
         return deleted
 
     async def restore_documents(self, documents: Sequence[Document]) -> None:
-        await self._strict(lambda: self._inner.restore_documents(documents), repeat=True)
+        await self._strict(lambda: self.inner.restore_documents(documents), repeat=True)
         for document in documents:
             self._known.drop_document(self._owner, Place(document.kind, document.key))
 
     # Moving and retention
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
-        await self._strict(lambda: self._inner.restore(conversation, entries), repeat=True)
+        await self._strict(lambda: self.inner.restore(conversation, entries), repeat=True)
         self._known.drop(self._owner, conversation.id)
 
     async def purge_expired(self) -> int:
-        return await self._strict(self._inner.purge_expired, repeat=True)
+        return await self._strict(self.inner.purge_expired, repeat=True)
 
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
-        return await self._ask(lambda: self._inner.expired(by=by, limit=limit))
+        return await self._ask(lambda: self.inner.expired(by=by, limit=limit))
 
     async def clear(self) -> Tally:
-        gone = await self._strict(self._inner.clear, repeat=True)
+        gone = await self._strict(self.inner.clear, repeat=True)
         await self._backend.forget(self._owner)
         return gone
 
     async def tally(self, conversation_id: str | None = None) -> Tally:
-        return await self._ask(lambda: self._inner.tally(conversation_id))
+        return await self._ask(lambda: self.inner.tally(conversation_id))
 
     # How it is done
 
@@ -608,7 +608,7 @@ _HEAD = 16
 class _Sealed(ResilientStore):
     """Around a store on which messages can be sealed to their places."""
 
-    _inner: Any
+    inner: Any
 
     async def log_end(self, conversation_id: str) -> LogEnd | None:
         def note(end: LogEnd | None) -> None:
@@ -618,40 +618,40 @@ class _Sealed(ResilientStore):
                 self._known.end(self._owner, conversation_id, end)
 
         return await self._answer(
-            self._noted(lambda: self._inner.log_end(conversation_id), note, conversation_id),
+            self._noted(lambda: self.inner.log_end(conversation_id), note, conversation_id),
             lambda view: view.owner_data.log_end(conversation_id, now=self.now()),
             lambda view: _parsed(conversation_id) in view.ends,
             about=_parsed(conversation_id),
         )
 
     async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
-        exchanged: int = await self._strict(lambda: self._inner.reseal(conversation_id, entries), repeat=True)
+        exchanged: int = await self._strict(lambda: self.inner.reseal(conversation_id, entries), repeat=True)
         self._known.drop(self._owner, parse_uuid(conversation_id, field="conversation_id"))
         return exchanged
 
     async def exchange_head(self, conversation_id: str, old: str | None, new: str) -> bool:
-        done: bool = await self._strict(lambda: self._inner.exchange_head(conversation_id, old, new))
+        done: bool = await self._strict(lambda: self.inner.exchange_head(conversation_id, old, new))
         return done
 
 
 class _Searched(ResilientStore):
     """Around a store with an index. Only the store can search it; `search` looks at what is known else."""
 
-    _inner: Any
+    inner: Any
 
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
-        return await self._search(lambda: self._inner.matches(terms, limit=limit))
+        return await self._search(lambda: self.inner.matches(terms, limit=limit))
 
 
 class _Compared(ResilientStore):
     """Around a store that compares vectors where they lie."""
 
-    _inner: Any
+    inner: Any
 
     async def nearest(
         self, model: str, vector: Sequence[float], *, limit: int, around: Sequence[float] | None = None
     ) -> list[VectorMatch] | None:
-        return await self._search(lambda: self._inner.nearest(model, vector, limit=limit, around=around))
+        return await self._search(lambda: self.inner.nearest(model, vector, limit=limit, around=around))
 
 
 _KINDS: dict[type, type[ResilientStore]] = {
