@@ -156,7 +156,7 @@ async def test_a_revoked_key_is_refused_within_the_bound(
 
 async def test_a_revoked_key_hears_no_more_changes(guarded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gates, "REMEMBERED", 0.0)
-    monkeypatch.setattr(changes, "RECHECKED", 0.01)
+    monkeypatch.setattr(changes, "RECHECK_SECONDS", 0.01)
     text, key = await guarded.keys.create(["erin"], scope="read")
     headers = {"Authorization": f"Bearer {text}"}
     async with guarded.client.stream("GET", "/v1/changes", headers=headers) as answer:
@@ -170,7 +170,7 @@ async def test_a_stream_of_changes_ends_when_its_key_cannot_be_verified(
     guarded: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A key that was revoked elsewhere must not hear changes for as long as an outage lasts."""
-    monkeypatch.setattr(changes, "RECHECKED", 0.01)
+    monkeypatch.setattr(changes, "RECHECK_SECONDS", 0.01)
     key = await guarded.key("erin", scope="read")
     async with guarded.client.stream("GET", "/v1/changes", headers=key) as answer:
         lines = answer.aiter_lines()

@@ -1,6 +1,6 @@
-"""The OpenAPI document, made from the endpoints and the types of their bodies. Below: endpoints.
+"""Generate the OpenAPI document from the endpoints and their body types.
 
-The schemas are what msgspec decodes by, so that the document cannot say one thing and the server do another.
+The server decodes with the same types, so the document and the server cannot disagree.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,49 +31,49 @@ VERSION = _version()
 REF = "#/components/schemas/{name}"
 
 TAGS = {
-    "conversations": "Conversations: a log of messages and a record.",
-    "messages": "What was said: messages and turns.",
-    "context": "What a model should see.",
-    "summaries": "What stands for messages that left the window.",
-    "sessions": "Sessions, and the assistant that answers there.",
-    "search": "Finding what was said before.",
-    "clients": "Contacts that conversations can be about.",
-    "notes": "What outlives a conversation: preferences and facts.",
-    "keeping": "How long things are kept, in which form, and that they go.",
-    "changes": "What changes, as it does.",
-    "overview": "How much there is, and whose.",
-    "server": "The server itself.",
+    "conversations": "A conversation is a log of messages plus a record.",
+    "messages": "Messages and turns.",
+    "context": "Contexts for models.",
+    "summaries": "Summaries of messages outside the window.",
+    "sessions": "Sessions and the assistant.",
+    "search": "Search over messages and conversations.",
+    "clients": "Contacts that conversations are linked to.",
+    "notes": "Facts and preferences that outlive a conversation.",
+    "retention": "Retention, archives, erasure, export and import.",
+    "changes": "Changes as server-sent events.",
+    "overview": "Counts and owners.",
+    "server": "Health, readiness and metrics.",
 }
 
-DESCRIPTION = """Conversation memory for assistants, over HTTP.
+DESCRIPTION = """Conversation memory for assistants over HTTP.
 
-Every request but those about the server itself carries a key: `Authorization: Bearer <API key or JSON Web
-Token>`. A key of several owners names the one that the request is about in `Aforesaid-Owner`,
-percent-encoded. Errors are problems as RFC 9457 describes them. Moments are ISO 8601, lengths of time are
-seconds. While the store is away, an answer from the last known state has the header
-`Aforesaid-Degraded: true` and, in its body, `"degraded": true`; data that is not known is a 503."""
+Requests need a key: `Authorization: Bearer <API key or JSON Web Token>`. Health and readiness do not. With a
+key for several owners, `Aforesaid-Owner` names the owner of the request, percent-encoded. Errors are RFC 9457
+problems. Times are ISO 8601; durations are seconds. While the store is unavailable, a response from the last
+known state has the header `Aforesaid-Degraded: true` and `"degraded": true` in its body; requests for other
+data get 503."""
 
-SAID: dict[int, str] = {
-    304: "It is as it was.",
-    400: "What was sent cannot be read.",
-    401: "A valid key is needed.",
-    403: "The key does not reach this far.",
-    404: "It is not there, has expired, or is somebody else's.",
-    409: "Somebody else was first; nothing was stored.",
-    412: "It has changed since it was read; nothing was stored.",
+STATUS_DESCRIPTIONS: dict[int, str] = {
+    304: "Not modified.",
+    400: "The request cannot be parsed.",
+    401: "A valid key is required.",
+    403: "The key does not grant access.",
+    404: "Not found, expired, or owned by another owner.",
+    409: "Conflict with another write. Nothing was stored.",
+    412: "The revision has changed. Nothing was stored.",
     413: "The body is too large.",
-    415: "The body is of another type.",
-    422: "A value cannot be used; the problem names it.",
-    429: "Asked too often; `Retry-After` says when to come back.",
-    500: "Something went wrong inside.",
-    501: "The server lacks an optional package for this.",
-    502: "Whoever was to answer did not.",
-    503: "The store is away, or the server is about to stop; try again.",
+    415: "The content type is not supported.",
+    422: "A value is invalid. The problem names its field.",
+    429: "Too many requests. Retry after the time in `Retry-After`.",
+    500: "Internal error.",
+    501: "An optional package is not installed on the server.",
+    502: "A model provider or transcriber failed.",
+    503: "The store is unavailable or the server is stopping. Retry later.",
 }
 
 
 def openapi_document(endpoints: Sequence[Endpoint]) -> Document:
-    """The document of these endpoints, and of the routes about the server itself."""
+    """Return the document of these endpoints plus health, readiness and metrics."""
     types = _types(endpoints)
     schemas, components = msgspec.json.schema_components(types, ref_template=REF)
     refs = _Schemas(dict(zip(map(_key, types), schemas, strict=True)))
@@ -107,7 +107,7 @@ def openapi_document(endpoints: Sequence[Endpoint]) -> Document:
 
 
 class _Schemas:
-    """The schema of each type, by reference where it has a name."""
+    """The schema of each type, as a reference if the type has a name."""
 
     def __init__(self, known: Document) -> None:
         self._known = known
@@ -160,7 +160,7 @@ def _operation(endpoint: Endpoint, schemas: _Schemas) -> Document:
 
 
 def _description(endpoint: Endpoint) -> str:
-    needs = f"Needs a key with the scope `{endpoint.reach}`."
+    needs = f"Requires a key with the scope `{endpoint.reach}`."
     return f"{endpoint.description} {needs}".strip()
 
 
@@ -180,7 +180,7 @@ def _query_parameters(endpoint: Endpoint, schemas: _Schemas) -> list[Document]:
 
 
 def _without_null(schema: Document) -> Document:
-    """A query has no null: what is not wanted is left out."""
+    """Remove null, which a query parameter cannot express."""
     options = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     rest = {name: value for name, value in schema.items() if name != "anyOf"}
     if not options:
@@ -197,15 +197,15 @@ def _enum_without_null(schema: Document) -> Document:
 def _headers(endpoint: Endpoint) -> list[Document]:
     found = []
     if endpoint.needs_owner:
-        found.append(_header("Aforesaid-Owner", "Whose data it is about, percent-encoded UTF-8."))
+        found.append(_header("Aforesaid-Owner", "The owner, percent-encoded UTF-8."))
     if endpoint.revised and endpoint.method != "GET" and "{" in endpoint.path:
-        found.append(_header("If-Match", "The ETag of an earlier answer: only if nobody wrote since."))
+        found.append(_header("If-Match", "The ETag of an earlier response. The revision must be unchanged."))
     if endpoint.revised and endpoint.method == "GET":
-        found.append(_header("If-None-Match", "The ETag of an earlier answer: 304 if it still holds."))
-    if endpoint.idempotent:
         found.append(
-            _header("Idempotency-Key", "Text by which a repeated request is known again.", longest=255)
+            _header("If-None-Match", "The ETag of an earlier response. Answers 304 if it is current.")
         )
+    if endpoint.idempotent:
+        found.append(_header("Idempotency-Key", "A key that identifies repeats of the request.", longest=255))
     return found
 
 
@@ -226,14 +226,14 @@ def _request_body(endpoint: Endpoint, schemas: _Schemas) -> Document:
 
 
 def _responses(endpoint: Endpoint, schemas: _Schemas) -> Document:
-    found: Document = {str(endpoint.status): _good(endpoint, schemas)}
+    found: Document = {str(endpoint.status): _success(endpoint, schemas)}
     if endpoint.revised and endpoint.method == "GET" and "{" in endpoint.path:
-        found["304"] = {"description": SAID[304]}
+        found["304"] = {"description": STATUS_DESCRIPTIONS[304]}
     problem: Document = {PROBLEM_JSON: {"schema": schemas.of(ProblemBody)}}
     for status in sorted(statuses_of(endpoint)):
-        # What is no HTTP, or has a line that is too long, is refused in plain text, before there is a route.
+        # The HTTP parser refuses malformed requests in plain text before routing.
         plain = {"text/plain": {"schema": {"type": "string"}}} if status == 400 else {}
-        found[str(status)] = {"description": SAID[status], "content": problem | plain}
+        found[str(status)] = {"description": STATUS_DESCRIPTIONS[status], "content": problem | plain}
         if status in (429, 503):
             found[str(status)]["headers"] = {
                 "Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}
@@ -242,7 +242,7 @@ def _responses(endpoint: Endpoint, schemas: _Schemas) -> Document:
 
 
 def statuses_of(endpoint: Endpoint) -> set[int]:
-    """What an endpoint may answer when it cannot do what was asked."""
+    """Return the error statuses of an endpoint."""
     found = {400, 401, 403, 422, 429, 500, 503, *endpoint.errors}
     if endpoint.takes_body:
         found |= {413, 415}
@@ -255,18 +255,18 @@ def statuses_of(endpoint: Endpoint) -> set[int]:
     return found
 
 
-def _good(endpoint: Endpoint, schemas: _Schemas) -> Document:
-    said = HTTPStatus(endpoint.status).phrase
+def _success(endpoint: Endpoint, schemas: _Schemas) -> Document:
+    description = HTTPStatus(endpoint.status).phrase
     headers: Document = {}
     if endpoint.revised and endpoint.status != 204:
         headers["ETag"] = {"description": "The revision.", "schema": {"type": "string"}}
     if endpoint.answer is not None:
         headers["Aforesaid-Degraded"] = {
-            "description": "`true` where the answer comes from the last known state.",
+            "description": "`true` if the response was read from the last known state.",
             "schema": {"type": "string"},
         }
     if endpoint.answer is None:
-        return {"description": said}
+        return {"description": description}
     if isinstance(endpoint.answer, Media):
         media = endpoint.answer
         return {
@@ -275,12 +275,12 @@ def _good(endpoint: Endpoint, schemas: _Schemas) -> Document:
         }
     kinds = [schemas.of(kind) for kind in _members(endpoint.answer)]
     schema = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
-    good: Document = {"description": said, "content": {JSON: {"schema": schema}}}
+    good: Document = {"description": description, "content": {JSON: {"schema": schema}}}
     return good | ({"headers": headers} if headers else {})
 
 
 def _server_paths(schemas: _Schemas) -> Document:
-    def looked(name: str, summary: str, kind: Any, statuses: dict[int, str]) -> Document:
+    def operation(name: str, summary: str, kind: Any, statuses: dict[int, str]) -> Document:
         content = {JSON: {"schema": schemas.of(kind)}}
         return {
             "get": {
@@ -289,19 +289,19 @@ def _server_paths(schemas: _Schemas) -> Document:
                 "summary": summary,
                 "security": [],
                 "responses": {
-                    str(status): {"description": said, "content": content}
-                    for status, said in statuses.items()
+                    str(status): {"description": description, "content": content}
+                    for status, description in statuses.items()
                 },
             }
         }
 
     return {
-        "/health": looked("health", "Whether the process is there.", HealthBody, {200: "It is."}),
-        "/ready": looked(
+        "/health": operation("health", "Return 200 while the process runs.", HealthBody, {200: "OK"}),
+        "/ready": operation(
             "ready",
-            "Whether requests are taken and the store answers.",
+            "Return whether the server accepts requests and the store is available.",
             ReadyBody,
-            {200: "They are.", 503: "The store is away, or the server is about to stop."},
+            {200: "Ready.", 503: "The store is unavailable or the server is stopping."},
         ),
         "/metrics": {"get": _metrics(schemas)},
     }
@@ -314,12 +314,15 @@ def _metrics(schemas: _Schemas) -> Document:
     return {
         "operationId": "metrics",
         "tags": ["server"],
-        "summary": "How it is going, as numbers; needs a key that reaches everybody.",
+        "summary": "Return metrics. Requires a key for all owners.",
         "responses": {
-            "200": {"description": "In the form that is asked for.", "content": forms},
-            "401": {"description": "There is no key, or it does not hold.", "content": refused},
-            "403": {"description": "The key does not reach everybody.", "content": refused},
-            "503": {"description": "The store is away, and keys cannot be looked up.", "content": refused},
+            "200": {"description": "Metrics in the requested format.", "content": forms},
+            "401": {"description": "A valid key is required.", "content": refused},
+            "403": {"description": "The key is not for all owners.", "content": refused},
+            "503": {
+                "description": "The store is unavailable, so the key cannot be verified.",
+                "content": refused,
+            },
         },
     }
 
@@ -354,4 +357,4 @@ EXAMPLES: dict[str, Any] = {
     "add_client": {"name": "Ann Baker", "nicknames": ["Annie"], "company": "Baker & Sons"},
     "update_client": {"email": "ann@example.org", "phone": None},
 }
-"""A body that works, for each route that takes one."""
+"""A valid body for each route that takes one."""

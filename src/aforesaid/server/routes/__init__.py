@@ -1,1 +1,1 @@
-"""The routes, by noun. Each handler parses nothing and renders little: it calls the manager."""
+"""The routes by noun. Each handler calls the manager and renders the result."""

@@ -1,4 +1,4 @@
-"""What changes, as it does: server-sent events for programs that keep a copy or a page up to date."""
+"""Changes as server-sent events."""
 
 import asyncio
 import logging
@@ -23,12 +23,12 @@ log = logging.getLogger("aforesaid.server")
 
 routes = Routes("changes")
 
-RECHECKED = REMEMBERED
-"""Seconds after which the key is looked at again: what the gate remembers is no news before."""
+RECHECK_SECONDS = REMEMBERED
+"""Seconds between two checks of the key; the authenticator caches keys for as long."""
 
 
-class Watched(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One conversation, or all of them."""
+class ChangesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The conversation to watch. Default: all."""
 
     conversation_id: Uuid | None = None
 
@@ -37,43 +37,46 @@ class Watched(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     "/changes",
     answer=Media(
         type="text/event-stream",
-        description="An event for each change: which conversation, and its revision; null when it is gone.",
+        description="One event per change: the conversation and its revision, or null if it was deleted.",
     ),
 )
-async def watch_changes(call: Call[NoBody, Watched]) -> Reply:
-    """Changes to one conversation, or to all, as server-sent events, until somebody hangs up or the key ends.
+async def watch_changes(call: Call[NoBody, ChangesQuery]) -> Reply:
+    """Stream changes of one conversation or all as server-sent events.
 
-    Several changes in quick succession may come as one. What changed is read from the conversation.
+    The stream ends when the client disconnects, the key expires or the server stops. Several changes in
+    quick succession may be one event. Read the conversation to see what changed.
     """
     watching = call.manager.watch(call.query.conversation_id)
     openings, name = call.service.openings, call.caller.name
     openings.begin(name)
-    return Streamed(_told(watching, call), media=b"text/event-stream", closing=partial(openings.end, name))
+    return Streamed(
+        _event_stream(watching, call), media=b"text/event-stream", closing=partial(openings.end, name)
+    )
 
 
-async def _told(
-    watching: AbstractAsyncContextManager[AsyncIterator[Change]], call: Call[NoBody, Watched]
+async def _event_stream(
+    watching: AbstractAsyncContextManager[AsyncIterator[Change]], call: Call[NoBody, ChangesQuery]
 ) -> AsyncGenerator[bytes, None]:
-    stopping = asyncio.create_task(_over(call))
+    stopping = asyncio.create_task(_wait_for_end(call))
     try:
         async with watching as changes:
             yield b": watching\n\n"
-            async for change in _until(stopping, changes):
+            async for change in _changes_until(stopping, changes):
                 yield b": still here\n\n" if change is None else b"data: %b\n\n" % to_json(change)
     finally:
         await ended(stopping)
 
 
-async def _over(call: Call[NoBody, Watched]) -> None:
-    """Until the server is about to stop, or whoever listens may no longer."""
+async def _wait_for_end(call: Call[NoBody, ChangesQuery]) -> None:
+    """Return when the server stops or the caller loses access."""
     draining = call.service.draining
-    while not draining.is_set() and await _may_listen(call):
+    while not draining.is_set() and await _has_access(call):
         with suppress(TimeoutError):
-            await asyncio.wait_for(draining.wait(), RECHECKED)
+            await asyncio.wait_for(draining.wait(), RECHECK_SECONDS)
 
 
-async def _may_listen(call: Call[NoBody, Watched]) -> bool:
-    """Whether the key still holds. A key that cannot be verified does not."""
+async def _has_access(call: Call[NoBody, ChangesQuery]) -> bool:
+    """Return whether the key is still valid. A key that cannot be verified is not."""
     try:
         caller = await call.service.gate.admit(call.headers)
         caller.owner_for(call.manager.owner)
@@ -81,28 +84,28 @@ async def _may_listen(call: Call[NoBody, Watched]) -> bool:
         await call.service.note_refusal("GET /changes", error, source=source_of(call.request))
         return False
     except AforesaidError as error:
-        log.warning("a key cannot be looked at again: %s", describe(error))
+        log.warning("a key cannot be verified again: %s", describe(error))
         return False
     return True
 
 
-async def _until(
+async def _changes_until(
     stopping: "asyncio.Task[None]", changes: AsyncIterator[Change]
 ) -> AsyncGenerator[Change | None, None]:
-    """Changes as they come, None after some silence, and an end when it is over."""
-    coming: asyncio.Task[Change] | None = None
+    """Yield changes until `stopping` is done, and None as a heartbeat."""
+    upcoming: asyncio.Task[Change] | None = None
     try:
         while not stopping.done():
-            coming = coming or asyncio.ensure_future(_next(changes))
-            await asyncio.wait({coming, stopping}, timeout=HEARTBEAT, return_when="FIRST_COMPLETED")
-            if coming.done():
-                done, coming = coming, None
+            upcoming = upcoming or asyncio.ensure_future(_next(changes))
+            await asyncio.wait({upcoming, stopping}, timeout=HEARTBEAT, return_when="FIRST_COMPLETED")
+            if upcoming.done():
+                done, upcoming = upcoming, None
                 yield done.result()
             elif not stopping.done():
                 yield None
     finally:
-        if coming is not None:
-            await ended(coming)
+        if upcoming is not None:
+            await ended(upcoming)
 
 
 async def _next(changes: AsyncIterator[Change]) -> Change:

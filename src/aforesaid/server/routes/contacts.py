@@ -1,4 +1,4 @@
-"""Contacts: the clients that an owner knows."""
+"""Contacts of an owner."""
 
 from msgspec import UNSET, Struct
 from msgspec.structs import asdict
@@ -19,44 +19,47 @@ routes = Routes("clients")
 CSV = "text/csv"
 
 
-class Paged(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which page."""
+class PageQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The page to return."""
 
     limit: Limit = 50
     after: Uuid | None = None
 
 
 @routes.get("/clients", answer=ContactPage)
-async def list_clients(call: Call[NoBody, Paged]) -> Reply:
-    """Contacts, in the order in which they were made."""
+async def list_clients(call: Call[NoBody, PageQuery]) -> Reply:
+    """List contacts in order of creation."""
     page = await call.manager.clients.list(call.query.limit, call.query.after)
     return as_json(page, headers=link_to_next(call, "after", page.next))
 
 
 @routes.post("/clients", answer=Contact, status=201, errors=(409,))
 async def add_client(call: Call[NewContact, NoQuery]) -> Reply:
-    """A new contact. With `client_id`, under that id, and 409 where it is taken."""
+    """Create a contact. Answers 409 if the given `client_id` is taken."""
     return as_json(await call.manager.clients.add(**asdict(call.body)), status=201)
 
 
 @routes.get("/clients/{client_id}", answer=Contact)
 async def get_client(call: Call[NoBody, NoQuery]) -> Reply:
-    """A contact."""
+    """Return a contact."""
     return as_json(await call.manager.clients.get(call.path["client_id"]))
 
 
 @routes.patch("/clients/{client_id}", answer=Contact)
 async def update_client(call: Call[ContactChanges, NoQuery]) -> Reply:
-    """Change a contact. What is left out stays, null empties; conversations follow a change of name."""
-    given = {name: value for name, value in asdict(call.body).items() if value is not UNSET}
-    clear = [name for name, value in given.items() if value is None]
-    changes = {name: value for name, value in given.items() if value is not None}
+    """Change a contact. Linked conversations get a new name too.
+
+    Omitted fields do not change; null clears a field.
+    """
+    fields = {name: value for name, value in asdict(call.body).items() if value is not UNSET}
+    clear = [name for name, value in fields.items() if value is None]
+    changes = {name: value for name, value in fields.items() if value is not None}
     return as_json(await call.manager.clients.update(call.path["client_id"], **changes, clear=clear))
 
 
 @routes.delete("/clients/{client_id}")
 async def remove_client(call: Call[NoBody, NoQuery]) -> Reply:
-    """Remove a contact. Its conversations stay, with nobody as their client."""
+    """Remove a contact. Its conversations stay and have no client."""
     await call.manager.clients.remove(call.path["client_id"])
     return NOTHING
 
@@ -65,7 +68,7 @@ async def remove_client(call: Call[NoBody, NoQuery]) -> Reply:
     "/clients/import", answer=Imported, body_media=Media(type=CSV, description="A CSV file in UTF-8.")
 )
 async def import_clients(call: Call[NoBody, NoQuery]) -> Reply:
-    """Bring a CSV file into the contacts; lines that cannot be used come back with the reason."""
+    """Import contacts from a CSV file. The response lists invalid lines with the reason."""
     try:
         text = call.raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -75,13 +78,19 @@ async def import_clients(call: Call[NoBody, NoQuery]) -> Reply:
 
 @routes.post("/clients/find", answer=ContactPage, reach="read", route_class="search")
 async def find_clients(call: Call[ContactQuery, NoQuery]) -> Reply:
-    """Contacts by parts of names, companies, addresses and numbers, misspelt or not; the best first."""
+    """Find contacts by parts of names, companies, addresses and numbers, best match first.
+
+    Tolerates misspellings.
+    """
     found = await call.manager.clients.find(call.body.query, limit=call.body.limit)
     return as_json(ContactPage(contacts=tuple(found)))
 
 
 @routes.post("/clients/identify", answer=ClientMatch, reach="read", route_class="search")
 async def identify_client(call: Call[ClientText, NoQuery]) -> Reply:
-    """Whom a text names: one client, or candidates where it could be several, or none of either."""
+    """Identify the client that a text names.
+
+    Returns one client, several candidates if the name is ambiguous, or neither.
+    """
     match = await call.manager.association.identify_client(call.body.text, by_ear=call.body.by_ear)
     return as_json(match or NOBODY)

@@ -1,4 +1,4 @@
-"""What a model should see."""
+"""Contexts for models."""
 
 from typing import Any
 
@@ -26,8 +26,8 @@ from aforesaid.windows import WindowPolicy
 routes = Routes("context")
 
 
-class Window(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The simple case: how much, for whom, in which form."""
+class ContextLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The most common limits of a context."""
 
     agent_name: str | None = None
     max_messages: Count | None = None
@@ -37,10 +37,11 @@ class Window(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @routes.get("/conversations/{conversation_id}/context", answer=ContextBody | RequestBody)
-async def get_context(call: Call[NoBody, Window]) -> Reply:
-    """What a model should see: the latest messages that fit, always a valid request.
+async def get_context(call: Call[NoBody, ContextLimits]) -> Reply:
+    """Return the context for a model: the latest messages that fit.
 
-    With `dialect`, as a provider takes it. An unknown conversation gives an empty context, and says so.
+    The messages always form a valid request. With `dialect`, they have the format of that provider. An
+    unknown conversation has an empty context; the report says so.
     """
     query = call.query
     limits = {name: getattr(query, name) for name in ("max_messages", "max_turns", "max_tokens")}
@@ -56,7 +57,7 @@ async def get_context(call: Call[NoBody, Window]) -> Reply:
     route_class="read",
 )
 async def load_context(call: Call[ContextQuery, NoQuery]) -> Reply:
-    """The same with every setting of a window, and with messages that are being said but not stored yet."""
+    """Return a context with all window settings and with pending messages, which are not stored yet."""
     body = call.body
     policy = policy_of(body.policy)
     pending = read(list(body.pending)) if body.pending else []
@@ -67,30 +68,30 @@ async def load_context(call: Call[ContextQuery, NoQuery]) -> Reply:
 
 @routes.post("/context", answer=ContextBody, reach="read", route_class="read")
 async def first_context(call: Call[FirstContextQuery, NoQuery]) -> Reply:
-    """What a model should see where nothing is stored yet: the owner's notes, and what is said."""
+    """Return the context of a conversation that does not exist yet: notes and pending messages."""
     body = call.body
     policy = policy_of(body.policy)
     pending = read(list(body.pending)) if body.pending else []
-    manager = _counting(call, body.counter)
+    manager = _with_counter(call, body.counter)
     return as_json(context_document(await manager.first_context(pending, policy=policy)))
 
 
-def _counting(call: Call[Any, Any], counter: str | None) -> ConversationManager:
+def _with_counter(call: Call[Any, Any], counter: str | None) -> ConversationManager:
     return call.manager if counter is None else call.manager.counting_with(counter_named(counter))
 
 
 async def _context(
-    call: Call[Any, Any], dialect: str | None, counter: str | None = None, **asked: Any
+    call: Call[Any, Any], dialect: str | None, counter: str | None = None, **options: Any
 ) -> Reply:
-    manager = _counting(call, counter)
+    manager = _with_counter(call, counter)
     if dialect is None:
-        return as_json(context_document(await manager.load_context(call.conversation_id, **asked)))
-    request = await manager.load_request(call.conversation_id, dialect, **asked)
+        return as_json(context_document(await manager.load_context(call.conversation_id, **options)))
+    request = await manager.load_request(call.conversation_id, dialect, **options)
     return as_json({"messages": request.messages, "system": request.system})
 
 
 def policy_of(body: PolicyBody | None) -> WindowPolicy | None:
-    """The policy that a body describes; None where the settings decide."""
+    """Return the policy of a body; None selects the policy of the settings."""
     if body is None:
         return None
     fields = msgspec.structs.asdict(body)

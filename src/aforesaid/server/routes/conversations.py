@@ -1,4 +1,4 @@
-"""Conversations: list, open, look, change, remove, link."""
+"""List, open, read, change, remove and link conversations."""
 
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -30,7 +30,7 @@ Cursor = Annotated[str, Meta(description="The `next` of an earlier page.")]
 
 
 class Listing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which conversations; every filter given applies."""
+    """Filters of a listing. All given filters apply."""
 
     client_id: Uuid | None = None
     channel: Channel | None = None
@@ -46,10 +46,10 @@ class Listing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @routes.get("/conversations", answer=ConversationsPage)
 async def list_conversations(call: Call[NoBody, Listing]) -> Reply:
-    """List conversations, the most recently active first.
+    """List conversations, most recently active first.
 
-    Every filter given applies; `tag` may be repeated, and any of them will do. Where there is more,
-    `next` is the cursor of the next page, and a `Link` header leads to it.
+    All given filters apply. `tag` may be repeated; one matching tag is enough. `next` is the cursor of the
+    next page, and the `Link` header has its URL.
     """
     query = call.query
     page = await call.manager.list(
@@ -69,16 +69,16 @@ async def list_conversations(call: Call[NoBody, Listing]) -> Reply:
 
 @routes.post("/conversations", answer=ConversationBody, revised=True)
 async def open_conversation(call: Call[OpenBody, NoQuery]) -> Reply:
-    """The conversation of a session, with its latest messages; made when the session has none."""
+    """Return the conversation of a session with its latest messages. Create it if there is none."""
     body = call.body
-    manager = idling(call.manager, body.idle_after)
+    manager = with_idle_time(call.manager, body.idle_after)
     record = await manager.get_or_create_conversation(body.session_id, body.client_id, body.channel)
     return at_revision(conversation_document(record), record.revision)
 
 
 @routes.get("/conversations/{conversation_id}", answer=ConversationBody, revised=True)
 async def get_conversation(call: Call[NoBody, NoQuery]) -> Reply:
-    """The record of a conversation, without its messages. Its ETag is its revision."""
+    """Return the record of a conversation without messages. The ETag is the revision."""
     record = await call.manager.get_conversation(call.conversation_id)
     if call.has_seen(record.revision):
         return unchanged(record.revision)
@@ -87,7 +87,10 @@ async def get_conversation(call: Call[NoBody, NoQuery]) -> Reply:
 
 @routes.patch("/conversations/{conversation_id}", answer=ConversationBody, revised=True)
 async def update_conversation(call: Call[ChangesBody, NoQuery]) -> Reply:
-    """Change a record. What is left out stays, null empties. With `If-Match`, only if nobody wrote since."""
+    """Change a record.
+
+    Omitted fields do not change; null clears a field. With `If-Match`, the revision must be unchanged.
+    """
     changes, clear = _changes(call.body)
     record = await call.manager.update_metadata(
         call.conversation_id, **changes, clear=clear, expected_revision=call.expected_revision
@@ -106,14 +109,14 @@ def _changes(body: ChangesBody) -> tuple[dict[str, Any], list[str]]:
 
 @routes.delete("/conversations/{conversation_id}", revised=True)
 async def delete_conversation(call: Call[NoBody, NoQuery]) -> Reply:
-    """Remove a conversation with everything in it. What is not there is no error."""
+    """Delete a conversation. A conversation that does not exist is not an error."""
     await call.manager.delete_conversation(call.conversation_id, expected_revision=call.expected_revision)
     return NOTHING
 
 
 @routes.post("/conversations/{conversation_id}/read", answer=ConversationBody)
 async def mark_read(call: Call[NoBody, NoQuery]) -> Reply:
-    """Nothing is unread any more."""
+    """Set the unread count to 0."""
     record = await call.manager.mark_read(call.conversation_id)
     return at_revision(conversation_document(record), record.revision)
 
@@ -129,25 +132,25 @@ async def link_client(call: Call[ClientLink, NoQuery]) -> Reply:
 
 @routes.delete("/conversations/{conversation_id}/client", answer=ConversationBody, status=200)
 async def unlink_client(call: Call[NoBody, NoQuery]) -> Reply:
-    """The conversation is with nobody in particular, and what is said later does not change that."""
+    """Remove the client. Later messages do not link the conversation automatically."""
     record = await call.manager.association.unlink_conversation(call.conversation_id)
     return at_revision(conversation_document(record), record.revision)
 
 
 @routes.get("/conversations/{conversation_id}/lifetime", answer=LifetimeBody)
 async def get_lifetime(call: Call[NoBody, NoQuery]) -> Reply:
-    """How long a conversation is kept, and by which rule."""
+    """Return the lifetime of a conversation and the rule it follows from."""
     return as_json(lifetime_document(await call.manager.lifetime(call.conversation_id)))
 
 
-def idling(manager: ConversationManager, idle_after: float | None) -> ConversationManager:
-    """The manager, with the time of silence that the caller asks for; without one, with the server's."""
+def with_idle_time(manager: ConversationManager, idle_after: float | None) -> ConversationManager:
+    """Return a manager with this idle time; None selects the server's."""
     span = seconds(idle_after, field="idle_after")
     return manager if span is None else manager.idling_after(span)
 
 
 def link_to_next(call: Call[Any, Any], name: str, cursor: object) -> tuple[Header, ...]:
-    """A `Link` header to the next page: this request, with another cursor."""
+    """Return a `Link` header to the next page: this request with another cursor."""
     if cursor is None:
         return ()
     scope = call.request.scope

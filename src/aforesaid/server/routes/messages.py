@@ -1,4 +1,4 @@
-"""Messages and turns: read, add, clear, redact. Below: the manager."""
+"""Read, append, clear and redact messages."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -35,13 +35,13 @@ from aforesaid.server.decoding import given_message, given_turn
 from aforesaid.server.endpoints import Reply, Routes
 from aforesaid.server.idempotency import Append, may_be_repeated, once
 from aforesaid.server.responses import as_json, at_revision
-from aforesaid.server.routes.conversations import idling, link_to_next
+from aforesaid.server.routes.conversations import link_to_next, with_idle_time
 
 routes = Routes("messages")
 
 
 class LogPage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which part of the log: from the oldest by `offset`, or from the newest by `before`."""
+    """The part of the log: from the oldest message by `offset`, or from the newest by `before`."""
 
     limit: Limit = 50
     offset: Count | None = None
@@ -50,20 +50,20 @@ class LogPage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @routes.get("/conversations/{conversation_id}/messages", answer=EntriesPage)
 async def list_messages(call: Call[NoBody, LogPage]) -> Reply:
-    """A part of the log, oldest message first.
+    """Return part of the log, oldest message first.
 
-    With `offset`, or with neither, counted from the oldest message. With `before=latest` the newest
-    messages; `next` then leads to those before them, whatever is said meanwhile.
+    `offset` counts from the oldest message and is 0 by default. `before=latest` returns the newest messages;
+    `next` is then the cursor of the messages before them and stays valid when messages are added.
     """
     query = call.query
     if query.before is None:
-        return await _from_the_oldest(call, query.offset or 0)
+        return await _page_from_oldest(call, query.offset or 0)
     if query.offset is not None:
-        raise InvalidInput("offset and before exclude each other", field="before")
-    return await _from_the_newest(call, query.before)
+        raise InvalidInput("offset and before are mutually exclusive", field="before")
+    return await _page_from_newest(call, query.before)
 
 
-async def _from_the_oldest(call: Call[NoBody, LogPage], offset: int) -> Reply:
+async def _page_from_oldest(call: Call[NoBody, LogPage], offset: int) -> Reply:
     limit = call.query.limit
     found = await call.manager.store.page(call.conversation_id, limit=limit + 1, offset=offset)
     following = offset + limit if len(found) > limit else None
@@ -74,13 +74,13 @@ async def _from_the_oldest(call: Call[NoBody, LogPage], offset: int) -> Reply:
     return as_json(document, headers=link_to_next(call, "offset", following))
 
 
-async def _from_the_newest(call: Call[NoBody, LogPage], cursor: str) -> Reply:
+async def _page_from_newest(call: Call[NoBody, LogPage], before: str) -> Reply:
     limit = call.query.limit
-    found = await call.manager.store.tail(call.conversation_id, limit=limit + 1, before=_position(cursor))
+    found = await call.manager.store.tail(call.conversation_id, limit=limit + 1, before=_position(before))
     entries = found[-limit:]
-    more = f"{entries[0].position.micros}:{entries[0].position.sequence}" if len(found) > limit else None
-    document = {"entries": [entry_document(entry) for entry in entries], "next": more}
-    return as_json(document, headers=link_to_next(call, "before", more))
+    cursor = f"{entries[0].position.micros}:{entries[0].position.sequence}" if len(found) > limit else None
+    document = {"entries": [entry_document(entry) for entry in entries], "next": cursor}
+    return as_json(document, headers=link_to_next(call, "before", cursor))
 
 
 def _position(cursor: str) -> Position | None:
@@ -104,8 +104,8 @@ def _position(cursor: str) -> Position | None:
     idempotent=True,
 )
 async def add_message(call: Call[MessageBody, NoQuery]) -> Reply:
-    """Store one message. Sent twice with one id, or one `Idempotency-Key`, it is stored once."""
-    return await _stored(call, [given_message(call.raw)], None)
+    """Store one message. A repeat with the same id or `Idempotency-Key` is stored once."""
+    return await _append(call, [given_message(call.raw)], None)
 
 
 @routes.post(
@@ -117,22 +117,22 @@ async def add_message(call: Call[MessageBody, NoQuery]) -> Reply:
     idempotent=True,
 )
 async def add_turn(call: Call[TurnBody, NoQuery]) -> Reply:
-    """Store a turn, all of it or nothing.
+    """Store a turn. Either all of its messages are stored or none.
 
-    Messages are in the documented form, or as a provider writes them. A message whose id is known is not
-    stored again; with an `Idempotency-Key` messages without ids are known again, too. With `If-Match`, or
-    `expected_revision`, only if nobody wrote since.
+    Messages are `MessageBody` objects or have the format of a provider. A message with a stored id is not
+    stored again. An `Idempotency-Key` does the same for messages without ids. With `If-Match` or
+    `expected_revision`, the revision must be unchanged.
     """
     messages, expected = given_turn(call.raw)
-    return await _stored(call, messages, expected)
+    return await _append(call, messages, expected)
 
 
 @routes.post("/sessions/turns", answer=AppendedBody, status=201, raw=True, idempotent=True, errors=(404,))
 async def add_session_turn(call: Call[SessionTurnBody, NoQuery]) -> Reply:
-    """Store a turn in the conversation of a session, which is made when there is none."""
+    """Store a turn in the conversation of a session. Create the conversation if there is none."""
     body = converted(from_json(call.raw), SessionTurnBody)
     messages = read(list(body.messages), dialect=body.dialect)
-    manager = idling(call.manager, body.idle_after)
+    manager = with_idle_time(call.manager, body.idle_after)
 
     async def append(given: Sequence[Message]) -> Appended:
         return await manager.append_to_session(
@@ -143,7 +143,7 @@ async def add_session_turn(call: Call[SessionTurnBody, NoQuery]) -> Reply:
     return at_revision(appended_document(stored), stored.conversation.revision, status=201)
 
 
-async def _stored(call: Call[Any, NoQuery], messages: Sequence[Message], expected: int | None) -> Reply:
+async def _append(call: Call[Any, NoQuery], messages: Sequence[Message], expected: int | None) -> Reply:
     revision, conversation_id = call.expected_revision, call.conversation_id
     append: Append = partial(
         call.manager.append,
@@ -159,16 +159,16 @@ async def _stored(call: Call[Any, NoQuery], messages: Sequence[Message], expecte
 
 @routes.delete("/conversations/{conversation_id}/messages", answer=ConversationBody, status=200, revised=True)
 async def clear_history(call: Call[NoBody, NoQuery]) -> Reply:
-    """Remove the messages; the conversation itself stays."""
+    """Remove all messages of a conversation and keep its record."""
     record = await call.manager.clear_history(call.conversation_id, expected_revision=call.expected_revision)
     return at_revision(conversation_document(record), record.revision)
 
 
 @routes.post("/conversations/{conversation_id}/interruptions", answer=MessageBody)
 async def note_interruption(call: Call[InterruptionBody, NoQuery]) -> Reply:
-    """Somebody cut in while an answer was spoken: note how much of it was heard.
+    """Record that the user interrupted a spoken answer, and the part that was heard.
 
-    The answer stays as it was generated; a model sees what was heard.
+    The stored answer does not change; contexts contain the heard part.
     """
     body = call.body
     message = await call.manager.interrupted(
@@ -179,7 +179,7 @@ async def note_interruption(call: Call[InterruptionBody, NoQuery]) -> Reply:
 
 @routes.post("/conversations/{conversation_id}/redactions", answer=MessageBody)
 async def redact_message(call: Call[RedactionBody, NoQuery]) -> Reply:
-    """Take the words out of a message; a mark stays in its place, and what ties it to tool calls."""
+    """Redact a message. A mark replaces its text; references to tool calls stay."""
     message = await call.manager.redact(
         call.conversation_id,
         call.body.message_id,

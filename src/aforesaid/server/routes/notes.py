@@ -1,4 +1,4 @@
-"""Notes: what outlives a conversation."""
+"""Notes."""
 
 from typing import Annotated
 
@@ -14,8 +14,8 @@ from aforesaid.server.responses import as_json
 routes = Routes("notes")
 
 
-class NoteSent(RequestModel, frozen=True, kw_only=True):
-    """Something to remember: a preference, a fact. One on the same subject is replaced."""
+class NewNote(RequestModel, frozen=True, kw_only=True):
+    """A new note. It replaces the note with the same subject."""
 
     text: Annotated[str, Meta(min_length=1)]
     subject: str | None = None
@@ -23,27 +23,27 @@ class NoteSent(RequestModel, frozen=True, kw_only=True):
     expires_at: Moment | None = None
     expires_in: Seconds | None = None
     conversation_id: Uuid | None = None
-    """The conversation that it was said in."""
+    """The conversation that the note comes from."""
     message_id: Name | None = None
 
 
 class NotesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which notes; with `history` also those that were replaced."""
+    """Filters of a listing. `history` includes replaced notes."""
 
     tag: str | None = None
     history: bool = False
 
 
-class NotesQuestion(RequestModel, frozen=True, kw_only=True):
-    """What the notes are asked."""
+class NotesSearch(RequestModel, frozen=True, kw_only=True):
+    """A search for notes."""
 
     query: Annotated[str, Meta(max_length=20_000)] = ""
     limit: Annotated[int, Meta(ge=1, le=1000)] = 10
     tag: str | None = None
 
 
-class Forgetting(RequestModel, frozen=True, kw_only=True):
-    """What to forget: an id, a subject, or words that are in the note."""
+class ForgetBody(RequestModel, frozen=True, kw_only=True):
+    """The notes to remove: an id, a subject, or words of the text."""
 
     what: Annotated[str, Meta(min_length=1, max_length=10_000)]
 
@@ -56,14 +56,14 @@ class NotesBody(ResponseModel, frozen=True, kw_only=True):
 
 @routes.get("/notes", answer=NotesBody)
 async def list_notes(call: Call[NoBody, NotesQuery]) -> Reply:
-    """The notes that hold, oldest first."""
+    """List notes, oldest first."""
     found = await call.manager.notes(tag=call.query.tag, history=call.query.history)
     return as_json({"notes": found})
 
 
 @routes.post("/notes", answer=Note, status=201)
-async def remember(call: Call[NoteSent, NoQuery]) -> Reply:
-    """Keep something that holds beyond a conversation. The same note said again is the one that is there."""
+async def remember(call: Call[NewNote, NoQuery]) -> Reply:
+    """Create a note. If an identical note exists, return it."""
     body = call.body
     source = None
     if body.conversation_id is not None or body.message_id is not None:
@@ -80,25 +80,25 @@ async def remember(call: Call[NoteSent, NoQuery]) -> Reply:
 
 @routes.get("/notes/{note_id}", answer=Note)
 async def get_note(call: Call[NoBody, NoQuery]) -> Reply:
-    """A note, also one that was replaced."""
+    """Return a note, even if it was replaced."""
     return as_json(await call.manager.get_note(call.path["note_id"]))
 
 
 @routes.delete("/notes/{note_id}", answer=NotesBody, status=200)
 async def forget_note(call: Call[NoBody, NoQuery]) -> Reply:
-    """Forget a note, and all that it replaced; what was forgotten comes back."""
+    """Remove a note and the notes it replaced. Returns the removed notes."""
     note = await call.manager.get_note(call.path["note_id"])
     return as_json({"notes": await call.manager.forget(note.id)})
 
 
 @routes.post("/notes/recall", answer=NotesBody, reach="read", route_class="search")
-async def recall(call: Call[NotesQuestion, NoQuery]) -> Reply:
-    """The notes that answer a question, best first; without one, the latest first."""
+async def recall(call: Call[NotesSearch, NoQuery]) -> Reply:
+    """Search notes, best match first. Without a query, return the latest first."""
     body = call.body
     return as_json({"notes": await call.manager.recall(body.query, body.limit, tag=body.tag)})
 
 
 @routes.post("/notes/forget", answer=NotesBody)
-async def forget(call: Call[Forgetting, NoQuery]) -> Reply:
-    """Forget what is meant: by its id, its subject, or words; what was forgotten comes back."""
+async def forget(call: Call[ForgetBody, NoQuery]) -> Reply:
+    """Remove notes by id, subject or words. Returns the removed notes."""
     return as_json({"notes": await call.manager.forget(call.body.what)})

@@ -1,7 +1,7 @@
-"""The server itself: is it there, is it ready, how is it going.
+"""Health, readiness and metrics.
 
-The first two are open to all, and tell nothing about anybody. The metrics name nobody either, but how much is
-going on here is for whoever may see all of it: a key for all owners.
+Health and readiness need no key and reveal nothing about owners. Metrics need a key for all owners, because
+they show the activity of all of them.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ from aforesaid.telemetry.exposition import exposition, form_for
 
 
 def operations(service: Service, numbers: SharedNumbers) -> list[HTTPRouteHandler]:
-    """The routes without a prefix."""
+    """Return the routes without the `/v1` prefix."""
 
     @get("/health", include_in_schema=False, opt=ANSWERS_EVERYBODY)
     async def health() -> ASGIApp:
@@ -36,24 +36,24 @@ def operations(service: Service, numbers: SharedNumbers) -> list[HTTPRouteHandle
     async def metrics(request: Request) -> ASGIApp:  # type: ignore[type-arg]
         headers = dict(request.scope["headers"])
         try:
-            await _check_sees_all(service, headers)
+            await _check_all_owners(service, headers)
         except AccessError as error:
             await service.note_refusal("GET /metrics", error, source=source_of(request))
             return as_problem(error)
         except AforesaidError as error:
             return as_problem(error)
-        return await _numbers(numbers, headers.get(b"accept", b"").decode("latin-1"))
+        return await _metrics_response(numbers, headers.get(b"accept", b"").decode("latin-1"))
 
     return [health, ready, metrics]
 
 
-async def _check_sees_all(service: Service, headers: Any) -> None:
+async def _check_all_owners(service: Service, headers: Any) -> None:
     caller = await service.gate.admit(headers)
     if caller.owners is not None:
-        raise NotAllowed("metrics are about all owners: this needs a key that reaches everybody")
+        raise NotAllowed("metrics need a key for all owners")
 
 
-async def _numbers(numbers: SharedNumbers, accept: str) -> Answer:
+async def _metrics_response(numbers: SharedNumbers, accept: str) -> Answer:
     form = form_for(accept)
     found = await numbers.numbers()
     text = exposition(found.series, form, found.families)

@@ -1,4 +1,4 @@
-"""How long things are kept, in which form, and that they go."""
+"""Retention, archives, erasure, export and import."""
 
 import io
 from collections.abc import AsyncGenerator
@@ -29,29 +29,29 @@ from aforesaid.transfer.archives import Archive
 from aforesaid.transfer.folders import Manifest, export_owner, import_owner
 from aforesaid.transfer.zips import pack_folder, unpack_folder
 
-routes = Routes("keeping")
+routes = Routes("retention")
 
 ZIP = "application/zip"
-LARGEST_FOLDER = 1024 * 1024 * 1024
-LARGEST_UNPACKED = 8 * LARGEST_FOLDER
+MAX_ZIP_BYTES = 1024 * 1024 * 1024
+MAX_UNPACKED_BYTES = 8 * MAX_ZIP_BYTES
 _BLOCK = 256 * 1024
 
 
-class Within(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How far to look ahead."""
+class ExpiringQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The time span to look ahead, in seconds."""
 
     within: Annotated[float, Meta(ge=0, le=31_536_000_000)] = 0
     limit: Annotated[int, Meta(ge=0, le=AT_MOST)] = AT_MOST
 
 
 class ExpiringList(ResponseModel, frozen=True, kw_only=True):
-    """What a purge will remove, and why."""
+    """The conversations that a purge would remove, with the reason."""
 
     expiring: list[Expiring]
 
 
 class ArchiveList(ResponseModel, frozen=True, kw_only=True):
-    """What is archived, without what was said."""
+    """Archived conversations without messages."""
 
     archives: list[Archive]
 
@@ -61,13 +61,13 @@ class ArchiveList(ResponseModel, frozen=True, kw_only=True):
 
 @routes.get("/retention", answer=RulesBody)
 async def get_retention(call: Call[NoBody, NoQuery]) -> Reply:
-    """This owner's own rules of how long conversations are kept."""
+    """Return the retention rules of the owner."""
     return as_json(rules_document(await call.manager.retention()))
 
 
 @routes.put("/retention", answer=Changed, reach="admin")
 async def set_retention(call: Call[RulesChange, NoQuery]) -> Reply:
-    """Set the rules and apply them. Rules for single conversations stay, unless they are named."""
+    """Set and apply the retention rules. Rules of conversations stay, unless the request names them."""
     fields = asdict(call.body)
     inherit = fields.pop("inherit")
     rules = rules_of({name: value for name, value in fields.items() if value is not UNSET})
@@ -76,13 +76,13 @@ async def set_retention(call: Call[RulesChange, NoQuery]) -> Reply:
 
 @routes.post("/retention/apply", answer=Changed, reach="admin")
 async def apply_retention(call: Call[NoBody, NoQuery]) -> Reply:
-    """Give every conversation the lifetime that the rules say."""
+    """Apply the retention rules to every conversation."""
     return as_json({"changed": await call.manager.apply_retention()})
 
 
 @routes.get("/retention/expiring", answer=ExpiringList)
-async def list_expiring(call: Call[NoBody, Within]) -> Reply:
-    """What a purge would remove now, or will after some time, and why: a dry run."""
+async def list_expiring(call: Call[NoBody, ExpiringQuery]) -> Reply:
+    """List the conversations that a purge would remove within a time span, with the reason."""
     within = seconds(call.query.within, field="within")
     assert within is not None
     return as_json({"expiring": await call.manager.expiring(within, limit=call.query.limit)})
@@ -90,7 +90,7 @@ async def list_expiring(call: Call[NoBody, Within]) -> Reply:
 
 @routes.post("/retention/purge", answer=Purged, reach="admin")
 async def purge(call: Call[NoBody, NoQuery]) -> Reply:
-    """Remove what has expired."""
+    """Remove expired conversations."""
     return as_json({"purged": await call.manager.purge_expired()})
 
 
@@ -99,19 +99,19 @@ async def purge(call: Call[NoBody, NoQuery]) -> Reply:
 
 @routes.post("/conversations/{conversation_id}/archive", answer=Archive)
 async def archive_conversation(call: Call[NoBody, NoQuery]) -> Reply:
-    """Move a conversation into an archive. Done twice, it is done once."""
+    """Move a conversation to the archive. Repeating has no effect."""
     return as_json(await call.manager.archive(call.conversation_id))
 
 
 @routes.get("/archives", answer=ArchiveList)
 async def list_archives(call: Call[NoBody, NoQuery]) -> Reply:
-    """What is archived, the most recently active first."""
+    """List archived conversations, most recently active first."""
     return as_json({"archives": await call.manager.archives()})
 
 
 @routes.post("/archives/{conversation_id}/restore", answer=ConversationBody)
 async def restore_archive(call: Call[NoBody, NoQuery]) -> Reply:
-    """Move a conversation back out of its archive, as it was."""
+    """Restore a conversation from the archive unchanged."""
     record = await call.manager.restore(call.conversation_id)
     return at_revision(conversation_document(record), record.revision)
 
@@ -121,19 +121,19 @@ async def restore_archive(call: Call[NoBody, NoQuery]) -> Reply:
 
 @routes.post("/conversations/{conversation_id}/erase", answer=Receipt, reach="admin")
 async def erase_conversation(call: Call[NoBody, NoQuery]) -> Reply:
-    """Erase a conversation from everywhere, for good. The receipt counts what went."""
+    """Erase a conversation permanently. The receipt counts the removed data."""
     return as_json(await call.manager.erase(call.conversation_id))
 
 
 @routes.post("/erase", answer=Receipt, reach="admin")
 async def erase_everything(call: Call[NoBody, NoQuery]) -> Reply:
-    """Erase everything that this owner has, from everywhere, for good."""
+    """Erase all data of the owner permanently."""
     return as_json(await call.manager.erase())
 
 
-@routes.get("/export", answer=Media(type=ZIP, description="The owner's folder, packed."), reach="admin")
+@routes.get("/export", answer=Media(type=ZIP, description="The owner's folder as a zip file."), reach="admin")
 async def export_everything(call: Call[NoBody, NoQuery]) -> Reply:
-    """Everything that is held about this owner, for people and for programs, as a zip."""
+    """Export all data of the owner as a zip file, readable for people and programs."""
     packed = open_scratch()
     folder = ScratchFolder()
     try:
@@ -163,17 +163,17 @@ async def _blocks(file: BinaryIO) -> AsyncGenerator[bytes, None]:
     "/import",
     answer=Manifest,
     reach="admin",
-    body_media=Media(type=ZIP, description="An export, packed."),
-    body_limit=LARGEST_FOLDER,
+    body_media=Media(type=ZIP, description="An export as a zip file."),
+    body_limit=MAX_ZIP_BYTES,
 )
 async def import_everything(call: Call[NoBody, NoQuery]) -> Reply:
-    """Bring an export into the store, as this owner's."""
+    """Import an export as data of this owner."""
     folder = ScratchFolder()
     try:
-        await to_the_end(unpack_folder, io.BytesIO(call.raw), folder, largest=LARGEST_UNPACKED)
+        await to_the_end(unpack_folder, io.BytesIO(call.raw), folder, largest=MAX_UNPACKED_BYTES)
         manifest = await import_owner(call.manager.scope, folder)
     except (StoreForeign, StoreDamaged) as error:
-        return as_problem(error, status=422)  # what was sent, not what is here
+        return as_problem(error, status=422)  # the uploaded file is damaged, not the store
     finally:
         folder.close()
     return as_json(manifest)

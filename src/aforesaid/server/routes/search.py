@@ -1,4 +1,4 @@
-"""Finding what was said before."""
+"""Search over messages and conversations."""
 
 import asyncio
 import re
@@ -22,32 +22,32 @@ routes = Routes("search")
 _OFFSET = re.compile(r"([+-])(\d\d):(\d\d)", re.ASCII).fullmatch
 
 
-class Found(ResponseModel, frozen=True, kw_only=True):
-    """The conversations that match, the best first."""
+class FoundConversations(ResponseModel, frozen=True, kw_only=True):
+    """Matching conversations, best match first."""
 
     conversations: list[FoundConversation]
 
 
-class VectorMatch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many are wanted."""
+class SimilarQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The number of results."""
 
     limit: Limit = 5
 
 
 @routes.get("/search", answer=Findings, route_class="search")
 async def find_history(call: Call[NoBody, HistoryQuery]) -> Reply:
-    """What was said about something: quotations, the best first. An empty query gives the latest."""
+    """Search messages. Returns passages, best match first; without a query, the latest."""
     return await _history(call, call.query)
 
 
 @routes.post("/search", answer=Findings, reach="read", route_class="search")
 async def search_history(call: Call[HistoryQuery, NoQuery]) -> Reply:
-    """The same, with the question in the body: it appears in no log of a proxy."""
+    """Search messages with the query in the body, which keeps it out of proxy logs."""
     return await _history(call, call.body)
 
 
-async def _history(call: Call[Any, Any], asked: HistoryQuery) -> Reply:
-    fields = asdict(asked)
+async def _history(call: Call[Any, Any], query: HistoryQuery) -> Reply:
+    fields = asdict(query)
     wants_snippets = fields.pop("snippets")
     zone = await parse_zone(fields.pop("timezone"))
     findings = await call.manager.search(**fields, timezone=zone)
@@ -55,55 +55,55 @@ async def _history(call: Call[Any, Any], asked: HistoryQuery) -> Reply:
     return as_json(document | {"snippets": findings.render()} if wants_snippets else document)
 
 
-@routes.get("/search/conversations", answer=Found, route_class="search")
+@routes.get("/search/conversations", answer=FoundConversations, route_class="search")
 async def find_conversations(call: Call[NoBody, ConversationsQuery]) -> Reply:
-    """Conversations by client name, subject or content; every filter given applies."""
+    """Search conversations by client name, subject or content. All given filters apply."""
     return await _conversations(call, call.query)
 
 
-@routes.post("/search/conversations", answer=Found, reach="read", route_class="search")
+@routes.post("/search/conversations", answer=FoundConversations, reach="read", route_class="search")
 async def search_conversations(call: Call[ConversationsQuery, NoQuery]) -> Reply:
-    """The same, with the question in the body."""
+    """Search conversations with the query in the body."""
     return await _conversations(call, call.body)
 
 
-async def _conversations(call: Call[Any, Any], asked: ConversationsQuery) -> Reply:
-    fields = asdict(asked)
+async def _conversations(call: Call[Any, Any], query: ConversationsQuery) -> Reply:
+    fields = asdict(query)
     zone = await parse_zone(fields.pop("timezone"))
     found = await call.manager.search_conversations(**fields, timezone=zone)
     return as_json({"conversations": found})
 
 
-@routes.get("/conversations/{conversation_id}/similar", answer=Found, route_class="search")
-async def find_similar(call: Call[NoBody, VectorMatch]) -> Reply:
-    """Other conversations about the same things, the most alike first."""
+@routes.get("/conversations/{conversation_id}/similar", answer=FoundConversations, route_class="search")
+async def find_similar(call: Call[NoBody, SimilarQuery]) -> Reply:
+    """Find similar conversations, most similar first."""
     found = await call.manager.similar(call.conversation_id, limit=call.query.limit)
     return as_json({"conversations": found})
 
 
 async def parse_zone(name: str | None) -> tzinfo | None:
-    """The zone that times are shown in: by its name, or as hours from UTC; None is the server's."""
+    """Return the time zone of a name or UTC offset; None selects the server's zone."""
     if name is None:
         return None
     if found := _OFFSET(name):
         offset = timedelta(hours=int(found[2]), minutes=int(found[3]))
-        return _fixed(-offset if found[1] == "-" else offset, name)
+        return _fixed_offset(-offset if found[1] == "-" else offset, name)
     try:
         return await asyncio.to_thread(ZoneInfo, name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise _no_zone(name) from None
+        raise _invalid_zone(name) from None
 
 
-def _fixed(offset: timedelta, name: str) -> tzinfo:
+def _fixed_offset(offset: timedelta, name: str) -> tzinfo:
     try:
         return timezone(offset)
     except ValueError:
-        raise _no_zone(name) from None
+        raise _invalid_zone(name) from None
 
 
-def _no_zone(name: str) -> InvalidInput:
+def _invalid_zone(name: str) -> InvalidInput:
     return InvalidInput(
-        f"timezone must be a name such as Europe/Berlin, or as in +02:00; got {shown(name)}",
+        f"timezone must be a name such as Europe/Berlin or an offset such as +02:00; got {shown(name)}",
         field="timezone",
         value=name,
     )

@@ -1,4 +1,4 @@
-"""Sessions: which conversation one is in, and the assistant that answers there."""
+"""Sessions and the assistant."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -15,33 +15,33 @@ from aforesaid.protocol.bodies import AnswerBody, ConversationBody, Name, Questi
 from aforesaid.server.calls import Call, NoBody, NoQuery
 from aforesaid.server.endpoints import Media, Reply, Routes
 from aforesaid.server.responses import NOTHING, Streamed, as_json, at_revision
-from aforesaid.server.routes.conversations import idling
+from aforesaid.server.routes.conversations import with_idle_time
 from aforesaid.voice import VoiceReply
 
 routes = Routes("sessions")
 
 
-LARGEST_SOUND = 25_000_000
-"""Bytes: what a transcriber takes at once."""
+MAX_AUDIO_BYTES = 25_000_000
+"""Bytes that a transcriber accepts."""
 EVENTS = b"text/event-stream"
 
 
-class Which(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which session."""
+class SessionQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The session to look up."""
 
     session_id: Name
     idle_after: Seconds | None = None
 
 
-class Ended(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which session, and the tag of its earlier conversations."""
+class SessionRemovalQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The session, and the tag of earlier conversations to remove."""
 
     session_id: Name
     tag: Annotated[str, Meta(min_length=1)] | None = None
 
 
-class Said(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who speaks, and how samples are written."""
+class VoiceQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The session, and the format of raw samples."""
 
     session_id: Name
     device: Name | None = None
@@ -51,24 +51,24 @@ class Said(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     channels: Annotated[int, Meta(ge=1, le=8)] = 1
 
 
-class Left(RequestModel, frozen=True, kw_only=True):
-    """Which session is left."""
+class LeaveBody(RequestModel, frozen=True, kw_only=True):
+    """The session to detach."""
 
     session_id: Name
 
 
 @routes.get("/sessions", answer=ConversationBody, revised=True, errors=(404,))
-async def get_session(call: Call[NoBody, Which]) -> Reply:
-    """The record of a session's conversation; 404 when it has none, or was silent for too long."""
-    record = await idling(call.manager, call.query.idle_after).session(call.query.session_id)
+async def get_session(call: Call[NoBody, SessionQuery]) -> Reply:
+    """Return the conversation of a session. Answers 404 if there is none or it was idle for too long."""
+    record = await with_idle_time(call.manager, call.query.idle_after).session(call.query.session_id)
     if record is None:
         raise NotFound(f"session {shown(call.query.session_id)} has no conversation")
     return at_revision(conversation_document(record), record.revision)
 
 
 @routes.delete("/sessions")
-async def delete_session(call: Call[NoBody, Ended]) -> Reply:
-    """Remove a session's conversation; with `tag`, the earlier ones that have this tag, too."""
+async def delete_session(call: Call[NoBody, SessionRemovalQuery]) -> Reply:
+    """Delete the conversation of a session. With `tag`, also delete its earlier ones with this tag."""
     query = call.query
     if query.tag is not None:
         await call.manager.delete_session(query.session_id, tag=query.tag)
@@ -80,26 +80,26 @@ async def delete_session(call: Call[NoBody, Ended]) -> Reply:
 
 
 @routes.post("/sessions/leave", status=204)
-async def leave_session(call: Call[Left, NoQuery]) -> Reply:
-    """The session has no conversation any more, which itself stays: what is said next begins another."""
+async def leave_session(call: Call[LeaveBody, NoQuery]) -> Reply:
+    """Detach a session from its conversation. The next message starts a new conversation."""
     await call.manager.leave_session(call.body.session_id)
     return NOTHING
 
 
 @routes.post("/sessions/answers", answer=AnswerBody, route_class="ask", errors=(404,))
 async def ask(call: Call[Question, NoQuery]) -> Reply:
-    """Ask the assistant. The question and the answer are stored, or neither is.
+    """Ask the assistant. Question and answer are stored together or not at all.
 
-    An answer that cannot be stored is sent all the same, with `stored` false; with `queued`, the server tries
-    again to store it.
+    An answer that cannot be stored is returned with `stored` false. If `queued` is true, the server retries
+    storing it.
 
-    With `Accept: text/event-stream` the answer comes in pieces, as server-sent events: `text` for each
-    piece, then `answer`. When it could not answer, the text is an apology, and `problem` says why.
+    With `Accept: text/event-stream` the answer is streamed as server-sent events: one `text` per piece, then
+    `answer`. If the assistant fails, the text is an apology and `problem` has the reason.
     """
     supervisor = call.service.assistant(call.manager)
     if EVENTS in call.headers.get(b"accept", b""):
-        return Streamed(_spoken(supervisor, call.body), media=EVENTS)
-    return as_json(await _answered(supervisor, call.body))
+        return Streamed(_answer_events(supervisor, call.body), media=EVENTS)
+    return as_json(await _answer(supervisor, call.body))
 
 
 @routes.post(
@@ -108,17 +108,17 @@ async def ask(call: Call[Question, NoQuery]) -> Reply:
     route_class="ask",
     body_media=Media(
         type="audio/*",
-        description="A recording, or bare samples (audio/pcm).",
+        description="A recording, or raw samples (audio/pcm).",
         such_as=("audio/wav", "audio/pcm"),
     ),
-    body_limit=LARGEST_SOUND,
+    body_limit=MAX_AUDIO_BYTES,
     errors=(502,),
 )
-async def speak(call: Call[NoBody, Said]) -> Reply:
-    """Say something to the assistant. What was understood and the answer are stored, or neither is.
+async def speak(call: Call[NoBody, VoiceQuery]) -> Reply:
+    """Ask the assistant by voice. Transcript and answer are stored together or not at all.
 
-    A recording says by itself what it is; bare samples, as `audio/pcm`, are described by `rate`, `width`
-    and `channels`. The full text comes back, and what a voice should say of it.
+    `rate`, `width` and `channels` describe raw samples (`audio/pcm`); other formats describe themselves. The
+    response has the full text and the text to speak.
     """
     query = call.query
     voice = call.service.voice(call.manager)
@@ -134,18 +134,18 @@ async def speak(call: Call[NoBody, Said]) -> Reply:
     return as_json(reply)
 
 
-async def _answered(supervisor: SupervisorAgent, asked: Question, on_text: Any = None) -> dict[str, Any]:
-    """The answer, or an apology; what an agent of somebody else's does must not break the conversation."""
-    question = Message(role="user", content=asked.text, content_type=asked.content_type)
+async def _answer(supervisor: SupervisorAgent, question: Question, on_text: Any = None) -> dict[str, Any]:
+    """Return the answer of the assistant, or an apology if an agent fails."""
+    message = Message(role="user", content=question.text, content_type=question.content_type)
     manager = supervisor.conversation_manager
-    if asked.conversation_id is not None:
-        await manager.get_conversation(asked.conversation_id)
+    if question.conversation_id is not None:
+        await manager.get_conversation(question.conversation_id)
     answer = await supervisor.answer_or_apology(
-        question, asked.session_id, asked.conversation_id, on_text=on_text
+        message, question.session_id, question.conversation_id, on_text=on_text
     )
     if isinstance(answer, Apology):
-        return _apology(asked, answer)
-    # From here on nothing asks the store: the answer reaches the user, whether it is stored or not.
+        return _apology(question, answer)
+    # No store access from here: the user gets the answer even if the store fails.
     failed = answer.not_stored
     return {
         "text": answer.text,
@@ -157,11 +157,11 @@ async def _answered(supervisor: SupervisorAgent, asked: Question, on_text: Any =
     }
 
 
-def _apology(asked: Question, instead: Apology) -> dict[str, Any]:
-    known = instead.error if isinstance(instead.error, AforesaidError) else AforesaidError()
+def _apology(question: Question, apology: Apology) -> dict[str, Any]:
+    known = apology.error if isinstance(apology.error, AforesaidError) else AforesaidError()
     return {
-        "text": instead.text,
-        "conversation_id": asked.conversation_id,
+        "text": apology.text,
+        "conversation_id": question.conversation_id,
         "agent_name": None,
         "stored": False,
         "queued": False,
@@ -169,10 +169,10 @@ def _apology(asked: Question, instead: Apology) -> dict[str, Any]:
     }
 
 
-async def _spoken(supervisor: SupervisorAgent, asked: Question) -> AsyncGenerator[bytes, None]:
-    """The answer as events. Whoever hangs up takes the question with them: nothing is stored then."""
+async def _answer_events(supervisor: SupervisorAgent, question: Question) -> AsyncGenerator[bytes, None]:
+    """Yield the answer as events. A disconnect cancels the turn, and nothing is stored."""
     pieces: asyncio.Queue[str | None] = asyncio.Queue()
-    answering = asyncio.create_task(_answered(supervisor, asked, pieces.put_nowait))
+    answering = asyncio.create_task(_answer(supervisor, question, pieces.put_nowait))
     answering.add_done_callback(lambda _: pieces.put_nowait(None))
     try:
         while (piece := await pieces.get()) is not None:
@@ -187,5 +187,5 @@ async def _spoken(supervisor: SupervisorAgent, asked: Question) -> AsyncGenerato
 
 
 def event(name: str, data: Any) -> bytes:
-    """One server-sent event."""
+    """Encode a server-sent event."""
     return b"event: %b\ndata: %b\n\n" % (name.encode(), to_json(data))

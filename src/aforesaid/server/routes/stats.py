@@ -1,4 +1,4 @@
-"""How much there is, and whose."""
+"""Counts and owners."""
 
 from collections import Counter
 from datetime import datetime
@@ -16,14 +16,14 @@ routes = Routes("overview")
 
 @routes.get("/stats", answer=StatsBody, route_class="search")
 async def get_stats(call: Call[NoBody, NoQuery]) -> Reply:
-    """How many conversations and messages this owner has.
+    """Count conversations and messages of the owner.
 
-    Counts every acknowledged turn, or answers 503 while the store is away or still takes them in.
+    Counts every acknowledged turn. Answers 503 while the store is unavailable or still replays the spool.
     """
-    return as_json(await _counted(call.manager))
+    return as_json(await _count(call.manager))
 
 
-async def _counted(manager: ConversationManager) -> dict[str, Any]:
+async def _count(manager: ConversationManager) -> dict[str, Any]:
     totals: Counter[str] = Counter()
     by: dict[str, Counter[str]] = {"status": Counter(), "channel": Counter()}
     last: datetime | None = None
@@ -38,7 +38,7 @@ async def _counted(manager: ConversationManager) -> dict[str, Any]:
 
 @routes.get("/owners", answer=OwnersBody, needs_owner=False)
 async def list_owners(call: Call[NoBody, NoQuery]) -> Reply:
-    """Everybody whom the key reaches and who has something here."""
-    reached = call.caller.owners
-    found = [owner async for owner in call.service.memory.owners() if reached is None or owner in reached]
+    """List the owners with data that the key has access to."""
+    allowed = call.caller.owners
+    found = [owner async for owner in call.service.memory.owners() if allowed is None or owner in allowed]
     return as_json({"owners": sorted(found)})

@@ -1,4 +1,4 @@
-"""Summaries of what a context no longer shows."""
+"""Summaries of messages outside the window."""
 
 from aforesaid.protocol.bodies import PolicyBody, RequestModel, ResponseModel
 from aforesaid.server.calls import Call, NoBody, NoQuery
@@ -11,25 +11,28 @@ routes = Routes("summaries")
 
 
 class SummaryQuery(RequestModel, frozen=True, kw_only=True):
-    """For which window."""
+    """The policy of the window."""
 
     policy: PolicyBody | None = None
 
 
 class SummaryBody(ResponseModel, frozen=True, kw_only=True):
-    """The summary, as far as it goes; none where the window shows everything, or none was made yet."""
+    """The current summary; null if the window contains everything or no summary exists yet."""
 
     summary: Summary | None
 
 
 @routes.get("/conversations/{conversation_id}/summary", answer=SummaryBody)
 async def get_summary(call: Call[NoBody, NoQuery]) -> Reply:
-    """The summary of the conversation, as far as it goes."""
+    """Return the current summary of a conversation."""
     return as_json({"summary": await call.manager.summary(call.conversation_id)})
 
 
 @routes.post("/conversations/{conversation_id}/summary", answer=SummaryBody)
 async def summarize(call: Call[SummaryQuery, NoQuery]) -> Reply:
-    """Bring the summary up to what the window no longer shows. Contexts see to that by themselves."""
+    """Update the summary to cover all messages outside the window.
+
+    Loading a context does this in the background.
+    """
     policy = policy_of(call.body.policy)
     return as_json({"summary": await call.manager.summarize(call.conversation_id, policy=policy)})
