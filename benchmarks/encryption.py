@@ -21,7 +21,7 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.stores.sqlite import SQLiteBackend
-from aforesaid.stores.sqlite.snapshots import Recent
+from aforesaid.stores.sqlite.snapshots import SnapshotCache
 from aforesaid.windows import WindowPolicy
 
 ROUNDS = 1000
@@ -100,7 +100,7 @@ def _cooling(memory: aforesaid.Memory) -> Work:
             if isinstance(backend, EncryptedBackend):
                 backend.forget_owner("erin")
             elif isinstance(backend, SQLiteBackend):
-                backend.recent = Recent()
+                backend.snapshots = SnapshotCache()
             backend = getattr(backend, "inner", None)
 
     return forget

@@ -19,7 +19,7 @@ from unittest.mock import patch
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.opening import Memory
 from aforesaid.stores.sqlite import SQLiteBackend, workers
-from aforesaid.stores.sqlite.search_index import MOST_WAITING
+from aforesaid.stores.sqlite.search_index import MAX_WAITING
 from benchmarks.floors import Floor
 from benchmarks.measuring import middle_half
 from benchmarks.settings import ALONE, DEFAULT, OWNER, opened
@@ -95,11 +95,11 @@ async def measure(folder: Path, settings: str) -> Measured:
         for _ in range(1 + ROUNDS):
             grouped = await ours.round()
             await quiet(memory)
-            with patch.object(workers, "LARGEST_BATCH", 1):
+            with patch.object(workers, "MAX_BATCH", 1):
                 single = await ours.round()
             await quiet(memory)
             rounds.append((grouped, single, await asyncio.to_thread(floor.round)))
-        for _ in range(1 + MOST_WAITING // (2 * CONVERSATIONS * TURNS)):
+        for _ in range(1 + MAX_WAITING // (2 * CONVERSATIONS * TURNS)):
             await ours.round()
         without_pause = [await ours.round() for _ in range(ROUNDS)]
     together, one_by_one, floors = map(list, zip(*rounds[1:], strict=True))

@@ -56,7 +56,7 @@ def _changed(before: Bodies, edit: Callable[[Bodies], object]) -> Bodies:
 def _edit_in_memory(
     backend: InMemoryBackend, owner: str, conversation_id: str, edit: Callable[[Bodies], object]
 ) -> None:
-    log = backend.shelves[owner].logs[conversation_id]
+    log = backend.data_by_owner[owner].logs[conversation_id]
     changed = _changed({slot.position.sequence: slot.body for slot in log.slots}, edit)
     for at, slot in enumerate(log.slots):
         if slot.position.sequence in changed:

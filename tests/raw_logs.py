@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from aforesaid.contracts import Backend, Position
 from aforesaid.model.clock import from_micros, to_micros
+from aforesaid.stores.encoded_logs import Slot
 from aforesaid.stores.json_file import JsonFileBackend
 from aforesaid.stores.memory import InMemoryBackend
-from aforesaid.stores.owner_data import Slot
 from aforesaid.stores.postgres import PostgresBackend
 from aforesaid.stores.redis import RedisBackend
 from aforesaid.stores.redis.values import moment, moment_from
@@ -72,7 +72,7 @@ async def write_log(backend: Backend, owner: str, conversation_id: str, log: Raw
 
 
 def _read_memory(backend: InMemoryBackend, owner: str, conversation_id: str) -> RawLog:
-    log = backend.shelves[owner].logs[conversation_id]
+    log = backend.data_by_owner[owner].logs[conversation_id]
     ids = {id(slot): message_id for message_id, slot in log.by_id.items()}
     rows = [
         Row(*slot.position, ids.get(id(slot)), slot.revision, to_micros(slot.stored_at), slot.body)
@@ -82,7 +82,7 @@ def _read_memory(backend: InMemoryBackend, owner: str, conversation_id: str) -> 
 
 
 def _write_memory(backend: InMemoryBackend, owner: str, conversation_id: str, raw: RawLog) -> None:
-    log = backend.shelves[owner].logs[conversation_id]
+    log = backend.data_by_owner[owner].logs[conversation_id]
     slots = [
         (row, Slot(Position(row.at, row.sequence), row.revision, from_micros(row.stored_at), row.body))
         for row in raw.rows

@@ -174,7 +174,7 @@ async def test_what_was_imported_since_is_no_part_of_a_resumed_erasure(
 async def test_a_reader_of_an_old_state_is_waited_for_or_told(place: Place, tmp_path: Path) -> None:
     async with opened(place, tmp_path) as memory:
         assert isinstance(memory.backend, SQLiteBackend)
-        memory.backend.patience = 0.2
+        memory.backend.erasure_wait = 0.2
         erin = memory.of("erin")
         await live(erin)
         reader = apsw.Connection(str(tmp_path / "store" / "memory.db"))

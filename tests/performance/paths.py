@@ -16,7 +16,7 @@ import aforesaid
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
 from aforesaid.stores.sqlite import SQLiteBackend
-from aforesaid.stores.sqlite.snapshots import Recent
+from aforesaid.stores.sqlite.snapshots import SnapshotCache
 from aforesaid.tokens import default_counter, ready
 from tests.performance.guard import Engine, Steps
 
@@ -93,7 +93,7 @@ class Bench:
 
     async def window(self) -> None:
         """Of a conversation that was not read of late: every row is read, and the window is chosen."""
-        cast(SQLiteBackend, self._memory.backend).recent = Recent()
+        cast(SQLiteBackend, self._memory.backend).snapshots = SnapshotCache()
         await self.manager.load_context(self.id)
 
     async def same_window(self) -> None:

@@ -33,9 +33,10 @@ from aforesaid.errors import (
 from aforesaid.model.conversations import Changes, Query, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
+from aforesaid.stores.encoded_logs import encode_messages
 from aforesaid.stores.json_file import JsonFileBackend
 from aforesaid.stores.json_file.document import read_document, write_document
-from aforesaid.stores.owner_data import OwnerData, pack
+from aforesaid.stores.owner_data import OwnerData
 from aforesaid.stores.urls import backend_for
 from aforesaid.testing import FixedClock, StoreContract, store_machine
 from aforesaid.testing.contract.base import assistant, contents, new_conversation, user
@@ -367,7 +368,7 @@ async def test_a_second_backend_is_refused_until_the_first_is_closed(path: Path)
     with pytest.raises(StoreUnavailable) as caught:
         await JsonFileBackend(path).open()
     assert str(path) in str(caught.value)
-    assert f"number {os.getpid()}" in str(caught.value)
+    assert f"pid {os.getpid()}" in str(caught.value)
     await first.close()
     async with opened(path):
         pass
@@ -379,9 +380,7 @@ async def test_a_second_process_is_refused_until_the_first_is_gone(path: Path) -
     ) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        with pytest.raises(
-            StoreUnavailable, match=f"{path} is in use by another process .number {child.pid}"
-        ):
+        with pytest.raises(StoreUnavailable, match=f"{path} is in use by another process .pid {child.pid}"):
             await JsonFileBackend(path).open()
         child.kill()
     async with opened(path):
@@ -643,7 +642,7 @@ def household(messages: int) -> OwnerData:
     owner_data, now = OwnerData(), datetime(2026, 3, 1, 9, 30, 0, 123456, tzinfo=UTC)
     for _ in range(messages // 50):
         record = owner_data.create(started(new_id(), now=now), now=now)
-        owner_data.append(record.id, pack([user("x" * 80) for _ in range(50)]), now=now)
+        owner_data.append(record.id, encode_messages([user("x" * 80) for _ in range(50)]), now=now)
     return owner_data
 
 

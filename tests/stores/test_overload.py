@@ -32,42 +32,42 @@ def user(content: object) -> Message:
     return Message(role="user", content=content)
 
 
-async def test_a_door_serves_as_many_as_it_has_places_and_refuses_whoever_waits_too_long() -> None:
-    door = Slots("the disk", places=2, waiting=3, deadline=0.01)
-    places = [await door.enter(), await door.enter()]
-    with pytest.raises(Overloaded, match="the disk: no place became free"):
-        await door.enter()
-    for place in places:
-        place.release()
+async def test_slots_refuse_a_caller_that_waits_too_long() -> None:
+    slots = Slots("the disk", limit=2, max_waiting=3, timeout=0.01)
+    taken = [await slots.enter(), await slots.enter()]
+    with pytest.raises(Overloaded, match="the disk: no slot became free"):
+        await slots.enter()
+    for slot in taken:
+        slot.release()
 
 
-async def test_a_door_lets_only_so_many_wait() -> None:
-    door = Slots("the disk", places=2, waiting=3, deadline=30.0)
-    places = [await door.enter(), await door.enter()]
-    waiting = [asyncio.create_task(door.enter()) for _ in range(3)]
+async def test_slots_limit_the_number_of_waiting_callers() -> None:
+    slots = Slots("the disk", limit=2, max_waiting=3, timeout=30.0)
+    taken = [await slots.enter(), await slots.enter()]
+    waiting = [asyncio.create_task(slots.enter()) for _ in range(3)]
     await asyncio.sleep(0)
-    with pytest.raises(Overloaded, match="3 wait already"):
-        await door.enter()
-    for place in places:
-        place.release()
+    with pytest.raises(Overloaded, match="3 callers are waiting already"):
+        await slots.enter()
+    for slot in taken:
+        slot.release()
     for task in waiting:
         (await task).release()
 
 
-async def test_a_cancelled_caller_leaves_no_place_taken() -> None:
-    door = Slots("the disk", places=1, waiting=9, deadline=9.0)
-    place = await door.enter()
-    waiting = asyncio.create_task(door.enter())
+async def test_a_cancelled_caller_takes_no_slot() -> None:
+    slots = Slots("the disk", limit=1, max_waiting=9, timeout=9.0)
+    slot = await slots.enter()
+    waiting = asyncio.create_task(slots.enter())
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait([waiting])
-    place.release()
-    (await door.enter()).release()
+    slot.release()
+    (await slots.enter()).release()
 
 
 @pytest.mark.parametrize("module", [workers, json_writer], ids=["sqlite", "file"])
 async def test_embedded_stores(module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_JOBS", 4)
+    monkeypatch.setattr(module, "MAX_QUEUED", 4)
     monkeypatch.setattr(module, "WAIT_SECONDS", 0.05)
     url = f"sqlite:///{tmp_path}/memory.db" if module is workers else f"file://{tmp_path}/memory.json"
     backend = backend_for(url)

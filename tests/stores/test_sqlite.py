@@ -190,7 +190,7 @@ class TestTheSchema:
         await (await opened(path)).close()
         db = connect(str(path), synchronous="full")
         for name, sql in queries(PACKAGE).items():
-            if name in ("purge_everybody", "owners", "put_messages") or name.startswith("insert"):
+            if name in ("purge_everybody", "owners", "append_messages") or name.startswith("insert"):
                 continue
             plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", _nothing(sql))]
             # What a bounded query has found or is given is little, and the residue is one row.
@@ -354,7 +354,7 @@ async def test_a_file_that_cannot_be_opened_whole_is_not_held(
         raise apsw.IOError("the disk says no")
 
     backend = SQLiteBackend(str(path))
-    monkeypatch.setattr(backend.ends, "prepare", refused)
+    monkeypatch.setattr(backend.appender, "prepare", refused)
     with pytest.raises(StoreUnavailable, match=re.escape(str(path))):
         await backend.open()
     with pytest.raises(apsw.ConnectionClosedError):

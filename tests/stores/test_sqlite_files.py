@@ -245,18 +245,18 @@ async def test_whenever_it_is_removed_what_was_acknowledged_was_in_the_file(
     moved = threading.Event()
     count = 0
     settled: list[bool] = []
-    tell = WriterThread._tell
+    tell = WriterThread._deliver
 
     def step(pool: WriterThread) -> None:
         nonlocal count
-        settled.extend(job.error is None and moved.is_set() for job in pool._untold)
+        settled.extend(job.error is None and moved.is_set() for job in pool._undelivered)
         tell(pool)
         count += 1
         if count == moment:
             path.rename(path.with_name("moved.db"))
             moved.set()
 
-    monkeypatch.setattr(WriterThread, "_tell", step)
+    monkeypatch.setattr(WriterThread, "_deliver", step)
 
     async def talk(one: str) -> None:
         for number in range(200):

@@ -19,7 +19,7 @@ from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.search.analysis import terms_of
 from aforesaid.stores.sqlite import SQLiteBackend, search, search_index, workers
-from aforesaid.stores.sqlite.search_index import REINDEX_BATCH, WORTH_INDEXING, index_waiting
+from aforesaid.stores.sqlite.search_index import INDEX_BATCH, REINDEX_BATCH, index_waiting
 from aforesaid.stores.urls import backend_for
 from aforesaid.testing import FixedClock, SearchContract
 from aforesaid.testing.contract.search import check, counted, entries_of, searched
@@ -88,7 +88,7 @@ async def test_what_is_not_read_of_a_common_word_is_counted_all_the_same(
     path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """Of a word in many messages only the newest are read; those that a rare word finds may have it too."""
-    monkeypatch.setattr(search, "MOST_READ", most)
+    monkeypatch.setattr(search, "MAX_READ", most)
     backend = await opened(path)
     store = backend.of("erin")
     await said(store, "lamp lamp gate", *["lamp"] * 9, "lamp lamp lamp")
@@ -105,11 +105,11 @@ async def test_turns_are_found_before_and_after_they_go_into_the_index_in_a_mome
     backend = await opened(path)
     erin = backend.of("erin")
     # A rest that comes early takes along what there is; the others are still worth another.
-    for number in range(2 * WORTH_INDEXING + 10):
+    for number in range(2 * INDEX_BATCH + 10):
         await said(erin, f"door {number} word{number % 7}")
         if number % 18 == 0:
             await check(erin, "door", "word3", str(number))
-    await at_rest(backend, count=WORTH_INDEXING)
+    await at_rest(backend, count=INDEX_BATCH)
     await check(erin, "door", "word3")
     await sound(backend)
     await backend.close()
@@ -118,11 +118,11 @@ async def test_turns_are_found_before_and_after_they_go_into_the_index_in_a_mome
 async def test_where_turns_come_without_a_pause_they_take_the_oldest_along(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "AT_REST_SECONDS", 60.0)
-    monkeypatch.setattr(search_index, "MOST_WAITING", 2 * WORTH_INDEXING)
+    monkeypatch.setattr(workers, "IDLE_SECONDS", 60.0)
+    monkeypatch.setattr(search_index, "MAX_WAITING", 2 * INDEX_BATCH)
     backend = await opened(path)
-    await said(backend.of("erin"), *(f"door {number}" for number in range(4 * WORTH_INDEXING)))
-    assert await indexed(backend) >= 2 * WORTH_INDEXING
+    await said(backend.of("erin"), *(f"door {number}" for number in range(4 * INDEX_BATCH)))
+    assert await indexed(backend) >= 2 * INDEX_BATCH
     await check(backend.of("erin"), "door", "7")
     await sound(backend)
     await backend.close()
@@ -131,14 +131,14 @@ async def test_where_turns_come_without_a_pause_they_take_the_oldest_along(
 async def test_whoever_stores_many_at_once_leaves_no_more_waiting_than_others_do(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "AT_REST_SECONDS", 60.0)
-    monkeypatch.setattr(search_index, "MOST_WAITING", 2 * WORTH_INDEXING)
+    monkeypatch.setattr(workers, "IDLE_SECONDS", 60.0)
+    monkeypatch.setattr(search_index, "MAX_WAITING", 2 * INDEX_BATCH)
     backend = await opened(path)
     erin = backend.of("erin")
     conversation = await erin.create(started(new_id(), now=erin.now()))
-    many = [Message(role="user", content=f"door {number}") for number in range(10 * WORTH_INDEXING)]
+    many = [Message(role="user", content=f"door {number}") for number in range(10 * INDEX_BATCH)]
     await erin.append(conversation.id, many)
-    assert len(many) - await indexed(backend) < 2 * WORTH_INDEXING
+    assert len(many) - await indexed(backend) < 2 * INDEX_BATCH
     await check(erin, "door", "7")
     await sound(backend)
     await backend.close()
@@ -147,13 +147,13 @@ async def test_whoever_stores_many_at_once_leaves_no_more_waiting_than_others_do
 async def test_a_search_takes_in_what_waits_when_it_is_much(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "AT_REST_SECONDS", 60.0)
+    monkeypatch.setattr(workers, "IDLE_SECONDS", 60.0)
     backend = await opened(path)
     erin = backend.of("erin")
-    await said(erin, *(f"door {number}" for number in range(3 * WORTH_INDEXING)))
-    assert await indexed(backend) < WORTH_INDEXING
-    await check(erin, "door", "0", str(3 * WORTH_INDEXING - 1))
-    assert await indexed(backend) == 3 * WORTH_INDEXING
+    await said(erin, *(f"door {number}" for number in range(3 * INDEX_BATCH)))
+    assert await indexed(backend) < INDEX_BATCH
+    await check(erin, "door", "0", str(3 * INDEX_BATCH - 1))
+    assert await indexed(backend) == 3 * INDEX_BATCH
     await backend.close()
 
 
@@ -170,10 +170,10 @@ async def test_a_moment_of_rest_that_fails_is_logged_and_comes_again(
         return index_waiting(db, most)
 
     monkeypatch.setattr(search_index, "index_waiting", index_waiting_or_fail)
-    await said(backend.of("erin"), *(f"door {number}" for number in range(WORTH_INDEXING)))
+    await said(backend.of("erin"), *(f"door {number}" for number in range(INDEX_BATCH)))
     assert await asyncio.to_thread(failed.wait, 30)
     await said(backend.of("erin"), "the last door")
-    await at_rest(backend, count=WORTH_INDEXING)
+    await at_rest(backend, count=INDEX_BATCH)
     assert "disk is full" in caplog.text
     await backend.close()
 
@@ -282,9 +282,9 @@ class TestNoTrace:
         clock = FixedClock()
         backend = await opened(path, clock=clock)
         erin = backend.of("erin")
-        kept = await said(erin, *(f"lampshade{number} beside" for number in range(WORTH_INDEXING)), ttl=None)
+        kept = await said(erin, *(f"lampshade{number} beside" for number in range(INDEX_BATCH)), ttl=None)
         record = await erin.create(started(new_id(), now=clock(), ttl=HOUR))
-        for number in range(WORTH_INDEXING * 2):
+        for number in range(INDEX_BATCH * 2):
             await erin.append(record.id, [user(f"quuxword{number} wibblewobble", message_id=f"m{number}")])
         await backend.catch_up()
         assert b"wibblewobbl" in raw(path)
@@ -294,7 +294,7 @@ class TestNoTrace:
             case "rewrite":
                 await erin.rewrite(record.id, [])
             case "replace":
-                for number in range(WORTH_INDEXING * 2):
+                for number in range(INDEX_BATCH * 2):
                     await erin.replace(record.id, user("[gone]", message_id=f"m{number}"))
             case "clear":
                 await erin.clear()

@@ -1,1 +1,1 @@
-"""Stores: where conversations are kept. One module or package each; they never import each other."""
+"""Stores for conversations, one module or package each. They never import each other."""

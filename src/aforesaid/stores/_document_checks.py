@@ -1,4 +1,4 @@
-"""What every store checks before it touches a document, once. Below: contracts. Above: the stores."""
+"""Validation of document arguments, shared by all stores."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from aforesaid.contracts import (
 
 
 class DocumentChecks(ConversationStore):
-    """The documents of a store: names and numbers are checked here, and kept by whoever is below."""
+    """Validate the arguments of the document methods; subclasses store the documents."""
 
     async def put_document(
         self,
@@ -57,9 +57,9 @@ class DocumentChecks(ConversationStore):
         return await self._delete_document(place, check_expected(expected_version, least=1))
 
     async def restore_documents(self, documents: Sequence[Document]) -> None:
-        given = check_restorable_documents(documents)
-        if given:
-            await self._restore_documents(given)
+        documents_by_place = check_restorable_documents(documents)
+        if documents_by_place:
+            await self._restore_documents(documents_by_place)
 
     @abstractmethod
     async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document: ...
@@ -77,4 +77,4 @@ class DocumentChecks(ConversationStore):
     async def _delete_document(self, place: Place, expected: int | None) -> bool: ...
 
     @abstractmethod
-    async def _restore_documents(self, given: Mapping[Place, Document]) -> None: ...
+    async def _restore_documents(self, documents: Mapping[Place, Document]) -> None: ...

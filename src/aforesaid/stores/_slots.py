@@ -1,7 +1,6 @@
-"""Back-pressure: at most so many at once; whoever comes after them waits, up to a deadline, and is then told.
+"""Back-pressure: admit at most N callers; others wait until a deadline, then get `Overloaded`.
 
-Above: whatever has a queue. Without a bound a queue takes all memory when the disk or the server falls
-behind, and the callers learn nothing. Below: errors.
+An unbounded queue uses up all memory when the disk or the server is slow.
 """
 
 import asyncio
@@ -12,77 +11,78 @@ from aforesaid.errors import Overloaded
 
 
 class Slots:
-    """Places for those who are being served. Each event loop has its own, for none can wait on another's."""
+    """A limit on concurrent callers. Each event loop has slots of its own, because a future belongs to one
+    loop."""
 
-    def __init__(self, what: str, *, places: int, waiting: int, deadline: float) -> None:
-        self._what = what
-        self._slots = places
-        self._most_waiting = waiting
-        self._deadline = deadline
+    def __init__(self, name: str, *, limit: int, max_waiting: int, timeout: float) -> None:
+        self._name = name
+        self._limit = limit
+        self._max_waiting = max_waiting
+        self._timeout = timeout
         self._waiting = 0
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopSlots] = WeakKeyDictionary()
 
     async def enter(self) -> "LoopSlots":
-        """Take a place; release it afterwards. Raises `Overloaded`."""
-        room = self.room(asyncio.get_running_loop())
-        if not room.take():
-            await self.wait(room)
-        return room
+        """Take a slot; the caller releases it. Raise `Overloaded`."""
+        slots = self.of_loop(asyncio.get_running_loop())
+        if not slots.take():
+            await self.wait(slots)
+        return slots
 
-    def room(self, loop: asyncio.AbstractEventLoop) -> "LoopSlots":
-        """The places of a loop."""
-        room = self._loops.get(loop)
-        if room is None:
-            room = self._loops[loop] = LoopSlots(self._slots)
-        return room
+    def of_loop(self, loop: asyncio.AbstractEventLoop) -> "LoopSlots":
+        """Return the slots of a loop."""
+        slots = self._loops.get(loop)
+        if slots is None:
+            slots = self._loops[loop] = LoopSlots(self._limit)
+        return slots
 
-    async def wait(self, room: "LoopSlots") -> None:
-        """Wait for a place where none was free."""
-        if self._waiting >= self._most_waiting:
-            raise Overloaded(f"{self._what}: {self._waiting:,} wait already")
+    async def wait(self, slots: "LoopSlots") -> None:
+        """Wait until a slot is free. Raise `Overloaded`."""
+        if self._waiting >= self._max_waiting:
+            raise Overloaded(f"{self._name}: {self._waiting:,} callers are waiting already")
         self._waiting += 1
         try:
-            async with asyncio.timeout(self._deadline):
-                await room.next_place()
+            async with asyncio.timeout(self._timeout):
+                await slots.next_slot()
         except TimeoutError:
-            raise Overloaded(f"{self._what}: no place became free within {self._deadline:g} s") from None
+            raise Overloaded(f"{self._name}: no slot became free within {self._timeout:g} s") from None
         finally:
             self._waiting -= 1
 
 
 class LoopSlots:
-    """The places of one event loop, given to whoever came first. Taking a free one waits for nothing and
-    costs next to nothing: every turn does it."""
+    """The slots of one event loop, assigned in order of arrival. Every turn takes one, so taking a free
+    slot does not wait."""
 
     __slots__ = ("__weakref__", "_free", "_queue")
 
-    def __init__(self, places: int) -> None:
-        self._free = places
+    def __init__(self, limit: int) -> None:
+        self._free = limit
         self._queue: deque[asyncio.Future[None]] = deque()
 
     def take(self) -> bool:
-        """Take a place if one is free; whether it was. While somebody waits, none is."""
+        """Take a slot if one is free, and return whether it was. No slot is free while callers wait."""
         if self._free == 0:
             return False
         self._free -= 1
         return True
 
-    async def next_place(self) -> None:
-        """Wait in the queue until a place is handed over."""
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append(place)
+    async def next_slot(self) -> None:
+        """Wait in the queue until `release` assigns a slot."""
+        slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append(slot)
         try:
-            await place
+            await slot
         except asyncio.CancelledError:
-            if not place.cancelled():
-                self.release()  # it was handed over in the same moment: to the next one, then
+            if not slot.cancelled():
+                self.release()  # the slot was assigned at the moment of cancellation: pass it on
             raise
 
     def release(self) -> None:
-        """Give a place back: to the first who still waits, or to whoever comes."""
+        """Assign the slot to the first waiting caller, or make it free."""
         while self._queue:
-            place = self._queue.popleft()
-            if not place.done():
-                place.set_result(None)
+            slot = self._queue.popleft()
+            if not slot.done():
+                slot.set_result(None)
                 return
         self._free += 1

@@ -1,6 +1,6 @@
-"""SQL kept in `.sql` files: named queries and numbered migrations, read from beside a store.
+"""Named queries and numbered migrations, read from the `.sql` files of a store's package.
 
-A query starts with `-- name: the_name`; the comment lines under it say what it is for.
+A query starts with `-- name: the_name`; the comment lines below it describe it.
 """
 
 import re
@@ -14,14 +14,14 @@ _MIGRATION = re.compile(r"(\d{4})_\w+\.sql")
 
 @cache
 def queries(package: str) -> dict[str, str]:
-    """The named queries in a package's `queries.sql`."""
+    """Return the named queries in a package's `queries.sql`."""
     _, *rest = _NAME.split(sql_file(package, "queries.sql"))
     return {name: _without_comments(text) for name, text in zip(rest[::2], rest[1::2], strict=True)}
 
 
 @cache
 def migrations(package: str) -> tuple[tuple[int, str], ...]:
-    """The package's migrations in order, each with its number; they count 1, 2, 3 …"""
+    """Return the package's migrations with their numbers, in order: 1, 2, 3 …"""
     folder = _folder(package) / "migrations"
     numbered = sorted(
         (int(match[1]), entry.read_text("utf-8"))
@@ -33,12 +33,12 @@ def migrations(package: str) -> tuple[tuple[int, str], ...]:
 
 
 def sql_file(package: str, name: str) -> str:
-    """A file of SQL that lies in the package."""
+    """Return the text of a SQL file in the package."""
     return (_folder(package) / name).read_text("utf-8")
 
 
 def _folder(package: str) -> Path:
-    """Where it lies. `importlib.resources` says so too, but takes longer to load than a store to open."""
+    """Return the package's folder. Importing `importlib.resources` takes longer than opening a store."""
     spec = find_spec(package)
     assert spec is not None, package
     assert spec.origin is not None, package

@@ -1,8 +1,8 @@
-"""How threads tell an event loop that something is done. Above: lanes. Below: the standard library.
+"""Wake an event loop from worker threads.
 
-A loop can be woken from a thread by `call_soon_threadsafe`: a byte through a socket, two reads until there is
-no more, a handle, a copy of its context. Where the system has eventfd, a counter does the same with one write
-and one read, which is some twenty microseconds less for every turn and for every read.
+`call_soon_threadsafe` writes a byte to a socket, reads the socket twice, and allocates a handle with a copy
+of the context. An eventfd counter needs one write and one read, which saves about twenty microseconds per
+call.
 """
 
 import asyncio
@@ -14,76 +14,77 @@ from typing import Protocol
 from weakref import WeakKeyDictionary, finalize
 
 
-class Wakeup(Protocol):
-    """Something that is done."""
+class Finished(Protocol):
+    """Finished work of a thread."""
 
     def settle(self) -> None:
-        """Tell whoever waits. Runs on the event loop."""
+        """Resolve the waiting future. Runs on the event loop."""
 
 
 class Wakeups(Protocol):
-    """Where threads leave letters for one event loop."""
+    """A queue of finished work for one event loop."""
 
-    def post(self, letters: Sequence[Wakeup]) -> None:
-        """Leave them; the loop settles them soon. When it is closed nobody waits, and nothing happens."""
+    def post(self, finished: Sequence[Finished]) -> None:
+        """Queue finished work; the loop settles it soon. Does nothing when the loop is closed."""
 
 
 def wakeups_of(loop: asyncio.AbstractEventLoop) -> Wakeups:
-    """The box of this loop, made at its first use. Runs on the loop; it goes when the loop goes."""
-    box = _boxes.get(loop)
-    if box is None:
-        box = _boxes[loop] = _new_box(loop)
-    return box
+    """Return the queue of this loop; create it on first use. Call it on the loop. It is freed with the
+    loop."""
+    queue = _queues.get(loop)
+    if queue is None:
+        queue = _queues[loop] = _new_queue(loop)
+    return queue
 
 
-_boxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Wakeups] = WeakKeyDictionary()
+_queues: WeakKeyDictionary[asyncio.AbstractEventLoop, Wakeups] = WeakKeyDictionary()
 
 
-def _new_box(loop: asyncio.AbstractEventLoop) -> Wakeups:
+def _new_queue(loop: asyncio.AbstractEventLoop) -> Wakeups:
     if not hasattr(os, "eventfd"):
         return CallbackWakeups(loop)
-    box = EventfdWakeups()
+    queue = EventfdWakeups()
     try:
-        loop.add_reader(box.counter, box.empty)
+        loop.add_reader(queue.counter, queue.drain)
     except NotImplementedError:
         return CallbackWakeups(loop)
-    return box
+    return queue
 
 
 class EventfdWakeups:
-    """The loop watches a counter that every post raises.
+    """The loop watches a counter that every post increases.
 
-    It knows nothing of its loop, which holds it: so the counter is closed after the loop has gone, when its
-    number can no longer be mistaken for that of another file.
+    The object has no reference to its loop, but the loop refers to it. So the counter is closed after the
+    loop, when its descriptor number can no longer be confused with another file's.
     """
 
     def __init__(self) -> None:
         self.counter = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._letters: deque[Wakeup] = deque()
+        self._queue: deque[Finished] = deque()
         finalize(self, os.close, self.counter)
 
-    def post(self, letters: Sequence[Wakeup]) -> None:
-        self._letters.extend(letters)
+    def post(self, finished: Sequence[Finished]) -> None:
+        self._queue.extend(finished)
         os.eventfd_write(self.counter, 1)
 
-    def empty(self) -> None:
-        """Settle what lies here. What comes meanwhile raises the counter again."""
+    def drain(self) -> None:
+        """Settle everything in the queue. Work posted meanwhile increases the counter again."""
         os.eventfd_read(self.counter)
-        while self._letters:
-            self._letters.popleft().settle()
+        while self._queue:
+            self._queue.popleft().settle()
 
 
 class CallbackWakeups:
-    """For systems without eventfd, and for loops that watch no files."""
+    """The fallback for systems without eventfd and for loops without `add_reader`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
-    def post(self, letters: Sequence[Wakeup]) -> None:
-        with suppress(RuntimeError):  # the loop was closed while its callers waited
-            self._loop.call_soon_threadsafe(_settle_all, letters)
+    def post(self, finished: Sequence[Finished]) -> None:
+        with suppress(RuntimeError):  # the loop was closed while callers waited
+            self._loop.call_soon_threadsafe(_settle_all, finished)
 
 
-def _settle_all(letters: Sequence[Wakeup]) -> None:
-    for letter in letters:
-        letter.settle()
+def _settle_all(finished: Sequence[Finished]) -> None:
+    for one in finished:
+        one.settle()

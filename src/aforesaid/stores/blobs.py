@@ -1,9 +1,9 @@
-"""Blobs: bytes kept beside the log, by their SHA-256. Below: ids, contracts. Above: pictures, the manager.
+"""Blobs: bytes stored outside the log under their SHA-256, such as images.
 
-A picture is kept under its owner and its conversation. The same picture in two conversations is
-kept twice, so that what a conversation holds can be erased with it, without asking who else has it.
-A `BlobBackend` hands out one `BlobStore` per owner, as a store's backend does, and nothing on that
-takes an owner. It belongs to one memory: `purge_blobs` removes what that memory has no use for.
+A blob belongs to an owner and a conversation. The same image in two conversations is stored twice, so that
+erasing one conversation never affects the other. A `BlobBackend` returns one `BlobStore` per owner; no method
+of a store takes an owner. A backend belongs to one memory: `purge_blobs` removes every blob without a
+conversation in that memory.
 """
 
 import asyncio
@@ -26,103 +26,104 @@ class BlobStore(Protocol):
     """One owner's blobs, by conversation."""
 
     async def put(self, conversation_id: str, sha256: str, data: bytes) -> None:
-        """Keep these bytes. Kept twice they are kept once. `sha256` must be theirs."""
+        """Store the bytes. Storing them again has no effect. Raise `InvalidInput` when `sha256` is not
+        their digest."""
         ...
 
     async def get(self, conversation_id: str, sha256: str) -> bytes | None:
-        """The bytes, or None. Raises `StoreDamaged` when they are not what was put."""
+        """Return the bytes, or None. Raise `StoreDamaged` when the stored bytes do not match the digest."""
         ...
 
     async def list(self, conversation_id: str) -> "list_[str]":
-        """The SHA-256 of each of the conversation's blobs, sorted."""
+        """Return the SHA-256 digests of the conversation's blobs, sorted."""
         ...
 
     async def delete(self, conversation_id: str) -> None:
-        """Remove all of the conversation's blobs. What is not there is no error."""
+        """Remove all blobs of the conversation. Removing none is not an error."""
         ...
 
     async def remove(self, conversation_id: str, sha256: str) -> None:
-        """Remove one blob. What is not there is no error."""
+        """Remove one blob. A missing blob is not an error."""
         ...
 
     async def conversations(self) -> "list_[str]":
-        """The conversations that have any, sorted."""
+        """Return the ids of the conversations with blobs, sorted."""
         ...
 
 
 class BlobBackend(Protocol):
-    """A place where blobs are kept, for all owners of one memory."""
+    """Storage for the blobs of all owners of one memory."""
 
     def of(self, owner: str) -> BlobStore:
-        """The blobs of one owner."""
+        """Return the blobs of one owner."""
         ...
 
     async def keys(self) -> list[str]:
-        """The `owner_key` of everybody who has any. Names are not kept with blobs."""
+        """Return the `owner_key` of every owner with blobs. Owner names are not stored with blobs."""
         ...
 
     def at(self, key: str) -> BlobStore:
-        """The blobs of the owner with this key: for the sweep."""
+        """Return the blobs of the owner with this key, for the sweep."""
         ...
 
 
 list_ = list
-"""The built-in, where the method `list` hides it."""
+"""The built-in type, which the method `list` shadows."""
 
 
 def owner_key(owner: str) -> str:
-    """What an owner's blobs are kept under: no name in a path, and any name makes a valid one."""
+    """Return the digest that identifies an owner's blobs. It is a valid file name for any owner name."""
     return hashlib.sha256(parse_name(owner, field="owner").encode()).hexdigest()
 
 
 class InMemoryBlobs(BlobBackend):
-    """Blobs in dictionaries. Nothing outlives it."""
+    """Blobs in dictionaries. They end with the process."""
 
     def __init__(self) -> None:
-        self.shelves: dict[str, dict[str, dict[str, bytes]]] = {}
+        self.blobs_by_owner: dict[str, dict[str, dict[str, bytes]]] = {}
 
     def of(self, owner: str) -> "InMemoryBlobStore":
         return self.at(owner_key(owner))
 
     async def keys(self) -> list[str]:
-        return sorted(key for key, owner_data in self.shelves.items() if owner_data)
+        return sorted(key for key, blobs in self.blobs_by_owner.items() if blobs)
 
     def at(self, key: str) -> "InMemoryBlobStore":
-        return InMemoryBlobStore(self.shelves.setdefault(key, {}))
+        return InMemoryBlobStore(self.blobs_by_owner.setdefault(key, {}))
 
 
 class InMemoryBlobStore(BlobStore):
     """One owner's part of `InMemoryBlobs`."""
 
-    def __init__(self, owner_data: dict[str, dict[str, bytes]]) -> None:
-        self._shelf = owner_data
+    def __init__(self, blobs: dict[str, dict[str, bytes]]) -> None:
+        self._blobs = blobs
 
     async def put(self, conversation_id: str, sha256: str, data: bytes) -> None:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
         await asyncio.to_thread(_check_bytes, sha256, data)
-        self._shelf.setdefault(conversation_id, {})[sha256] = data
+        self._blobs.setdefault(conversation_id, {})[sha256] = data
 
     async def get(self, conversation_id: str, sha256: str) -> bytes | None:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
-        return self._shelf.get(conversation_id, {}).get(_digest(sha256))
+        return self._blobs.get(conversation_id, {}).get(_digest(sha256))
 
     async def list(self, conversation_id: str) -> list_[str]:
-        return sorted(self._shelf.get(parse_uuid(conversation_id, field="conversation_id"), {}))
+        return sorted(self._blobs.get(parse_uuid(conversation_id, field="conversation_id"), {}))
 
     async def delete(self, conversation_id: str) -> None:
-        self._shelf.pop(parse_uuid(conversation_id, field="conversation_id"), None)
+        self._blobs.pop(parse_uuid(conversation_id, field="conversation_id"), None)
 
     async def remove(self, conversation_id: str, sha256: str) -> None:
-        held = self._shelf.get(parse_uuid(conversation_id, field="conversation_id"), {})
-        held.pop(_digest(sha256), None)
+        blobs = self._blobs.get(parse_uuid(conversation_id, field="conversation_id"), {})
+        blobs.pop(_digest(sha256), None)
 
     async def conversations(self) -> list_[str]:
-        return sorted(self._shelf)
+        return sorted(self._blobs)
 
 
 @validated
 class FolderBlobs(BlobBackend):
-    """Blobs as files: `folder/owner's key/conversation/sha256`, readable by this user alone."""
+    """Blobs as files `folder/owner key/conversation/sha256`, readable by this user only."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -138,7 +139,7 @@ class FolderBlobs(BlobBackend):
 
 
 class FolderBlobStore(BlobStore):
-    """One owner's part of `FolderBlobs`. All work on files is done off the event loop."""
+    """One owner's part of `FolderBlobs`. File operations run on threads."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -167,7 +168,7 @@ class FolderBlobStore(BlobStore):
 
 
 def blobs_at(place: str | Path | BlobBackend) -> BlobBackend:
-    """The blobs in a folder; a backend is taken as it is."""
+    """Return the blobs in a folder. Return a backend unchanged."""
     if not isinstance(place, str | Path):
         return place
     if not str(place) or "://" in str(place):
@@ -181,32 +182,32 @@ def blobs_at(place: str | Path | BlobBackend) -> BlobBackend:
 
 
 async def purge_blobs(blobs: BlobBackend, backend: Backend) -> int:
-    """Remove the blobs of conversations that are gone, whoever they belonged to; returns how many.
+    """Remove the blobs of missing conversations, for all owners; return the number of conversations.
 
-    Blobs are listed before owners and conversations are: what comes while this runs is left alone. Every
-    owner is known before the first blob is removed.
+    List blobs before owners and conversations, so that blobs written meanwhile are not removed. List all
+    owners before removing the first blob.
     """
-    held = {key: await blobs.at(key).conversations() for key in await blobs.keys()}
-    if not held:
+    conversations = {key: await blobs.at(key).conversations() for key in await blobs.keys()}
+    if not conversations:
         return 0
     stores = {owner_key(owner): backend.of(owner) async for owner in backend.owners()}
-    return sum([await _purge(blobs.at(key), kept, stores.get(key)) for key, kept in held.items()])
+    return sum([await _purge(blobs.at(key), ids, stores.get(key)) for key, ids in conversations.items()])
 
 
 async def purge_blobs_of(blobs: BlobStore, store: ConversationStore) -> int:
-    """The same for one owner."""
+    """Remove one owner's blobs of missing conversations; return the number of conversations."""
     return await _purge(blobs, await blobs.conversations(), store)
 
 
-async def _purge(blobs: BlobStore, held: list[str], store: ConversationStore | None) -> int:
-    gone = 0
-    whole = None if store is None else await store.authoritative()
-    for conversation_id in held:
-        # Asked for one by one: a conversation may come back while others are removed.
-        if whole is None or await whole.get(conversation_id) is None:
+async def _purge(blobs: BlobStore, conversation_ids: list[str], store: ConversationStore | None) -> int:
+    removed = 0
+    authoritative = None if store is None else await store.authoritative()
+    for conversation_id in conversation_ids:
+        # Check each conversation right before its removal: it may be restored while others are removed.
+        if authoritative is None or await authoritative.get(conversation_id) is None:
             await blobs.delete(conversation_id)
-            gone += 1
-    return gone
+            removed += 1
+    return removed
 
 
 # Checks
@@ -225,7 +226,7 @@ def _digest(sha256: object) -> str:
 def _check_bytes(sha256: str, data: bytes) -> None:
     if hashlib.sha256(data).hexdigest() != _digest(sha256):
         raise InvalidInput(
-            f"sha256 must be that of the bytes; got {shown(sha256)}", field="sha256", value=sha256
+            f"sha256 must be the digest of the data; got {shown(sha256)}", field="sha256", value=sha256
         )
 
 
@@ -233,7 +234,7 @@ def _check_bytes(sha256: str, data: bytes) -> None:
 
 
 def _write(file: Path, data: bytes) -> None:
-    """Whole or not at all: to a file beside it, to the disk, then into its place."""
+    """Write the file atomically: write a draft, sync it, rename it."""
     _check_bytes(file.name, data)
     draft = file.with_name(f".{file.name}.{new_id()}")
     try:
@@ -257,7 +258,7 @@ def _write_new(file: Path, data: bytes) -> None:
 
 
 def _make_folder(folder: Path) -> None:
-    """The folder and those above it, each on the disk before something is put into it."""
+    """Create the folder and its parents, each durable before its children."""
     if folder.is_dir():
         return
     _make_folder(folder.parent)
@@ -268,7 +269,7 @@ def _make_folder(folder: Path) -> None:
 
 def _sync_folder(folder: Path) -> None:
     if os.name == "nt":
-        return  # folders cannot be opened there, and need not be
+        return  # Windows cannot open folders and does not need this
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -284,12 +285,12 @@ def _read(file: Path) -> bytes | None:
     except OSError as error:
         raise StoreUnavailable(f"the blob {file} cannot be read: {error}") from error
     if hashlib.sha256(data).hexdigest() != file.name:
-        raise StoreDamaged(f"the blob {file} is damaged: its content is not what its name says")
+        raise StoreDamaged(f"the blob {file} is damaged: its content does not match its digest")
     return data
 
 
 def _names_in(folder: Path) -> list[str]:
-    """The names in a folder, those of drafts left out."""
+    """Return the names in a folder, without drafts."""
     try:
         return sorted(name for name in os.listdir(folder) if not name.startswith("."))
     except FileNotFoundError:
@@ -306,7 +307,7 @@ def _remove_file(file: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    import shutil  # slow to import, and seldom needed
+    import shutil  # slow to import and rarely needed
 
     try:
         shutil.rmtree(folder)
@@ -315,4 +316,4 @@ def _remove(folder: Path) -> None:
     except OSError as error:
         raise StoreUnavailable(f"the blobs in {folder} cannot be removed: {error}") from error
     with contextlib.suppress(OSError):
-        folder.parent.rmdir()  # the owner's last conversation; not empty otherwise
+        folder.parent.rmdir()  # removes the owner's folder if this was the last conversation; fails otherwise

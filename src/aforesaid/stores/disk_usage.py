@@ -1,7 +1,4 @@
-"""What a store weighs: bytes of its parts, by name. Each store says for itself how it is asked.
-
-Above: the load generator. A store that is only in memory has no weight of its own.
-"""
+"""Disk and memory usage of a store, by part. Each store measures its own."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -10,12 +7,12 @@ from typing import cast
 from aforesaid.contracts import Backend
 from aforesaid.stores.urls import STORES, parse_url
 
-_WEIGHED = ("file", "postgres", "postgresql", "sqlite", "redis", "rediss", "redis+cluster", "rediss+cluster")
+_MEASURED = ("file", "postgres", "postgresql", "sqlite", "redis", "rediss", "redis+cluster", "rediss+cluster")
 
 
-async def weights(backend: Backend, url: str) -> Mapping[str, int]:
-    """Bytes of each part of the store that this backend opened from this URL."""
+async def disk_usage(backend: Backend, url: str) -> Mapping[str, int]:
+    """Return the bytes of each part of a store. The in-memory store has no parts."""
     scheme = parse_url(url).scheme
-    if scheme not in _WEIGHED:
+    if scheme not in _MEASURED:
         return {}
-    return cast(Mapping[str, int], await import_module(f"{STORES[scheme]}.disk_usage").weigh(backend))
+    return cast(Mapping[str, int], await import_module(f"{STORES[scheme]}.disk_usage").measure(backend))

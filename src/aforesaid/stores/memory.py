@@ -1,7 +1,4 @@
-"""The store in memory: the model that every other store is compared with. Nothing outlives it.
-
-Below: `owner_data`, which does it all.
-"""
+"""The in-memory store, the reference for every other store. Its data ends with the process."""
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
@@ -26,19 +23,20 @@ from aforesaid.model.conversations import Changes, Conversation, Page, Query, ch
 from aforesaid.model.ids import parse_name
 from aforesaid.model.messages import Message
 from aforesaid.stores._document_checks import DocumentChecks
-from aforesaid.stores.owner_data import OwnerData, pack, slots_of
+from aforesaid.stores.encoded_logs import encode_messages, slots_of
+from aforesaid.stores.owner_data import OwnerData
 from aforesaid.stores.urls import Address
 
 
 def backend(address: Address, clock: Clock) -> "InMemoryBackend":
-    """Open `memory://`, with `?max_messages=N` to bound what each conversation keeps."""
+    """Open `memory://`. The option `?max_messages=N` limits each conversation to its newest N messages."""
     options = address.take(max_messages=int)
     return InMemoryBackend(clock=clock, **options)  # type: ignore[arg-type]
 
 
 class InMemoryBackend(Backend):
-    """Everything in dictionaries, for one event loop. `max_messages` drops a conversation's oldest
-    beyond that many."""
+    """All data in dictionaries, for one event loop. `max_messages` drops a conversation's oldest messages
+    beyond that number."""
 
     def __init__(self, *, clock: Clock = system_clock, max_messages: int | None = None) -> None:
         if max_messages is not None:
@@ -46,7 +44,7 @@ class InMemoryBackend(Backend):
         self.clock = clock
         self.max_messages = max_messages
         self.closed = False
-        self.shelves: dict[str, OwnerData] = {}
+        self.data_by_owner: dict[str, OwnerData] = {}
 
     async def open(self) -> None:
         self.closed = False
@@ -58,14 +56,14 @@ class InMemoryBackend(Backend):
         return InMemoryStore(self, parse_name(owner, field="owner"))
 
     async def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
-        for owner, owner_data in sorted(self.shelves.items()):
+        for owner, owner_data in sorted(self.data_by_owner.items()):
             if owner_data.holds_anything(ignored_kinds=ignored_kinds):
                 yield owner
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         self.check_open()
         moment = self.clock() if now is None else parse_moment(now, field="now")
-        return sum(owner_data.purge_expired(now=moment) for owner_data in self.shelves.values())
+        return sum(owner_data.purge_expired(now=moment) for owner_data in self.data_by_owner.values())
 
     def check_open(self) -> None:
         if self.closed:
@@ -73,7 +71,7 @@ class InMemoryBackend(Backend):
 
 
 class InMemoryStore(DocumentChecks):
-    """One owner's part of the backend. No method waits, so each is atomic as it stands."""
+    """One owner's store. No method awaits anything, so each is atomic."""
 
     def __init__(self, backend: InMemoryBackend, owner: str) -> None:
         self._backend = backend
@@ -83,47 +81,47 @@ class InMemoryStore(DocumentChecks):
         return self._backend.clock()
 
     async def create(self, conversation: Conversation) -> Conversation:
-        return self._own_data().create(conversation, now=self.now())
+        return self._writable_data().create(conversation, now=self.now())
 
     async def get(self, conversation_id: str) -> Conversation | None:
-        return self._shelf().get(conversation_id, now=self.now())
+        return self._existing_data().get(conversation_id, now=self.now())
 
     async def update(
         self, conversation_id: str, changes: Changes, *, expected_revision: int | None = None
     ) -> Conversation:
-        return self._shelf().update(
+        return self._existing_data().update(
             conversation_id, changes, now=self.now(), expected_revision=expected_revision
         )
 
     async def find(self, query: Query) -> Page:
-        return self._shelf().find(query, now=self.now())
+        return self._existing_data().find(query, now=self.now())
 
     async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
-        return self._shelf().delete(conversation_id, expected_revision=expected_revision)
+        return self._existing_data().delete(conversation_id, expected_revision=expected_revision)
 
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
     ) -> Conversation:
-        return self._own_data().resume(session_id, fresh, now=self.now(), active_since=active_since)
+        return self._writable_data().resume(session_id, fresh, now=self.now(), active_since=active_since)
 
     async def session(self, session_id: str) -> Conversation | None:
-        return self._shelf().session(session_id, now=self.now())
+        return self._existing_data().session(session_id, now=self.now())
 
     async def bind(self, session_id: str, conversation_id: str) -> None:
-        self._shelf().bind(session_id, conversation_id, now=self.now())
+        self._existing_data().bind(session_id, conversation_id, now=self.now())
 
     async def unbind(self, session_id: str) -> None:
-        self._shelf().unbind(session_id)
+        self._existing_data().unbind(session_id)
 
     async def sessions(self, conversation_id: str) -> list[str]:
-        return self._shelf().bound_to(conversation_id, now=self.now())
+        return self._existing_data().bound_to(conversation_id, now=self.now())
 
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
         messages, head = without_head(messages)
-        turn = pack(messages)
-        return self._shelf().append(
+        turn = encode_messages(messages)
+        return self._existing_data().append(
             conversation_id, turn, now=self.now(), expected_revision=expected_revision, head=head
         )
 
@@ -131,79 +129,79 @@ class InMemoryStore(DocumentChecks):
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
         messages, head = without_head(messages)
-        turn = pack(messages)
-        return self._shelf().rewrite(
+        turn = encode_messages(messages)
+        return self._existing_data().rewrite(
             conversation_id, turn, now=self.now(), expected_revision=expected_revision, head=head
         )
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
-        return self._shelf().tail(conversation_id, now=self.now(), limit=limit, before=before)
+        return self._existing_data().tail(conversation_id, now=self.now(), limit=limit, before=before)
 
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
-        return self._shelf().page(conversation_id, now=self.now(), limit=limit, offset=offset)
+        return self._existing_data().page(conversation_id, now=self.now(), limit=limit, offset=offset)
 
     async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
-        return self._shelf().entry(conversation_id, message_id, now=self.now())
+        return self._existing_data().entry(conversation_id, message_id, now=self.now())
 
     async def replace(
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None
     ) -> Entry:
-        return self._shelf().replace(
+        return self._existing_data().replace(
             conversation_id, message, now=self.now(), expected_revision=expected_revision
         )
 
     async def log_end(self, conversation_id: str) -> LogEnd | None:
-        return self._shelf().log_end(conversation_id, now=self.now())
+        return self._existing_data().log_end(conversation_id, now=self.now())
 
     async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
-        return self._shelf().reseal(conversation_id, entries, now=self.now())
+        return self._existing_data().reseal(conversation_id, entries, now=self.now())
 
     async def exchange_head(self, conversation_id: str, old: str | None, new: str) -> bool:
-        return self._shelf().exchange_head(conversation_id, old, new, now=self.now())
+        return self._existing_data().exchange_head(conversation_id, old, new, now=self.now())
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         entries, head = entries_without_head(entries)
-        record, given = check_restorable(conversation, entries)
-        self._own_data().restore(record, slots_of(given.values()), now=self.now(), head=head)
+        record, restored = check_restorable(conversation, entries)
+        self._writable_data().restore(record, slots_of(restored.values()), now=self.now(), head=head)
 
     async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document:
-        return self._own_data().put_document(place, data, now=self.now(), expected_version=expected)
+        return self._writable_data().put_document(place, data, now=self.now(), expected_version=expected)
 
     async def _get_document(self, place: Place) -> Document | None:
-        return self._shelf().get_document(place, now=self.now())
+        return self._existing_data().get_document(place, now=self.now())
 
     async def _list_documents(self, listing: Listing) -> list[Document]:
-        return self._shelf().list_documents(listing, now=self.now())
+        return self._existing_data().list_documents(listing, now=self.now())
 
     async def _document_kinds(self, holder: str | None) -> list[str]:
-        return self._shelf().document_kinds(holder, now=self.now())
+        return self._existing_data().document_kinds(holder, now=self.now())
 
     async def _delete_document(self, place: Place, expected: int | None) -> bool:
-        return self._shelf().delete_document(place, now=self.now(), expected_version=expected)
+        return self._existing_data().delete_document(place, now=self.now(), expected_version=expected)
 
-    async def _restore_documents(self, given: Mapping[Place, Document]) -> None:
-        self._own_data().restore_documents(given, now=self.now())
+    async def _restore_documents(self, documents: Mapping[Place, Document]) -> None:
+        self._writable_data().restore_documents(documents, now=self.now())
 
     async def purge_expired(self) -> int:
-        return self._shelf().purge_expired(now=self.now())
+        return self._existing_data().purge_expired(now=self.now())
 
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
-        return self._shelf().expired(by=parse_moment(by, field="by"), limit=limit)
+        return self._existing_data().expired(by=parse_moment(by, field="by"), limit=limit)
 
     async def clear(self) -> Tally:
-        return self._shelf().clear()
+        return self._existing_data().clear()
 
     async def tally(self, conversation_id: str | None = None) -> Tally:
-        return self._shelf().tally(conversation_id)
+        return self._existing_data().tally(conversation_id)
 
-    def _shelf(self) -> OwnerData:
-        """What there is of this owner; to look for somebody leaves no trace."""
+    def _existing_data(self) -> OwnerData:
+        """Return the owner's data for reading. Reading an unknown owner's data creates nothing."""
         self._backend.check_open()
-        return self._backend.shelves.get(self._owner) or OwnerData()
+        return self._backend.data_by_owner.get(self._owner) or OwnerData()
 
-    def _own_data(self) -> OwnerData:
-        """The shelf to put something new on."""
+    def _writable_data(self) -> OwnerData:
+        """Return the owner's data for writing; create it when necessary."""
         self._backend.check_open()
-        return self._backend.shelves.setdefault(
+        return self._backend.data_by_owner.setdefault(
             self._owner, OwnerData(max_messages=self._backend.max_messages)
         )

@@ -1,4 +1,4 @@
-"""Everywhere that something of one owner can be. Below: contracts, blobs. Above: erasure, the manager."""
+"""All places that hold one owner's data."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class OwnerScope(Struct, frozen=True, kw_only=True):
-    """An owner's store, and what stands around it."""
+    """An owner's store with its backend, blobs, archives and copies."""
 
     owner: str
     store: ConversationStore
@@ -22,15 +22,15 @@ class OwnerScope(Struct, frozen=True, kw_only=True):
     blobs: BlobStore | None = None
     archives: "OwnerArchives | None" = None
     holders: tuple[CopyHolder, ...] = ()
-    """What holds copies: caches, spools, archives."""
+    """Holders of copies: caches, spools, archives."""
     rules: RetentionRules = RetentionRules()
-    """How long conversations are kept where the owner has no rule: what the memory was opened with."""
+    """Default retention rules, for conversations without a rule of the owner."""
 
     async def authoritative(self) -> "OwnerScope":
-        """The same with the authoritative store. Raises `StoreUnavailable`; see `ConversationStore`."""
+        """Return the same scope with the authoritative store. Raise `StoreUnavailable`."""
         return replace(self, store=await self.store.authoritative())
 
     @property
     def journal(self) -> ConversationStore | None:
-        """Where unfinished erasures are noted."""
+        """The store in which erasures in progress are recorded."""
         return None if self.backend is None else self.backend.of(JOURNAL)

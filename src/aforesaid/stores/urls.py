@@ -1,4 +1,4 @@
-"""From a URL to a backend. Each store is imported only when its URL is asked for."""
+"""Parse store URLs and create backends. Import a store's module only when its URL is used."""
 
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -24,22 +24,22 @@ STORES = {
     "redis+cluster": "aforesaid.stores.redis",
     "rediss+cluster": "aforesaid.stores.redis",
 }
-"""URL scheme → the module whose `backend(address, clock)` opens it."""
+"""URL scheme → the module with the function `backend(address, clock)`."""
 
 SERVERS = {"http": "aforesaid.remote", "https": "aforesaid.remote"}
-"""URL scheme → the module whose `RemoteMemory` is a memory behind a server."""
+"""URL scheme → the module with the class `RemoteMemory`."""
 
 
 def is_server(url: object) -> bool:
-    """Whether this is the address of a server, and not of a store."""
+    """Return whether the URL addresses a server rather than a store."""
     return isinstance(url, str) and url.partition(":")[0].lower() in SERVERS
 
 
 class Address(Struct, frozen=True, kw_only=True):
-    """A store's URL, taken apart.
+    """The parts of a store URL.
 
-    `host` is what stands between `//` and the next slash. `path` is the rest up to the options, its
-    leading slash included: where a path begins, each store says for itself.
+    `host` is the text between `//` and the next slash. `path` is the rest up to the options, with its leading
+    slash. Each store interprets the path itself.
     """
 
     url: str
@@ -49,13 +49,13 @@ class Address(Struct, frozen=True, kw_only=True):
     options: dict[str, str] = {}
 
     def take(self, **allowed: Callable[[str], object]) -> dict[str, object]:
-        """The options as values. One that is not known, or does not parse, is an error that names it."""
+        """Parse the options. Raise `InvalidSetting` for an unknown option or an invalid value."""
         values: dict[str, object] = {}
         for name, text in self.options.items():
             if name not in allowed:
-                known = ", ".join(sorted(allowed)) or "none"
+                options = ", ".join(sorted(allowed)) or "none"
                 raise InvalidSetting(
-                    f"{self.scheme}: URLs have no option {shown(name)}; known: {known}",
+                    f"{self.scheme}: URLs have no option {shown(name)}; known: {options}",
                     field=name,
                     value=text,
                 )
@@ -71,7 +71,7 @@ class Address(Struct, frozen=True, kw_only=True):
 
 
 def parse_url(url: str) -> Address:
-    """The address of a store."""
+    """Parse the URL of a store. Raise `InvalidSetting`."""
     if not isinstance(url, str) or ":" not in url:
         raise InvalidSetting(
             f"a store URL looks like sqlite:///memory.db; got {shown(url)}", field="url", value=url
@@ -79,9 +79,11 @@ def parse_url(url: str) -> Address:
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise InvalidSetting(f"{shown(url)} is no URL: {error}", field="url", value=url) from None
+        raise InvalidSetting(f"{shown(url)} is not a URL: {error}", field="url", value=url) from None
     if not storable_text(unquote(url)):
-        raise InvalidSetting(f"a URL is valid Unicode without NUL; got {shown(url)}", field="url", value=url)
+        raise InvalidSetting(
+            f"a URL must be valid Unicode without NUL; got {shown(url)}", field="url", value=url
+        )
     if parts.scheme not in STORES:
         raise InvalidSetting(
             f"there is no store for {shown(parts.scheme + ':')}; known: {', '.join(sorted(STORES))}"
@@ -98,32 +100,32 @@ def parse_url(url: str) -> Address:
     )
 
 
-OTHERS = {
-    "mysql": "PostgreSQL is the SQL server that is supported",
-    "mariadb": "PostgreSQL is the SQL server that is supported",
-    "mssql": "PostgreSQL is the SQL server that is supported",
-    "cockroachdb": "PostgreSQL is the SQL server that is supported",
+UNSUPPORTED = {
+    "mysql": "the supported SQL server is PostgreSQL",
+    "mariadb": "the supported SQL server is PostgreSQL",
+    "mssql": "the supported SQL server is PostgreSQL",
+    "cockroachdb": "the supported SQL server is PostgreSQL",
     "mongodb": "use postgresql: or redis:",
     "dynamodb": "use postgresql: or redis:",
-    "valkey": "Valkey is reached by redis:",
-    "valkeys": "Valkey is reached by rediss:",
+    "valkey": "for Valkey use redis:",
+    "valkeys": "for Valkey use rediss:",
     "supabase": "use the connection string of the project's database, postgresql://…",
-    "ws": "a server of ours is reached by http:",
-    "wss": "a server of ours is reached by https:",
+    "ws": "for an Aforesaid server use http:",
+    "wss": "for an Aforesaid server use https:",
 }
-"""Schemes that people try → what to write instead."""
+"""Unsupported scheme → what to use instead."""
 
 
 def _hint(scheme: str) -> str:
-    """What was most likely meant: another product, a driver in the scheme, or a typing mistake."""
+    """Suggest a scheme: for another product, for a driver in the scheme, or for a typing error."""
     base = scheme.partition("+")[0]
-    if base in OTHERS:
-        return f". {OTHERS[base]}"
+    if base in UNSUPPORTED:
+        return f"; {UNSUPPORTED[base]}"
     near = [base] if base in STORES else get_close_matches(base, [*STORES, *SERVERS], n=1)
-    return f". Did you mean {near[0]}:?" if near else ""
+    return f"; did you mean {near[0]}:?" if near else ""
 
 
 def backend_for(url: str, *, clock: Clock = system_clock) -> Backend:
-    """The backend of this URL, not yet open."""
+    """Return the backend for this URL, not opened."""
     address = parse_url(url)
     return cast(Backend, import_module(STORES[address.scheme]).backend(address, clock))

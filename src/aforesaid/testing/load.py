@@ -22,7 +22,7 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.opening import Memory
 from aforesaid.model.conversations import check_count
 from aforesaid.settings import masked_url
-from aforesaid.stores.disk_usage import weights
+from aforesaid.stores.disk_usage import disk_usage
 from aforesaid.stores.urls import parse_url
 
 MOST_MESSAGES = 2_000_000
@@ -99,7 +99,7 @@ class Grown(Struct, frozen=True, kw_only=True):
 async def generate(memory: Memory, url: str, load: Load) -> Grown:
     """Say everything, and weigh the store as it grows. The memory was opened from this URL, bare."""
     check_near(url)
-    before = await weights(memory.backend, url)
+    before = await disk_usage(memory.backend, url)
     steps: list[Step] = []
     for owners in _parts(load):
         said = len(owners) * load.conversations * load.messages
@@ -115,7 +115,7 @@ async def _weighed(memory: Memory, url: str) -> Mapping[str, int]:
     """The weight once everything that was said is in the index: some of it waits for a quiet moment."""
     if isinstance(memory.backend, Reindexable) and parse_url(url).options.get("search") != "off":
         await memory.backend.reindex()
-    return await weights(memory.backend, url)
+    return await disk_usage(memory.backend, url)
 
 
 def check_near(url: str) -> None:

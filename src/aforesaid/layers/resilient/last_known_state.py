@@ -15,7 +15,8 @@ from aforesaid.errors import ConversationNotFound
 from aforesaid.layers._sizes import OVERHEAD, is_immutable, private_copies, size_of
 from aforesaid.model.conversations import Conversation, started
 from aforesaid.model.messages import Message
-from aforesaid.stores.owner_data import Log, OwnerData, slots_of
+from aforesaid.stores.encoded_logs import Log, slots_of
+from aforesaid.stores.owner_data import OwnerData
 
 MOST_BYTES = 32 * 1024 * 1024
 """What is remembered of all owners together, by the length of its text."""

@@ -15,7 +15,7 @@ from aforesaid.errors import StoreDamaged
 from aforesaid.model.conversations import Changes, Conversation
 from aforesaid.model.messages import Message
 from aforesaid.model.wire import decode_message
-from aforesaid.stores.owner_data import Packed
+from aforesaid.stores.encoded_logs import EncodedMessage
 
 
 class Created(Struct, frozen=True, kw_only=True, tag="create"):
@@ -57,8 +57,8 @@ class TurnAdded(Struct, frozen=True, kw_only=True, tag="append"):
     def messages(self) -> list[Message]:
         return [decode_message(body) for body in self.bodies]
 
-    def packed(self) -> list[Packed]:
-        return [Packed(decode_message(body), body.encode()) for body in self.bodies]
+    def packed(self) -> list[EncodedMessage]:
+        return [EncodedMessage(decode_message(body), body.encode()) for body in self.bodies]
 
 
 class DocumentPut(Struct, frozen=True, kw_only=True, tag="put_document"):
@@ -136,7 +136,7 @@ def about(payload: bytes) -> About | None:
 
 
 def turn_added(
-    conversation_id: str, turn: Sequence[Packed], expected_revision: int | None = None
+    conversation_id: str, turn: Sequence[EncodedMessage], expected_revision: int | None = None
 ) -> TurnAdded:
     return TurnAdded(
         conversation_id=conversation_id,

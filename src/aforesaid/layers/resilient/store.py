@@ -50,7 +50,7 @@ from aforesaid.layers.resilient.settling import settle
 from aforesaid.model.conversations import Changes, Conversation, Page, Query, check_revision, stamp_for
 from aforesaid.model.ids import parse_name, parse_uuid
 from aforesaid.model.messages import Message
-from aforesaid.stores.owner_data import Packed, pack, sort_out
+from aforesaid.stores.encoded_logs import EncodedMessage, encode_messages, split_known
 
 if TYPE_CHECKING:
     from aforesaid.layers.resilient.backend import ResilientBackend
@@ -278,7 +278,7 @@ class ResilientStore(ConversationStore):
         view.assume(conversation_id, now=now)
         if view.owner_data.get(conversation_id, now=now) is None:
             raise ConversationNotFound(conversation_id)
-        new, _ = sort_out(view.owner_data.logs[conversation_id], packed, now=now)
+        new, _ = split_known(view.owner_data.logs[conversation_id], packed, now=now)
         if not new:
             return view.owner_data.append(conversation_id, packed, now=now)
         check_revision(
@@ -697,5 +697,7 @@ def _alone(accept: Callable[[OwnerQueue], Awaitable[T]]) -> Callable[[OwnerQueue
     return accept_alone
 
 
-def _stamped(turn: Sequence[Message], stamp: datetime) -> list[Packed]:
-    return pack([message if message.timestamp else message.with_(timestamp=stamp) for message in turn])
+def _stamped(turn: Sequence[Message], stamp: datetime) -> list[EncodedMessage]:
+    return encode_messages(
+        [message if message.timestamp else message.with_(timestamp=stamp) for message in turn]
+    )

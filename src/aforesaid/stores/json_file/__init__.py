@@ -1,9 +1,12 @@
-"""The JSON file store: one readable document for a small household, one process at a time.
+"""The JSON file store: one human-readable document, for small amounts of data and one process.
 
-`document` is the text and its meaning, `files` replaces the file so that a kill at any instant
-leaves a whole one, `locks` keeps a second process out, `writer` is the thread that writes once for
-many callers, `backend` ties them together, `store` is one owner's view. What the store does with
-conversations is in `aforesaid.stores.owner_data`, the same as for the store in memory.
+- `document` converts between text and data.
+- `files` replaces the file atomically.
+- `writer` is the thread that combines the jobs of many callers into one write.
+- `backend` opens the file and holds the data in memory.
+- `store` is one owner's view.
+
+The behaviour of the store is in `aforesaid.stores.owner_data`.
 """
 
 import os
@@ -23,7 +26,7 @@ def backend(address: Address, clock: Clock) -> JsonFileBackend:
 
 
 def _path(address: Address) -> str:
-    """The path as it stands: with a leading slash it is absolute, without one it is relative."""
+    """Return the path: absolute with a leading slash, relative without one."""
     if address.host not in ("", "localhost"):
         raise _refused(address, f"{address.host!r} is read as the name of a machine")
     if not address.path.strip("/"):

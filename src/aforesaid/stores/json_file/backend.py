@@ -1,10 +1,8 @@
-"""The file as a whole: opening it, one write for many callers, everybody's shelves in memory.
+"""Open the file, hold all owners' data in memory, and write once for many callers.
 
-There are two sets of shelves. The published ones are what the file holds, durably; all reads are
-served from them, and they never change. A batch of writes works on a draft; when the draft is on
-the disk, it is published, and only then are its callers told. When it cannot be written it is
-dropped, and with it all that the batch did. So nobody ever sees, or is promised, what could still
-be lost. Below: `document`, `files`, `locks`, `writer`.
+Reads use the published data, which equals the file's content and never changes in place. A batch of jobs
+changes a draft. After the draft is durable, it is published and the callers get their results. If the write
+fails, the draft is dropped and the callers get the error. So no caller sees data that could still be lost.
 """
 
 import asyncio
@@ -29,7 +27,7 @@ from aforesaid.errors import (
 )
 from aforesaid.model.clock import Clock, parse_moment, system_clock
 from aforesaid.model.ids import parse_name
-from aforesaid.stores.json_file.document import Shelves, read_document, write_document
+from aforesaid.stores.json_file.document import OwnersData, read_document, write_document
 from aforesaid.stores.json_file.files import NotSynced, ReplacedFile
 from aforesaid.stores.json_file.store import JsonFileStore
 from aforesaid.stores.json_file.writer import Job, Writer
@@ -39,11 +37,10 @@ T = TypeVar("T")
 
 
 class JsonFileBackend(Backend):
-    """One JSON document that a person can read, for one process, for a small household.
+    """One human-readable JSON document, for one process and small amounts of data.
 
-    Every write puts a whole new document in the place of the old one, so its cost grows with all
-    that is kept: some 2 MB a write at 10,000 messages. Callers who wait at the same time share a
-    write. Beyond a few thousand messages take SQLite, where a turn costs what the turn weighs.
+    Every write replaces the whole document, so its cost grows with the amount of data: about 2 MB per write
+    at 10,000 messages. Concurrent callers share a write. Use SQLite beyond a few thousand messages.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Clock = system_clock) -> None:
@@ -73,7 +70,7 @@ class JsonFileBackend(Backend):
         return JsonFileStore(self, parse_name(owner, field="owner"))
 
     async def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
-        for owner, owner_data in sorted(self._shelves().items()):
+        for owner, owner_data in sorted(self._data().items()):
             if owner_data.holds_anything(ignored_kinds=ignored_kinds):
                 yield owner
 
@@ -81,21 +78,22 @@ class JsonFileBackend(Backend):
         moment = self.clock() if now is None else parse_moment(now, field="now")
         purges = [
             self.write(owner, lambda owner_data: owner_data.purge_expired(now=moment))
-            for owner in self._shelves()
+            for owner in self._data()
         ]
         return sum(await asyncio.gather(*purges))
 
     async def scrub(self, owner: str | None) -> tuple[str, ...]:
-        """What was deleted or changed lives on in the backup until the next write but one: write now."""
-        await self.write(JOURNAL if owner is None else owner, OwnerData.forget_copies)
+        """Write document and backup now. Otherwise the backup would contain deleted data until the second
+        next write."""
+        await self.write(JOURNAL if owner is None else owner, OwnerData.invalidate_copies)
         return ()
 
     def owner_data(self, owner: str) -> OwnerData:
-        """What the file holds of this owner. To be read only."""
-        return self._shelves().get(owner) or OwnerData()
+        """Return the published data of this owner, for reading only."""
+        return self._data().get(owner) or OwnerData()
 
     async def write(self, owner: str, work: Callable[[OwnerData], T]) -> T:
-        """Do the work on this owner's shelf, and return when it is durable."""
+        """Run the work on this owner's data; return when the result is durable."""
         return await self._open_writer().run(owner, work)
 
     def _open_writer(self) -> Writer:
@@ -103,7 +101,7 @@ class JsonFileBackend(Backend):
             raise StoreClosed(f"{self.path} is not open")
         return self._writer
 
-    def _shelves(self) -> Shelves:
+    def _data(self) -> OwnersData:
         self._open_writer()
         return self._published
 
@@ -115,17 +113,17 @@ class JsonFileBackend(Backend):
                 self._open()
 
     def _open(self) -> None:
-        with _explained(f"cannot open {self.path}"):
+        with _translated(f"cannot open {self.path}"):
             self._open_file()
 
     def _open_file(self) -> None:
-        path = Path(os.path.realpath(self.path))  # where a link leads, the file is replaced, not the link
+        path = Path(os.path.realpath(self.path))  # replace the target of a symbolic link, not the link
         if not path.parent.is_dir():
             raise StoreUnavailable(f"cannot open {self.path}: there is no folder {path.parent}")
         if path.is_dir():
             raise StoreUnavailable(f"cannot open {self.path}: it is a folder")
         lock = Lock(path.with_name(f"{path.name}.lock"))
-        with _explained(f"{self.path} cannot be opened"):
+        with _translated(f"{self.path} cannot be opened"):
             _acquire(lock, self.path)
             try:
                 file = ReplacedFile(path)
@@ -139,14 +137,14 @@ class JsonFileBackend(Backend):
     def _load(self, file: ReplacedFile) -> dict[str, OwnerData]:
         text = file.read()
         if text is None:
-            shelves = self._start(file)
+            owners_data = self._start(file)
         else:
-            shelves = self._read(text, file)
+            owners_data = self._read(text, file)
             file.tidy()
-        return shelves
+        return owners_data
 
     def _start(self, file: ReplacedFile) -> dict[str, OwnerData]:
-        """A new, empty document: so that a folder that cannot be written to is found out at once."""
+        """Write an empty document, so that a read-only folder is detected at once."""
         if file.backup.exists():
             raise StoreDamaged(
                 f"{self.path} is gone, but its backup {file.backup} is there and was left as it is. "
@@ -162,9 +160,9 @@ class JsonFileBackend(Backend):
         except StoreForeign as error:
             raise StoreForeign(f"{error}; it was left as it is") from error
         except StoreDamaged as error:
-            raise StoreDamaged(f"{error}. It was left as it is. {self._way_back(file)}") from error
+            raise StoreDamaged(f"{error}. It was left as it is. {self._recovery_hint(file)}") from error
 
-    def _way_back(self, file: ReplacedFile) -> str:
+    def _recovery_hint(self, file: ReplacedFile) -> str:
         if file.backup.exists():
             return f"The version before it is {file.backup}: copy it to {self.path} to go back to it."
         return f"There is no backup {file.backup}."
@@ -175,7 +173,7 @@ class JsonFileBackend(Backend):
             self._lock.release()
         self._published = {}
 
-    # One batch, on the writing thread
+    # One batch, on the writer thread
 
     def _commit(self, jobs: Sequence[Job]) -> None:
         draft = dict(self._published)
@@ -183,33 +181,34 @@ class JsonFileBackend(Backend):
         for job in jobs:
             by_owner.setdefault(job.owner, []).append(job)
         touched = {
-            owner: _worked_through(theirs, self._published.get(owner, OwnerData()))
+            owner: _apply_jobs(theirs, self._published.get(owner, OwnerData()))
             for owner, theirs in by_owner.items()
         }
-        forget = any(owner_data.forgotten for owner_data in touched.values())
+        forget = any(owner_data.removals for owner_data in touched.values())
         for owner, owner_data in touched.items():
-            owner_data.forgotten = 0
+            owner_data.removals = 0
             draft[owner] = owner_data
         draft = {owner: owner_data for owner, owner_data in draft.items() if owner_data.holds_anything()}
         if draft != self._published or forget:
             self._replace(draft, forget=forget)
             self._published = draft
 
-    def _replace(self, draft: Shelves, *, forget: bool) -> None:
+    def _replace(self, draft: OwnersData, *, forget: bool) -> None:
         assert self._file is not None
-        with _explained(f"{self.path} cannot be written, and nothing was stored"):
+        with _translated(f"{self.path} cannot be written, and nothing was stored"):
             self._check_files(self._file)
             try:
                 self._file.replace(write_document(draft), forget=forget)
             except NotSynced:
-                # The callers will hear that nothing was stored. Let that be so in the file as well.
+                # The callers get an error. Make the file agree with it.
                 with contextlib.suppress(OSError):
                     self._file.replace(write_document(self._published))
                 raise
             self._check_lock()
 
     def _check_files(self, file: ReplacedFile) -> None:
-        """Refuse to overwrite the document of an operator or of another process."""
+        """Raise `StoreReplaced` rather than overwrite a document that another process or an operator
+        wrote."""
         self._check_lock()
         if file.is_replaced():
             raise StoreReplaced(
@@ -218,7 +217,7 @@ class JsonFileBackend(Backend):
             )
 
     def _check_lock(self) -> None:
-        """Refuse to go on without the lock: another process may write the same file."""
+        """Raise `StoreReplaced` without the lock: another process may write the same file."""
         if self._lock is None or not self._lock.is_held():
             raise StoreReplaced(
                 f"the lock of {self.path} was removed or replaced while it was open, and nothing was stored; "
@@ -226,17 +225,17 @@ class JsonFileBackend(Backend):
             )
 
 
-def _worked_through(jobs: Sequence[Job], published: OwnerData) -> OwnerData:
-    """The shelf after these jobs. What one of them raises is that one's own and touches no other."""
+def _apply_jobs(jobs: Sequence[Job], published: OwnerData) -> OwnerData:
+    """Apply the jobs to a copy of the data. A failing job does not affect the others."""
     owner_data = published.copy()
     done: list[Job] = []
     for job in jobs:
         try:
             job.result = job.work(owner_data)
             done.append(job)
-        except AforesaidError as error:  # a shelf refuses before it changes anything
+        except AforesaidError as error:  # `OwnerData` validates before it changes anything
             job.error = error
-        except Exception as error:  # noqa: BLE001  half done, perhaps: start over without it
+        except Exception as error:  # noqa: BLE001  the job may have changed the data: start over without it
             job.error = error
             owner_data = published.copy()
             for one in done:
@@ -247,16 +246,16 @@ def _worked_through(jobs: Sequence[Job], published: OwnerData) -> OwnerData:
 def _acquire(lock: Lock, path: str) -> None:
     try:
         lock.acquire()
-    except Held as held:
+    except Held as holder:
         raise StoreUnavailable(
-            f"{path} is in use by another process (number {held.process or 'unknown'}). End that one first, "
+            f"{path} is in use by another process (pid {holder.process or 'unknown'}). End that process, "
             "give each process a file of its own, or use sqlite:, which several processes can share."
         ) from None
 
 
 @contextlib.contextmanager
-def _explained(what: str) -> Iterator[None]:
-    """Turn the operating system's errors into ours."""
+def _translated(what: str) -> Iterator[None]:
+    """Translate operating system errors."""
     try:
         yield
     except OSError as error:

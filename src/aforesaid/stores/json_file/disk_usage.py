@@ -1,4 +1,4 @@
-"""How large the file is. Above: `stores.weights`."""
+"""Size of the JSON file."""
 
 import asyncio
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 from aforesaid.stores.json_file.backend import JsonFileBackend
 
 
-async def weigh(backend: JsonFileBackend) -> dict[str, int]:
-    """Bytes of the document; none before the first turn has made the file."""
+async def measure(backend: JsonFileBackend) -> dict[str, int]:
+    """Return the bytes of the document."""
     return {"document": await asyncio.to_thread(_size, Path(backend.path))}
 
 

@@ -1,4 +1,4 @@
-"""The document: everybody's shelves as one JSON text that a person can read, and back.
+"""Convert all owners' data to one human-readable JSON document, and back.
 
     {
       "format": "aforesaid.conversations",
@@ -23,11 +23,9 @@
       }
     }
 
-A record has a line for each field; a message has a line of its own, in reading order; so has a
-document, whose data are in base64. The messages
-are the truth: what a record says of them (how many, when and by whom the last) is derived from them
-on reading, so that a message can be taken out by hand. Keys that are not known are passed over.
-Pure: text in, shelves out; the file is the business of `files`.
+Each field of a record, each message (in reading order) and each document (data in base64) has its own line.
+Counters and the last message of a record are derived from the messages on reading, so that messages can be
+removed by hand. Unknown keys are ignored. These functions are pure; `files` accesses the disk.
 """
 
 import json
@@ -47,12 +45,13 @@ from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import parse_name
 from aforesaid.model.messages import Message, Role
 from aforesaid.model.wire import encode_message
-from aforesaid.stores.owner_data import Log, OwnerData, Slot
+from aforesaid.stores.encoded_logs import Log, Slot
+from aforesaid.stores.owner_data import OwnerData
 
 FORMAT = "aforesaid.conversations"
 VERSION = 1
 
-Shelves = Mapping[str, OwnerData]
+OwnersData = Mapping[str, OwnerData]
 Pieces = Iterator[bytes]
 
 _encoder = msgspec.json.Encoder()
@@ -60,7 +59,7 @@ _warnings = logging.getLogger("aforesaid.stores.json_file")
 
 
 class _Line(Struct, frozen=True):
-    """A message as the document keeps it, on its way out."""
+    """A message as one line of the document, for writing."""
 
     sequence: int
     revision: int
@@ -68,15 +67,15 @@ class _Line(Struct, frozen=True):
     message: Raw
 
 
-class _KeptMessage(Struct, frozen=True):
+class _StoredMessage(Struct, frozen=True):
     sequence: Annotated[int, Meta(ge=1)]
     revision: Annotated[int, Meta(ge=0)]
     stored_at: Annotated[datetime, Meta(tz=True)]
     message: Any
-    """Read one by one, for one that cannot be read must not keep the others from being read."""
+    """Validated separately, so that one invalid message does not make the whole document invalid."""
 
 
-class _KeptDocument(Struct, frozen=True):
+class _StoredDocument(Struct, frozen=True):
     kind: str
     key: str
     data: bytes
@@ -84,40 +83,40 @@ class _KeptDocument(Struct, frozen=True):
     updated_at: Annotated[datetime, Meta(tz=True)]
 
 
-class _KeptConversation(Struct, frozen=True):
+class _StoredConversation(Struct, frozen=True):
     record: Conversation
-    messages: list[_KeptMessage] = []
+    messages: list[_StoredMessage] = []
     next_sequence: Annotated[int, Meta(ge=1)] = 1
-    documents: list[_KeptDocument] = []
+    documents: list[_StoredDocument] = []
     head: str | None = None
 
 
-class _KeptOwner(Struct, frozen=True):
+class _StoredOwner(Struct, frozen=True):
     sessions: dict[str, str] = {}
-    conversations: list[_KeptConversation] = []
-    documents: list[_KeptDocument] = []
+    conversations: list[_StoredConversation] = []
+    documents: list[_StoredDocument] = []
 
 
 class _Document(Struct, frozen=True):
-    owners: dict[str, _KeptOwner] = {}
+    owners: dict[str, _StoredOwner] = {}
 
 
-# Out
+# Writing
 
 
-def write_document(shelves: Shelves) -> bytes:
-    """The document of these shelves."""
-    return b"".join(_document(shelves))
+def write_document(owners_data: OwnersData) -> bytes:
+    """Encode the document."""
+    return b"".join(_document(owners_data))
 
 
-# The text is handed on in pieces and joined once: at some megabytes, every copy between costs milliseconds.
+# Generate the text in pieces and join them once: at several megabytes, each copy takes milliseconds.
 
 
-def _document(shelves: Shelves) -> Pieces:
+def _document(owners_data: OwnersData) -> Pieces:
     yield b'{\n  "format": "%b",\n  "version": %d,\n  "owners": ' % (FORMAT.encode(), VERSION)
     owners = (
         (b"    %b: " % _encoder.encode(owner), *_owner(owner_data))
-        for owner, owner_data in sorted(shelves.items())
+        for owner, owner_data in sorted(owners_data.items())
     )
     yield from _block(owners, b"{}", closing=b"  ")
     yield b"\n}\n"
@@ -147,21 +146,21 @@ def _conversation(log: Log) -> Pieces:
 
 
 def _documents(documents: Mapping[Place, Document], *, closing: bytes) -> Pieces:
-    """The documents, sorted by their places, each on a line of its own; nothing where there are none."""
+    """Generate the documents, sorted by place, one per line; nothing if there are none."""
     if not documents:
         return
     yield b',\n%b"documents": ' % closing
-    lines = ((closing, b"  ", _encoder.encode(_kept(one))) for _, one in sorted(documents.items()))
+    lines = ((closing, b"  ", _encoder.encode(_stored_document(one))) for _, one in sorted(documents.items()))
     yield from _block(lines, b"[]", closing=closing)
 
 
-def _kept(document: Document) -> _KeptDocument:
-    return _KeptDocument(document.kind, document.key, document.data, document.version, document.updated_at)
+def _stored_document(document: Document) -> _StoredDocument:
+    return _StoredDocument(document.kind, document.key, document.data, document.version, document.updated_at)
 
 
 def _messages(slots: Sequence[Slot]) -> bytes:
     lines = [_Line(slot.position.sequence, slot.revision, slot.stored_at, Raw(slot.body)) for slot in slots]
-    # No body has a line break in it, so the breaks between the lines are all there are.
+    # JSON bodies contain no line breaks, so every break separates two lines.
     return _encoder.encode_lines(lines).removesuffix(b"\n").replace(b"\n", b",\n            ")
 
 
@@ -174,7 +173,7 @@ def _fields(values: Mapping[str, object], *, closing: bytes) -> Pieces:
 
 
 def _block(items: Iterable[Iterable[bytes]], brackets: bytes, *, closing: bytes) -> Pieces:
-    """The items between brackets, each beginning on a line of its own; or the brackets alone."""
+    """Generate the items between brackets, one per line; or empty brackets."""
     before = brackets[:1] + b"\n"
     for item in items:
         yield before
@@ -183,11 +182,11 @@ def _block(items: Iterable[Iterable[bytes]], brackets: bytes, *, closing: bytes)
     yield brackets if before[:1] == brackets[:1] else b"\n" + closing + brackets[1:]
 
 
-# In
+# Reading
 
 
 def read_document(text: bytes, *, where: str) -> dict[str, OwnerData]:
-    """The shelves of this document. Errors begin with `where`."""
+    """Parse a document. Raise `StoreDamaged` or `StoreForeign`, with `where` at the start of the message."""
     try:
         tree = _parse(text)
     except (ValueError, RecursionError) as error:
@@ -195,14 +194,14 @@ def read_document(text: bytes, *, where: str) -> dict[str, OwnerData]:
     _check_ours(tree, where)
     try:
         owners = msgspec.convert(tree, _Document).owners
-        return {parse_name(owner, field="owner"): _shelf(kept) for owner, kept in owners.items()}
+        return {parse_name(owner, field="owner"): _owner_data(stored) for owner, stored in owners.items()}
     except (msgspec.ValidationError, InvalidInput, RecursionError) as error:
         raise StoreDamaged(f"{where} is damaged: {error}") from error
 
 
 def _parse(text: bytes) -> Any:
-    # The standard parser: it alone reads back the half of a surrogate pair and numbers of any size.
-    # Some editors put a mark at the beginning of a file; `utf-8-sig` takes it off.
+    # Only the standard parser accepts lone surrogates and integers of any size. `utf-8-sig` removes the byte
+    # order mark that some editors write.
     return json.loads(text.decode("utf-8-sig"), parse_constant=_refuse_constant)
 
 
@@ -220,90 +219,93 @@ def _check_ours(tree: Any, where: str) -> None:
         raise StoreForeign(f"{where} was written by a newer release of Aforesaid (version {version})")
 
 
-def _shelf(kept: _KeptOwner) -> OwnerData:
-    owner_data = OwnerData(sessions=kept.sessions, documents=_held(kept.documents))
-    for conversation in kept.conversations:
+def _owner_data(stored: _StoredOwner) -> OwnerData:
+    owner_data = OwnerData(sessions=stored.sessions, documents=_read_documents(stored.documents))
+    for conversation in stored.conversations:
         log = _log(conversation)
         if log.record.id in owner_data.logs:
-            raise InvalidInput(f"the conversation {log.record.id} is there twice")
+            raise InvalidInput(f"the conversation {log.record.id} occurs twice")
         owner_data.logs[log.record.id] = log
     return owner_data
 
 
 class _Read(NamedTuple):
-    """What a line says of its message; where it cannot be read, only that it stays as it is."""
+    """A message of the document. An unreadable message has no id and role, and its body is stored
+    unchanged."""
 
     slot: Slot
     message_id: str | None
     role: Role | None
 
 
-def _held(kept: Sequence[_KeptDocument], conversation_id: str | None = None) -> dict[Place, Document]:
-    held: dict[Place, Document] = {}
-    for one in kept:
+def _read_documents(
+    stored: Sequence[_StoredDocument], conversation_id: str | None = None
+) -> dict[Place, Document]:
+    documents: dict[Place, Document] = {}
+    for one in stored:
         place = parse_place(one.kind, one.key, conversation_id)
         moment = parse_moment(one.updated_at, field="updated_at")
         document = place.document(one.data, version=one.version, updated_at=moment)
-        if held.setdefault(place, document) is not document:
-            raise InvalidInput(f"the document {shown(one.key)} of kind {shown(one.kind)} is there twice")
-    return held
+        if documents.setdefault(place, document) is not document:
+            raise InvalidInput(f"the document {shown(one.key)} of kind {shown(one.kind)} occurs twice")
+    return documents
 
 
-def _log(kept: _KeptConversation) -> Log:
-    documents = _held(kept.documents, kept.record.id)
-    log = Log(record=kept.record, next_sequence=kept.next_sequence, documents=documents, head=kept.head)
+def _log(stored: _StoredConversation) -> Log:
+    documents = _read_documents(stored.documents, stored.record.id)
+    log = Log(record=stored.record, next_sequence=stored.next_sequence, documents=documents, head=stored.head)
     taken = set[int]()
-    lines = [_read(line) for line in kept.messages]
+    lines = [_read(line) for line in stored.messages]
     for slot, message_id, _ in lines:
         sequence = slot.position.sequence
         if sequence in taken:
-            raise InvalidInput(f"conversation {kept.record.id} has the sequence {sequence} twice")
+            raise InvalidInput(f"conversation {stored.record.id} has the sequence {sequence} twice")
         taken.add(sequence)
         log.slots.append(slot)
         if message_id is not None and log.by_id.setdefault(message_id, slot) is not slot:
-            raise InvalidInput(f"conversation {kept.record.id} has the message {shown(message_id)} twice")
+            raise InvalidInput(f"conversation {stored.record.id} has the message {shown(message_id)} twice")
     log.slots.sort(key=lambda slot: slot.position)
     log.next_sequence = max(log.next_sequence, max(taken, default=0) + 1)
-    log.record = _derived(kept, lines)
+    log.record = _record_from_messages(stored, lines)
     return log
 
 
-def _read(line: _KeptMessage) -> _Read:
+def _read(line: _StoredMessage) -> _Read:
     try:
         message = msgspec.convert(line.message, Message)
     except msgspec.ValidationError as error:
-        return _left_as_it_is(line, error)
+        return _unreadable(line, error)
     if message.timestamp is None:
-        message = message.with_(timestamp=line.stored_at)  # a line that was added by hand
+        message = message.with_(timestamp=line.stored_at)  # a line added by hand
     return _Read(_slot(line, message.timestamp, encode_message(message)), message.message_id, message.role)
 
 
-def _left_as_it_is(line: _KeptMessage, error: msgspec.ValidationError) -> _Read:
-    _warnings.warning("message %d cannot be read and is set aside: %s", line.sequence, error)
-    said = line.message if isinstance(line.message, dict) else {}
+def _unreadable(line: _StoredMessage, error: msgspec.ValidationError) -> _Read:
+    _warnings.warning("message %d is unreadable: %s", line.sequence, error)
+    fields = line.message if isinstance(line.message, dict) else {}
     try:
-        moment = parse_moment(said.get("timestamp") or "", field="timestamp")
+        moment = parse_moment(fields.get("timestamp") or "", field="timestamp")
     except InvalidInput:
         moment = line.stored_at
-    message_id = said.get("message_id")
+    message_id = fields.get("message_id")
     slot = _slot(line, moment, json.dumps(line.message).encode())
     return _Read(slot, message_id if isinstance(message_id, str) and message_id else None, None)
 
 
-def _slot(line: _KeptMessage, moment: datetime | None, body: bytes) -> Slot:
+def _slot(line: _StoredMessage, moment: datetime | None, body: bytes) -> Slot:
     assert moment is not None
     return Slot(Position(to_micros(moment), line.sequence), line.revision, line.stored_at, body)
 
 
-def _derived(kept: _KeptConversation, lines: Sequence[_Read]) -> Conversation:
-    """The record, with what it says of the messages taken from the messages."""
+def _record_from_messages(stored: _StoredConversation, lines: Sequence[_Read]) -> Conversation:
+    """Return the record with counters and last message derived from the messages."""
     for field in ("created_at", "updated_at", "expires_at"):
-        value = getattr(kept.record, field)
+        value = getattr(stored.record, field)
         if value is not None:
             parse_moment(value, field=field)
     last = max(lines, key=lambda line: line.slot.position, default=None)
     return replace(
-        kept.record,
+        stored.record,
         message_count=len(lines),
         last_message_at=from_micros(last.slot.position.micros) if last else None,
         last_message_from=last.role if last else None,
@@ -311,22 +313,22 @@ def _derived(kept: _KeptConversation, lines: Sequence[_Read]) -> Conversation:
     )
 
 
-# What can be written but not read back
+# Nesting depth
 
-_FEW_BRACKETS = 100
-_ROOM = 100
-"""Levels kept free for the document around a message and for the calls that read it."""
+_SAFE_BRACKETS = 100
+_RESERVED_DEPTH = 100
+"""Levels reserved for the document around a message and for the calls of the parser."""
 
 
 def check_depth(bodies: Iterable[bytes]) -> None:
-    """Refuse a message that is nested so deep that the document could be written but not read."""
+    """Raise `InvalidMessage` for a message nested too deep to be parsed again."""
     for body in bodies:
-        if body.count(b"[") + body.count(b"{") > _FEW_BRACKETS:
+        if body.count(b"[") + body.count(b"{") > _SAFE_BRACKETS:
             _check_readable(body)
 
 
 def _check_readable(body: bytes) -> None:
     try:
-        _parse(b"[" * _ROOM + body + b"]" * _ROOM)
+        _parse(b"[" * _RESERVED_DEPTH + body + b"]" * _RESERVED_DEPTH)
     except RecursionError:
         raise InvalidMessage("content is nested too deep to be stored", field="content") from None

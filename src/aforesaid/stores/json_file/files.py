@@ -1,8 +1,8 @@
-"""The file on disk: read, and replaced as a whole. Below: the operating system.
+"""Read and atomically replace the file.
 
-Whatever happens, and whenever, the name holds the old document or the new one, whole. Beside it
-are the version before (`.backup`) and, for moments only, what is being written (`.unfinished`).
-Errors are the operating system's own; `backend` translates them.
+At any moment the path holds either the complete old document or the complete new one. Next to it are the
+previous version (`.backup`) and, during a write, the new one (`.unfinished`). This module raises operating
+system errors; `backend` translates them.
 """
 
 import contextlib
@@ -11,15 +11,15 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-PRIVATE = 0o600
-"""Conversations are nobody else's business."""
+OWNER_ONLY = 0o600
+"""Only the user may read conversations."""
 
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
 
 
 class Version(NamedTuple):
-    """Which file has the name, and in which state: what a write by anybody else changes."""
+    """Identity and state of a file. A write by another process changes it."""
 
     device: int
     inode: int
@@ -32,50 +32,49 @@ class Version(NamedTuple):
 
 
 class NotSynced(OSError):
-    """The new document has its name, but the folder may not remember that after a power cut."""
+    """The file was replaced, but the rename may be lost in a power failure."""
 
 
 class ReplacedFile:
-    """A file that is only ever replaced. One process at a time; see `locks`."""
+    """A file that is replaced as a whole. One process at a time; see `_internal.file_locks`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.backup = path.with_name(f"{path.name}.backup")
-        self._known: Version | None = None
+        self._last_version: Version | None = None
         self._unfinished = path.with_name(f"{path.name}.unfinished")
         self._unfinished_backup = path.with_name(f"{path.name}.backup.unfinished")
 
     def read(self) -> bytes | None:
-        """What the file holds; None when there is none."""
+        """Return the content; None if there is no file."""
         try:
             with self.path.open("rb") as file:
-                self._known = Version.of(os.fstat(file.fileno()))
+                self._last_version = Version.of(os.fstat(file.fileno()))
                 return file.read()
         except FileNotFoundError:
             return None
 
     def is_replaced(self) -> bool:
-        """Whether the name has another document than the one that was read or written last. A missing file
-        is none: the next write restores all of it."""
+        """Return whether the file differs from the version last read or written. A missing file does not
+        count: the next write restores all of it."""
         try:
-            return Version.of(self.path.stat()) != self._known
+            return Version.of(self.path.stat()) != self._last_version
         except FileNotFoundError:
             return False
 
     def tidy(self) -> None:
-        """Remove what a killed process left behind, and let nobody else read the rest."""
+        """Remove leftovers of a killed process and restrict permissions."""
         for left_over in (self._unfinished, self._unfinished_backup):
             left_over.unlink(missing_ok=True)
-        for kept in (self.path, self.backup):
-            if kept.exists():
-                kept.chmod(PRIVATE)
+        for file in (self.path, self.backup):
+            if file.exists():
+                file.chmod(OWNER_ONLY)
 
     def replace(self, document: bytes, *, forget: bool = False) -> None:
-        """Put the document in the place of the old one, durably. The old one becomes the backup.
+        """Replace the document durably. The old document becomes the backup.
 
-        With `forget` the backup becomes the new document as well: what was deleted must not live
-        on beside the file. When this raises, the file holds the old document, unless it is
-        `NotSynced`.
+        With `forget`, the backup gets the new document too, because the old one contains deleted data. When
+        this raises anything but `NotSynced`, the file holds the old document.
         """
         try:
             version = _write(self._unfinished, document)
@@ -85,9 +84,9 @@ class ReplacedFile:
             else:
                 self._back_up()
             os.replace(self._unfinished, self.path)
-            self._known = version
+            self._last_version = version
         except OSError:
-            self._drop_unfinished()
+            self._remove_unfinished()
             raise
         try:
             _sync_folder(self.path.parent)
@@ -95,28 +94,28 @@ class ReplacedFile:
             raise NotSynced(*error.args) from error
 
     def _back_up(self) -> None:
-        with contextlib.suppress(FileNotFoundError):  # the first version follows none
-            _second_name(self.path, self._unfinished_backup)
+        with contextlib.suppress(FileNotFoundError):  # there is no previous version yet
+            _link_or_copy(self.path, self._unfinished_backup)
             os.replace(self._unfinished_backup, self.backup)
 
-    def _drop_unfinished(self) -> None:
-        """Give the space back at once: the disk may be full."""
+    def _remove_unfinished(self) -> None:
+        """Free the space at once: the disk may be full."""
         for unfinished in (self._unfinished, self._unfinished_backup):
             with contextlib.suppress(OSError):
                 unfinished.unlink(missing_ok=True)
 
 
-# A busy event loop can hold up each of these calls by some milliseconds, since the thread has to wait
-# for the interpreter after each. So the usual path makes as few as it can.
+# Each system call can take milliseconds longer under load, because the thread must reacquire the interpreter
+# lock. So the usual path makes few calls.
 
 
 def _write(path: Path, content: bytes) -> Version:
-    """Write a new file with this content; it is on the disk when this returns."""
+    """Write a new file durably."""
     try:
-        descriptor = os.open(path, _NEW, PRIVATE)
-    except FileExistsError:  # left over, and perhaps another name of the document: never to be written into
+        descriptor = os.open(path, _NEW, OWNER_ONLY)
+    except FileExistsError:  # a leftover may be a hard link to the document: never write into it
         path.unlink()
-        descriptor = os.open(path, _NEW, PRIVATE)
+        descriptor = os.open(path, _NEW, OWNER_ONLY)
     try:
         rest = memoryview(content)
         while rest:
@@ -127,8 +126,8 @@ def _write(path: Path, content: bytes) -> Version:
         os.close(descriptor)
 
 
-def _second_name(path: Path, second: Path) -> None:
-    """Give the file a second name, which costs no writing; copy it where a file system has no links."""
+def _link_or_copy(path: Path, second: Path) -> None:
+    """Hard-link the file, which writes no data; copy it if the file system has no links."""
     try:
         os.link(path, second)
     except FileNotFoundError:
@@ -136,11 +135,11 @@ def _second_name(path: Path, second: Path) -> None:
     except OSError:
         second.unlink(missing_ok=True)
         shutil.copyfile(path, second)
-        second.chmod(PRIVATE)
+        second.chmod(OWNER_ONLY)
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the new name durable. Windows has no such call and needs none."""
+    """Make a rename durable. Windows has no such call and does not need it."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""One owner's view of the file. Reads are served from memory at once; writes wait for the disk."""
+"""One owner's view of the JSON file. Reads come from memory; writes wait for the disk."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -21,15 +21,15 @@ from aforesaid.model.clock import parse_moment
 from aforesaid.model.conversations import Changes, Conversation, Page, Query
 from aforesaid.model.messages import Message
 from aforesaid.stores._document_checks import DocumentChecks
+from aforesaid.stores.encoded_logs import EncodedMessage, encode_messages, slots_of
 from aforesaid.stores.json_file.document import check_depth
-from aforesaid.stores.owner_data import Packed, pack, slots_of
 
 if TYPE_CHECKING:
     from aforesaid.stores.json_file.backend import JsonFileBackend
 
 
 class JsonFileStore(DocumentChecks):
-    """What it does is in `owner_data`; this says only what is read and what is written."""
+    """Route each call to the published data or to the writer. `owner_data` implements the behaviour."""
 
     def __init__(self, backend: "JsonFileBackend", owner: str) -> None:
         self._backend = backend
@@ -71,7 +71,7 @@ class JsonFileStore(DocumentChecks):
         owner_data = self._backend.owner_data(self._owner)
         bound = owner_data.active_session(session_id, now=self.now(), active_since=active_since)
         if bound is not None:
-            return bound  # the usual case, without waiting for the writer
+            return bound  # the usual case, without the writer
         return await self._backend.write(
             self._owner,
             lambda owner_data: owner_data.resume(
@@ -97,7 +97,7 @@ class JsonFileStore(DocumentChecks):
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
         messages, head = without_head(messages)
-        turn = _packed(messages)
+        turn = _encode(messages)
         return await self._backend.write(
             self._owner,
             lambda owner_data: owner_data.append(
@@ -109,7 +109,7 @@ class JsonFileStore(DocumentChecks):
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
         messages, head = without_head(messages)
-        turn = _packed(messages)
+        turn = _encode(messages)
         return await self._backend.write(
             self._owner,
             lambda owner_data: owner_data.rewrite(
@@ -131,7 +131,7 @@ class JsonFileStore(DocumentChecks):
     async def replace(
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None
     ) -> Entry:
-        _packed([message])  # refuses what could not be read back
+        _encode([message])  # raises for a message that could not be parsed again
         return await self._backend.write(
             self._owner,
             lambda owner_data: owner_data.replace(
@@ -155,8 +155,8 @@ class JsonFileStore(DocumentChecks):
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         entries, head = entries_without_head(entries)
-        record, given = check_restorable(conversation, entries)
-        slots = slots_of(given.values())
+        record, restored = check_restorable(conversation, entries)
+        slots = slots_of(restored.values())
         check_depth(slot.body for _, slot in slots)
         await self._backend.write(
             self._owner, lambda owner_data: owner_data.restore(record, slots, now=self.now(), head=head)
@@ -185,9 +185,9 @@ class JsonFileStore(DocumentChecks):
             lambda owner_data: owner_data.delete_document(place, now=self.now(), expected_version=expected),
         )
 
-    async def _restore_documents(self, given: Mapping[Place, Document]) -> None:
+    async def _restore_documents(self, documents: Mapping[Place, Document]) -> None:
         await self._backend.write(
-            self._owner, lambda owner_data: owner_data.restore_documents(given, now=self.now())
+            self._owner, lambda owner_data: owner_data.restore_documents(documents, now=self.now())
         )
 
     async def purge_expired(self) -> int:
@@ -205,7 +205,7 @@ class JsonFileStore(DocumentChecks):
         return self._backend.owner_data(self._owner).tally(conversation_id)
 
 
-def _packed(messages: Sequence[Message]) -> list[Packed]:
-    turn = pack(messages)
+def _encode(messages: Sequence[Message]) -> list[EncodedMessage]:
+    turn = encode_messages(messages)
     check_depth(body for _, body in turn)
     return turn

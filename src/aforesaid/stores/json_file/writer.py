@@ -1,8 +1,4 @@
-"""The thread that writes. It takes all the jobs that are waiting and pays for one file for them all.
-
-Above: `backend`, which says what to do with a batch. Nobody is told anything before the batch is
-done.
-"""
+"""The writer thread, which commits all waiting jobs with one write of the file."""
 
 import asyncio
 import os
@@ -19,16 +15,16 @@ from aforesaid.stores.owner_data import OwnerData
 T = TypeVar("T")
 Commit = Callable[[Sequence["Job"]], None]
 
-LARGEST_BATCH = 1024
-"""Jobs that share one write: a bound, so that callers who never pause cannot put it off for ever."""
+MAX_BATCH = 1024
+"""Jobs per write. The limit keeps a continuous stream of jobs from delaying the write forever."""
 
-MOST_JOBS = 4 * LARGEST_BATCH
-"""Jobs that may be in the queue; whoever comes after them waits for a place."""
+MAX_QUEUED = 4 * MAX_BATCH
+"""Jobs in the queue; further callers wait for a slot."""
 WAIT_SECONDS = 30.0
 
 
 class Job:
-    """Work on one owner's shelf, and the future that waits for it."""
+    """Work on one owner's data, with its future."""
 
     __slots__ = ("error", "future", "owner", "result", "work")
 
@@ -40,7 +36,7 @@ class Job:
         self.error: BaseException | None = None
 
     def settle(self) -> None:
-        """Tell whoever waits."""
+        """Resolve the future."""
         if self.error is not None:
             self.future.set_exception(self.error)
         else:
@@ -48,36 +44,38 @@ class Job:
 
 
 class Writer:
-    """One thread and its queue. `close` finishes what was accepted."""
+    """One thread and its queue. `close` finishes all accepted jobs."""
 
     def __init__(self, commit: Commit) -> None:
         self._commit = commit
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._slots = Slots("the JSON file", places=MOST_JOBS, waiting=MOST_JOBS * 8, deadline=WAIT_SECONDS)
-        self._door = threading.Lock()
+        self._slots = Slots(
+            "the JSON file", limit=MAX_QUEUED, max_waiting=MAX_QUEUED * 8, timeout=WAIT_SECONDS
+        )
+        self._queue_lock = threading.Lock()
         self._closed = False
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._serve, name="aforesaid-json-file", daemon=True)
         self._thread.start()
 
     async def run(self, owner: str, work: Callable[[OwnerData], T]) -> T:
-        """Do the work, make it durable, and only then return.
+        """Run the work and return when its result is durable.
 
-        Cancelled while still in the queue, the work is not done; cancelled later, it is done whole.
+        Cancellation removes a job from the queue; once started, a job completes.
         """
-        place = await self._slots.enter()
+        slots = await self._slots.enter()
         try:
             job = Job(owner, work)
             self._accept(job)
             return cast(T, await asyncio.wrap_future(job.future))
         finally:
-            place.release()
+            slots.release()
 
     def close(self) -> None:
         """Finish the jobs in the queue, then end the thread. Blocks; call it off the event loop."""
         if os.getpid() != self._process:
-            return  # the thread stayed behind in the process that was forked
-        with self._door:
+            return  # after a fork, the thread exists only in the parent process
+        with self._queue_lock:
             self._closed = True
             self._jobs.put(None)
         self._thread.join()
@@ -85,7 +83,7 @@ class Writer:
     def _accept(self, job: Job) -> None:
         if os.getpid() != self._process:
             raise StoreClosed("the file was opened before a fork; open it again in this process")
-        with self._door:  # so that no job can slip in behind the one that ends the thread
+        with self._queue_lock:  # no job may enter the queue after the one that ends the thread
             if self._closed:
                 raise StoreClosed
             self._jobs.put(job)
@@ -99,12 +97,12 @@ class Writer:
                 self._handle(jobs)
 
     def _waiting(self) -> tuple[list[Job], bool]:
-        """All the jobs that wait now, at least one, and whether the end came after them."""
+        """Return all waiting jobs, at least one, and whether the thread must end after them."""
         jobs: list[Job] = []
         job = self._jobs.get()
         while job is not None:
             jobs.append(job)
-            if len(jobs) == LARGEST_BATCH:
+            if len(jobs) == MAX_BATCH:
                 return jobs, False
             try:
                 job = self._jobs.get_nowait()
@@ -115,7 +113,7 @@ class Writer:
     def _handle(self, jobs: Sequence[Job]) -> None:
         try:
             self._commit(jobs)
-        except Exception as error:  # noqa: BLE001  the batch failed as a whole, and everybody in it is told
+        except Exception as error:  # noqa: BLE001  every caller of the batch gets the error
             for job in jobs:
                 job.error = error
         for job in jobs:

@@ -3,6 +3,6 @@
 from aforesaid.stores.postgres.backend import PostgresBackend
 
 
-async def weigh(backend: PostgresBackend) -> dict[str, int]:
+async def measure(backend: PostgresBackend) -> dict[str, int]:
     """Bytes of every table, what is kept beside it included, and of every index, over all partitions."""
     return {str(name): int(size) for name, size in await backend.run("weights", {})}

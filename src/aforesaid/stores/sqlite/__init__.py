@@ -1,7 +1,12 @@
 """The SQLite store, the embedded default: one file, many tasks, many processes.
 
-`connections` opens and checks the file, `pools` runs work on threads, `backend` ties them
-together, `store` is one owner's view, `rows` turns rows into values. The SQL is in `.sql` files.
+- `connections` opens and checks the file.
+- `workers` runs work on threads.
+- `backend` combines them.
+- `store` is one owner's view.
+- `rows` converts rows to values and back.
+
+The SQL is in `.sql` files.
 """
 
 from aforesaid.errors import InvalidSetting

@@ -1,4 +1,4 @@
-"""The file as a whole: its threads, its owners, its sweep. Below: `pools`, `connections`."""
+"""Open and close the file and its threads; list owners, purge, reindex and scrub."""
 
 import asyncio
 import logging
@@ -32,9 +32,14 @@ from aforesaid.stores.sqlite.connections import (
 )
 from aforesaid.stores.sqlite.identity import OpenFiles
 from aforesaid.stores.sqlite.index_rewrite import IndexRewrite, residue_count
-from aforesaid.stores.sqlite.logs import Ends
+from aforesaid.stores.sqlite.logs import LogAppender
 from aforesaid.stores.sqlite.rows import names_text
-from aforesaid.stores.sqlite.scrubbing import AT_ONCE_BYTES, AT_ONCE_SECONDS, PATIENT_SECONDS, Scrubber
+from aforesaid.stores.sqlite.scrubbing import (
+    DELETION_MAX_BYTES,
+    DELETION_WAIT_SECONDS,
+    ERASURE_WAIT_SECONDS,
+    Scrubber,
+)
 from aforesaid.stores.sqlite.search_index import (
     REINDEX_BATCH,
     Backlog,
@@ -44,7 +49,7 @@ from aforesaid.stores.sqlite.search_index import (
     index_backlog,
     index_waiting,
 )
-from aforesaid.stores.sqlite.snapshots import Recent
+from aforesaid.stores.sqlite.snapshots import SnapshotCache
 from aforesaid.stores.sqlite.store import SearchableSQLiteStore, SQLiteStore
 from aforesaid.stores.sqlite.workers import ReaderPool, WorkerPool, WriterThread
 from aforesaid.telemetry import describe
@@ -52,17 +57,21 @@ from aforesaid.telemetry import describe
 SQL = queries(PACKAGE)
 log = logging.getLogger("aforesaid.stores.sqlite")
 READERS = 4
-"""Reading threads. Reads are short; more threads than this only wait for each other's interpreter."""
+"""Reader threads. Reads are short; more threads would only wait for the interpreter lock."""
 PURGE_BATCH = 100
 OWNERS_BATCH = 500
-STEPS_AT_ONCE = 64
-"""Steps of rewriting the full-text index that a plain deletion waits for: 16 MB of index."""
+DELETION_MAX_STEPS = 64
+"""Steps of the index rewrite that a plain deletion waits for: 16 MB of index."""
 
 
 class SQLiteBackend(Backend):
-    """One file. `synchronous="full"` survives a power cut; `"normal"` survives a kill, and may lose the
-    last moments of acknowledged turns when the power goes. Without `search` no index is written; one that
-    is there still forgets what is deleted, and `reindex` catches up when there is one again."""
+    """One SQLite file.
+
+    - `synchronous="full"` survives a power failure; `"normal"` survives a kill, but a power failure may lose
+      the last acknowledged turns.
+    - Without `search`, no index is written. An existing index still drops deleted messages, and `reindex`
+      later completes it.
+    """
 
     def __init__(
         self,
@@ -76,19 +85,19 @@ class SQLiteBackend(Backend):
         if synchronous not in SYNCHRONOUS:
             raise InvalidInput.not_in("synchronous", synchronous, SYNCHRONOUS)
         self.lock_timeout = check_lock_timeout(lock_timeout)
-        """Seconds that a call waits for the locks of other processes before it raises `StoreBusy`."""
+        """Seconds that a call waits for locks of other processes before it raises `StoreBusy`."""
         self.path = path
         self.clock = clock
         self._synchronous = synchronous
-        self.ends = Ends(clock, wrote=self.wrote)
-        self.recent = Recent()
-        """What was read of late. Exchanged for an empty one whenever something goes for good."""
+        self.appender = LogAppender(clock, on_stored=self.wrote)
+        self.snapshots = SnapshotCache()
+        """The cache of snapshots, replaced by an empty one after every permanent removal."""
         self.indexer = Indexer() if search else None
         self._catching_up: asyncio.Task[None] | None = None
         self._opening = threading.Lock()
         self._scrubber = Scrubber(path)
-        self.patience = PATIENT_SECONDS
-        """How many seconds an erasure waits for readers of an old state."""
+        self.erasure_wait = ERASURE_WAIT_SECONDS
+        """Seconds that an erasure waits for readers of an old snapshot."""
         self._writer: WriterThread | None = None
         self._readers: WorkerPool | None = None
 
@@ -110,22 +119,22 @@ class SQLiteBackend(Backend):
 
     def _open(self) -> None:
         wait = LockWait(until=time.monotonic() + self.lock_timeout)
-        with translated(self.path), ExitStack() as when_it_fails:
+        with translated(self.path), ExitStack() as on_failure:
             create(self.path)
             files = OpenFiles(self.path)
-            first = when_it_fails.enter_context(
+            first = on_failure.enter_context(
                 closing(prepare(self.path, synchronous=self._synchronous, wait=wait))
             )
-            self.ends.prepare(first)
+            self.appender.prepare(first)
             others = [
-                when_it_fails.enter_context(
+                on_failure.enter_context(
                     closing(connect(self.path, synchronous=self._synchronous, wait=wait))
                 )
                 for _ in range(READERS)
             ]
             files.include_log()
             files.check()
-            when_it_fails.pop_all()  # the lanes close them from here on
+            on_failure.pop_all()  # the worker threads close the connections from here on
         timeout = self.lock_timeout
         self._readers = ReaderPool(self.path, others, name="reader", files=files, lock_timeout=timeout)
         self._writer = WriterThread(
@@ -133,21 +142,21 @@ class SQLiteBackend(Backend):
             first,
             name="writer",
             files=files,
-            ends=self.ends,
-            at_rest=self.indexer,
+            appender=self.appender,
+            background=self.indexer,
             lock_timeout=timeout,
         )
-        # A process that was killed may have deleted something and not yet emptied the log of it.
+        # A killed process may have left deleted text in the write-ahead log.
         self._scrubber.scrub(seconds=0, most_bytes=0)
 
     async def _complete_index(self) -> None:
-        """Index what was written without an index, by an earlier process or by others."""
+        """Index messages that were written without an index."""
         try:
             if done := await self.reindex():
-                log.info("%s: %d messages that were not in the index are now", self.path, done)
+                log.info("%s: indexed %d messages that were missing from the index", self.path, done)
         except AforesaidError as error:
             log.warning(
-                "%s: the index lacks messages, and will be tried again: %s", self.path, describe(error)
+                "%s: the index is incomplete; indexing will be retried: %s", self.path, describe(error)
             )
 
     async def close(self) -> None:
@@ -161,13 +170,13 @@ class SQLiteBackend(Backend):
     async def _close_pools(self) -> None:
         pools = [pool for pool in (self._readers, self._writer) if pool is not None]
         self._writer = self._readers = None
-        self.recent = Recent()
+        self.snapshots = SnapshotCache()
         if pools:
             await to_the_end(_close_all, pools)
-            self.ends.forget()
+            self.appender.clear_cache()
 
     def wrote(self, count: int) -> None:
-        """So many messages were stored: tell whoever indexes them."""
+        """Report stored messages to the indexer."""
         if self.indexer is not None:
             self.indexer.wrote(count)
 
@@ -202,14 +211,14 @@ class SQLiteBackend(Backend):
         return await self.purge(SQL["purge_everybody"], to_micros(moment))
 
     async def purge(self, sql: str, *values: str | int) -> int:
-        """Run a purge in batches; returns how many conversations went."""
+        """Run a purge in batches; return the number of removed conversations."""
         total = 0
         while removed := await self.writer.run(lambda db: _delete(db, sql, *values, PURGE_BATCH)):
             total += removed
         if total or not self._scrubber.is_clean or await self.readers.run(residue_count):
-            self.recent = Recent()
+            self.snapshots = SnapshotCache()
             await self._rewrite_index()
-            await asyncio.to_thread(self._scrubber.scrub, seconds=AT_ONCE_SECONDS)
+            await asyncio.to_thread(self._scrubber.scrub, seconds=DELETION_WAIT_SECONDS)
         return total
 
     async def reindex(self, progress: Progress | None = None) -> int:
@@ -222,9 +231,11 @@ class SQLiteBackend(Backend):
         return total
 
     async def _reindexing(self) -> AsyncIterator[int]:
-        """How many messages each step has indexed: first those at the end, in order, then those between."""
+        """Yield the number of messages indexed by each step: first those after the last indexed message,
+        then the gaps."""
         done = REINDEX_BATCH
-        while done == REINDEX_BATCH:  # fewer are all; what comes meanwhile is for the next moment of rest
+        # A smaller batch is the last. Messages stored meanwhile are indexed when the writer is idle.
+        while done == REINDEX_BATCH:
             done = await self.writer.run(partial(index_waiting, most=REINDEX_BATCH))
             yield done
         found: Backlog | None = Backlog([], Cursor())
@@ -233,34 +244,36 @@ class SQLiteBackend(Backend):
             found = await self.readers.run(partial(backlog, cursor=found.next))
 
     async def catch_up(self) -> None:
-        """Index all that waits."""
+        """Index all waiting messages."""
         while await self.writer.run(partial(index_waiting, most=REINDEX_BATCH)) == REINDEX_BATCH:
             pass
 
     async def _rewrite_index(self, *, most_steps: int | None = None) -> bool:
-        """Have deleted terms leave the full-text index; returns whether all of them have."""
+        """Remove deleted terms from the full-text index; return whether all of them are gone."""
         rewrite = IndexRewrite()
         while rewrite.advance(await self.writer.run(rewrite.step)):
             if rewrite.steps == most_steps:
                 break
         return rewrite.is_done
 
-    async def forgotten(self) -> None:
-        """Have deleted text leave the index and the log beside the file, as far as that takes little time.
+    async def clean_after_removal(self) -> None:
+        """Remove deleted text from the index and the write-ahead log, as far as that is quick.
 
-        The next deletion, the sweep or an erasure does the rest.
+        The next deletion, sweep or erasure completes it.
         """
-        self.recent = Recent()
-        await self._rewrite_index(most_steps=STEPS_AT_ONCE)
-        await asyncio.to_thread(self._scrubber.scrub, seconds=AT_ONCE_SECONDS, most_bytes=AT_ONCE_BYTES)
+        self.snapshots = SnapshotCache()
+        await self._rewrite_index(most_steps=DELETION_MAX_STEPS)
+        await asyncio.to_thread(
+            self._scrubber.scrub, seconds=DELETION_WAIT_SECONDS, most_bytes=DELETION_MAX_BYTES
+        )
 
     async def scrub(self, owner: str | None) -> tuple[str, ...]:
-        """Rewrite the index and empty the log beside the file; see `index_rewrite` and `scrubbing`."""
+        """Rewrite the index and empty the write-ahead log; see `index_rewrite` and `scrubbing`."""
         remains: tuple[str, ...] = ()
         if not await self._rewrite_index():
-            remains += (f"{self.path}: the full-text index keeps deleted terms until the next sweep",)
-        if not await to_the_end(self._scrubber.scrub, seconds=self.patience):
-            remains += (f"{self.path}-wal is held by a reader; it is emptied at the next sweep or deletion",)
+            remains += (f"{self.path}: the full-text index contains deleted terms until the next sweep",)
+        if not await to_the_end(self._scrubber.scrub, seconds=self.erasure_wait):
+            remains += (f"{self.path}-wal is in use by a reader; the next sweep or deletion empties it",)
         return remains
 
 

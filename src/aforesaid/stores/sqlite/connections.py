@@ -1,7 +1,4 @@
-"""Connections to the file: opening, checking whose it is, bringing its schema up to date.
-
-Errors of the engine are translated here, at the border, and nowhere else.
-"""
+"""Open connections, check that the file is ours, and migrate its schema. Translate SQLite's errors."""
 
 import contextlib
 import math
@@ -28,17 +25,17 @@ from aforesaid.errors import (
 )
 from aforesaid.stores._sql_files import migrations
 
-APPLICATION_ID = 0x41465344  # "AFSD": marks the file as ours
+APPLICATION_ID = 0x41465344  # "AFSD" identifies files of this program
 PACKAGE = "aforesaid.stores.sqlite"
 LOCK_TIMEOUT = 5.0
-"""Seconds that one call waits for locks of other processes, all its attempts together. Transactions take
-milliseconds; a caller that waits for seconds is better off with an error."""
+"""Seconds that one call waits for locks of other processes, all attempts together. Transactions take
+milliseconds; after seconds, an error is better than more waiting."""
 
 SYNCHRONOUS = ("full", "normal")
 
 
 def check_lock_timeout(seconds: float) -> float:
-    """The timeout, if it is a number of seconds that can be waited for."""
+    """Return the timeout. Raise `InvalidSetting` unless it is a finite number of seconds."""
     if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
         raise InvalidSetting(
             f"lock_timeout must be a number of seconds, 0 or more; got {shown(seconds)}",
@@ -51,7 +48,7 @@ def check_lock_timeout(seconds: float) -> float:
 class LockWait:
     """The busy handler of a connection: poll for a lock until a deadline.
 
-    Without `until` each statement may wait for `seconds`. A caller that runs several statements sets `until`
+    Without `until`, each statement may wait for `seconds`. A caller with several statements sets `until`
     (`time.monotonic`), so that their waits do not add up.
     """
 
@@ -65,24 +62,24 @@ class LockWait:
             self._statement_until = time.monotonic() + self._seconds
         if time.monotonic() >= (self._statement_until if self.until is None else self.until):
             return False
-        # Short and uneven, so that many processes take turns instead of starving one.
+        # Short random pauses let many processes alternate instead of starving one.
         time.sleep(random.uniform(0.0002, 0.002) * min(attempt + 1, 5))
         return True
 
 
 def connect(path: str, *, synchronous: str, wait: LockWait | None = None) -> apsw.Connection:
-    """A connection to a file that `prepare` has seen."""
+    """Connect to a file that `prepare` has checked."""
     connection = apsw.Connection(path)
     connection.set_busy_handler(wait or LockWait())
     connection.execute(f"PRAGMA synchronous = {synchronous}")
     connection.execute("PRAGMA foreign_keys = ON")
-    # Deleted text is overwritten, not only unlinked.
+    # Overwrite deleted text instead of only unlinking it.
     connection.execute("PRAGMA secure_delete = ON")
     return connection
 
 
 def prepare(path: str, *, synchronous: str, wait: LockWait) -> apsw.Connection:
-    """Open the file, refuse what is not ours, and bring the schema up to date."""
+    """Open the file, check that it is ours, and migrate the schema."""
     with translated(path):
         connection = connect(path, synchronous=synchronous, wait=wait)
         try:
@@ -108,13 +105,13 @@ def _switch_to_wal(connection: apsw.Connection, wait: LockWait) -> None:
 
 
 def migrate(connection: apsw.Connection, path: str) -> None:
-    """Apply the migrations that the file has not seen, under a lock, each exactly once."""
+    """Apply the missing migrations under a lock, each exactly once."""
     steps = migrations(PACKAGE)
     if _version(connection) == len(steps):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Asked again under the lock: another process may have been first.
+        # Check again under the lock: another process may have migrated meanwhile.
         _check_ours(connection, path)
         for number, sql in steps[_version(connection) :]:
             connection.execute(sql)
@@ -127,10 +124,10 @@ def migrate(connection: apsw.Connection, path: str) -> None:
 
 
 def schema_version(path: str) -> SchemaVersion:
-    """Which version the file has and which it needs. Nothing is made or changed."""
+    """Return the file's schema version and the needed one. Change nothing."""
     found = 0
     if Path(path).exists():
-        # Without a log beside it the file is all there is, and can be read without making one.
+        # Without a write-ahead log, the file is complete and can be read without creating one.
         settled = "" if Path(f"{path}-wal").exists() else "&immutable=1"
         uri = f"{Path(path).absolute().as_uri()}?mode=ro{settled}"
         with translated(path):
@@ -143,7 +140,8 @@ def schema_version(path: str) -> SchemaVersion:
 
 
 def _check_program(connection: apsw.Connection, path: str) -> None:
-    # The mark is read last: it comes together with all else, and somebody may just be making the file.
+    # Read the application id last: another process may be creating the file, and the id is committed with the
+    # tables.
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
     version = _version(connection)
     marker = connection.pragma("application_id")
@@ -175,15 +173,15 @@ def create(path: str) -> None:
 
 @contextlib.contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Turn the engine's errors into ours, each naming the file."""
+    """Translate SQLite's errors; each message names the file."""
     try:
         yield
     except (apsw.Error, OSError) as error:
-        raise ours(error, path) from error
+        raise translate_error(error, path) from error
 
 
-def ours(error: Exception, path: str) -> Exception:
-    """One of our errors for one of the engine's, which stays its cause; any other error as it is."""
+def translate_error(error: Exception, path: str) -> Exception:
+    """Return our error for one of SQLite's, with that as its cause; return any other error unchanged."""
     if isinstance(error, StoreDamaged):
         return StoreDamaged(f"{path}: {error}")
     if isinstance(error, UnicodeDecodeError):

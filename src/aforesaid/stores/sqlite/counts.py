@@ -1,7 +1,4 @@
-"""How much of each kind there is, and goes. Inside a transaction that removes it, exact.
-
-Below: queries.sql. Above: `store`.
-"""
+"""Count stored data, and data removed in the same transaction."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,30 +15,33 @@ SQL = queries(PACKAGE)
 
 
 def tally_of_owner(db: apsw.Connection, owner: str) -> Tally:
-    """All that an owner has."""
+    """Count all data of an owner."""
     (counts,) = db.execute(SQL["tally_owner"], (owner,)).fetchall()
     return _tally(counts, _documents(db, "count_documents", (owner,)))
 
 
 def tally_of_conversation(db: apsw.Connection, owner: str, conversation_id: str) -> Tally:
-    """One conversation; nothing where there is none."""
+    """Count one conversation; zero if it is missing."""
     values = (owner, conversation_id)
     (counts,) = db.execute(SQL["tally_conversation"], values).fetchall()
     return _tally(counts, _documents(db, "count_derived", values))
 
 
-def clear_some(db: apsw.Connection, owner: str, *, limit: int) -> Tally:
-    """Remove what an owner has beside logs, and some conversations; when none goes, none is left.
+def clear_batch(db: apsw.Connection, owner: str, *, limit: int) -> Tally:
+    """Remove the owner's documents and sessions and some conversations. No removed conversation means that
+    none is left.
 
-    What is beside the logs is removed at every step: between two of them somebody may still write.
+    Documents and sessions are removed at every step, because other callers may write between two steps.
     """
     documents = _documents(db, "count_documents", (owner,))
     db.execute(SQL["clear_documents"], (owner,))
     db.execute(SQL["clear_sessions"], (owner,))
     sessions = db.changes()
-    gone = db.execute(SQL["clear_owner"], (owner, limit)).fetchall()
-    messages, index_entries = (sum(map(rows.count, column)) for column in (gone, [row[1:] for row in gone]))
-    return _tally((len(gone), messages, index_entries, sessions), documents)
+    removed = db.execute(SQL["clear_owner"], (owner, limit)).fetchall()
+    messages, index_entries = (
+        sum(map(rows.count, column)) for column in (removed, [row[1:] for row in removed])
+    )
+    return _tally((len(removed), messages, index_entries, sessions), documents)
 
 
 def _documents(db: apsw.Connection, name: str, values: tuple[str, ...]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""How large the tables and indexes in the file are. Below: `connections`. Above: `stores.weights`."""
+"""Sizes of tables and indexes in the file."""
 
 import asyncio
 import contextlib
@@ -9,12 +9,12 @@ from aforesaid.stores.sqlite.backend import SQLiteBackend
 from aforesaid.stores.sqlite.connections import PACKAGE, connect, translated
 
 
-async def weigh(backend: SQLiteBackend) -> dict[str, int]:
-    """Bytes of every table and index, and of the write-ahead log."""
-    return await asyncio.to_thread(_weigh, backend.path)
+async def measure(backend: SQLiteBackend) -> dict[str, int]:
+    """Return the bytes of every table and index, and of the write-ahead log."""
+    return await asyncio.to_thread(_measure, backend.path)
 
 
-def _weigh(path: str) -> dict[str, int]:
+def _measure(path: str) -> dict[str, int]:
     with translated(path), contextlib.closing(connect(path, synchronous="normal")) as connection:
         parts = {str(name): int(size) for name, size in connection.execute(queries(PACKAGE)["weights"])}
         log = f"{path}-wal"

@@ -1,4 +1,4 @@
-"""Documents inside a transaction: those of an owner, or those of one conversation. Above: `store`."""
+"""Documents of an owner or of one conversation, inside a transaction."""
 
 from datetime import datetime
 
@@ -14,7 +14,7 @@ SQL = queries(PACKAGE)
 
 
 class Documents:
-    """What one holder has: a conversation by its key, or, without one, the owner."""
+    """The documents of a conversation, given its key, or of the owner."""
 
     def __init__(self, db: apsw.Connection, owner: str, conversation: int | None) -> None:
         self._db = db
@@ -54,7 +54,7 @@ class Documents:
         return True
 
     def restore(self, place: Place, document: Document) -> None:
-        """Keep the document exactly as it is given."""
+        """Store the document unchanged, with its version and time."""
         values = (document.version, to_micros(document.updated_at), document.data)
         self._db.execute(
             SQL["put_document"], (self._owner, self._conversation, place.kind, place.key, *values)

@@ -1,9 +1,8 @@
-"""Notice that the files of an open database were removed or replaced.
+"""Detect that the files of an open database were removed or replaced.
 
-A process keeps writing to a file that has lost its name, and the operating system discards that file when
-the process ends. So the writing thread compares the device and inode of each name with those at opening,
-before a batch and again before it is acknowledged. A file that is overwritten in place keeps its inode and
-is not noticed.
+A process can keep writing to a deleted file, which the operating system discards when the process ends. So
+the writer thread compares device and inode of each path with those at opening, before each batch and again
+before acknowledging it. A file that is overwritten in place keeps its inode and is not detected.
 """
 
 import os
@@ -21,36 +20,36 @@ class OpenFiles:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        # The name itself, so that a link that leads elsewhere is noticed; beside it, what SQLite opens:
-        # the log stands next to the file that a link leads to.
+        # Check the given path, to detect a changed symbolic link. SQLite opens the log next to the link's
+        # target.
         self._name = os.path.abspath(path)
         self._file = os.path.realpath(path)
-        self._known = {self._name: _identity(self._name)}
+        self._identities = {self._name: _identity(self._name)}
         self.is_replaced = False
         """Whether the last check failed."""
 
     def include_log(self) -> None:
-        """Remember also the files that SQLite has made beside the database."""
+        """Add the files that SQLite created next to the database."""
         for suffix in ("-wal", "-shm"):
             name = f"{self._file}{suffix}"
             identity = _identity(name)
             if identity is not None:
-                self._known[name] = identity
+                self._identities[name] = identity
 
     def check(self) -> None:
-        """Raise `StoreReplaced` unless every name still has the file that was opened."""
-        self._check(self._known.items())
+        """Raise `StoreReplaced` unless every path still refers to the opened file."""
+        self._check(self._identities.items())
         self.is_replaced = False
 
     def check_name(self) -> None:
-        """Check the database file alone, which costs a third; all of them if the last check failed."""
+        """Check the database file only, which costs a third; check all files if the last check failed."""
         if self.is_replaced:
             self.check()
         else:
-            self._check([(self._name, self._known[self._name])])
+            self._check([(self._name, self._identities[self._name])])
 
     def check_again(self) -> None:
-        """Check only if the last check failed: free of cost otherwise."""
+        """Check only if the last check failed; otherwise this costs nothing."""
         if self.is_replaced:
             self.check()
 
@@ -65,7 +64,7 @@ class OpenFiles:
 
 
 def _identity(name: str) -> Identity | None:
-    """The device and inode of a name; None where there is no file."""
+    """Return device and inode of a path; None if there is no file."""
     try:
         found = os.stat(name)
     except (FileNotFoundError, NotADirectoryError):

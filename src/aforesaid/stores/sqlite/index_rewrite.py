@@ -2,13 +2,13 @@
 
 FTS5 marks a deletion by a second entry with the same term. Only a merge into the oldest segment drops both
 entries, and FTS5 recognises the oldest segment by its level: the last one. FTS5 also moves small segments to
-lower levels and never removes a level. A merge below empty levels therefore keeps deleted terms, even where
-it leaves a single segment, and later merges skip a single segment. So this module reads the levels before it
-merges: a pass counts only where its output is on the last level, and any other pass is followed by one more.
+lower levels and never removes a level. A merge below empty levels therefore keeps deleted terms, even if it
+leaves a single segment, and later merges skip a single segment. So this module reads the levels before it
+merges: a pass counts only if its output is on the last level; any other pass is followed by one more.
 
-Two documents of our own keep the levels apart. `_PADDING` makes every merged segment longer than one page.
+Two additional documents keep the levels apart. `_PADDING` makes every merged segment longer than one page.
 `_MARK` adds a segment of one page on level 0, which is too short for FTS5 to move the merged segment there.
-Neither matches a search: their terms are no owner's.
+Neither matches a search, because no owner has their terms.
 """
 
 from collections.abc import Iterator
@@ -24,8 +24,8 @@ from aforesaid.stores.sqlite.connections import PACKAGE
 SQL = queries(PACKAGE)
 
 MERGED_PAGES = 64
-"""Pages of the index that one step writes: some milliseconds."""
-MOST_PASSES = 8
+"""Index pages written by one step: some milliseconds."""
+MAX_PASSES = 8
 """Passes before a rewrite gives up. Two are enough unless large segments arrive during each of them."""
 
 _MARK_ROW, _PADDING_ROW = -1, -2
@@ -33,12 +33,12 @@ _MARK = "zmark"
 _PADDING = [f"z{sha256(b'%d' % number).hexdigest()}" for number in range(160)]
 """Ten kilobytes that do not compress: more than two pages of FTS5. Terms of owners begin with a hex digit."""
 _COUNT = 0xFFFFFFFF
-"""The bits of `index_residue` that count deletions. The bits above them number the rewrites, so that a
-rewrite can tell whether anything was deleted, or rewritten by another process, since it began."""
+"""The bits of `index_residue` that count deletions. The higher bits count rewrites. So a rewrite detects
+deletions, and rewrites by other processes, since it began."""
 
 
 class Level(NamedTuple):
-    """A level of the index: how many of its segments a merge under way reads, and how many there are."""
+    """A level of the index: the number of segments that a merge is reading, and of all segments."""
 
     merging: int
     segments: int
@@ -55,7 +55,8 @@ class Pass(NamedTuple):
 
 
 class IndexRewrite:
-    """One rewrite. `step` runs inside a transaction that may be undone and repeated; `advance` follows it."""
+    """One rewrite. `step` runs in a transaction that may be rolled back and repeated; call `advance` after
+    the commit."""
 
     def __init__(self) -> None:
         self._pass: Pass | None = None
@@ -63,7 +64,7 @@ class IndexRewrite:
         self.is_done = False
 
     def step(self, db: apsw.Connection) -> Pass | None:
-        """Write some pages; returns the pass that the next step continues, None after the last."""
+        """Write some pages; return the pass that the next step continues, None after the last."""
         if self._pass is None:
             return _begin(db, number=1) if residue_count(db) else None
         before = db.total_changes()
@@ -76,15 +77,15 @@ class IndexRewrite:
         return _begin(db, number=self._pass.number + 1)
 
     def advance(self, following: Pass | None) -> bool:
-        """Take over the result of a step that was committed; returns whether there is more to do."""
+        """Take the result of a committed step; return whether there is more to do."""
         self._pass = following
         self.steps += 1
         self.is_done = following is None
-        return following is not None and following.number <= MOST_PASSES
+        return following is not None and following.number <= MAX_PASSES
 
 
 def residue_count(db: apsw.Connection) -> int:
-    """How many messages left the index since it was last rewritten."""
+    """Return the number of messages removed from the index since its last rewrite."""
     return _residue(db) & _COUNT
 
 
@@ -94,17 +95,17 @@ def _begin(db: apsw.Connection, *, number: int) -> Pass:
     if db.execute(SQL["has_padding"], (_PADDING[0],)).fetchone() is None:
         db.execute(SQL["insert_terms"], (_PADDING_ROW, " ".join(_PADDING)))
     db.execute(SQL["insert_terms"], (_MARK_ROW, _MARK))
-    db.execute(SQL["merge_index"], (0,))  # writes the mark as a segment, and merges nothing
+    db.execute(SQL["merge_index"], (0,))  # writes the mark as a segment and merges nothing
     begun = Pass(residue, is_last=merges_into_last(levels_of(db)), number=number)
     db.execute(SQL["merge_index"], (-MERGED_PAGES,))
     return begun
 
 
 def merges_into_last(levels: list[Level]) -> bool:
-    """Whether FTS5 merges all segments into its last level when it is told to merge everything.
+    """Return whether a merge of all segments writes to the last level.
 
-    FTS5 merges from a new level above the others, except where all segments are on one level, or all but
-    the output of a merge under way: then it merges from that level.
+    FTS5 merges from a new level above the others, unless all segments are on one level, or all but the output
+    of a running merge: then it merges from that level.
     """
     total = sum(level.segments for level in levels)
     for number, (merging, segments) in enumerate(levels):
@@ -114,7 +115,7 @@ def merges_into_last(levels: list[Level]) -> bool:
 
 
 def levels_of(db: apsw.Connection) -> list[Level]:
-    """The levels of the index, from the structure record of FTS5."""
+    """Return the levels of the index, from the structure record of FTS5."""
     row = db.execute(SQL["index_structure"]).fetchone()
     if row is None or not isinstance(row[0], bytes):
         raise StoreDamaged("the full-text index has no structure record")
@@ -133,7 +134,7 @@ def levels_of(db: apsw.Connection) -> list[Level]:
 
 
 def _varints(data: bytes) -> Iterator[int]:
-    """The numbers in SQLite's variable-length form: seven bits in each byte, eight in a ninth."""
+    """Decode SQLite's variable-length integers: seven bits in each byte, eight in a ninth."""
     value = length = 0
     for byte in data:
         length += 1

@@ -1,6 +1,6 @@
-"""The ends of logs, where turns are put: all that wait by one statement, or else one by one.
+"""Append turns to logs: all waiting turns with one statement, or one by one.
 
-All of it runs on the writing thread. Above: `store`, `backend`, `pools`. Below: `rows`, `putting.sql`.
+Everything here runs on the writer thread.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,24 +22,24 @@ from aforesaid.stores.sqlite.connections import PACKAGE
 
 SQL = queries(PACKAGE)
 
-LONGEST_TURN = 16
-"""Messages that other turns in a batch gladly wait for."""
-MOST_ENDS = 10_000
-"""Conversations whose end is remembered from one turn to the next: some ten megabytes."""
-FEW_ROWS = 8
-"""Up to so many rows in a statement every number has its own; beyond, only multiples of this."""
+MAX_SHARED_TURN = 16
+"""The longest turn, in messages, that shares a statement with others."""
+MAX_CACHED = 10_000
+"""Cached records: about ten megabytes."""
+ROW_STEP = 8
+"""Row counts up to this have a statement each; larger counts are rounded up to a multiple of it."""
 _NO_RECORD = (None,) * 6
-"""In the row of a message that is not the last of its turn: nothing moves in the record."""
+"""Record columns of a message that is not the last of its turn: they leave the record unchanged."""
 _MESSAGE_WIDTH = 7
 _WIDTH = _MESSAGE_WIDTH + len(_NO_RECORD)
 
 
-class OthersWroteError(Exception):
-    """Another connection has written since the records were read that are remembered."""
+class ConcurrentWriteError(Exception):
+    """Another connection has written since the cached records were read."""
 
 
 class Turn(NamedTuple):
-    """A turn that is to be put at the end of a log."""
+    """A turn to be appended to a log."""
 
     owner: str
     conversation_id: str
@@ -48,11 +48,11 @@ class Turn(NamedTuple):
     expected_revision: int | None
     head: str | None = None
     seen: str | None = None
-    """The head that the turn goes on from."""
+    """The head that the turn was sealed after."""
 
 
 class Moment(NamedTuple):
-    """When something is stored, in both of its forms."""
+    """A time as datetime and as microseconds."""
 
     at: datetime
     micros: int
@@ -62,113 +62,116 @@ class Moment(NamedTuple):
         return cls(at, to_micros(at))
 
 
-class Ends:
-    """Puts turns at the ends of logs. It remembers their records from one turn to the next, so that none need
-    be read, as they are in one version of the file; `put_at_once` stores nothing when another connection has
-    written since. `forget` them before this one writes something else. `wrote` is told of how many messages
-    are stored."""
+class LogAppender:
+    """Append turns to logs.
 
-    def __init__(self, clock: Clock, *, wrote: Callable[[int], None]) -> None:
+    Caches the records between turns, so that they need not be read again. The cache is valid for one version
+    of the file: `append_all` stores nothing if another connection has written since. Call `clear_cache`
+    before any other write on this connection. `on_stored` receives the number of stored messages.
+    """
+
+    def __init__(self, clock: Clock, *, on_stored: Callable[[int], None]) -> None:
         self._clock = clock
-        self._wrote = wrote
+        self._on_stored = on_stored
         self._rows: dict[tuple[str, str], rows.Row] = {}
         self._version: int | None = None
 
     @staticmethod
     def prepare(db: apsw.Connection) -> None:
-        """Make what `put_at_once` needs, for the connection that writes."""
-        db.execute("PRAGMA temp_store = MEMORY")  # words that are on their way must not lie in another file
-        db.execute(sql_file(PACKAGE, "putting.sql"))
+        """Create the temporary view and triggers of `append_turns.sql` on the writer's connection."""
+        db.execute("PRAGMA temp_store = MEMORY")  # messages must not be written to a temporary file
+        db.execute(sql_file(PACKAGE, "append_turns.sql"))
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         self._rows.clear()
         self._version = None
 
     def log(
         self, db: apsw.Connection, owner: str, conversation_id: str, *, now: Moment | None = None
     ) -> "Log":
-        """The log of a conversation. Raises `ConversationNotFound`."""
+        """Return the log of a conversation. Raise `ConversationNotFound`."""
         now = now or self._now()
         row = self._rows.get((owner, conversation_id))
         if row is None:
             row = db.execute(SQL["get_conversation"], (owner, conversation_id, now.micros)).fetchone()
-        if row is None or rows.is_over(row, now.micros):
+        if row is None or rows.is_expired(row, now.micros):
             raise ConversationNotFound(conversation_id)
         return Log(db, row, now)
 
     def _now(self) -> Moment:
         return Moment.of(self._clock())
 
-    def put(self, db: apsw.Connection, turn: Turn) -> Appended:
-        """Put a turn at the end of its log, inside a transaction. What is known by its id stays as it is."""
+    def append(self, db: apsw.Connection, turn: Turn) -> Appended:
+        """Append a turn to its log, inside a transaction. Messages with known ids are not stored again."""
         log = self.log(db, turn.owner, turn.conversation_id)
-        log.put(turn.messages, turn.bodies)
+        log.append(turn.messages, turn.bodies)
         check_not_partly_stored(turn.conversation_id, turn.head, new=len(log.new), known=len(log.known))
         if log.new or not turn.messages:
             check_revision(turn.conversation_id, log.revision, turn.expected_revision)
         if not log.new:
             return Appended(conversation=log.record, new=(), known=tuple(log.known))
         check_head(turn.conversation_id, log.revision, log.row[rows.HEAD], turn.seen)
-        return self.moved(db, log, turn.head)
+        return self.finish(db, log, turn.head)
 
-    def moved(self, db: apsw.Connection, log: "Log", head: str | None) -> Appended:
-        """Bring the record up to date with what was put, and say what was put."""
-        self._wrote(len(log.new))
-        db.execute(SQL["extend_conversation"], rows.extension_values(log.moved(head)))
+    def finish(self, db: apsw.Connection, log: "Log", head: str | None) -> Appended:
+        """Update the record after messages were appended; return the result."""
+        self._on_stored(len(log.new))
+        db.execute(SQL["extend_conversation"], rows.extension_values(log.updated_row(head)))
         return Appended(conversation=log.record, new=log.entries, known=tuple(log.known))
 
-    def put_at_once(
-        self, db: apsw.Connection, turns: Sequence[Turn], *, meanwhile: Callable[[], None]
+    def append_all(
+        self, db: apsw.Connection, turns: Sequence[Turn], *, before_write: Callable[[], None]
     ) -> list[Appended]:
-        """Put turns that have nothing but new messages: by one statement, which is a transaction by itself.
+        """Store turns of new messages with one statement, which is a transaction by itself.
 
-        Raises where anything else is the case: nothing is stored then, and each is to be put by itself.
-        `meanwhile` happens right before the statement runs: others may run as long as it does.
+        Raise if a message is known or anything else is unusual; nothing is stored then, and the caller stores
+        the turns one by one. Call `before_write` right before the statement, during which the event loop can
+        run.
         """
         try:
-            put, values = self._placed(db, turns)
-            self._put_rows(db, values, meanwhile)
+            results, values = self._prepare_rows(db, turns)
+            self._put_rows(db, values, before_write)
         except BaseException:
-            self.forget()  # what is remembered is ahead of the file
+            self.clear_cache()  # the cache is ahead of the file
             raise
-        self._wrote(sum(len(turn.messages) for turn in turns))
-        return put
+        self._on_stored(sum(len(turn.messages) for turn in turns))
+        return results
 
-    def _put_rows(self, db: apsw.Connection, values: list[Any], meanwhile: Callable[[], None]) -> None:
-        statement = _filled_up(values)
+    def _put_rows(self, db: apsw.Connection, values: list[Any], before_write: Callable[[], None]) -> None:
+        statement = _padded_statement(values)
         values.append(self._version)
-        meanwhile()
+        before_write()
         before = db.total_changes()
         db.execute(statement, values)
         if db.total_changes() == before:
-            raise OthersWroteError
+            raise ConcurrentWriteError
 
-    def _placed(self, db: apsw.Connection, turns: Sequence[Turn]) -> tuple[list[Appended], list[Any]]:
-        """What there will be to say of the turns, and the values of their rows."""
+    def _prepare_rows(self, db: apsw.Connection, turns: Sequence[Turn]) -> tuple[list[Appended], list[Any]]:
+        """Return the results of the turns and the values of their rows."""
         if self._version is None:
             self._version = int(db.execute("PRAGMA data_version").get)
-        put: list[Appended] = []
+        results: list[Appended] = []
         values: list[Any] = []
         now = self._now()
         for turn in turns:
             log = self.log(db, turn.owner, turn.conversation_id, now=now)
             check_revision(turn.conversation_id, log.revision, turn.expected_revision)
             check_head(turn.conversation_id, log.revision, log.row[rows.HEAD], turn.seen)
-            values += log.placed(turn.messages, turn.bodies, turn.head)
-            self._remember(turn.owner, log.row)
-            put.append(Appended(conversation=log.record, new=log.entries))
-        return put, values
+            values += log.row_values(turn.messages, turn.bodies, turn.head)
+            self._cache_row(turn.owner, log.row)
+            results.append(Appended(conversation=log.record, new=log.entries))
+        return results, values
 
-    def _remember(self, owner: str, row: rows.Row) -> None:
-        if len(self._rows) >= MOST_ENDS:
+    def _cache_row(self, owner: str, row: rows.Row) -> None:
+        if len(self._rows) >= MAX_CACHED:
             self._rows.clear()
         self._rows[owner, row[rows.ID]] = row
 
 
 class Log:
-    """The log of one conversation: messages are put at its end, the record follows.
+    """The log of one conversation, for appending.
 
-    The record and the entries are made only when somebody asks for them: most callers do not.
+    The record and the entries are created on demand: most callers do not need them.
     """
 
     def __init__(self, db: apsw.Connection, row: rows.Row, now: Moment) -> None:
@@ -184,15 +187,15 @@ class Log:
         self.known: list[Entry] = []
 
     def clear(self) -> None:
-        """Remove everything that was said, and what was derived from it."""
+        """Remove all messages and derived documents."""
         self._db.execute(SQL["delete_messages"], (self.row[rows.KEY],))
         self._db.execute(SQL["delete_documents"], (self.row[rows.KEY],))
         self.row = rows.emptied(self.row)
         self._last_at, self._last_from = None, None
         self._stamp = self._now
 
-    def placed(self, messages: Sequence[Message], bodies: Sequence[str], head: str | None) -> list[Any]:
-        """The values of the rows that put these messages, one or more, at the end, if all of them are new."""
+    def row_values(self, messages: Sequence[Message], bodies: Sequence[str], head: str | None) -> list[Any]:
+        """Return the row values that append these messages, which must all be new."""
         key, sequence, now = self.row[rows.KEY], self._first_sequence, self._now.micros
         values: list[Any] = []
         for message, body in zip(messages, bodies, strict=True):
@@ -201,11 +204,11 @@ class Log:
             values += (key, at, sequence, message.message_id, self.revision + 1, now, body, *_NO_RECORD)
             sequence += 1
         self.new = messages
-        values[-len(_NO_RECORD) :] = rows.moving_values(self.moved(head))
+        values[-len(_NO_RECORD) :] = rows.record_values(self.updated_row(head))
         return values
 
-    def put(self, messages: Sequence[Message], bodies: Sequence[str]) -> None:
-        """Store the messages at the end, without those whose id is known."""
+    def append(self, messages: Sequence[Message], bodies: Sequence[str]) -> None:
+        """Append the messages with new ids."""
         new: list[Message] = []
         for message, body in zip(messages, bodies, strict=True):
             at = self._moment_of(message)
@@ -219,8 +222,8 @@ class Log:
                 self.known.append(self._stored(decode_message(body)))
         self.new = new
 
-    def moved(self, head: str | None) -> rows.Row:
-        """The record's row after what was put."""
+    def updated_row(self, head: str | None) -> rows.Row:
+        """Return the record's row, updated for the new messages."""
         last = self._last_at, self._last_from
         added, now = len(self.new), self._now.micros
         self.row = rows.extended(self.row, last=last, added=added, now=now, head=head)
@@ -230,7 +233,7 @@ class Log:
         return rows.conversation(self.row)
 
     def entries(self) -> tuple[Entry, ...]:
-        """What was new."""
+        """Return the entries of the new messages."""
         return tuple(
             Entry(
                 conversation_id=self.row[rows.ID],
@@ -246,7 +249,7 @@ class Log:
         return self._stamp.micros if message.timestamp is None else to_micros(message.timestamp)
 
     def _follow(self, message: Message, at: int) -> None:
-        """This is new: the latest message is the last one."""
+        """Update the last message."""
         if self._last_at is None or at >= self._last_at:
             self._last_at, self._last_from = at, message.role
 
@@ -257,16 +260,16 @@ class Log:
         return entry
 
 
-def _filled_up(values: list[Any]) -> str:
-    """The statement that puts these rows. It has a round number of them, so that there are few statements to
-    compile: the values are filled up with rows that put nothing."""
+def _padded_statement(values: list[Any]) -> str:
+    """Return the statement for these rows. Pad the values to a round number of rows, so that few different
+    statements are compiled; padding rows store nothing."""
     count = len(values) // _WIDTH
-    lacking = 0 if count <= FEW_ROWS else -count % FEW_ROWS
+    lacking = 0 if count <= ROW_STEP else -count % ROW_STEP
     values += (None,) * (lacking * _WIDTH)
-    return _putting(count + lacking)
+    return _append_statement(count + lacking)
 
 
 @cache
-def _putting(count: int) -> str:
+def _append_statement(count: int) -> str:
     row = f"({','.join('?' * _WIDTH)})"
-    return SQL["put_messages"].replace("(?)", ",".join([row] * count))
+    return SQL["append_messages"].replace("(?)", ",".join([row] * count))

@@ -133,9 +133,9 @@ INSERT INTO messages (conversation, at, sequence, message_id, revision, stored_a
 VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (message_id, conversation) WHERE message_id IS NOT NULL DO NOTHING;
 
--- name: put_messages
--- The rows of `putting`, as many as there are, unless another connection has written since that version.
-INSERT INTO putting
+-- name: append_messages
+-- Insert rows into the view of append_turns.sql, unless another connection has written since that version.
+INSERT INTO new_messages
 SELECT * FROM (VALUES (?))
 WHERE (SELECT data_version FROM pragma_data_version) = ?;
 

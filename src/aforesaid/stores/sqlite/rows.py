@@ -1,4 +1,4 @@
-"""Rows into values and back. The order of columns is that of `queries.sql`."""
+"""Convert rows to values and back. The order of columns is that of `queries.sql`."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
@@ -16,10 +16,10 @@ from aforesaid.model.wire import decode_message, encode_message
 _MICROSECOND = timedelta(microseconds=1)
 
 Row: TypeAlias = tuple[Any, ...]
-"""A record as `get_conversation` gives it."""
+"""A row of `get_conversation`."""
 KEY, NEXT_SEQUENCE, ID = range(3)
 LAST_MESSAGE = slice(12, 14)
-"""Where in a record's row its last message stands: when, and from whom."""
+"""Time and role of the last message in a record's row."""
 REVISION, TTL, EXPIRES_AT, CREATED_AT, UPDATED_AT, HEAD = range(16, 22)
 
 
@@ -36,17 +36,17 @@ def ttl_micros(ttl: timedelta | None) -> int | None:
 
 
 def count(row: Sequence[Any]) -> int:
-    """The number in a row that has nothing else."""
+    """Return the number in a row of one column."""
     return int(row[0])
 
 
 def names_text(names: Collection[str]) -> str:
-    """Tags or other names, as they stand in a column or go into a statement."""
+    """Encode tags or other names as JSON."""
     return msgspec.json.encode(names).decode() if names else "[]"
 
 
 def conversation(row: Sequence[Any]) -> Conversation:
-    """The record in a row that starts with its key and its next sequence number."""
+    """Decode the record in a row that starts with its key and its next sequence."""
     return Conversation(
         id=row[2],
         channel=row[3],
@@ -70,18 +70,18 @@ def conversation(row: Sequence[Any]) -> Conversation:
     )
 
 
-def is_over(row: Row, now: int) -> bool:
-    """Whether the record has expired: `conversations.is_expired` for a row."""
+def is_expired(row: Row, now: int) -> bool:
+    """Return whether the record has expired: `conversations.is_expired` for a row."""
     return row[EXPIRES_AT] is not None and row[EXPIRES_AT] <= now
 
 
 def emptied(row: Row) -> Row:
-    """The row as if nothing had been said yet: `conversations.emptied` for a row."""
+    """Return the row without messages: `conversations.emptied` for a row."""
     return (*row[:12], None, None, 0, 0, *row[16:HEAD], None)
 
 
 def extended(row: Row, *, last: tuple[int | None, str | None], added: int, now: int, head: str | None) -> Row:
-    """The row after so many messages were added: `conversations.extended` for a row."""
+    """Return the row after adding messages: `conversations.extended` for a row."""
     unread, count, revision, ttl, _, created, _, head_before = row[14:]
     expires = None if ttl is None else now + ttl
     moved = (unread + added, count + added, revision + 1, ttl, expires, created, now, head or head_before)
@@ -89,22 +89,22 @@ def extended(row: Row, *, last: tuple[int | None, str | None], added: int, now: 
 
 
 def extension_values(row: Row) -> Row:
-    """A row as `extend_conversation` wants it."""
+    """Return the parameters of `extend_conversation`."""
     return (*row[12:17], row[NEXT_SEQUENCE], row[EXPIRES_AT], row[UPDATED_AT], row[HEAD], row[KEY])
 
 
-def moving_values(row: Row) -> Row:
-    """A row as the last message of a turn brings it along."""
+def record_values(row: Row) -> Row:
+    """Return the record columns for the last message of a turn."""
     return (*row[12:16], row[EXPIRES_AT], row[HEAD])
 
 
 def log_end(row: Sequence[Any]) -> LogEnd:
-    """Where the log of the record in this row ends."""
+    """Return the end of the log of this record."""
     return LogEnd(row[REVISION], row[1], moment(row[LAST_MESSAGE.start]), row[HEAD])
 
 
 def conversation_values(owner: str, record: Conversation) -> tuple[Any, ...]:
-    """A record as `insert_conversation` wants it."""
+    """Return the parameters of `insert_conversation`."""
     return (
         owner,
         record.id,
@@ -130,7 +130,7 @@ def conversation_values(owner: str, record: Conversation) -> tuple[Any, ...]:
 
 
 def metadata_values(record: Conversation, key: int) -> tuple[Any, ...]:
-    """A record as `update_conversation` wants it."""
+    """Return the parameters of `update_conversation`."""
     return (
         record.channel,
         record.status,
@@ -151,7 +151,7 @@ def metadata_values(record: Conversation, key: int) -> tuple[Any, ...]:
 
 
 def query_values(owner: str, query: Query, now: datetime) -> dict[str, Any]:
-    """A query as `find_conversations` wants it; one row more than asked tells if there is a next page."""
+    """Return the parameters of `find_conversations`. One extra row shows whether there is a next page."""
     after_activity, after_id = parse_cursor(query.after) if query.after else (None, None)
     return {
         "owner": owner,
@@ -174,7 +174,7 @@ EntryValues: TypeAlias = tuple[str | None, int, int, int, str]
 
 
 def entry_values(entry: Entry) -> EntryValues:
-    """An entry as message id, moment, revision, moment of storing, body."""
+    """Return message id, time, revision, storing time and body."""
     return (
         entry.message.message_id,
         entry.position.micros,
@@ -185,7 +185,7 @@ def entry_values(entry: Entry) -> EntryValues:
 
 
 def entry(conversation_id: str, row: Sequence[Any]) -> Entry:
-    """The entry in a row of `at, sequence, revision, stored_at, body`."""
+    """Decode a row of `at, sequence, revision, stored_at, body`."""
     at, sequence, revision, stored_at, body = row
     stored = from_micros(stored_at)
     try:
@@ -194,7 +194,7 @@ def entry(conversation_id: str, row: Sequence[Any]) -> Entry:
         place = Position(at, sequence)
         return unreadable_entry(conversation_id, place, revision=revision, stored_at=stored, why=str(error))
     if message.timestamp is None:
-        # Nearly always the moment that it was stored at.
+        # Reuse the storing time: it is nearly always equal.
         force_setattr(message, "timestamp", stored if at == stored_at else from_micros(at))
     return Entry(
         conversation_id=conversation_id,
@@ -206,7 +206,7 @@ def entry(conversation_id: str, row: Sequence[Any]) -> Entry:
 
 
 def document(listing: Listing, row: Row) -> Document:
-    """The document in a row of `list_documents`."""
+    """Decode a row of `list_documents`."""
     key, version, updated_at, data = row
     return Document(
         kind=listing.kind,

@@ -1,11 +1,9 @@
-"""Writing the index for searching. Below: `search.analysis`. Above: `store`, `searching`.
+"""Write the search index.
 
-A message is findable as soon as it is stored: what comes after the last message in the index waits to be
-analysed, and a search reads it from the log. When some have gathered, and the writing thread has nothing else
-to do, they go into the index together: FTS5 takes many for not much more than one, and no turn waits for it.
-Where turns come so fast that it never rests, it goes on after them until few enough wait; whoever stores many
-at once waits for that, and leaves nothing of it for the turns that follow.
-What leaves the log leaves the index by foreign keys and triggers, whoever deletes it.
+A stored message is findable at once: a search analyses the messages after the last indexed one itself. When
+enough messages wait and the writer is idle, they are indexed in one batch, because FTS5 needs little more
+time for many than for one. If the writer is never idle, it indexes after a batch of turns as soon as too many
+messages wait. Foreign keys and triggers remove deleted messages from the index.
 """
 
 from collections.abc import Sequence
@@ -27,54 +25,55 @@ from aforesaid.stores.sqlite.connections import PACKAGE
 SQL = queries(PACKAGE)
 
 Row = tuple[int, int, int, int, int, Role, int, str]
-"""A message as the index keeps it: key, conversation, owner's tag, moment, sequence, role, length, terms."""
+"""An index row: key, conversation, owner's tag, time, sequence, role, length, terms."""
 
-WORTH_INDEXING = 64
-"""Messages that wait before they go into the index. More make writing cheaper, and searching dearer."""
-MOST_WAITING = 32_000
-"""Messages that may wait while turns come without a pause: a search then takes them in first, in less than a
+INDEX_BATCH = 64
+"""Messages indexed in one batch. A larger batch makes writing cheaper and searching slower."""
+MAX_WAITING = 32_000
+"""Messages that may wait during continuous writes. A search then indexes them first, in less than a
 second."""
-TAKEN_WHEN_LATE = 256
-"""Messages that go into the index together when too many wait: five milliseconds, for which turns wait."""
+OVERDUE_BATCH = 256
+"""Messages indexed in one batch when too many wait: five milliseconds, during which turns wait."""
 REINDEX_BATCH = 200
-"""Messages that are analysed in one go, so that turns get in between."""
+"""Messages analysed in one transaction, so that turns can be stored in between."""
 
 
 @lru_cache(maxsize=1024)
 def tag_of(owner: str) -> int:
-    """What stands for an owner in the index: 60 bits of a digest."""
+    """Return the owner's identification in the index: 60 bits of a digest."""
     return int.from_bytes(sha256(owner.encode()).digest()[:8]) >> 4
 
 
 class Indexer:
-    """Fills the index on the writing thread. It counts what waits by itself; others may write as well."""
+    """Background indexing on the writer thread. Counts waiting messages of this process; other processes
+    write too."""
 
     def __init__(self) -> None:
-        self.waiting = WORTH_INDEXING  # unknown yet: an earlier process may have left some
+        self.waiting = INDEX_BATCH  # unknown at the start: an earlier process may have left some
 
     def wrote(self, count: int) -> None:
-        """So many messages were stored."""
+        """Count stored messages."""
         self.waiting += count
 
     @property
-    def is_late(self) -> bool:
-        """Whether more wait than may: the oldest go into the index now, however many turns wait as well."""
-        return self.waiting >= MOST_WAITING
+    def is_overdue(self) -> bool:
+        """Whether too many messages wait: index the oldest even while turns wait."""
+        return self.waiting >= MAX_WAITING
 
     @property
     def has_work(self) -> bool:
-        """Whether as many wait as are worth a transaction."""
-        return self.waiting >= WORTH_INDEXING
+        """Whether enough messages wait for a batch."""
+        return self.waiting >= INDEX_BATCH
 
-    def do_some(self, db: apsw.Connection) -> None:
-        """Take the oldest that wait into the index."""
-        most = TAKEN_WHEN_LATE if self.is_late else WORTH_INDEXING
+    def run_some(self, db: apsw.Connection) -> None:
+        """Index the oldest waiting messages."""
+        most = OVERDUE_BATCH if self.is_overdue else INDEX_BATCH
         done = index_waiting(db, most)
         self.waiting = self.waiting - done if done == most else 0
 
 
 def index_waiting(db: apsw.Connection, most: int) -> int:
-    """Index the oldest messages that wait; returns how many there were."""
+    """Index the oldest waiting messages; return their number."""
     found: list[Any] = db.execute(SQL["waiting_messages"], (most,)).fetchall()
     rows = [
         row_of(tag_of(owner), conversation, key, at, sequence, body)
@@ -86,20 +85,20 @@ def index_waiting(db: apsw.Connection, most: int) -> int:
 
 
 def index_again(db: apsw.Connection, row: Row, body: str) -> None:
-    """A message that says something else has left the index: it goes back, unless it waits there."""
+    """Index a replaced message again, unless it is still waiting."""
     if row[0] <= count_of(db, "last_indexed"):
         index_backlog(db, [(row, body)])
 
 
 def too_many_wait(db: apsw.Connection) -> bool:
-    """Whether more wait than a search should analyse by itself."""
-    return count_of(db, "most_waiting") > 2 * WORTH_INDEXING
+    """Return whether more messages wait than a search should analyse itself."""
+    return count_of(db, "most_waiting") > 2 * INDEX_BATCH
 
 
 def _put_terms(db: apsw.Connection, rows: Sequence[Row]) -> None:
-    """What else an indexed message changes: the full-text table, and the counts of its conversation.
+    """Update the full-text table and the counts of the conversations.
 
-    No trigger does this: for each statement of a trigger FTS5 writes down what it has gathered so far.
+    A trigger would be slower: FTS5 flushes its buffer at each statement of a trigger.
     """
     spoken = [row for row in rows if row[-1]]
     db.executemany(SQL["insert_terms"], [(row[0], _tagged(row[2], row[-1])) for row in spoken])
@@ -113,7 +112,7 @@ def _put_terms(db: apsw.Connection, rows: Sequence[Row]) -> None:
 
 
 def _tagged(tag: int, terms: str) -> str:
-    """The terms with the owner before each, as the full-text table and its trigger have them."""
+    """Prefix each term with the owner's tag, as in the full-text table and its trigger."""
     owner = f"{tag:015x}"
     return owner + terms.replace(" ", f" {owner}")
 
@@ -124,7 +123,7 @@ def count_of(db: apsw.Connection, query: str) -> int:
 
 
 class Cursor(NamedTuple):
-    """How far a search for messages that nobody analysed has come: a conversation, and a position in it."""
+    """Progress of a search for unindexed messages: a conversation and a position in it."""
 
     conversation: int = 0
     owner: str = ""
@@ -133,16 +132,16 @@ class Cursor(NamedTuple):
 
 
 class Backlog(NamedTuple):
-    """Some messages that nobody analysed, as the index keeps them, with their bodies, and where to go on."""
+    """Unindexed messages as index rows with bodies, and the cursor for the next ones."""
 
     rows: list[tuple[Row, bytes]]
     next: Cursor
 
 
 def backlog(db: apsw.Connection, cursor: Cursor) -> Backlog | None:
-    """The next messages that nobody analysed; None after the last conversation. Bounded; reads only.
+    """Return the next unindexed messages; None after the last conversation. Bounded and read-only.
 
-    For those in the midst of others: the ones at the end wait, and are indexed in order, before.
+    Finds gaps only: the messages after the last indexed one are indexed in order before.
     """
     values = (cursor.conversation, cursor.at, cursor.sequence, REINDEX_BATCH)
     found: list[Any] = db.execute(SQL["not_indexed_messages"], values).fetchall()
@@ -159,7 +158,8 @@ def backlog(db: apsw.Connection, cursor: Cursor) -> Backlog | None:
 
 
 def index_backlog(db: apsw.Connection, rows: Sequence[tuple[Row, bytes | str]]) -> int:
-    """Index what was found, unless it changed since; returns how many messages were looked at, if any did."""
+    """Index messages of the backlog that have not changed since; return their number, 0 if all have
+    changed."""
     put = []
     for row, body in rows:
         db.execute(SQL["insert_if_not_indexed"], (*row, body))
@@ -170,13 +170,13 @@ def index_backlog(db: apsw.Connection, rows: Sequence[tuple[Row, bytes | str]]) 
 
 
 def row_of(tag: int, conversation: int, key: int, at: int, sequence: int, body: bytes | str) -> Row:
-    """A message as the index keeps it."""
-    role, terms = analysed(body, at)
+    """Return the index row of a message."""
+    role, terms = analyse(body, at)
     return key, conversation, tag, at, sequence, role, len(terms), " ".join(terms)
 
 
-def analysed(body: bytes | str, at: int) -> tuple[Role, list[str]]:
-    """Who speaks, and the terms. A message that cannot be read, or that is sealed, has none."""
+def analyse(body: bytes | str, at: int) -> tuple[Role, list[str]]:
+    """Return role and terms. Unreadable and sealed messages have no terms."""
     try:
         message = decode_message(body)
     except StoreDamaged:

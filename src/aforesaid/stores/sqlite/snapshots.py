@@ -1,9 +1,8 @@
-"""What a context is made from, in one step: one transaction, on one reading thread. Above: `store`.
+"""Read and cache snapshots: everything a context needs, in one transaction on one reader thread.
 
-A conversation that goes on is read again with every turn, and nearly all of it was there the turn before. So
-what was read of late is remembered beside the rows that it was read from. It cannot be out of date: it is
-given only where nobody, in this process or another, has written to the file since, which the engine tells
-each connection; or else where the rows are read again, and are the same, byte for byte.
+A conversation in progress is read again in every turn, mostly unchanged. So snapshots are cached together
+with the rows they were decoded from. A cached snapshot is returned only if SQLite reports no write by any
+connection since, or if the rows, read again, are equal. So it is never stale.
 """
 
 import threading
@@ -21,14 +20,14 @@ from aforesaid.stores.sqlite.documents import Documents
 
 SQL = queries(PACKAGE)
 
-MOST_BYTES = 8 * 1024 * 1024
-"""What is remembered, about. What was read longest ago goes first."""
+MAX_BYTES = 8 * 1024 * 1024
+"""Approximate size of the cache. The least recently stored snapshots are dropped first."""
 ENTRY_BYTES = 1500
-"""What an entry takes besides its words, its row and its place in a window included."""
+"""Approximate size of an entry without its text, including its row and its place in a window."""
 
 
-class Wanted(NamedTuple):
-    """Whose conversation is looked at, and how much of it."""
+class SnapshotQuery(NamedTuple):
+    """The parameters of a snapshot."""
 
     owner: str
     conversation_id: str
@@ -37,8 +36,8 @@ class Wanted(NamedTuple):
     documents: Listing
 
 
-class _Found(NamedTuple):
-    """What the file says."""
+class _Rows(NamedTuple):
+    """Rows of one snapshot."""
 
     message_count: int
     expires_at: int | None
@@ -48,98 +47,98 @@ class _Found(NamedTuple):
     head: str | None
 
 
-class _Held(NamedTuple):
-    """What was made of rows, and from which."""
+class _CachedSnapshot(NamedTuple):
+    """A cached snapshot with its rows."""
 
-    found: _Found
+    rows: _Rows
     entries: dict[rows.Row, Entry]
-    """Those that can be shared."""
-    read_snapshot: LogSnapshot
-    can_be_shared: bool
-    """Whether the glance may be given to others too: all of its entries can."""
+    """Entries with immutable messages."""
+    snapshot: LogSnapshot
+    is_immutable: bool
+    """Whether several callers may get the snapshot: all of its messages are immutable."""
     size: int
-    seen_at: dict[int, int]
-    """By connection, the version of the file in which it found these rows."""
+    versions: dict[int, int]
+    """Connection → file version in which it read these rows."""
 
-    def holds(self, db: apsw.Connection, now: int) -> bool:
-        """Whether the file is still the one that this connection looked at."""
-        ends = self.found.expires_at
-        alive = ends is None or ends > now
-        return alive and self.can_be_shared and self.seen_at.get(id(db)) == _version(db)
+    def is_current(self, db: apsw.Connection, now: int) -> bool:
+        """Return whether the file is unchanged since this connection read it."""
+        expires_at = self.rows.expires_at
+        alive = expires_at is None or expires_at > now
+        return alive and self.is_immutable and self.versions.get(id(db)) == _version(db)
 
 
-class Recent:
-    """Glances of late. Shared by the reading threads."""
+class SnapshotCache:
+    """The cache of snapshots, shared by the reader threads."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._most = most_bytes
-        self._held: OrderedDict[Wanted, _Held] = OrderedDict()
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._cached: OrderedDict[SnapshotQuery, _CachedSnapshot] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
 
-    def read_snapshot(self, db: apsw.Connection, wanted: Wanted, now: int) -> LogSnapshot | None:
-        """What the file says of a conversation, all of it at one moment; None where there is no such one."""
-        held = self._held.get(wanted)
-        if held is not None and held.holds(db, now):
-            return held.read_snapshot
+    def read_snapshot(self, db: apsw.Connection, query: SnapshotQuery, now: int) -> LogSnapshot | None:
+        """Read a consistent snapshot of a conversation; None if it is missing."""
+        cached = self._cached.get(query)
+        if cached is not None and cached.is_current(db, now):
+            return cached.snapshot
         db.execute("BEGIN")
         try:
-            version, found = _version(db), _read(db, wanted, now)
+            version, found = _version(db), _read(db, query, now)
         finally:
             db.execute("COMMIT")
         if found is None:
             return None
-        if held is None or held.found != found or not held.can_be_shared:
-            held = self._made(wanted, found, {} if held is None else held.entries)
-        held.seen_at[id(db)] = version
-        return held.read_snapshot
+        if cached is None or cached.rows != found or not cached.is_immutable:
+            cached = self._build(query, found, {} if cached is None else cached.entries)
+        cached.versions[id(db)] = version
+        return cached.snapshot
 
-    def _made(self, wanted: Wanted, found: _Found, known: dict[rows.Row, Entry]) -> _Held:
-        name = wanted.conversation_id
+    def _build(self, query: SnapshotQuery, found: _Rows, known: dict[rows.Row, Entry]) -> _CachedSnapshot:
+        name = query.conversation_id
         entries = {row: known.get(row) or rows.entry(name, row) for row in (*found.front, *found.tail)}
-        read_snapshot = LogSnapshot(
+        snapshot = LogSnapshot(
             message_count=found.message_count,
             front=[entries[row] for row in found.front],
             tail=[entries[row] for row in found.tail],
-            documents=[rows.document(wanted.documents, row) for row in found.documents],
+            documents=[rows.document(query.documents, row) for row in found.documents],
             head=found.head,
         )
-        shared = {row: entry for row, entry in entries.items() if _can_be_shared(entry.message)}
+        shared = {row: entry for row, entry in entries.items() if _is_immutable(entry.message)}
         size = sum([ENTRY_BYTES + 2 * len(row[-1]) for row in (*shared, *found.documents)])
-        held = _Held(found, shared, read_snapshot, len(shared) == len(entries), size, {})
-        self._keep(wanted, held)
-        return held
+        cached = _CachedSnapshot(found, shared, snapshot, len(shared) == len(entries), size, {})
+        self._store(query, cached)
+        return cached
 
-    def _keep(self, wanted: Wanted, held: _Held) -> None:
+    def _store(self, query: SnapshotQuery, cached: _CachedSnapshot) -> None:
         with self._lock:
-            before = self._held.pop(wanted, None)
-            self._held[wanted] = held
-            self._size += held.size - (0 if before is None else before.size)
-            while self._size > self._most:
-                self._size -= self._held.popitem(last=False)[1].size
+            before = self._cached.pop(query, None)
+            self._cached[query] = cached
+            self._size += cached.size - (0 if before is None else before.size)
+            while self._size > self._max_bytes:
+                self._size -= self._cached.popitem(last=False)[1].size
 
 
-def _can_be_shared(message: Message) -> bool:
-    """Whether whoever is given the message can change nothing in it: not so where its content has parts."""
+def _is_immutable(message: Message) -> bool:
+    """Return whether the message is immutable. Content with parts is mutable."""
     return type(message.content) is str and not message.extra
 
 
 def _version(db: apsw.Connection) -> int:
-    """Differs from what it was before when another connection, of any process, has written in between."""
+    """Return a number that changes when another connection of any process writes."""
     return int(db.execute("PRAGMA data_version").get)
 
 
-def _read(db: apsw.Connection, wanted: Wanted, now: int) -> _Found | None:
-    named = wanted.owner, wanted.conversation_id, now
-    row = db.execute(SQL["get_ends"], named).fetchone()
+def _read(db: apsw.Connection, query: SnapshotQuery, now: int) -> _Rows | None:
+    values = query.owner, query.conversation_id, now
+    row = db.execute(SQL["get_ends"], values).fetchone()
     if row is None:
         return None
     key, count, expires_at, head = row
-    last = db.execute(SQL["tail"], (key, wanted.tail)).fetchall()[::-1]
-    if len(last) < wanted.tail:
-        first = last[: wanted.front]
+    last = db.execute(SQL["tail"], (key, query.tail)).fetchall()[::-1]
+    if len(last) < query.tail:
+        first = last[: query.front]
     else:
-        first = db.execute(SQL["page"], (key, wanted.front, 0)).fetchall() if wanted.front else []
-    listing = wanted.documents
-    documents = Documents(db, wanted.owner, None).rows(listing) if listing.limit else []
-    return _Found(count, expires_at, first, last, documents, head)
+        first = db.execute(SQL["page"], (key, query.front, 0)).fetchall() if query.front else []
+    listing = query.documents
+    documents = Documents(db, query.owner, None).rows(listing) if listing.limit else []
+    return _Rows(count, expires_at, first, last, documents, head)

@@ -1,4 +1,4 @@
-"""One owner's view of the file. Decides nothing itself: the rules are in `conversations`."""
+"""One owner's view of the file. The rules for records are in `model.conversations`."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -50,12 +50,12 @@ from aforesaid.stores._document_checks import DocumentChecks
 from aforesaid.stores._sql_files import queries
 from aforesaid.stores.sqlite import rows
 from aforesaid.stores.sqlite.connections import PACKAGE
-from aforesaid.stores.sqlite.counts import clear_some, tally_of_conversation, tally_of_owner
+from aforesaid.stores.sqlite.counts import clear_batch, tally_of_conversation, tally_of_owner
 from aforesaid.stores.sqlite.documents import Documents
-from aforesaid.stores.sqlite.logs import LONGEST_TURN, Turn
+from aforesaid.stores.sqlite.logs import MAX_SHARED_TURN, Turn
 from aforesaid.stores.sqlite.search import matches
 from aforesaid.stores.sqlite.search_index import index_again, row_of, tag_of
-from aforesaid.stores.sqlite.snapshots import Wanted
+from aforesaid.stores.sqlite.snapshots import SnapshotQuery
 
 if TYPE_CHECKING:
     from aforesaid.stores.sqlite.backend import SQLiteBackend
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 SQL = queries(PACKAGE)
 
 CLEAR_BATCH = 100
-"""Conversations that go in one transaction, so that turns get in between."""
+"""Conversations removed in one transaction, so that turns can be stored in between."""
 
 
 class _Found(NamedTuple):
@@ -75,7 +75,7 @@ class _Found(NamedTuple):
 
 
 class SQLiteStore(DocumentChecks):
-    """Reads go to the reading threads, writes to the writing one."""
+    """Route reads to the reader threads and writes to the writer thread."""
 
     def __init__(self, backend: "SQLiteBackend", owner: str) -> None:
         self._backend = backend
@@ -124,20 +124,20 @@ class SQLiteStore(DocumentChecks):
             if expected_revision is not None:
                 row = db.execute(SQL["get_revision"], values).fetchone()
                 check_revision(values[1], rows.count(row) if row else expected_revision, expected_revision)
-            gone = tally_of_conversation(db, *values)
+            removed = tally_of_conversation(db, *values)
             db.execute(SQL["delete_conversation"], values)
-            return gone
+            return removed
 
-        gone = await self._backend.writer.run(work)
-        await self._backend.forgotten()
-        return gone
+        removed = await self._backend.writer.run(work)
+        await self._backend.clean_after_removal()
+        return removed
 
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
     ) -> Conversation:
         bound = await self.session(session_id)
         if bound is not None and _still_active(bound, active_since):
-            return bound  # the usual case, without waiting for the writer
+            return bound  # the usual case, without the writer
 
         def work(db: apsw.Connection) -> Conversation:
             bound = self._find_session(db, session_id)
@@ -184,9 +184,9 @@ class SQLiteStore(DocumentChecks):
         messages, head = without_head(messages)
         bodies = [encode_message(message).decode() for message in messages]
         turn = Turn(self._owner, conversation_id, messages, bodies, expected_revision, *split_head(head))
-        if 0 < len(messages) <= LONGEST_TURN:
-            return await self._backend.writer.put(turn)
-        return await self._backend.writer.run(lambda db: self._backend.ends.put(db, turn))
+        if 0 < len(messages) <= MAX_SHARED_TURN:
+            return await self._backend.writer.append(turn)
+        return await self._backend.writer.run(lambda db: self._backend.appender.append(db, turn))
 
     async def rewrite(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
@@ -196,15 +196,15 @@ class SQLiteStore(DocumentChecks):
         bodies = [encode_message(message).decode() for message in messages]
 
         def work(db: apsw.Connection) -> Appended:
-            log = self._backend.ends.log(db, self._owner, conversation_id)
+            log = self._backend.appender.log(db, self._owner, conversation_id)
             check_revision(conversation_id, log.revision, expected_revision)
             log.clear()
-            log.put(messages, bodies)
+            log.append(messages, bodies)
             check_not_partly_stored(conversation_id, head, new=len(log.new), known=len(log.known))
-            return self._backend.ends.moved(db, log, head)
+            return self._backend.appender.finish(db, log, head)
 
         rewritten = await self._backend.writer.run(work)
-        await self._backend.forgotten()
+        await self._backend.clean_after_removal()
         return rewritten
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
@@ -224,16 +224,16 @@ class SQLiteStore(DocumentChecks):
     ) -> LogSnapshot:
         check_count(front, field="front", least=0)
         check_count(tail, field="tail", least=0)
-        wanted = Wanted(
+        snapshot_query = SnapshotQuery(
             self._owner, parse_uuid(conversation_id, field="conversation_id"), front, tail, documents
         )
-        recent, now = self._backend.recent, to_micros(self.now())
+        snapshots, now = self._backend.snapshots, to_micros(self.now())
 
         def work(db: apsw.Connection) -> LogSnapshot:
-            seen = recent.read_snapshot(db, wanted, now)
-            if seen is None:
-                raise ConversationNotFound(wanted.conversation_id)
-            return seen
+            snapshot = snapshots.read_snapshot(db, snapshot_query, now)
+            if snapshot is None:
+                raise ConversationNotFound(snapshot_query.conversation_id)
+            return snapshot
 
         return await self._backend.readers.run(work)
 
@@ -247,25 +247,23 @@ class SQLiteStore(DocumentChecks):
     ) -> Entry:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
         (message,), head = without_head([message])
-        encode_message(message)  # refuses what could not be stored, before anything else
+        encode_message(message)  # raises for a message that cannot be stored
         message_id = replaced_id(message)
 
         def work(db: apsw.Connection) -> Entry:
             found = self._require(db, conversation_id)
-            held = self._entry(db, conversation_id, message_id)
-            if held is None:
+            old = self._entry(db, conversation_id, message_id)
+            if old is None:
                 raise MessageNotFound(conversation_id, message_id)
-            entry = replaced_entry(
-                held, replacement_message(held, message), revision=found.record.revision + 1
-            )
+            entry = replaced_entry(old, replacement_message(old, message), revision=found.record.revision + 1)
             check_revision(conversation_id, found.record.revision, expected_revision)
-            self._put_in_place(db, found.key, entry, keeps_derived=same_content(held, message))
+            self._put_in_place(db, found.key, entry, keeps_derived=same_content(old, message))
             if head is not None:
                 db.execute(SQL["put_head"], (head, found.key))
             return entry
 
         entry = await self._backend.writer.run(work)
-        await self._backend.forgotten()
+        await self._backend.clean_after_removal()
         return entry
 
     def _put_in_place(self, db: apsw.Connection, key: int, entry: Entry, *, keeps_derived: bool) -> None:
@@ -311,15 +309,15 @@ class SQLiteStore(DocumentChecks):
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         entries, head = entries_without_head(entries)
-        record, given = check_restorable(conversation, entries)
-        placed = {entry.sequence: rows.entry_values(entry) for entry in given.values()}
+        record, restored = check_restorable(conversation, entries)
+        placed = {entry.sequence: rows.entry_values(entry) for entry in restored.values()}
 
         def work(db: apsw.Connection) -> None:
             if not is_expired(record, now=self.now()):
                 db.execute(SQL["delete_if_expired"], self._named(record.id))
             values = rows.conversation_values(self._owner, record)
             ((key, next_sequence),) = db.execute(SQL["restore_conversation"], values).fetchall()
-            new = _not_there(db, key, next_sequence, placed)
+            new = _free_entries(db, key, next_sequence, placed)
             for sequence, (message_id, *rest) in new.items():
                 db.execute(SQL["insert_message"], (key, rest[0], sequence, message_id, *rest[1:]))
                 if not db.changes():
@@ -333,8 +331,8 @@ class SQLiteStore(DocumentChecks):
 
     async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document:
         def work(db: apsw.Connection) -> Document:
-            held = Documents(db, self._owner, self._holder(db, place.conversation_id))
-            return held.put(place, data, now=self.now(), expected=expected)
+            documents = Documents(db, self._owner, self._holder(db, place.conversation_id))
+            return documents.put(place, data, now=self.now(), expected=expected)
 
         return await self._backend.writer.run(work)
 
@@ -358,19 +356,19 @@ class SQLiteStore(DocumentChecks):
 
     async def _delete_document(self, place: Place, expected: int | None) -> bool:
         def work(db: apsw.Connection) -> bool:
-            held = Documents(db, self._owner, self._holder(db, place.conversation_id))
-            return held.delete(place, expected=expected)
+            documents = Documents(db, self._owner, self._holder(db, place.conversation_id))
+            return documents.delete(place, expected=expected)
 
         was_there = await self._backend.writer.run(work)
         if was_there:
-            await self._backend.forgotten()
+            await self._backend.clean_after_removal()
         return was_there
 
-    async def _restore_documents(self, given: Mapping[Place, Document]) -> None:
+    async def _restore_documents(self, documents: Mapping[Place, Document]) -> None:
         def work(db: apsw.Connection) -> None:
-            for place, document in given.items():
-                held = Documents(db, self._owner, self._holder(db, place.conversation_id))
-                held.restore(place, document)
+            for place, document in documents.items():
+                key = self._holder(db, place.conversation_id)
+                Documents(db, self._owner, key).restore(place, document)
 
         await self._backend.writer.run(work)
 
@@ -386,13 +384,13 @@ class SQLiteStore(DocumentChecks):
         return sorted(found, key=end_of)[:limit]
 
     async def clear(self) -> Tally:
-        clear = partial(clear_some, owner=self._owner, limit=CLEAR_BATCH)
-        gone = some = await self._backend.writer.run(clear)
+        clear = partial(clear_batch, owner=self._owner, limit=CLEAR_BATCH)
+        removed = some = await self._backend.writer.run(clear)
         while some.conversations:
             some = await self._backend.writer.run(clear)
-            gone += some
-        await self._backend.forgotten()
-        return gone
+            removed += some
+        await self._backend.clean_after_removal()
+        return removed
 
     async def tally(self, conversation_id: str | None = None) -> Tally:
         if conversation_id is None:
@@ -405,7 +403,7 @@ class SQLiteStore(DocumentChecks):
 
         def work(db: apsw.Connection) -> list[Entry]:
             key = self._key(db, conversation_id)
-            # Fetched first: a row that cannot be read must not leave the query, and its snapshot, open.
+            # Fetch all rows first: an error while decoding must not leave the query and its snapshot open.
             found = db.execute(sql, (key, *values)).fetchall()
             return [rows.entry(conversation_id, row) for row in found]
 
@@ -418,7 +416,7 @@ class SQLiteStore(DocumentChecks):
         return int(key)
 
     def _holder(self, db: apsw.Connection, conversation_id: str | None) -> int | None:
-        """The key of the conversation that documents belong to; None where they are the owner's."""
+        """Return the key of the conversation that has the documents; None for the owner's documents."""
         return None if conversation_id is None else self._key(db, conversation_id)
 
     def _named(self, conversation_id: str) -> tuple[str, str, int]:
@@ -451,14 +449,14 @@ class SQLiteStore(DocumentChecks):
 
 
 class SearchableSQLiteStore(SQLiteStore):
-    """The same with an index: see `contracts.Searchable`."""
+    """A store with an index; see `contracts.Searchable`."""
 
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
         check_count(limit, field="limit", least=0)
-        asked, now = tuple(terms), to_micros(self.now())
+        wanted, now = tuple(terms), to_micros(self.now())
 
         def work(db: apsw.Connection) -> Matches | None:
-            return matches(db, self._owner, self._tag, asked, limit=limit, now=now)
+            return matches(db, self._owner, self._tag, wanted, limit=limit, now=now)
 
         while (found := await self._backend.readers.run(work)) is None:
             await self._backend.catch_up()
@@ -469,10 +467,10 @@ def _found(row: Sequence[Any] | None) -> _Found | None:
     return None if row is None else _Found(row[0], row[1], rows.conversation(row))
 
 
-def _not_there(
+def _free_entries(
     db: apsw.Connection, key: Any, next_sequence: Any, placed: dict[int, rows.EntryValues]
 ) -> dict[int, rows.EntryValues]:
-    """What has a sequence that is free. Usually all of it is new, and nothing has to be looked up."""
+    """Return the entries with a free sequence. Usually all are new, and no query is needed."""
     least = min(placed, default=next_sequence)
     if least >= next_sequence:
         return placed

@@ -1,13 +1,13 @@
 """Zero the unused bytes of b-tree pages in the database file.
 
-`secure_delete` overwrites a deleted cell, but not the copies that SQLite makes: when it distributes the
-cells of neighbouring pages anew, the old bytes stay between the cell pointers and the first cell. No SQL
-statement reaches them short of VACUUM, which writes the whole file. So this module finds these bytes and
-zeroes them in the file, as SQLite would have. They carry no data, so a crash on the way harms nothing.
+`secure_delete` overwrites a deleted cell, but not its copies: when SQLite redistributes the cells of
+neighbouring pages, old bytes remain between the cell pointers and the first cell. Only VACUUM clears them, by
+writing the whole file. So this module finds these bytes and zeroes them in the file, as SQLite would have.
+They contain no data, so a crash does no harm.
 
-Nothing else may write the file meanwhile: `scrubbing` holds SQLite's write lock, and the log beside the file
-is empty, so there is nothing that a checkpoint could copy. The file is opened through SQLite's file layer:
-closing a descriptor of ours would release the locks of the whole process.
+No other connection may write meanwhile: `scrubbing` holds SQLite's write lock, and the write-ahead log is
+empty, so no checkpoint can copy anything. The file is opened through SQLite's file layer, because closing a
+separate descriptor would release the locks of the whole process.
 """
 
 import os
@@ -18,15 +18,15 @@ import apsw
 from aforesaid.errors import StoreUnavailable
 
 _BTREE_HEADER = {2: 12, 5: 12, 10: 8, 13: 8}
-"""The types of b-tree pages, and how long their headers are."""
+"""B-tree page type → header length."""
 _MOST_PAGES = 2 * 2**24
-"""Other pages begin with a page number. In a file with fewer pages than this, its first byte is 0 or 1, so
-that none of them can be taken for a b-tree page."""
+"""Other pages begin with a page number. In a file with fewer pages than this, its first byte is 0 or 1,
+which is not a b-tree page type."""
 _BLOCK = 1 << 20
 _FILE_HEADER = 100
 
 Region = tuple[int, int]
-"""From an offset in a page up to another."""
+"""Start and end offset in a page."""
 
 
 class PageFile:
@@ -34,7 +34,7 @@ class PageFile:
 
     def __init__(self, path: str) -> None:
         flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE
-        # SQLite's file layer follows no link.
+        # SQLite's file layer does not follow links.
         self._file = apsw.VFSFile("", os.path.realpath(path), [flags, 0])
         header = self._file.xRead(_FILE_HEADER, 0)
         size = int.from_bytes(header[16:18])
@@ -46,14 +46,15 @@ class PageFile:
         return self._file.xFileSize()
 
     def dirty_pages(self) -> list[int]:
-        """The pages with something left in unused bytes. Needs no lock: a page may change right after."""
+        """Return the pages with non-zero unused bytes. Needs no lock, so a page may change right
+        afterwards."""
         count = self.size // self._page_size
         if count >= _MOST_PAGES:
             raise StoreUnavailable(f"unused bytes are not found in a file of {count} pages: run VACUUM")
         return [number for number, page in self._pages(count) if self._dirty_regions(page, number)]
 
     def clear(self, number: int) -> None:
-        """Zero the unused bytes of a page, as it is now. The caller locks out writers."""
+        """Zero the unused bytes of a page. The caller locks out writers."""
         offset = (number - 1) * self._page_size
         page = memoryview(self._file.xRead(self._page_size, offset))
         for start, end in self._dirty_regions(page, number):
@@ -74,13 +75,13 @@ class PageFile:
                 yield first + start // self._page_size, block[start : start + self._page_size]
 
     def _dirty_regions(self, page: memoryview, number: int) -> list[Region]:
-        """The unused parts of a page that are not zero."""
+        """Return the unused regions of a page that are not zero."""
         regions = unused_regions(page, self._usable, _FILE_HEADER if number == 1 else 0)
         return [(start, end) for start, end in regions if bytes(page[start:end]).strip(b"\0")]
 
 
 def unused_regions(page: memoryview, usable: int, at: int = 0) -> list[Region]:
-    """The unused parts of a b-tree page, whose header is at `at`; none of other pages and damaged ones."""
+    """Return the unused regions of a b-tree page with its header at `at`; none for other or damaged pages."""
     if len(page) < usable or page[at] not in _BTREE_HEADER:
         return []
     begin = at + _BTREE_HEADER[page[at]] + 2 * _number(page, at + 3)
@@ -92,7 +93,7 @@ def unused_regions(page: memoryview, usable: int, at: int = 0) -> list[Region]:
 
 
 def _free_blocks(page: memoryview, block: int, least: int, usable: int) -> list[Region] | None:
-    """The insides of the free blocks, which begin with their own pointers; None when the chain is damaged."""
+    """Return the contents of the free blocks without their pointers; None if the chain is damaged."""
     found: list[Region] = []
     while block:
         if not least <= block <= usable - 4:

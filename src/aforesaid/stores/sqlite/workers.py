@@ -1,8 +1,7 @@
-"""Threads that do the database's work while the event loop goes on.
+"""Threads that access the database, so that the event loop never blocks.
 
-A `ReaderPool` runs each job on whichever of its threads is free. A `WriterThread` has one thread; it
-takes the jobs that are waiting and commits them in one transaction, so that the price of making
-data durable is paid once for many turns. Below: the engine. Above: `backend`.
+A `ReaderPool` runs each job on a free thread. A `WriterThread` commits all waiting jobs in one transaction,
+so that many turns share the cost of one durable write.
 """
 
 import asyncio
@@ -21,56 +20,62 @@ from aforesaid.contracts import Appended
 from aforesaid.errors import AforesaidError, StoreBusy, StoreClosed
 from aforesaid.stores._slots import LoopSlots, Slots
 from aforesaid.stores._wakeups import Wakeups, wakeups_of
-from aforesaid.stores.sqlite.connections import LOCK_TIMEOUT, LockWait, ours
+from aforesaid.stores.sqlite.connections import LOCK_TIMEOUT, LockWait, translate_error
 from aforesaid.stores.sqlite.identity import OpenFiles
-from aforesaid.stores.sqlite.logs import Ends, OthersWroteError, Turn
+from aforesaid.stores.sqlite.logs import ConcurrentWriteError, LogAppender, Turn
 
 log = logging.getLogger("aforesaid.stores.sqlite")
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], Any]
 
-LARGEST_BATCH = 64
-"""Jobs in one transaction: enough that the commit costs next to nothing for each, and a bound."""
+MAX_BATCH = 64
+"""Jobs per transaction: enough to make the commit cheap for each job."""
 
-WORTH_SPLITTING = 50e-6
-"""Seconds of the last batch, for each job that waits now, up to which two batches cost less than one."""
+SPLIT_THRESHOLD = 50e-6
+"""Seconds of the last batch per waiting job, below which two batches are faster than one."""
 
-AT_REST_SECONDS = 0.05
-"""Without a job for so long, the writing thread has time for what nobody waits for."""
+IDLE_SECONDS = 0.05
+"""Seconds without a job after which the writer does background work."""
 
-MOST_JOBS = 4096
-"""Jobs that may be in a lane's queue; whoever comes after them waits for a place, and then is refused."""
+MAX_QUEUED = 4096
+"""Jobs in a queue; further callers wait for a slot and are then refused."""
 WAIT_SECONDS = 30.0
 LATE_WAIT_SECONDS = 0.25
-"""How long a job waits for a lock when its time was spent in the queue: enough for a usual transaction."""
+"""How long a job waits for a lock if it spent its time in the queue: enough for a usual transaction."""
 
 
 class Job:
-    """Work for a lane, and the future that waits for it."""
+    """Work for a thread, with its future."""
 
-    __slots__ = ("asked", "box", "error", "future", "result", "turn", "work")
+    __slots__ = ("called_at", "error", "future", "result", "turn", "wakeups", "work")
 
     def __init__(
-        self, work: Work, future: asyncio.Future[Any], box: Wakeups, *, turn: Turn | None, asked: float
+        self,
+        work: Work,
+        future: asyncio.Future[Any],
+        wakeups: Wakeups,
+        *,
+        turn: Turn | None,
+        called_at: float,
     ) -> None:
         self.work = work
-        self.asked = asked
-        """When the caller asked (`time.monotonic`): its time for waiting begins there."""
-        self.box = box
+        self.called_at = called_at
+        """Time of the call (`time.monotonic`), from which its lock timeout counts."""
+        self.wakeups = wakeups
         self.turn = turn
         self.future = future
         self.result: Any = None
         self.error: BaseException | None = None
 
     def attempt(self, connection: apsw.Connection, path: str) -> None:
-        """Do the work; keep what it returns or raises."""
+        """Run the work and record its result or error."""
         try:
             self.result = self.work(connection)
-        except Exception as error:  # noqa: BLE001  whatever the work raised belongs to whoever waits for it
-            self.error = ours(error, path)
+        except Exception as error:  # noqa: BLE001  the caller of the job gets every error
+            self.error = translate_error(error, path)
 
     def settle(self) -> None:
-        """Tell whoever waits. Runs on the event loop."""
+        """Resolve the future. Runs on the event loop."""
         if self.future.cancelled():
             return
         if self.error is not None:
@@ -80,14 +85,14 @@ class Job:
 
 
 class LoopQueue(NamedTuple):
-    """What an event loop needs of a lane: places for its jobs, and where it is told."""
+    """The slots and the wakeup queue of one event loop."""
 
-    places: LoopSlots
-    box: Wakeups
+    slots: LoopSlots
+    wakeups: Wakeups
 
 
 class WorkerPool:
-    """Threads that share a queue of jobs. `close` finishes what was accepted."""
+    """Threads with a shared job queue. `close` finishes all accepted jobs."""
 
     def __init__(
         self,
@@ -102,9 +107,9 @@ class WorkerPool:
         self._files = files
         self._lock_timeout = lock_timeout
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._slots = Slots(path, places=MOST_JOBS, waiting=MOST_JOBS * 8, deadline=WAIT_SECONDS)
+        self._slots = Slots(path, limit=MAX_QUEUED, max_waiting=MAX_QUEUED * 8, timeout=WAIT_SECONDS)
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopQueue] = WeakKeyDictionary()
-        self._door = threading.Lock()
+        self._queue_lock = threading.Lock()
         self._process = os.getpid()
         self._closed = False
         self._threads = [
@@ -115,30 +120,30 @@ class WorkerPool:
             thread.start()
 
     async def run(self, work: Callable[[apsw.Connection], T], *, turn: Turn | None = None) -> T:
-        """Do the work on a thread of this lane and wait for it. `turn` is the turn that it puts, if it does.
+        """Run the work on a thread and wait for it. Pass `turn` if the work only stores that turn.
 
-        Cancelled while still in the queue, the work is not done; cancelled later, it is done whole.
+        Cancellation removes a job from the queue; once started, a job completes.
         """
-        asked = time.monotonic()
+        called_at = time.monotonic()
         loop = asyncio.get_running_loop()
-        places, box = self._loops.get(loop) or self._new_loop(loop)
-        if not places.take():
-            await self._slots.wait(places)
+        slots, wakeups = self._loops.get(loop) or self._new_loop(loop)
+        if not slots.take():
+            await self._slots.wait(slots)
         try:
-            job = Job(work, loop.create_future(), box, turn=turn, asked=asked)
+            job = Job(work, loop.create_future(), wakeups, turn=turn, called_at=called_at)
             self._accept(job)
             return cast(T, await job.future)
         finally:
-            places.release()
+            slots.release()
 
     def _new_loop(self, loop: asyncio.AbstractEventLoop) -> LoopQueue:
-        loop_queue = self._loops[loop] = LoopQueue(self._slots.room(loop), wakeups_of(loop))
+        loop_queue = self._loops[loop] = LoopQueue(self._slots.of_loop(loop), wakeups_of(loop))
         return loop_queue
 
     def _accept(self, job: Job) -> None:
         if os.getpid() != self._process:
             raise StoreClosed(f"{self._path} was opened before a fork; open it again in this process")
-        with self._door:  # so that no job can slip in behind the one that ends the threads
+        with self._queue_lock:  # no job may enter the queue after the ones that end the threads
             if self._closed:
                 raise StoreClosed
             self._jobs.put(job)
@@ -146,8 +151,8 @@ class WorkerPool:
     def close(self) -> None:
         """Finish the jobs in the queue, then end the threads. Blocks; call it off the event loop."""
         if os.getpid() != self._process:
-            return  # the threads stayed behind in the process that was forked
-        with self._door:
+            return  # after a fork, the threads exist only in the parent process
+        with self._queue_lock:
             self._closed = True
             for _ in self._threads:
                 self._jobs.put(None)
@@ -161,17 +166,17 @@ class WorkerPool:
             connection.close()
 
     def _serve(self, connection: apsw.Connection) -> None:
-        """What a thread does until the lane is closed."""
+        """Process jobs until the pool is closed."""
 
     def _wait_until(self, oldest: Job, *, was_busy: bool) -> float:
-        """Until when a job waits for locks. Where the one before was refused, one that has no time left is
-        refused without waiting, so that the waits of a whole queue do not add up."""
+        """Return the time until which a job waits for locks. After a job that timed out, a job without
+        time left does not wait at all, so that the waits of a queue do not add up."""
         late = 0.0 if was_busy else LATE_WAIT_SECONDS
-        return max(oldest.asked + self._lock_timeout, time.monotonic() + min(late, self._lock_timeout))
+        return max(oldest.called_at + self._lock_timeout, time.monotonic() + min(late, self._lock_timeout))
 
 
 class ReaderPool(WorkerPool):
-    """Each job by itself."""
+    """Threads that run one job at a time."""
 
     def _serve(self, connection: apsw.Connection) -> None:
         wait = LockWait()
@@ -188,37 +193,37 @@ class ReaderPool(WorkerPool):
         try:
             self._files.check_again()
         except (AforesaidError, OSError) as error:
-            job.error = ours(error, self._path)
+            job.error = translate_error(error, self._path)
         else:
             job.attempt(connection, self._path)
 
 
-class AtRest(Protocol):
-    """What the writing thread does, bit by bit, while it has nothing else to do."""
+class BackgroundWork(Protocol):
+    """Background work of the writer, done in small portions while no job waits."""
 
     waiting: int
-    """How much there is to do, about."""
+    """The approximate amount of work."""
 
     @property
     def has_work(self) -> bool: ...
 
     @property
-    def is_late(self) -> bool:
-        """Whether it cannot wait any longer."""
+    def is_overdue(self) -> bool:
+        """Whether the work must be done even while jobs wait."""
 
-    def do_some(self, db: apsw.Connection) -> None: ...
+    def run_some(self, db: apsw.Connection) -> None: ...
 
 
 class WriterThread(WorkerPool):
-    """The waiting jobs in one transaction; a job that fails is undone alone.
+    """The thread that commits waiting jobs in one transaction. A failed job is rolled back alone.
 
-    Turns that wait together are put by one statement, in which the event loop runs. Under load, two batches
-    take turns: while the engine and the disk take one, the event loop runs the tasks whose turns were in the
-    other. For that the tasks are told late, when the next statement is about to begin. Told earlier, they
-    would only take the interpreter from this thread, and then wait while the disk is busy.
+    One statement stores all waiting turns; SQLite releases the interpreter lock meanwhile, so the event loop
+    runs. Under load, two batches alternate: while SQLite writes one, the event loop resumes the callers of
+    the other. Therefore results are delivered late, right before the next statement. Delivered earlier, the
+    callers would only compete with this thread for the interpreter and then wait for the disk.
 
-    `ends` puts the turns. What it remembers is forgotten before they are put one by one, and before anything
-    else is written. `at_rest` is what there is to do when no job comes for a moment.
+    `appender` stores the turns. Its cache of records is cleared before turns are stored one by one and before
+    any other write. `background` is the background work.
     """
 
     def __init__(
@@ -228,23 +233,23 @@ class WriterThread(WorkerPool):
         *,
         name: str,
         files: OpenFiles,
-        ends: Ends,
-        at_rest: AtRest | None = None,
+        appender: LogAppender,
+        background: BackgroundWork | None = None,
         lock_timeout: float = LOCK_TIMEOUT,
     ) -> None:
-        self._ends = ends
-        self._at_rest = at_rest
+        self._appender = appender
+        self._background = background
         self._unfinished = False
-        self._untold: list[Job] = []
+        self._undelivered: list[Job] = []
         self._batch_seconds = 0.0
         self._lock_wait = LockWait()
         self._was_busy = False
         connection.set_busy_handler(self._wait_for_others)
         super().__init__(path, [connection], name=name, files=files, lock_timeout=lock_timeout)
 
-    def put(self, turn: Turn) -> Coroutine[Any, Any, Appended]:
-        """Put a turn at the end of its log."""
-        return self.run(lambda db: self._ends.put(db, turn), turn=turn)
+    def append(self, turn: Turn) -> Coroutine[Any, Any, Appended]:
+        """Append a turn to its log."""
+        return self.run(lambda db: self._appender.append(db, turn), turn=turn)
 
     def _serve(self, connection: apsw.Connection) -> None:
         while (job := self._next(connection)) is not None:
@@ -254,63 +259,65 @@ class WriterThread(WorkerPool):
             self._lock_wait.until = self._wait_until(jobs[0], was_busy=self._was_busy)
             try:
                 self._commit_checked(jobs, connection)
-            except Exception as error:  # noqa: BLE001  the transaction failed as a whole: none of it was stored
+            except Exception as error:  # noqa: BLE001  the transaction failed: nothing of it was stored
                 for one in jobs:
-                    one.error = one.error or ours(error, self._path)
+                    one.error = one.error or translate_error(error, self._path)
             self._was_busy = isinstance(jobs[0].error, StoreBusy)
-            self._untold += jobs
+            self._undelivered += jobs
             self._catch_up(connection)
-        self._tell()
+        self._deliver()
 
     def _commit_checked(self, jobs: list[Job], connection: apsw.Connection) -> None:
-        """Commit if the files still have their names. Check again afterwards: a batch that went into a file
-        without a name must not be acknowledged."""
+        """Commit if the paths still refer to the open files. Check again afterwards, because a batch that
+        went to a deleted file must not be acknowledged."""
         self._files.check_name()
         self._commit(jobs, connection)
         try:
             self._files.check()
         except BaseException:
-            self._ends.forget()
+            self._appender.clear_cache()
             raise
 
     def _next(self, connection: apsw.Connection) -> Job | None:
         if self._jobs.empty():
-            self._tell()
-            while self._at_rest is not None and self._at_rest.has_work:
+            self._deliver()
+            while self._background is not None and self._background.has_work:
                 try:
-                    return self._jobs.get(timeout=AT_REST_SECONDS)
+                    return self._jobs.get(timeout=IDLE_SECONDS)
                 except queue.Empty:
-                    if not self._rest(self._at_rest, connection):
+                    if not self._run_background(self._background, connection):
                         break
         return self._jobs.get()
 
-    def _rest(self, at_rest: AtRest, connection: apsw.Connection) -> bool:
-        """Do a bit of what nobody waits for; whether that worked. If not, it is tried after the next job."""
-        waiting = at_rest.waiting
+    def _run_background(self, background: BackgroundWork, connection: apsw.Connection) -> bool:
+        """Do some background work; return whether it succeeded. A failure is retried after the next job."""
+        waiting = background.waiting
         self._lock_wait.until = time.monotonic() + min(LATE_WAIT_SECONDS, self._lock_timeout)
         try:
             self._files.check_again()
             self._begin(connection)
-            at_rest.do_some(connection)
+            background.run_some(connection)
             self._finish(connection)
-        except Exception as error:  # noqa: BLE001  nobody waits for it, so nobody can be told but the log
-            log.warning("%s", ours(error, self._path))
-            at_rest.waiting = waiting
+        except Exception as error:  # noqa: BLE001  no caller waits for this work, so only log the error
+            log.warning("%s", translate_error(error, self._path))
+            background.waiting = waiting
             return False
         finally:
             self._undo(connection)
         return True
 
     def _catch_up(self, connection: apsw.Connection) -> None:
-        """Do what cannot wait until nobody comes; those whose work is committed are told after it."""
-        at_rest = self._at_rest
-        while at_rest is not None and at_rest.is_late and self._rest(at_rest, connection):
+        """Do background work that is overdue. Callers of committed jobs wait for it."""
+        background = self._background
+        while (
+            background is not None and background.is_overdue and self._run_background(background, connection)
+        ):
             pass
 
     def _waiting(self) -> list[Job]:
-        """The other jobs for this batch: all that wait, or half of them where two batches pay."""
-        count = min(self._jobs.qsize(), LARGEST_BATCH - 1)
-        if not self._untold and self._batch_seconds < count * WORTH_SPLITTING:
+        """Return further jobs for this batch: all waiting ones, or half of them if two batches are faster."""
+        count = min(self._jobs.qsize(), MAX_BATCH - 1)
+        if not self._undelivered and self._batch_seconds < count * SPLIT_THRESHOLD:
             count //= 2
         jobs = [self._jobs.get_nowait() for _ in range(count)]
         if jobs and jobs[-1] is None:
@@ -318,35 +325,37 @@ class WriterThread(WorkerPool):
         return cast(list[Job], jobs)
 
     def _commit(self, jobs: list[Job], connection: apsw.Connection) -> None:
-        """Hope first: nearly always every job succeeds, and none needs a savepoint of its own."""
+        """Try all jobs without savepoints first: nearly always every job succeeds."""
         turns = [job.turn for job in jobs if job.turn is not None]
         if len(turns) == len(jobs):
-            done = self._put_at_once(jobs, turns, connection)
+            done = self._append_all(jobs, turns, connection)
         else:
             done = self._commit_together(jobs, connection)
         if not done:
-            self._commit_apart(jobs, connection)
+            self._commit_one_by_one(jobs, connection)
 
-    def _put_at_once(self, jobs: list[Job], turns: list[Turn], connection: apsw.Connection) -> bool:
-        """Whether that worked. If not, whose fault it is shows when each is put by itself."""
+    def _append_all(self, jobs: list[Job], turns: list[Turn], connection: apsw.Connection) -> bool:
+        """Store all turns with one statement; return whether it succeeded. After a failure, storing them
+        one by one finds the cause."""
         begin = time.perf_counter()
         try:
-            put = self._ends.put_at_once(connection, turns, meanwhile=self._tell)
+            results = self._appender.append_all(connection, turns, before_write=self._deliver)
         except apsw.BusyError:
-            raise  # that was waited for long enough
-        except (apsw.ConstraintError, apsw.FullError, AforesaidError, OthersWroteError):
+            raise  # the lock timeout has passed
+        except (apsw.ConstraintError, apsw.FullError, AforesaidError, ConcurrentWriteError):
             return False
-        except apsw.Error as error:  # which may not come again when they are, and nobody would know
-            log.warning("turns are put one by one: %s", ours(error, self._path))
+        except apsw.Error as error:  # log it: the error may not occur again one by one
+            log.warning("storing turns one by one: %s", translate_error(error, self._path))
             return False
         self._batch_seconds = time.perf_counter() - begin
-        for job, result in zip(jobs, put, strict=True):
+        for job, result in zip(jobs, results, strict=True):
             job.result = result
         return True
 
     def _commit_together(self, jobs: list[Job], connection: apsw.Connection) -> bool:
-        """Whether all of them succeeded. If not, none was done."""
-        self._ends.forget()
+        """Run all jobs in one transaction; return whether all succeeded. After a failure, none has an
+        effect."""
+        self._appender.clear_cache()
         try:
             self._begin(connection)
             for job in jobs:
@@ -358,9 +367,9 @@ class WriterThread(WorkerPool):
             self._undo(connection)
         return True
 
-    def _commit_apart(self, jobs: list[Job], connection: apsw.Connection) -> None:
-        """Do them again, those that succeed in one transaction, those that fail undone."""
-        self._ends.forget()
+    def _commit_one_by_one(self, jobs: list[Job], connection: apsw.Connection) -> None:
+        """Run the jobs again with a savepoint each, so that only failed jobs are rolled back."""
+        self._appender.clear_cache()
         try:
             self._begin(connection)
             for job in jobs:
@@ -369,7 +378,7 @@ class WriterThread(WorkerPool):
                 self._attempt(job, connection)
                 if job.error is not None:
                     if not connection.in_transaction:
-                        raise job.error  # the engine undid all of them, as when the disk is full
+                        raise job.error  # SQLite rolled back the whole transaction, as when the disk is full
                     connection.execute("ROLLBACK TO job")
                 connection.execute("RELEASE job")
             self._end(connection)
@@ -382,11 +391,11 @@ class WriterThread(WorkerPool):
 
     def _attempt(self, job: Job, connection: apsw.Connection) -> None:
         if job.turn is None:
-            self._tell()  # this may take its time
+            self._deliver()  # the work may take long
         job.attempt(connection, self._path)
 
     def _end(self, connection: apsw.Connection) -> None:
-        self._tell()
+        self._deliver()
         begin = time.perf_counter()
         self._finish(connection)
         self._batch_seconds = time.perf_counter() - begin
@@ -399,24 +408,24 @@ class WriterThread(WorkerPool):
         if not self._unfinished:
             return
         self._unfinished = False
-        if connection.in_transaction:  # the engine undoes some failures by itself
+        if connection.in_transaction:  # SQLite rolls back by itself after some errors
             connection.execute("ROLLBACK")
 
     def _wait_for_others(self, attempt: int) -> bool:
-        self._tell()
+        self._deliver()
         return self._lock_wait(attempt)
 
-    def _tell(self) -> None:
-        """Let those go on whose work is committed."""
-        if self._untold:
-            describe, self._untold = self._untold, []
-            _settle(describe)
+    def _deliver(self) -> None:
+        """Deliver the results of committed jobs."""
+        if self._undelivered:
+            jobs, self._undelivered = self._undelivered, []
+            _settle(jobs)
 
 
 def _settle(jobs: list[Job]) -> None:
-    """Hand the results to the event loops, one wake-up for each loop."""
-    by_box: dict[Wakeups, list[Job]] = {}
+    """Pass the jobs to their event loops, with one wakeup for each loop."""
+    by_loop: dict[Wakeups, list[Job]] = {}
     for job in jobs:
-        by_box.setdefault(job.box, []).append(job)
-    for box, mine in by_box.items():
-        box.post(mine)
+        by_loop.setdefault(job.wakeups, []).append(job)
+    for wakeups, finished in by_loop.items():
+        wakeups.post(finished)

@@ -1,4 +1,4 @@
-"""What threads tell event loops: all of it, once, in order, and nothing to a loop that has gone."""
+"""Finished work reaches its event loop once and in order; a closed loop gets nothing."""
 
 import asyncio
 import gc
@@ -14,27 +14,27 @@ from aforesaid.stores import _wakeups
 from aforesaid.stores._wakeups import CallbackWakeups, EventfdWakeups, Wakeups, wakeups_of
 
 
-class Told:
-    """A letter that runs a function."""
+class Done:
+    """Finished work that runs a function."""
 
     def __init__(self, settle: Callable[[], None]) -> None:
         self.settle = settle
 
 
 def counting(loop: asyncio.AbstractEventLoop) -> Wakeups:
-    box = wakeups_of(loop)
-    assert isinstance(box, EventfdWakeups)
-    return box
+    queue = wakeups_of(loop)
+    assert isinstance(queue, EventfdWakeups)
+    return queue
 
 
 KINDS = pytest.mark.parametrize("kind", [counting, CallbackWakeups])
 
 
 @KINDS
-async def test_letters_of_many_threads_are_settled_once_and_in_the_order_of_each(
+async def test_work_of_many_threads_is_settled_once_and_in_the_order_of_each_thread(
     kind: Callable[[asyncio.AbstractEventLoop], Wakeups],
 ) -> None:
-    box = kind(asyncio.get_running_loop())
+    queue = kind(asyncio.get_running_loop())
     settled: list[tuple[int, int]] = []
     everything = asyncio.Event()
 
@@ -49,7 +49,7 @@ async def test_letters_of_many_threads_are_settled_once_and_in_the_order_of_each
 
     def post(thread: int) -> None:
         for number in range(0, 300, 3):
-            box.post([Told(settle(thread, number + more)) for more in range(3)])
+            queue.post([Done(settle(thread, number + more)) for more in range(3)])
 
     threads = [threading.Thread(target=post, args=(thread,)) for thread in range(4)]
     for thread in threads:
@@ -65,28 +65,28 @@ def test_a_loop_that_was_closed_is_told_nothing(
     kind: Callable[[asyncio.AbstractEventLoop], Wakeups],
 ) -> None:
     loop = asyncio.new_event_loop()
-    box = kind(loop)
+    queue = kind(loop)
     loop.close()
     settled: list[None] = []
-    box.post([Told(lambda: settled.append(None))])
+    queue.post([Done(lambda: settled.append(None))])
     assert not settled
 
 
-def test_a_box_goes_with_its_loop() -> None:
+def test_a_queue_is_freed_with_its_loop() -> None:
     loop = asyncio.new_event_loop()
-    box = counting(loop)
-    assert wakeups_of(loop) is box
-    assert isinstance(box, EventfdWakeups)
-    counter = box.counter
+    queue = counting(loop)
+    assert wakeups_of(loop) is queue
+    assert isinstance(queue, EventfdWakeups)
+    counter = queue.counter
     loop.close()
-    os.fstat(counter)  # still there: the box is held here
-    del loop, box
+    os.fstat(counter)  # still there: the queue is referenced here
+    del loop, queue
     gc.collect()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(counter)
 
 
-def test_a_loop_that_watches_no_files_has_a_plain_box(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_without_add_reader_gets_callbacks(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.new_event_loop()
 
     def refuse(*_: object) -> None:
@@ -99,7 +99,7 @@ def test_a_loop_that_watches_no_files_has_a_plain_box(monkeypatch: pytest.Monkey
 
 async def test_sqlite_without_counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "eventfd")
-    monkeypatch.setattr(_wakeups, "_boxes", {})
+    monkeypatch.setattr(_wakeups, "_queues", {})
     async with aforesaid.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("kitchen")

@@ -18,7 +18,7 @@ from aforesaid.model.messages import Message
 from aforesaid.settings import ConversationConfig
 from aforesaid.stores.sqlite import SQLiteBackend
 from aforesaid.stores.sqlite.backend import READERS
-from aforesaid.stores.sqlite.snapshots import Recent
+from aforesaid.stores.sqlite.snapshots import SnapshotCache
 from aforesaid.stores.sqlite.store import SQLiteStore
 from aforesaid.telemetry import Telemetry
 from aforesaid.testing import FixedClock, SnapshotContract
@@ -104,14 +104,14 @@ async def test_what_goes_for_good_leaves_what_is_remembered(backend: SQLiteBacke
     erin = backend.of("erin")
     conversation_id = await said(erin, "a secret")
     await read_snapshot(erin, conversation_id)
-    remembered = backend.recent
+    remembered = backend.snapshots
     await erin.delete(conversation_id)
-    assert backend.recent is not remembered
-    assert "a secret" not in repr(vars(backend.recent))
+    assert backend.snapshots is not remembered
+    assert "a secret" not in repr(vars(backend.snapshots))
 
 
 async def test_what_is_remembered_is_bounded(backend: SQLiteBackend) -> None:
-    backend.recent = Recent(most_bytes=20_000)
+    backend.snapshots = SnapshotCache(max_bytes=20_000)
     erin = backend.of("erin")
     first = await said(erin, "x" * 4_000)
     seen = await read_snapshot(erin, first)

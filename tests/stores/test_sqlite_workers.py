@@ -19,7 +19,7 @@ from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.stores.sqlite import SQLiteBackend
 from aforesaid.stores.sqlite.connections import connect
-from aforesaid.stores.sqlite.search_index import WORTH_INDEXING, Indexer
+from aforesaid.stores.sqlite.search_index import INDEX_BATCH, Indexer
 from aforesaid.stores.sqlite.workers import Job, WriterThread
 from aforesaid.testing import FixedClock
 
@@ -192,12 +192,12 @@ class TestAFileThatIsHeld:
 
         def late(indexer: Indexer) -> bool:
             """From the first turn on; by then somebody else holds the file."""
-            if holder.in_transaction or indexer.waiting < WORTH_INDEXING:
+            if holder.in_transaction or indexer.waiting < INDEX_BATCH:
                 return False
             holder.execute("BEGIN IMMEDIATE")
             return True
 
-        monkeypatch.setattr(Indexer, "is_late", property(late))
+        monkeypatch.setattr(Indexer, "is_overdue", property(late))
         await asyncio.wait_for(store.append(conversation_id, said("stored")), SECONDS / 4)
         assert holder.in_transaction
         holder.execute("ROLLBACK")

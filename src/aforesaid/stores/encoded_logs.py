@@ -1,0 +1,166 @@
+"""Logs in memory: each message encoded, at its position, in reading order."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct
+
+from aforesaid.contracts import (
+    Appended,
+    Document,
+    Entry,
+    Place,
+    Position,
+    check_same_content,
+    unreadable_entry,
+)
+from aforesaid.errors import MessageConflict, StoreDamaged
+from aforesaid.model.clock import from_micros, to_micros
+from aforesaid.model.conversations import Conversation, stamp_for
+from aforesaid.model.messages import Message
+from aforesaid.model.wire import decode_message, encode_message
+
+
+class EncodedMessage(NamedTuple):
+    """A message to be stored, with its encoded body. The caller cannot change the body afterwards."""
+
+    message: Message
+    body: bytes
+
+
+def encode_messages(messages: Sequence[Message]) -> list[EncodedMessage]:
+    """Encode the messages. Raise `InvalidMessage` for content that is not JSON; call this before any
+    change."""
+    return [EncodedMessage(message, encode_message(message)) for message in messages]
+
+
+class Slot(Struct, frozen=True):
+    """A stored message, encoded, at its position. The body always contains a timestamp."""
+
+    position: Position
+    revision: int
+    stored_at: datetime
+    body: bytes
+
+
+class Log(Struct, kw_only=True):
+    """One conversation: its record and its slots in reading order."""
+
+    record: Conversation
+    slots: list[Slot] = []
+    by_id: dict[str, Slot] = {}
+    next_sequence: int = 1
+    documents: dict[Place, Document] = {}
+    head: str | None = None
+    """The sealed head of the log; see `contracts.Sealable`."""
+
+    def copy(self) -> "Log":
+        return Log(
+            record=self.record,
+            slots=self.slots.copy(),
+            by_id=self.by_id.copy(),
+            next_sequence=self.next_sequence,
+            documents=self.documents.copy(),
+            head=self.head,
+        )
+
+
+NewSlots: TypeAlias = list[tuple[Message, Slot]]
+SlotWithId: TypeAlias = tuple[str | None, Slot]
+"""A message id and the slot that holds the message."""
+
+
+def replace_slot(log: Log, at: int, slot: Slot) -> None:
+    old, log.slots[at] = log.slots[at], slot
+    for message_id, other in log.by_id.items():
+        if other is old:
+            log.by_id[message_id] = slot
+            return
+
+
+def forget_id(log: Log, slot: Slot) -> None:
+    try:
+        message_id = decode_message(slot.body).message_id
+    except StoreDamaged:
+        message_id = next((one for one, other in log.by_id.items() if other is slot), None)
+    if message_id is not None:
+        log.by_id.pop(message_id, None)
+
+
+def slots_of(entries: Iterable[Entry]) -> list[SlotWithId]:
+    """Encode entries as slots, each with its message id."""
+    return [
+        (
+            entry.message.message_id,
+            Slot(entry.position, entry.revision, entry.stored_at, encode_message(entry.message)),
+        )
+        for entry in entries
+    ]
+
+
+def free_slots(log: Log | None, conversation_id: str, slots: Sequence[SlotWithId]) -> list[SlotWithId]:
+    """Return the slots with a free sequence. Raise `MessageConflict` for an id that another slot has."""
+    taken = {slot.position.sequence for slot in log.slots} if log else set[int]()
+    new = [one for one in slots if one[1].position.sequence not in taken]
+    for message_id, _ in new:
+        if log is not None and message_id is not None and message_id in log.by_id:
+            raise MessageConflict(conversation_id, message_id)
+    return new
+
+
+def split_known(log: Log, turn: Sequence[EncodedMessage], *, now: datetime) -> tuple[NewSlots, list[Slot]]:
+    """Split a turn into new messages, each with its future slot, and the slots of known messages."""
+    stamp = stamp_for(log.record.last_message_at, now=now)
+    new: NewSlots = []
+    known: list[Slot] = []
+    seen = dict[str, Slot]()
+    for message, body in turn:
+        message_id = message.message_id
+        earlier = seen.get(message_id) or log.by_id.get(message_id) if message_id is not None else None
+        if earlier is not None:
+            check_same_content(decode_entry(log, earlier), decode_message(body))
+            known.append(earlier)
+            continue
+        position = Position(to_micros(message.timestamp or stamp), log.next_sequence + len(new))
+        if message.timestamp is None:
+            message, body = message.with_(timestamp=stamp), _with_timestamp(body, position)
+        slot = Slot(position, log.record.revision + 1, now, body)
+        new.append((message, slot))
+        if message_id is not None:
+            seen[message_id] = slot
+    return new, known
+
+
+def _with_timestamp(body: bytes, position: Position) -> bytes:
+    """Insert the time of its position into the body of a message without a timestamp."""
+    stamp = from_micros(position.micros).isoformat().replace("+00:00", "Z")
+    return b'%b,"timestamp":"%b"}' % (body[:-1], stamp.encode())
+
+
+def appended(log: Log, new: NewSlots, known: Sequence[Slot]) -> Appended:
+    return Appended(
+        conversation=log.record,
+        new=lambda: tuple(decode_entry(log, slot) for _, slot in new),  # slots are immutable
+        known=tuple(decode_entry(log, slot) for slot in known),
+    )
+
+
+def decode_entry(log: Log, slot: Slot) -> Entry:
+    try:
+        message = decode_message(slot.body)
+    except StoreDamaged as error:
+        return unreadable_entry(
+            log.record.id, slot.position, revision=slot.revision, stored_at=slot.stored_at, why=str(error)
+        )
+    return Entry(
+        conversation_id=log.record.id,
+        sequence=slot.position.sequence,
+        revision=slot.revision,
+        stored_at=slot.stored_at,
+        message=message,
+    )
+
+
+def slot_position(slot: Slot) -> Position:
+    return slot.position
