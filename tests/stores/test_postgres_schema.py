@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import psycopg
@@ -319,6 +320,31 @@ async def test_after_the_server_has_dropped_its_connections_the_store_comes_back
     with pytest.raises(StoreUnavailable):
         await store.get(record.id)
     assert await store.get(record.id) == record
+    await backend.close()
+
+
+async def test_many_dropped_idle_connections_fail_one_call_at_most(
+    postgres_url: str, postgres_admin_url: str
+) -> None:
+    backend = PostgresBackend(postgres_url, max_connections=6)
+    await backend.open()
+    store = backend.of(f"dropped-{new_id()}")
+    record = await store.create(started(new_id(), now=store.now()))
+    async with AsyncExitStack() as stack:
+        idle = [await stack.enter_async_context(backend.connection()) for _ in range(6)]
+        pids = [connection.info.backend_pid for connection in idle]
+    async with await psycopg.AsyncConnection.connect(postgres_admin_url, autocommit=True) as admin:
+        ended = await admin.execute(
+            "SELECT bool_and(pg_terminate_backend(pid, 5000)) FROM unnest(%s::int[]) AS pid", [pids]
+        )
+        assert await ended.fetchone() == (True,)
+    failed = 0
+    for _ in range(8):
+        try:
+            assert await store.get(record.id) == record
+        except StoreUnavailable:
+            failed += 1
+    assert failed <= 1
     await backend.close()
 
 

@@ -22,6 +22,7 @@ from aforesaid.stores.postgres.connections import (
     WAIT_SECONDS,
     Connection,
     Pool,
+    borrow,
     close_with_loop,
     connect,
     connect_beside,
@@ -147,7 +148,7 @@ class PostgresBackend(Backend):
         self._require_pool()
         with self._underway.here().one(), translated(self.server):
             pool = await self._pool_here()
-            async with pool.connection() as connection:
+            async with borrow(pool) as connection:
                 with whole(connection):
                     yield connection
 

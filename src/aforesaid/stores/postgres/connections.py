@@ -5,7 +5,7 @@ No message of ours quotes a server's detail or a URL: the one may hold a row, th
 
 import contextlib
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 from weakref import WeakSet
 
@@ -144,6 +144,36 @@ async def execute_for(connection: Connection, owner: str, *steps: tuple[str, Map
         name, values = steps[-1]
         await cursor.execute(SQL[name], values)
     return await cursor.fetchall() if cursor.description else []
+
+
+@contextlib.asynccontextmanager
+async def borrow(pool: Pool) -> AsyncIterator[Connection]:
+    """Lend a connection of the pool for one piece of work.
+
+    A restart of the server ends all idle connections at once, and each of them would fail one call. Such
+    connections go back to the pool, which replaces them, as long as the pool has another idle one. The last
+    one is lent as it is: its call fails at once instead of waiting for a server that may be away.
+    """
+    connection = await pool.getconn()
+    try:
+        while _is_dropped(connection) and pool.get_stats()["pool_available"]:
+            dropped, connection = connection, await pool.getconn()
+            await pool.putconn(dropped)
+        async with connection:
+            yield connection
+    finally:
+        await pool.putconn(connection)
+
+
+def _is_dropped(connection: Connection) -> bool:
+    """Return whether an idle connection was ended by the other side. Reads the socket without waiting."""
+    try:
+        # Twice: a server that shuts down sends a message first, and one call reads up to that message.
+        connection.pgconn.consume_input()
+        connection.pgconn.consume_input()
+    except psycopg.OperationalError:
+        return True
+    return connection.closed
 
 
 @contextlib.contextmanager
