@@ -466,7 +466,7 @@ async def test_an_encrypted_memory_seals_its_archives_with_its_master_key(url: s
 CHILD = """
 import asyncio, os, signal, sys
 import aforesaid
-from aforesaid import archives
+from aforesaid.transfer import archives
 url, folder, conversation_id, call = sys.argv[1:]
 real = getattr(archives, call)
 def kill(*given):

@@ -132,7 +132,7 @@ async def test_a_server_that_is_well_is_ready() -> None:
         answer = await server.client.get("/ready")
         assert answer.status_code == 200
         assert answer.json()["status"] == "ready"
-        assert (await server.client.get("/health")).json() == {"status": "ok"}
+        assert (await server.client.get("/health")).json() == {"status": "ok", "server": "aforesaid"}
 
 
 async def test_one_that_is_about_to_stop_is_not() -> None:
