@@ -42,7 +42,7 @@ ROUNDS = 6
 
 async def run_server(folder: Path) -> None:
     from aforesaid.agents import AgenticLoop, Answer, Specialist, SupervisorAgent
-    from aforesaid.agents.new_conversations import TakeBack
+    from aforesaid.agents.new_conversations import Undo
     from aforesaid.contracts import Ask, OnText, Reply
     from aforesaid.memory.manager import ConversationManager
     from aforesaid.model.ids import following_id
@@ -71,7 +71,7 @@ async def run_server(folder: Path) -> None:
             conversation_id: str | None = None,
             *,
             on_text: OnText | None = None,
-            take_back: TakeBack | None = None,
+            undo: Undo | None = None,
         ) -> Answer:
             assert isinstance(query, Message)
             assert query.message_id

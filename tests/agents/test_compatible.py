@@ -17,7 +17,7 @@ from aforesaid.agents import (
     OpenAIResponsesAgent,
     StrandsAgent,
 )
-from aforesaid.agents.providers.openai_chat import grow
+from aforesaid.agents.providers.openai_chat import merge_delta
 from aforesaid.agents.providers.sdk import without_secrets
 from aforesaid.contracts import Ask
 from aforesaid.errors import MissingExtra
@@ -152,7 +152,7 @@ whole_calls = [
 def test_pieces_of_calls_grow_together() -> None:
     message: dict[str, Any] = {}
     for piece in pieces_of_calls:
-        grow(message, {"tool_calls": piece})
+        merge_delta(message, {"tool_calls": piece})
     assert message["tool_calls"] == whole_calls
 
 
@@ -164,7 +164,7 @@ def test_servers_without_an_index_are_understood() -> None:
         {"id": "b", "function": {"name": "g", "arguments": "{"}},
         {"function": {"arguments": "}"}},
     ):
-        grow(message, {"tool_calls": [piece]})
+        merge_delta(message, {"tool_calls": [piece]})
     assert [call["function"] for call in message["tool_calls"]] == [call["function"] for call in whole_calls]
 
 
@@ -172,7 +172,7 @@ def test_servers_without_an_index_are_understood() -> None:
 def test_text_grows_whatever_its_pieces(pieces: list[str]) -> None:
     message: dict[str, Any] = {"role": "assistant"}
     for piece in pieces:
-        grow(message, {"role": "assistant", "content": piece, "reasoning_content": piece})
+        merge_delta(message, {"role": "assistant", "content": piece, "reasoning_content": piece})
     assert message.get("content", "") == message.get("reasoning_content", "") == "".join(pieces)
     assert message["role"] == "assistant"
 

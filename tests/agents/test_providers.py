@@ -124,7 +124,7 @@ async def test_an_agent_without_tools_goes_on_where_tools_were_called(
     ("called", "describe"),
     [
         (Called("call_1", "broken"), "broken failed"),
-        (Called("call_1", "hangs"), "hangs took longer than 0.01 seconds and was given up"),
+        (Called("call_1", "hangs"), "hangs timed out after 0.01 seconds"),
         (Called("call_1", "nowhere"), "there is no tool 'nowhere'"),
         (Called("call_1", "lights", {"room": 5}), "room must be of type string; got 5"),
     ],

@@ -313,7 +313,7 @@ async def test_bad_input_is_said_to_the_caller_not_the_user(erin: ConversationMa
         await supervisor.process_query("Hello?", "s1", new_id())
     with pytest.raises(InvalidInput, match="specialist"):
         SupervisorAgent(erin, [])
-    with pytest.raises(InvalidInput, match="names of their own"):
+    with pytest.raises(InvalidInput, match="distinct names"):
         SupervisorAgent(erin, [specialist(Scripted()), specialist(Scripted())])
     with pytest.raises(InvalidInput, match="rule"):
         RuleRouter({"(": "home_agent"})

@@ -31,7 +31,7 @@ async def test_an_answer_that_is_no_text_is_an_error(answer: Any) -> None:
         "odd"
     )
     assert outcome.is_error
-    assert "must answer with text" in outcome.text
+    assert "must return text" in outcome.text
 
 
 def test_tools_are_described_in_every_dialect() -> None:

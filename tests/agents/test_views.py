@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aforesaid.agents.views import narrated
+from aforesaid.agents.views import narrate_others
 from aforesaid.dialects import meaning_of, write
 from aforesaid.model.messages import Message
 from aforesaid.testing.histories import DIALECT_NAMES, STATES, State, entries_of, random_history
@@ -32,7 +32,7 @@ def test_a_result_goes_with_the_call_that_it_answers_not_with_its_id() -> None:
         call("call_0", "kitchen"),
         result("call_0", "mine"),
     ]
-    seen = narrated(history, "kitchen")
+    seen = narrate_others(history, "kitchen")
     assert [message.content for message in seen if message.role == "tool"] == ["mine"]
 
 
@@ -46,7 +46,7 @@ def test_a_question_that_came_with_results_stays() -> None:
         call("c1", "garden"),
         Message(role="user", content=blocks, dialect="anthropic"),
     ]
-    assert [meaning_of(message).text for message in narrated(history, "kitchen")] == ["A?", "And now?"]
+    assert [meaning_of(message).text for message in narrate_others(history, "kitchen")] == ["A?", "And now?"]
 
 
 @given(
@@ -62,7 +62,7 @@ def test_a_narrated_window_is_valid_everywhere_and_loses_no_words(
 ) -> None:
     history = random_history(Random(seed), dialect=source, state=state, turns=turns, same_ids=same_ids)
     window = build_window(entries_of(history), WindowPolicy(), cost=lambda _: 1)
-    seen = narrated(window.messages, agent)
+    seen = narrate_others(window.messages, agent)
     for dialect in DIALECT_NAMES:
         assert problems(write(seen, dialect), dialect) == []
     assert not any(meaning_of(message).calls and message.agent_name not in (None, agent) for message in seen)
@@ -84,4 +84,4 @@ def test_a_narrated_window_costs_no_more_than_its_report_says(
     history = random_history(Random(seed), dialect=source, state=state, turns=8)
     policy = WindowPolicy(max_tokens=max_tokens, told_to=agent)
     window = build_window(entries_of(history), policy, cost=words)
-    assert sum(map(words, narrated(window.messages, agent))) <= window.report.tokens.total
+    assert sum(map(words, narrate_others(window.messages, agent))) <= window.report.tokens.total

@@ -46,16 +46,16 @@ def test_words_become_a_wish(said: str, kind: str, about: str) -> None:
 
 
 def test_whose_words_are_asked_for() -> None:
-    assert parse_request("what did I say about tea?").whose == "user"
-    assert parse_request("what did you say about tea?").whose == "assistant"
-    assert parse_request("what did we say about tea?").whose is None
+    assert parse_request("what did I say about tea?").speaker == "user"
+    assert parse_request("what did you say about tea?").speaker == "assistant"
+    assert parse_request("what did we say about tea?").speaker is None
 
 
 def test_what_was_asked_is_not_what_was_said() -> None:
-    assert parse_request("when did I ask about the weather?").asked
-    assert parse_request("what did we ask about tea?").asked
-    assert not parse_request("what did I say about tea?").asked
-    assert not parse_request("what did you ask me about tea?").asked
+    assert parse_request("when did I ask about the weather?").wants_questions
+    assert parse_request("what did we ask about tea?").wants_questions
+    assert not parse_request("what did I say about tea?").wants_questions
+    assert not parse_request("what did you ask me about tea?").wants_questions
 
 
 @given(st.text(max_size=300))

@@ -243,7 +243,7 @@ async def test_the_tools_say_what_they_did(erin: ConversationManager) -> None:
     text, _ = await call(erin, "remember", text="The bedroom lights are off")
     assert f"It replaces: {DIM}" in text
     assert "The bedroom lights are off" in (await call(erin, "recall", query="lights"))[0]
-    assert await call(erin, "recall", query="bicycle") == ("Nothing was noted.", False)
+    assert await call(erin, "recall", query="bicycle") == ("No notes found.", False)
     assert await call(erin, "forget", what="the garden") == ("There is no such note.", False)
     assert (await call(erin, "forget", what="bedroom lights"))[0].startswith("Forgotten: The bedroom lights")
     assert await erin.notes() == []

@@ -1,18 +1,18 @@
-"""Agents: whoever answers, with the conversation's memory behind it. Below: manager, tools, dialects.
+"""Agents that answer with a conversation's memory.
 
-    AgenticLoop       asks an agent, runs its tools, asks again, until there is an answer
+    AgenticLoop       asks an agent, runs its tool calls and asks again until it answers
     AnthropicAgent, OpenAIChatAgent, OpenAIResponsesAgent, StrandsAgent
-                      models behind providers, each through its own SDK, loaded when first needed
-    answer_turn       the loop in a conversation: what the agent sees, and the turn stored whole
-    RecallAgent       answers from the owner's own history, without a model
-    AgentSummarizer   summaries of what a window no longer shows, by a model
-    SupervisorAgent   several specialists, one voice
+                      models behind providers; each SDK is imported when first needed
+    answer_turn       runs the loop in a conversation and stores the whole turn
+    RecallAgent       answers from the owner's history without a model
+    AgentSummarizer   summarizes messages outside the window with a model
+    SupervisorAgent   routes each query to one of several specialists
     Assistants, assistant_for
-                      the assistant that the settings name
+                      the assistant from the settings
     ConversationEntity
-                      the same with the shape of Home Assistant's conversation entity
+                      an assistant with the interface of Home Assistant's conversation entity
 
-An agent of your own is any class with the methods of `aforesaid.contracts.Agent`.
+To write an agent, implement the methods of `aforesaid.contracts.Agent`.
 """
 
 from aforesaid.agents.apologies import apology_for

@@ -1,6 +1,6 @@
-"""Who answers, by the settings: one assistant for the terminal, the server and a voice. Below: all agents.
+"""Build the assistant from the settings, for the terminal, the server and voice.
 
-Without a provider it is the recall agent, which needs no model; so there is always an assistant.
+Without a provider, the recall agent answers; it needs no model.
 """
 
 from collections.abc import Callable
@@ -26,14 +26,14 @@ from aforesaid.settings import AgentConfig
 INSTRUCTIONS = (
     "You are a helpful assistant with a memory. Answer briefly, in the language of the question. When the "
     "user refers to something that is not in this conversation, look it up with search_history before you "
-    "answer, and say when it was said. Use remember for preferences and facts that will matter another day, "
-    "and forget when they no longer hold."
+    "answer, and give the date of what you cite. Use remember for preferences and facts that will matter "
+    "later, and forget when they no longer hold."
 )
 
 
 @validated
 class Assistants:
-    """The assistants of all owners, with one connection to the provider. Close it when you are done."""
+    """Assistants for all owners over one shared provider connection. Call `close` at the end."""
 
     def __init__(
         self,
@@ -49,17 +49,17 @@ class Assistants:
 
     @property
     def uses_model(self) -> bool:
-        """Whether a provider's model answers, and not the recall agent."""
+        """Whether a provider's model answers instead of the recall agent."""
         return self._agent is not None
 
     def of(
         self, manager: ConversationManager, *, sessions: Sessions | None = None, channel: Channel = "text"
     ) -> SupervisorAgent:
-        """The assistant of the manager's owner."""
+        """Return the assistant of the manager's owner."""
         return SupervisorAgent(manager, [self.specialist(manager)], sessions=sessions, channel=channel)
 
     def specialist(self, manager: ConversationManager) -> Specialist:
-        """The one who answers, with the tools of the manager's owner."""
+        """Return the specialist that answers, with the tools of the manager's owner."""
         agent = self._agent or RecallAgent(manager, timezone=self._timezone, clock=self._clock)
         instructions = (self.config.instructions or INSTRUCTIONS) if self._agent is not None else ""
         return Specialist(
@@ -81,20 +81,22 @@ def assistant_for(
     sessions: Sessions | None = None,
     channel: Channel = "text",
 ) -> SupervisorAgent:
-    """The assistant of one owner, by the settings. For many owners, or to close it, see `Assistants`."""
+    """Return one owner's assistant from the settings. Use `Assistants` for many owners or to close the
+    connection.
+    """
     return Assistants(config).of(manager, sessions=sessions, channel=channel)
 
 
 @validated
 def agent_for(config: AgentConfig) -> Agent | None:
-    """The agent that the settings name; None where no model is wanted. Raises `MissingExtra`."""
+    """Return the agent from the settings, or None when no model is configured. Raises `MissingExtra`."""
     if config.provider == "recall":
         return None
     if not config.model:
         raise InvalidSetting(
             f"the provider {config.provider} needs a model: set AFORESAID_MODEL", field="model", value=""
         )
-    return _MAKERS[config.provider](config)
+    return _FACTORIES[config.provider](config)
 
 
 def _anthropic(config: AgentConfig) -> Agent:
@@ -130,7 +132,7 @@ def _bedrock(config: AgentConfig) -> Agent:
     return StrandsAgent(model, provider="Bedrock")
 
 
-_MAKERS: dict[str, Callable[[AgentConfig], Agent]] = {
+_FACTORIES: dict[str, Callable[[AgentConfig], Agent]] = {
     "anthropic": _anthropic,
     "openai": _openai,
     "openai_responses": _openai_responses,

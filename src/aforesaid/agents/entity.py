@@ -1,8 +1,8 @@
-"""An assistant with the shape of Home Assistant's conversation entity, without Home Assistant.
+"""An assistant with the interface of Home Assistant's conversation entity, without depending on Home
+Assistant.
 
-`async_process(ConversationInput) -> ConversationResult`: the values have the fields of Home Assistant's
-own, so that an integration hands its values over as they are, and reads ours as it reads its own.
-Below: answering, memory. Above: the integration.
+`async_process(ConversationInput) -> ConversationResult`: the values have the same fields as Home Assistant's,
+so an integration can pass its own values in and use the results unchanged.
 """
 
 import logging
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from aforesaid._internal.arguments import CheckedFields, validated
 from aforesaid.agents.apologies import apology_for
 from aforesaid.agents.loop import AgenticLoop, Answer, Tools, as_registry
-from aforesaid.agents.new_conversations import answering, remove
+from aforesaid.agents.new_conversations import remove_if_unchanged, running_turn
 from aforesaid.agents.stored_turns import Specialist, answer_turn
 from aforesaid.contracts.listing import check_complete
 from aforesaid.errors import (
@@ -40,14 +40,14 @@ from aforesaid.windows import WindowPolicy
 log = logging.getLogger("aforesaid.entity")
 
 LABEL = "conversation_entity"
-"""Conversations of this face have this tag, and one with their id behind it."""
+"""Tag of all conversations of the entity. A second tag adds the conversation id."""
 
 DEFAULT_TURNS = 20
-"""Turns that are sent along: enough for what is said to an assistant at home in one go."""
+"""Turns sent to the model: enough for one dialogue at home."""
 
 
 class InputContext(CheckedFields, frozen=True, kw_only=True):
-    """Who is behind an input, as far as Home Assistant knows."""
+    """The user behind an input, with the fields of Home Assistant's context."""
 
     user_id: str | None = None
     id: str | None = None
@@ -55,7 +55,7 @@ class InputContext(CheckedFields, frozen=True, kw_only=True):
 
 
 class ConversationInput(CheckedFields, frozen=True, kw_only=True):
-    """What was said to the entity. The fields of Home Assistant's value of this name."""
+    """An input, with the fields of Home Assistant's value of this name."""
 
     text: str
     context: InputContext = InputContext()
@@ -67,8 +67,8 @@ class ConversationInput(CheckedFields, frozen=True, kw_only=True):
     extra_system_prompt: str | None = None
 
 
-class Said(Protocol):
-    """What is needed of an input: ours, or Home Assistant's own."""
+class EntityInput(Protocol):
+    """The fields that the entity reads from an input."""
 
     @property
     def text(self) -> str: ...
@@ -86,7 +86,7 @@ ResponseType = Literal["action_done", "query_answer", "error"]
 
 
 class IntentResponse(Struct, frozen=True, kw_only=True):
-    """What is said back. The fields of Home Assistant's value of this name, as far as words go."""
+    """The spoken response, with the speech fields of Home Assistant's value of this name."""
 
     language: str
     speech: dict[str, dict[str, Any]]
@@ -106,18 +106,19 @@ class IntentResponse(Struct, frozen=True, kw_only=True):
 
 
 class ConversationResult(Struct, frozen=True, kw_only=True):
-    """What comes of an input. The fields of Home Assistant's value of this name."""
+    """The result of an input, with the fields of Home Assistant's value of this name."""
 
     response: IntentResponse
     conversation_id: str | None = None
     continue_conversation: bool = False
     stored: bool = True
-    """Whether the turn is stored. False for an apology, outside of a conversation, and where storing failed:
-    then the speech has `{"stored": False}` as `extra_data`, and the turn is queued."""
+    """Whether the turn is stored. False for an apology, for an input without a conversation, and when storing
+    failed. In the last case the turn is queued and the speech has `{"stored": False}` in `extra_data`.
+    """
 
     @property
     def text(self) -> str:
-        """What is said, in words."""
+        """The spoken text."""
         return str(self.response.speech["plain"]["speech"])
 
     def as_dict(self) -> dict[str, Any]:
@@ -128,26 +129,27 @@ class ConversationResult(Struct, frozen=True, kw_only=True):
         }
 
 
-OwnerOf = Callable[[Said], str]
+OwnerOf = Callable[[EntityInput], str]
 
 
-def user_or_device(said: Said) -> str:
-    """Whose conversation it is: the user's, or where nobody is known, the device's."""
-    user_id = getattr(said.context, "user_id", None)
+def user_or_device(user_input: EntityInput) -> str:
+    """Return the owner of an input: its user, else its device."""
+    user_id = getattr(user_input.context, "user_id", None)
     if user_id:
         return f"user:{user_id}"
-    return f"device:{said.device_id}" if said.device_id else "default"
+    return f"device:{user_input.device_id}" if user_input.device_id else "default"
 
 
 @validated
 class ConversationEntity:
     """An assistant that remembers the last turns of each conversation.
 
-    `memory` says where they are kept: a `Memory`, in which every user or device has its own
-    (`owner_of`), or a manager, for one owner; without either, in this process. `max_history_turns`
-    are sent along, 0 sends all of them. `auto_create_conversation_id`: an input without an id starts
-    a conversation, whose id is in the result; off, it is answered without history and not stored.
-    `tools` may be a function that gives an owner's own, `search_history` for one.
+    - `memory`: a `Memory` with one owner per user or device (see `owner_of`), or the manager of a single
+      owner. By default conversations are kept in this process.
+    - `max_history_turns`: turns sent to the model; 0 sends all.
+    - `auto_create_conversation_id`: start a conversation for an input without an id and return its id.
+      Otherwise such an input is answered without history and not stored.
+    - `tools`: tools, or a function from a manager to its owner's tools.
     """
 
     def __init__(
@@ -165,16 +167,16 @@ class ConversationEntity:
         self._loop = loop
         self._tools = tools
         self._memory = memory if memory is not None else ConversationManager(ttl=None)
-        self._may_forget = memory is None and max_history_turns > 0
-        # What is sent has the question beside its history; what is kept has not.
-        self._sent = WindowPolicy(max_turns=max_history_turns and max_history_turns + 1)
-        self._kept = WindowPolicy(max_turns=max_history_turns, notes_tokens=0, summary_tokens=0)
+        self._trims_log = memory is None and max_history_turns > 0
+        # A sent window contains the question as one more turn; a stored one does not.
+        self._send_policy = WindowPolicy(max_turns=max_history_turns and max_history_turns + 1)
+        self._keep_policy = WindowPolicy(max_turns=max_history_turns, notes_tokens=0, summary_tokens=0)
         self._auto_create = auto_create_conversation_id
         self._owner_of = owner_of
         self._apology = apology
 
-    async def async_process(self, user_input: Said) -> ConversationResult:
-        """The answer. A turn that fails leaves the history as it was, and an apology is said."""
+    async def async_process(self, user_input: EntityInput) -> ConversationResult:
+        """Answer an input. A failed turn leaves the history unchanged and returns an apology."""
         conversation_id = user_input.conversation_id
         if conversation_id is None and self._auto_create:
             conversation_id = str(uuid4())
@@ -182,17 +184,17 @@ class ConversationEntity:
             answer = await self._answer(user_input, conversation_id)
         except AforesaidError as error:
             log.warning("a turn failed and was not stored: %s", describe(error))
-            return self._sorry(user_input, conversation_id, error)
-        except Exception as error:  # the edge: somebody is waiting to hear something
+            return self._apologize(user_input, conversation_id, error)
+        except Exception as error:  # a plug-in may raise anything; the user gets an apology
             log.exception("a turn failed and was not stored")
-            return self._sorry(user_input, conversation_id, error)
-        return _answered(user_input, conversation_id, answer)
+            return self._apologize(user_input, conversation_id, error)
+        return _answer_result(user_input, conversation_id, answer)
 
-    async def clear_history(self, conversation_id: str, user_input: Said | None = None) -> None:
-        """Forget one conversation. What is not there is no error.
+    async def clear_history(self, conversation_id: str, user_input: EntityInput | None = None) -> None:
+        """Delete a conversation if it exists.
 
-        `user_input`: of whom, as in `async_process`; without it, of everybody who has one of this id. What
-        others in the same store have under this name stays, unless something was said to the entity in it.
+        `user_input` selects the owner as in `async_process`; by default the conversation of this id is
+        deleted for all owners. Only conversations that the entity has answered in are deleted.
         """
         tag = _tag(conversation_id)
         if user_input is not None:
@@ -203,7 +205,7 @@ class ConversationEntity:
                 await _forget(manager, tag)
 
     async def clear_all_history(self) -> None:
-        """Forget all conversations of this face. Others in the same store stay."""
+        """Delete all conversations that the entity has answered in."""
         async with aclosing(self._managers()) as managers:
             async for manager in managers:
                 await _forget(manager, LABEL)
@@ -215,17 +217,17 @@ class ConversationEntity:
         for owner in [owner async for owner in self._memory.owners()]:
             yield self._memory.of(owner)
 
-    def _manager_for(self, user_input: Said) -> ConversationManager:
+    def _manager_for(self, user_input: EntityInput) -> ConversationManager:
         if isinstance(self._memory, ConversationManager):
             return self._memory
         return self._memory.of(self._owner_of(user_input))
 
-    async def _answer(self, user_input: Said, conversation_id: str | None) -> Answer:
+    async def _answer(self, user_input: EntityInput, conversation_id: str | None) -> Answer:
         manager = self._manager_for(user_input)
         tools = as_registry(self._tools(manager) if callable(self._tools) else self._tools)
         question = self._loop.question(user_input.text)
-        loop = self._loop.instructed(getattr(user_input, "extra_system_prompt", None))
-        specialist = Specialist(loop=loop, tools=tools, policy=self._sent)
+        loop = self._loop.with_instructions(getattr(user_input, "extra_system_prompt", None))
+        specialist = Specialist(loop=loop, tools=tools, policy=self._send_policy)
         if conversation_id is None:
             return await self._answer_alone(manager, specialist, question)
         return await self._answer_in(manager, conversation_id, specialist, question)
@@ -233,28 +235,32 @@ class ConversationEntity:
     async def _answer_in(
         self, manager: ConversationManager, conversation_id: str, specialist: Specialist, question: Message
     ) -> Answer:
-        known = await manager.session(_session(conversation_id))
-        record = known or await _begun(manager, conversation_id)
-        is_new = known is None and not record.message_count
-        take_back = partial(remove, manager, record) if is_new else None
-        async with answering(record.id, take_back=take_back):
+        existing = await manager.session(_session(conversation_id))
+        record = existing or await _create_conversation(manager, conversation_id)
+        is_new = existing is None and not record.message_count
+        undo = partial(remove_if_unchanged, manager, record) if is_new else None
+        async with running_turn(record.id, undo=undo):
             answer = await answer_turn(manager, record.id, specialist, question)
         if answer.stored is not None:
-            await self._tidy(manager, record, conversation_id)
+            await self._label_and_trim(manager, record, conversation_id)
         return answer
 
-    async def _tidy(self, manager: ConversationManager, record: Conversation, conversation_id: str) -> None:
-        """What follows a stored turn. The answer is there: nothing that fails here may replace it."""
+    async def _label_and_trim(
+        self, manager: ConversationManager, record: Conversation, conversation_id: str
+    ) -> None:
+        """Label and trim the conversation after a stored turn. Errors are logged, because the answer must
+        reach the user.
+        """
         try:
             await _label(manager, record, conversation_id)
-            await self._bound(manager, record)
-        except Exception as error:  # noqa: BLE001  the edge of any store
-            log.warning("a conversation is not labelled or bounded: %s", describe(error))
+            await self._trim(manager, record)
+        except Exception as error:  # noqa: BLE001  a store may raise anything
+            log.warning("a conversation could not be labelled or trimmed: %s", describe(error))
 
     async def _answer_alone(
         self, manager: ConversationManager, specialist: Specialist, question: Message
     ) -> Answer:
-        """The answer outside of any conversation: all that is known are the owner's notes."""
+        """Answer without a conversation, from the owner's notes only."""
 
         async def window(turn: Sequence[Message]) -> Sequence[Message]:
             return (await manager.first_context(turn, policy=specialist.policy)).messages
@@ -262,35 +268,36 @@ class ConversationEntity:
         tools = specialist.tools.in_turn(Source(message_id=question.message_id))
         return await specialist.loop.run_in(window, question, tools)
 
-    async def _bound(self, manager: ConversationManager, record: Conversation) -> None:
-        """In this process's own memory, let go of what will never be sent again."""
-        if not self._may_forget:
+    async def _trim(self, manager: ConversationManager, record: Conversation) -> None:
+        """In the process's own memory, drop messages that no window can include again."""
+        if not self._trims_log:
             return
         current = await manager.get_conversation(record.id)
-        kept = await manager.load_context(record.id, policy=self._kept)
-        if len(kept.messages) < current.message_count and not kept.report.degraded:
+        window = await manager.load_context(record.id, policy=self._keep_policy)
+        if len(window.messages) < current.message_count and not window.report.degraded:
             try:
-                await manager.store.rewrite(record.id, kept.messages, expected_revision=current.revision)
+                await manager.store.rewrite(record.id, window.messages, expected_revision=current.revision)
             except RevisionConflict:
-                return  # another turn came in between, and does this
+                return  # a concurrent turn changed the log and trims it
 
-    def _sorry(
-        self, user_input: Said, conversation_id: str | None, error: BaseException
+    def _apologize(
+        self, user_input: EntityInput, conversation_id: str | None, error: BaseException
     ) -> ConversationResult:
-        sorry = _result(user_input, conversation_id, self._apology(error))
-        response = replace(sorry.response, response_type="error", error_code="unknown")
-        return replace(sorry, response=response, stored=False)
+        apology = _result(user_input, conversation_id, self._apology(error))
+        response = replace(apology.response, response_type="error", error_code="unknown")
+        return replace(apology, response=response, stored=False)
 
 
-async def _begun(manager: ConversationManager, conversation_id: str) -> Conversation:
-    """A conversation for a first turn. It is there before the answer, so that notes can say where they
-    were made: those of a conversation that has no id yet would outlive its erasure."""
+async def _create_conversation(manager: ConversationManager, conversation_id: str) -> Conversation:
+    """Create and label the conversation of a first turn. It must exist before the answer, so that notes made
+    in the turn refer to it and are erased with it.
+    """
     record = await manager.get_or_create_conversation(_session(conversation_id), channel="voice")
     return await _label(manager, record, conversation_id)
 
 
 async def _label(manager: ConversationManager, record: Conversation, conversation_id: str) -> Conversation:
-    """The record with the tags of this face, which may speak in a conversation that somebody else began."""
+    """Return the record with the entity's tags. Another surface may have created the conversation."""
     tag = _tag(conversation_id)
     if tag in record.tags:
         return record
@@ -304,21 +311,23 @@ async def _forget(manager: ConversationManager, tag: str) -> None:
             await manager.delete_conversation(record.id)
 
 
-def _answered(user_input: Said, conversation_id: str | None, answer: Answer) -> ConversationResult:
+def _answer_result(
+    user_input: EntityInput, conversation_id: str | None, answer: Answer
+) -> ConversationResult:
     extra = None if answer.not_stored is None else {"stored": False, "queued": answer.not_stored.queued}
     result = _result(user_input, conversation_id, answer.text, extra)
     return replace(result, stored=answer.stored is not None)
 
 
 def _result(
-    user_input: Said, conversation_id: str | None, text: str, extra: dict[str, Any] | None = None
+    user_input: EntityInput, conversation_id: str | None, text: str, extra: dict[str, Any] | None = None
 ) -> ConversationResult:
     speech = {"plain": {"speech": text, "extra_data": extra}}
     response = IntentResponse(language=user_input.language, speech=speech)
-    # A question back keeps the microphone open.
-    goes_on = text.rstrip().endswith(("?", "？", "؟"))
+    # Home Assistant keeps the microphone open after a question.
+    expects_reply = text.rstrip().endswith(("?", "？", "؟"))
     return ConversationResult(
-        response=response, conversation_id=conversation_id, continue_conversation=goes_on
+        response=response, conversation_id=conversation_id, continue_conversation=expects_reply
     )
 
 

@@ -1,8 +1,7 @@
-"""The agentic loop: ask, run the tools that were called, ask again, until there is an answer.
+"""Agentic loop: ask an agent, run its tool calls, and ask again until it answers.
 
-Below: the `Agent` contract, tools, dialects. Above: stored turns, the supervisor, the entity. The loop
-keeps nothing and stores nothing: it gives back the whole turn, and whoever called it stores that, or
-does not. So a loop that fails or is cancelled leaves no trace.
+The loop stores nothing. It returns the whole turn, which the caller stores. A loop that fails or is cancelled
+leaves no trace.
 """
 
 import asyncio
@@ -32,43 +31,43 @@ from aforesaid.telemetry.timing import timed
 log = logging.getLogger("aforesaid.agents")
 
 History = Context | Sequence[Message | Mapping[str, Any]]
-"""What was said before: a context, messages, or dicts in any dialect."""
+"""Earlier messages: a context, messages, or dicts in any dialect."""
 
 Tools = ToolRegistry | Iterable[Tool] | None
 Window = Callable[[Sequence[Message]], Awaitable[Sequence[Message]]]
-"""What an agent sees: given the turn so far, the messages to send, which end with it."""
+"""Returns the messages to send; they end with the turn so far."""
 
-CUT_OFF = "The call was cut off: the reply was too long. Call again with less."
+CUT_OFF = "The call was cut off because the reply was too long. Call again with shorter arguments."
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """How a turn came out."""
+    """The result of a turn."""
 
     text: str
-    """The answer in words."""
+    """The final answer as text."""
     messages: tuple[Message, ...]
-    """The whole turn: the question, every call and result in the agent's dialect, the answer."""
+    """The whole turn: question, tool calls and results in the agent's dialect, answer."""
     steps: int
-    """How often the agent was asked."""
+    """Number of requests to the agent."""
     usage: Usage = Usage()
-    """What the provider counted, over all steps."""
+    """Token usage reported by the provider, over all steps."""
     complete: bool = True
-    """Whether the answer came to its end; False where the model ran out of room."""
+    """False when the model reached its output limit."""
     stored: Appended | None = None
-    """What storing the turn did, where it was stored."""
+    """The result of storing the turn, if it was stored."""
     not_stored: NotStored | None = None
-    """Why the turn is not stored, and whether it is queued, where storing it failed."""
+    """Why storing the turn failed and whether it is queued."""
     conversation_id: str | None = None
-    """The conversation that the turn belongs to, where there is one."""
+    """The turn's conversation, if any."""
 
 
 @validated
 class AgenticLoop:
     """Runs an agent with its tools.
 
-    `max_steps` 10: a question that takes more calls than that goes in circles; before the last one
-    the agent is told to answer. `tool_timeout` 30 seconds: nobody waits longer for a voice.
-    `at_once` 8: calls of one reply run together, but a model cannot start a hundred.
+    `max_steps` 10: a question that needs more requests usually loops; the last request allows no tool calls.
+    `tool_timeout` 30 seconds: longer is unusable in a voice dialogue. `at_once` 8: tool calls of one reply
+    run concurrently, at most eight at a time.
     """
 
     def __init__(
@@ -101,11 +100,11 @@ class AgenticLoop:
         *,
         on_text: OnText | None = None,
     ) -> Answer:
-        """The answer to what the user said, with all messages of the turn.
+        """Answer a user's message and return all messages of the turn.
 
-        `chat_history` is sent as it is, so it should be a valid window: a manager's context is. With
-        `on_text` the replies are streamed, and their words go there as they arrive. A tool that
-        fails, hangs or does not exist is told to the model. Raises `AgentError`.
+        `chat_history` is sent unchanged, so it must be a valid window, such as a manager's context. With
+        `on_text`, replies are streamed to that callback. A tool that fails, times out or does not exist
+        becomes an error result for the model. Raises `AgentError`.
         """
         history = read_history(chat_history)
 
@@ -117,7 +116,9 @@ class AgenticLoop:
     async def stream(
         self, user_text: str | Message, chat_history: History = (), tools: Tools = None
     ) -> AsyncGenerator[str | Answer, None]:
-        """The words as they arrive, and at the end the whole answer. Leaving early cancels the turn."""
+        """Yield the text as it arrives, then the whole answer. Closing the generator early cancels the
+        turn.
+        """
         pieces: asyncio.Queue[str | None] = asyncio.Queue()
         running = asyncio.ensure_future(self.run(user_text, chat_history, tools, on_text=pieces.put_nowait))
         running.add_done_callback(lambda _: pieces.put_nowait(None))
@@ -130,8 +131,8 @@ class AgenticLoop:
                 running.cancel()
                 await asyncio.wait({running})
 
-    def instructed(self, more: str | None) -> Self:
-        """This loop with more instructions behind its own."""
+    def with_instructions(self, more: str | None) -> Self:
+        """Return a copy with additional instructions."""
         if not more:
             return self
         other = copy(self)
@@ -139,9 +140,9 @@ class AgenticLoop:
         return other
 
     def question(self, user_text: str | Message) -> Message:
-        """What the user said, as a message with an id."""
-        said = as_question(user_text, field="user_text")
-        return said if said.message_id else said.with_(message_id=self._ids())
+        """Return the user's message with an id."""
+        question = as_question(user_text, field="user_text")
+        return question if question.message_id else question.with_(message_id=self._ids())
 
     async def run_in(
         self,
@@ -152,36 +153,36 @@ class AgenticLoop:
         instructions: str | None = None,
         on_text: OnText | None = None,
     ) -> Answer:
-        """The same, with a window that is chosen anew before each step."""
+        """Run the loop with a window that is rebuilt before each step."""
         turn = _Turn(question)
-        described = tuple(tools.definitions(self.agent.dialect))
+        definitions = tuple(tools.definitions(self.agent.dialect))
         for step in range(1, self._max_steps + 1):
             ask = Ask(
                 messages=tuple(await window(turn.messages)),
                 system=self.instructions if instructions is None else instructions,
-                tools=described,
+                tools=definitions,
                 may_call=step < self._max_steps,
             )
-            reply = await replied(self.agent, ask, on_text=on_text, step=step)
-            # Before anything runs: a result must find its own call, in this step and in the log.
-            calls = turn.add(reply, self._labelled(with_distinct_calls(reply.messages)))
+            reply = await ask_agent(self.agent, ask, on_text=on_text, step=step)
+            # Make ids distinct before tools run: each result must match one call, here and in the log.
+            calls = turn.add(reply, self._with_ids(with_distinct_calls(reply.messages)))
             if not calls and reply.stop != "pause":
                 return turn.answer(steps=step, complete=reply.stop != "length")
             if not ask.may_call:
                 break
-            turn.messages += self._labelled(await self._results(calls, reply, tools))
+            turn.messages += self._with_ids(await self._results(calls, reply, tools))
         raise TooManySteps(self._max_steps)
 
     async def _results(
         self, calls: Sequence[ToolCall], reply: Reply, tools: ToolRegistry
     ) -> Sequence[Message]:
-        """The results of the calls, in their order; they run together."""
-        places = asyncio.Semaphore(self._at_once)
-        # Where the reply ran out of room, its last call may have lost some of its arguments.
+        """Run the calls concurrently and return their results in call order."""
+        slots = asyncio.Semaphore(self._at_once)
+        # At the output limit, the arguments of the last call may be incomplete.
         whole = calls[:-1] if reply.stop == "length" else calls
 
         async def result(call: ToolCall) -> Message:
-            async with places:
+            async with slots:
                 return await tools.answer(call, self.agent.dialect, within=self._tool_timeout)
 
         results = await asyncio.gather(*(result(call) for call in whole))
@@ -190,9 +191,10 @@ class AgenticLoop:
     def _cut_off(self, call: ToolCall) -> Message:
         return tool_result(self.agent.dialect, call_id=call.id, name=call.name, text=CUT_OFF, is_error=True)
 
-    def _labelled(self, messages: Iterable[Message]) -> list[Message]:
-        """Give each message an id, so that a turn stored twice is stored once. Only what the agent generated
-        carries its name: tool results do not."""
+    def _with_ids(self, messages: Iterable[Message]) -> list[Message]:
+        """Give each message an id, so that storing the turn again has no effect, and the agent's name to
+        assistant messages.
+        """
         return [
             message.with_(
                 agent_name=self.agent.name if message.role == "assistant" else None,
@@ -202,8 +204,8 @@ class AgenticLoop:
         ]
 
 
-async def replied(agent: Agent, ask: Ask, *, on_text: OnText | None, step: int) -> Reply:
-    """The agent's reply; how long it took and what it cost are counted under the agent's name."""
+async def ask_agent(agent: Agent, ask: Ask, *, on_text: OnText | None, step: int) -> Reply:
+    """Return the agent's reply and record its duration, tokens and errors under the agent's name."""
     seconds = telemetry.histogram("aforesaid_agent_step_seconds", agent=agent.name)
     try:
         with timed("agent.step", seconds, agent_name=agent.name, step=step):
@@ -220,22 +222,22 @@ async def replied(agent: Agent, ask: Ask, *, on_text: OnText | None, step: int) 
 
 
 class _Turn:
-    """A turn in the making."""
+    """A turn in progress."""
 
     def __init__(self, question: Message) -> None:
         self.messages = [question]
         self._usage = Usage()
         self._words: list[str] = []
 
-    def add(self, reply: Reply, said: list[Message]) -> list[ToolCall]:
-        """Add a reply; gives the calls that wait for their results."""
-        meanings = [meaning_of(message) for message in said]
-        self.messages += said
+    def add(self, reply: Reply, messages: list[Message]) -> list[ToolCall]:
+        """Add a reply and return the tool calls that need results."""
+        meanings = [meaning_of(message) for message in messages]
+        self.messages += messages
         self._usage += reply.usage or Usage()
         self._words += [meaning.text for meaning in meanings if meaning.text.strip()]
         calls = [call for meaning in meanings for call in meaning.calls]
         if calls:
-            self._words.clear()  # what is said before a call announces it, and answers nothing
+            self._words.clear()  # text before a tool call is not part of the answer
         return calls
 
     def answer(self, *, steps: int, complete: bool) -> Answer:
@@ -248,20 +250,20 @@ class _Turn:
         )
 
 
-def as_question(said: object, *, field: str) -> Message:
-    """What was said to an assistant, as a message. Words, or blocks: nothing is no question."""
-    question = Message(role="user", content=said) if isinstance(said, str) else said
-    if not isinstance(question, Message) or _says_nothing(question):
-        raise InvalidInput(f"{field} must be words; got {shown(said)}", field=field, value=said)
+def as_question(value: object, *, field: str) -> Message:
+    """Return a user's text or message as a message. Raise `InvalidInput` when it is blank."""
+    question = Message(role="user", content=value) if isinstance(value, str) else value
+    if not isinstance(question, Message) or _is_blank(question):
+        raise InvalidInput(f"{field} must be non-blank text; got {shown(value)}", field=field, value=value)
     return question
 
 
-def _says_nothing(message: Message) -> bool:
+def _is_blank(message: Message) -> bool:
     return all(isinstance(part, Text) and is_blank(part.text) for part in parts_of(message))
 
 
 def read_history(history: History) -> tuple[Message, ...]:
-    """The messages of a history, whatever it came as."""
+    """Return a history's messages."""
     return history.messages if isinstance(history, Context) else tuple(read(list(history)))
 
 

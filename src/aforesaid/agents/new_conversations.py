@@ -1,4 +1,4 @@
-"""Conversations that were made for a turn are taken back when it fails, unless somebody else is in them."""
+"""Remove a conversation that was created for a turn when all turns in it fail."""
 
 import logging
 from collections import Counter
@@ -12,42 +12,41 @@ from aforesaid.telemetry import describe
 
 log = logging.getLogger("aforesaid.agents")
 
-TakeBack = Callable[[], Awaitable[None]]
-"""How to undo what was made for a turn."""
+Undo = Callable[[], Awaitable[None]]
+"""Undoes the creation of a conversation."""
 
 _turns: Counter[str] = Counter()
-"""How many turns are being answered in a conversation, in this process."""
-_made: dict[str, TakeBack] = {}
-"""How to take back those that were made for a turn, as long as no turn in them was stored."""
+"""Running turns per conversation, in this process."""
+_undo: dict[str, Undo] = {}
+"""How to remove each conversation that was created for a turn, until a turn in it is stored."""
 
 
 @asynccontextmanager
-async def answering(conversation_id: str, *, take_back: TakeBack | None = None) -> AsyncIterator[None]:
-    """While a turn is being answered and stored. `take_back` where the conversation was made for it.
+async def running_turn(conversation_id: str, *, undo: Undo | None = None) -> AsyncIterator[None]:
+    """Count a running turn. Pass `undo` when the conversation was created for it.
 
-    Who fails leaves it to those who are still being answered: their words would have no place. The last one
-    takes back what was made, if all of them failed.
+    When several turns run in a new conversation, the last one removes it, and only if all of them failed.
     """
-    if take_back is not None:
-        _made[conversation_id] = take_back
+    if undo is not None:
+        _undo[conversation_id] = undo
     _turns[conversation_id] += 1
     try:
         yield
-        _made.pop(conversation_id, None)
+        _undo.pop(conversation_id, None)
     finally:
         _turns[conversation_id] -= 1
         if not _turns[conversation_id]:
             del _turns[conversation_id]
-            last = _made.pop(conversation_id, None)
+            last = _undo.pop(conversation_id, None)
             if last is not None:
                 await last()
 
 
-async def remove(manager: ConversationManager, record: Conversation) -> None:
-    """Take back a conversation that was made for a turn that failed, unless somebody wrote to it."""
+async def remove_if_unchanged(manager: ConversationManager, record: Conversation) -> None:
+    """Delete a conversation that was created for a failed turn, unless it has changed since."""
     try:
         await manager.delete_conversation(record.id, expected_revision=record.revision)
     except (RevisionConflict, ConversationNotFound):
         return
     except AforesaidError as error:
-        log.warning("an empty conversation stays behind: %s", describe(error))
+        log.warning("an empty conversation could not be removed: %s", describe(error))

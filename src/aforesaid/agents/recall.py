@@ -1,9 +1,8 @@
-"""The recall agent: answers from the owner's own history and notes, with no model, no key and no network.
+"""Recall agent: answer from the owner's history and notes without a model, key or network.
 
-It says so. What it answers are quotations, with when they were said and where they stand; where it finds
-nothing it says that. Notes are made and forgotten through the tools `remember` and `forget`, as by a
-model, so that they know the message they were said in. It is bound to its manager's owner: nobody else's
-words can be in an answer. English. Below: wishes, the manager, tools.
+Answers are labelled quotations with time and source. The agent calls the tools `remember` and `forget` like a
+model does, so that a note has the message it came from as its source. The agent is bound to its manager's
+owner. It understands English only.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +13,7 @@ from msgspec import Struct
 
 from aforesaid._internal.arguments import validated
 from aforesaid.agents.recall_requests import RecallRequest, asks_for_words, is_question, parse_request
-from aforesaid.agents.toolbox import NOTHING, untold
+from aforesaid.agents.toolbox import NO_SUCH_NOTE, without_note_reference
 from aforesaid.contracts import Ask, OnText, Reply
 from aforesaid.dialects import ToolCall, ToolResult, meaning_of
 from aforesaid.dialects.parse import text_of
@@ -30,15 +29,15 @@ from aforesaid.search.passages import Passage, ago, excerpt
 from aforesaid.search.queries import local_zone
 
 LABEL = "From memory, not from a model:"
-QUOTED = 3
-"""Passages in an answer: what can be listened to."""
-NOTED = 3
-LOOKED_AT = 20
-"""Passages that are looked at: questions that were asked before are no answers."""
-SHARE = 0.5
-"""The share of a question's terms that a passage must have, where it is not near in meaning."""
-NEAR = 0.45
-LONGEST_QUOTE = 300
+MAX_QUOTED = 3
+"""Passages quoted in an answer; more would be too long to listen to."""
+MAX_NOTES = 3
+MAX_EXAMINED = 20
+"""Passages examined. Most must be filtered out, because earlier questions are not answers."""
+MIN_TERM_SHARE = 0.5
+"""Share of the question's terms that a passage must contain, unless its meaning is similar."""
+MIN_SIMILARITY = 0.45
+MAX_QUOTE_CHARS = 300
 
 _GREETING = (
     "Hello! I am the recall agent: there is no language model behind me. I answer from what was said "
@@ -49,8 +48,8 @@ _HELP = (
     "last Tuesday?”, say “remember that the bedroom lights are dim at 9 pm”, “what do you know about me?” "
     "or “forget the bedroom lights”."
 )
-_KEPT = "I keep that in our history. Say “remember that …” if it shall hold for all conversations."
-_ALL = "Tell me what to forget: the subject of a note, or words that are in it."
+_STORED = "I keep that in our history. Say “remember that …” if it shall hold for all conversations."
+_WHAT_TO_FORGET = "Tell me what to forget: the subject of a note, or words that are in it."
 _EVERYTHING = frozenset(("everything", "all", "all notes", "me", "all of it", "everything about me"))
 
 _PLAIN_REPLIES = {
@@ -59,15 +58,16 @@ _PLAIN_REPLIES = {
     "thank": "You are welcome.",
     "leave": "Goodbye. I keep what was said.",
     "drop": "All right.",
-    "tell": _KEPT,
+    "tell": _STORED,
 }
 
 
 @validated
 class RecallAgent:
-    """Answers one owner from what they said.
+    """Answers one owner from their history.
 
-    `timezone`: whose days are meant; without, this machine's. `clock`: the time; without, the store's.
+    `timezone` is the zone of dates in questions; by default this machine's. `clock` is by default the
+    store's.
     """
 
     dialect = "plain"
@@ -88,93 +88,101 @@ class RecallAgent:
         self._ids = ids
 
     async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
-        """An answer; or, where a note is to be made or forgotten, a call of the tool that does it."""
-        done = _result_at_end(ask.messages)
-        if done is not None:
-            return _said(_told(*done), on_text)
-        wish = parse_request(_question_in(ask.messages))
-        call = _call_for(wish, ask)
+        """Return an answer, or a tool call when the user wants a note added or removed."""
+        tool_outcome = _result_at_end(ask.messages)
+        if tool_outcome is not None:
+            return _reply_with(_describe_result(*tool_outcome), on_text)
+        request = parse_request(_question_in(ask.messages))
+        call = _call_for(request, ask)
         if call is not None:
             name, arguments = call
             document = {"id": self._ids(), "name": name, "arguments": arguments}
             message = Message(role="assistant", content="", extra={"tool_calls": [document]})
             return Reply(messages=(message,), stop="tools")
-        return _said(await self._answer(wish), on_text)
+        return _reply_with(await self._answer(request), on_text)
 
     async def close(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: no connection is open."""
 
-    async def _answer(self, wish: RecallRequest) -> str:
-        match wish.kind:
+    async def _answer(self, request: RecallRequest) -> str:
+        match request.kind:
             case "list":
-                return await self._listed()
+                return await self._list_notes()
             case "find":
-                return await self._found(wish)
+                return await self._find(request)
             case "remember":
-                return f"I will remember: {(await self._manager.remember(_sentence(wish.about))).text}"
-            case "forget" if wish.about.lower() in _EVERYTHING:
-                return _ALL
+                return f"I will remember: {(await self._manager.remember(_sentence(request.about))).text}"
+            case "forget" if request.about.lower() in _EVERYTHING:
+                return _WHAT_TO_FORGET
             case "forget":
-                gone = await self._manager.forget(wish.about)
-                return "\n".join(f"Forgotten: {note.text}" for note in gone) or NOTHING
-        return _PLAIN_REPLIES[wish.kind]
+                forgotten = await self._manager.forget(request.about)
+                return "\n".join(f"Forgotten: {note.text}" for note in forgotten) or NO_SUCH_NOTE
+        return _PLAIN_REPLIES[request.kind]
 
-    async def _listed(self) -> str:
-        notes = await self._manager.recall(limit=LOOKED_AT)
+    async def _list_notes(self) -> str:
+        notes = await self._manager.recall(limit=MAX_EXAMINED)
         if not notes:
             return "I have noted nothing yet. Say “remember that …”."
         return "\n".join(["What I have noted:", *(f"- {note.text}" for note in notes)])
 
-    async def _found(self, wish: RecallRequest) -> str:
+    async def _find(self, request: RecallRequest) -> str:
         clock = self._clock or self._manager.now
         now = clock().astimezone(self._zone)
-        when_, topic = _taken_apart(wish.about, now, self._zone)
-        notes = await self._manager.recall(topic, NOTED) if topic and when_ is None else []
-        passages = await self._passages(topic, wish, when_)
-        elsewhere = ""
-        if when_ is not None and topic and not passages:
-            passages = await self._passages(topic, wish, None)
-            elsewhere = "Not then, but at another time."
+        period, topic = _split_period(request.about, now, self._zone)
+        notes = await self._manager.recall(topic, MAX_NOTES) if topic and period is None else []
+        passages = await self._passages(topic, request, period)
+        hint = ""
+        if period is not None and topic and not passages:
+            passages = await self._passages(topic, request, None)
+            hint = "Not then, but at another time."
         if not notes and not passages:
-            return _nothing(wish.about)
-        return _cited(notes, passages, now, elsewhere)
+            return _nothing_found(request.about)
+        return _format_findings(notes, passages, now, hint)
 
-    async def _passages(self, topic: str, wish: RecallRequest, span: "_Span | None") -> list[Passage]:
+    async def _passages(self, topic: str, request: RecallRequest, span: "_Span | None") -> list[Passage]:
         if not topic and span is None:
             return []
         found = await self._manager.search(
             topic,
-            LOOKED_AT,
-            role="user" if wish.asked else wish.whose,
+            MAX_EXAMINED,
+            role="user" if request.wants_questions else request.speaker,
             date_from=None if span is None else span.first,
             date_to=None if span is None else span.last,
             explain=True,
             timezone=self._zone,
         )
-        worthy = [passage for passage in found.passages if self._is_answer(passage, topic, asked=wish.asked)]
-        return list({passage.text: passage for passage in reversed(worthy)}.values())[::-1][:QUOTED]
+        answers = [
+            passage
+            for passage in found.passages
+            if self._is_answer(passage, topic, wants_questions=request.wants_questions)
+        ]
+        return list({passage.text: passage for passage in reversed(answers)}.values())[::-1][:MAX_QUOTED]
 
-    def _is_answer(self, passage: Passage, topic: str, *, asked: bool) -> bool:
-        """Whether it says something: not a question, unless for those, and not one of its own answers."""
+    def _is_answer(self, passage: Passage, topic: str, *, wants_questions: bool) -> bool:
+        """Return whether a passage is a statement, or a question with `wants_questions`, that another
+        speaker made.
+        """
         if passage.role not in ("user", "assistant"):
             return False
         if passage.role == "assistant" and passage.speaker == self.name:
             return False
-        if passage.role == "user" and not (_asks if asked else _tells)(passage.text):
+        if passage.role == "user" and not (_is_world_question if wants_questions else _is_statement)(
+            passage.text
+        ):
             return False
         return _matches(passage, topic)
 
 
-_PLAIN_SAID = ("greet", "thank", "leave", "help", "remember", "forget", "drop", "list", "find")
-"""What people say to this agent that tells nothing. What it shall remember is a note, until forgotten."""
+_NOT_STATEMENTS = ("greet", "thank", "leave", "help", "remember", "forget", "drop", "list", "find")
+"""Requests that state nothing. What a request asks to remember is a note, which can be forgotten."""
 
 
-def _tells(text: str) -> bool:
-    return not is_question(text) and parse_request(text).kind not in _PLAIN_SAID
+def _is_statement(text: str) -> bool:
+    return not is_question(text) and parse_request(text).kind not in _NOT_STATEMENTS
 
 
-def _asks(text: str) -> bool:
-    """Whether it is a question about the world, and not one about what was said or asked."""
+def _is_world_question(text: str) -> bool:
+    """Tell whether the text is a question about the world, not about earlier messages."""
     return is_question(text) and parse_request(text).kind == "find" and not asks_for_words(text)
 
 
@@ -183,34 +191,38 @@ class _Span(Struct, frozen=True):
     last: datetime
 
 
-def _taken_apart(about: str, now: datetime, zone: tzinfo) -> tuple[_Span | None, str]:
-    """The days that a question names, and what it asks besides; nothing where that carries no meaning."""
-    when_ = dated(about, now=now)
-    topic = " ".join(when_.rest.split())
-    if not when_.periods:
+def _split_period(about: str, now: datetime, zone: tzinfo) -> tuple[_Span | None, str]:
+    """Return the period that a question names and its remaining topic, which is empty when it has no search
+    terms.
+    """
+    period = dated(about, now=now)
+    topic = " ".join(period.rest.split())
+    if not period.periods:
         return None, topic
-    first, last = when_.periods[0].days(now.date())
+    first, last = period.periods[0].days(now.date())
     span = _Span(datetime.combine(first, time.min, zone), datetime.combine(last, time.max, zone))
     return span, topic if terms_of(topic) else ""
 
 
 def _matches(passage: Passage, topic: str) -> bool:
-    """Whether it has enough of the question's words, or means nearly the same. A mere time asks for all."""
+    """Tell whether a passage contains enough of the topic's terms or is similar in meaning. An empty topic
+    matches everything.
+    """
     if passage.parts is None:
         return True
     wanted = set(terms_of(topic))
-    if passage.parts.similarity is not None and passage.parts.similarity >= NEAR:
+    if passage.parts.similarity is not None and passage.parts.similarity >= MIN_SIMILARITY:
         return True
-    return len(wanted & passage.parts.matched.keys()) >= SHARE * len(wanted)
+    return len(wanted & passage.parts.matched.keys()) >= MIN_TERM_SHARE * len(wanted)
 
 
 # Words
 
 
-def _cited(notes: Sequence[Note], passages: Sequence[Passage], now: datetime, elsewhere: str) -> str:
-    lines = [LABEL, *filter(None, [elsewhere])]
+def _format_findings(notes: Sequence[Note], passages: Sequence[Passage], now: datetime, hint: str) -> str:
+    lines = [LABEL, *filter(None, [hint])]
     lines += [f"- You asked me to remember: “{note.text}”" for note in notes]
-    lines += [f"- {_quoted(passage, now)} [{at}]" for at, passage in enumerate(passages, 1)]
+    lines += [f"- {_format_quote(passage, now)} [{at}]" for at, passage in enumerate(passages, 1)]
     if passages:
         places = [
             f"[{at}] conversation {passage.conversation_id}, message {passage.sequence}"
@@ -220,14 +232,14 @@ def _cited(notes: Sequence[Note], passages: Sequence[Passage], now: datetime, el
     return "\n".join(lines)
 
 
-def _quoted(passage: Passage, now: datetime) -> str:
-    yours = "you asked" if is_question(passage.text) else "you said"
-    who = yours if passage.role == "user" else "the assistant answered"
-    return f"{when(passage.said_at, now)} {who}: “{excerpt(passage.text, (), size=LONGEST_QUOTE)}”"
+def _format_quote(passage: Passage, now: datetime) -> str:
+    verb = "you asked" if is_question(passage.text) else "you said"
+    who = verb if passage.role == "user" else "the assistant answered"
+    return f"{when(passage.said_at, now)} {who}: “{excerpt(passage.text, (), size=MAX_QUOTE_CHARS)}”"
 
 
 def when(moment: datetime, now: datetime) -> str:
-    """When something was said, as people say it; both in the zone of who asks."""
+    """Return a time as people say it. Both times are in the zone of the user."""
     days = (now.date() - moment.date()).days
     if days == 0:
         return f"Today, {ago(moment, now=now)},"
@@ -241,7 +253,7 @@ def _calendar(day: date, today: date) -> str:
     return f"{day:%A}, {day.day} {day:%B}{year}"
 
 
-def _nothing(about: str) -> str:
+def _nothing_found(about: str) -> str:
     topic = f" about “{about}”" if about else ""
     return f"I find nothing{topic} in what was said here. I only recall; there is no model behind me."
 
@@ -258,21 +270,21 @@ def _question_in(messages: Sequence[Message]) -> str:
         words = meaning_of(message).text.strip() if message.role == "user" else ""
         if words:
             return words
-    raise InvalidInput("there is no question in what the agent was given", field="messages")
+    raise InvalidInput("messages must contain a user's question", field="messages")
 
 
-def _call_for(wish: RecallRequest, ask: Ask) -> tuple[str, dict[str, Any]] | None:
-    """The tool that does what is wished for, where it is there; without it, the agent does it itself."""
+def _call_for(request: RecallRequest, ask: Ask) -> tuple[str, dict[str, Any]] | None:
+    """Return the tool call for a request, or None when the tool is missing and the agent acts itself."""
     tools = {tool.get("name") for tool in ask.tools} if ask.may_call else set()
-    if wish.kind == "remember" and "remember" in tools:
-        return "remember", {"text": _sentence(wish.about)}
-    if wish.kind == "forget" and "forget" in tools and wish.about.lower() not in _EVERYTHING:
-        return "forget", {"what": wish.about}
+    if request.kind == "remember" and "remember" in tools:
+        return "remember", {"text": _sentence(request.about)}
+    if request.kind == "forget" and "forget" in tools and request.about.lower() not in _EVERYTHING:
+        return "forget", {"what": request.about}
     return None
 
 
 def _result_at_end(messages: Sequence[Message]) -> tuple[ToolCall, ToolResult] | None:
-    """What was called last and its result, where that is what the conversation ends with."""
+    """Return the last message's first tool result with its call."""
     results = meaning_of(messages[-1]).results if messages else ()
     calls = [call for message in messages for call in meaning_of(message).calls]
     for result in results:
@@ -282,22 +294,22 @@ def _result_at_end(messages: Sequence[Message]) -> tuple[ToolCall, ToolResult] |
     return None
 
 
-def _told(call: ToolCall, result: ToolResult) -> str:
-    """What a tool did, in words."""
-    lines = [untold(line) for line in text_of(result.content).splitlines()]
+def _describe_result(call: ToolCall, result: ToolResult) -> str:
+    """Return a tool result as an answer."""
+    lines = [without_note_reference(line) for line in text_of(result.content).splitlines()]
     if result.is_error:
         return f"I could not do that: {' '.join(lines)}"
     return "\n".join(line.replace("Remembered:", "I will remember:", 1) for line in lines)
 
 
-def _said(words: str, on_text: OnText | None) -> Reply:
+def _reply_with(words: str, on_text: OnText | None) -> Reply:
     for piece in _pieces(words) if on_text is not None else ():
         on_text(piece)  # type: ignore[misc]  # it is there where pieces are
     return Reply(messages=(Message(role="assistant", content=words),))
 
 
 def _pieces(words: str) -> Iterable[str]:
-    """The words one after the other, as a model would stream them."""
+    """Yield word by word, like a streaming model."""
     return (piece for line in words.splitlines(keepends=True) for piece in _split(line))
 
 

@@ -1,7 +1,7 @@
-"""What somebody wants of the recall agent: from their words to a wish. Pure; English. Above: recall.
+"""Parse what a user asks of the recall agent. Pure functions; English only.
 
-There is no model here, so this knows a few forms and takes everything else for what it most likely is: a
-question to look something up by, or a statement that is kept.
+Without a model, the parser recognizes a few forms. Other text is a question to search for or a statement to
+keep.
 """
 
 import re
@@ -10,55 +10,58 @@ from typing import Literal
 from msgspec import Struct
 
 Kind = Literal["greet", "thank", "leave", "help", "remember", "forget", "drop", "list", "find", "tell"]
-"""To greet, thank or leave; to be told what can be asked; to make, forget or list notes; to drop the matter;
-to find what was said; to tell something."""
+"""`find` looks up earlier messages, `drop` ends the topic, `tell` is a statement; `remember`, `forget` and
+`list` concern notes.
+"""
 
 Speaker = Literal["user", "assistant"]
 _SPEAKERS: dict[str, Speaker] = {"i": "user", "you": "assistant"}
 
-LONGEST_READ = 20_000
-"""Characters of what was said that are looked at for its form."""
+MAX_PARSED_CHARS = 20_000
+"""Characters of a text that are parsed."""
 
 
 class RecallRequest(Struct, frozen=True, kw_only=True):
-    """What is wanted, and about what."""
+    """A parsed request."""
 
     kind: Kind
     about: str = ""
-    whose: Speaker | None = None
-    """Whose words are asked for, where the question says it."""
-    asked: bool = False
-    """Whether it is about what the user asked, and not about what was said."""
+    speaker: Speaker | None = None
+    """The speaker that the question names."""
+    wants_questions: bool = False
+    """Whether the question is about the user's earlier questions rather than statements."""
 
 
 def parse_request(text: str) -> RecallRequest:
-    """The wish in what somebody said."""
-    said = _PLEASE.sub("", " ".join(text[:LONGEST_READ].split()))
-    bare = said.rstrip(" .!?")
+    """Parse a user's text."""
+    spoken = _PLEASE.sub("", " ".join(text[:MAX_PARSED_CHARS].split()))
+    bare = spoken.rstrip(" .!?")
     for pattern, kind in _FORMS:
         if found := pattern.fullmatch(bare):
             return RecallRequest(kind=kind, about=(found.groupdict().get("about") or "").strip())
-    if found := _SAID.match(said):
-        whose = _SPEAKERS.get(found["who"].lower())
-        asked = whose != "assistant" and found["verb"].lower().startswith("ask")
-        return RecallRequest(kind="find", about=_topic(said[found.end() :]), whose=whose, asked=asked)
-    if is_question(said):
-        return RecallRequest(kind="find", about=_topic(said))
-    return RecallRequest(kind="tell", about=said)
+    if found := _ASKS_FOR_WORDS.match(spoken):
+        speaker = _SPEAKERS.get(found["who"].lower())
+        wants_questions = speaker != "assistant" and found["verb"].lower().startswith("ask")
+        return RecallRequest(
+            kind="find", about=_topic(spoken[found.end() :]), speaker=speaker, wants_questions=wants_questions
+        )
+    if is_question(spoken):
+        return RecallRequest(kind="find", about=_topic(spoken))
+    return RecallRequest(kind="tell", about=spoken)
 
 
 def is_question(text: str) -> bool:
-    """Whether an answer is expected."""
-    return text.rstrip().endswith(("?", "？")) or bool(_ASKING.match(text))
+    """Tell whether the text is a question."""
+    return text.rstrip().endswith(("?", "？")) or bool(_QUESTION.match(text))
 
 
 def asks_for_words(text: str) -> bool:
-    """Whether it asks what somebody said or asked before."""
-    return bool(_SAID.match(_PLEASE.sub("", " ".join(text[:LONGEST_READ].split()))))
+    """Tell whether the text asks what a participant said or asked before."""
+    return bool(_ASKS_FOR_WORDS.match(_PLEASE.sub("", " ".join(text[:MAX_PARSED_CHARS].split()))))
 
 
 def _topic(words: str) -> str:
-    """What a question is about, without the words that only ask."""
+    """Return the topic of a question without its question words."""
     return _FILLER.sub("", words).strip(" .!?,")
 
 
@@ -101,7 +104,7 @@ _FORMS: tuple[tuple[re.Pattern[str], Kind], ...] = (
     ),
 )
 
-_SAID = re.compile(
+_ASKS_FOR_WORDS = re.compile(
     r"(?:what|when|where|why|how often|how|did|do you (?:remember|know) (?:what|when|if|whether|that)|have"
     r"|tell me what|tell me when)\s+(?:exactly\s+)?(?:did |have |had |do )?(?P<who>i|we|you)\s+"
     r"(?:ever |already )?(?P<verb>say|said|tell|told|mention|mentioned|talk|talked|speak|spoke|ask|asked"
@@ -109,7 +112,7 @@ _SAID = re.compile(
     r"(?:\s+(?:about|on|of|for|regarding))?",
     re.IGNORECASE,
 )
-_ASKING = re.compile(
+_QUESTION = re.compile(
     r"(?:what|when|where|who|whom|whose|which|why|how|is|are|was|were|am|do|does|did|have|has|had|can|could|should"
     r"|would|will|shall|may|tell me|remind me)\b",
     re.IGNORECASE,

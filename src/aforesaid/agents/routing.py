@@ -1,4 +1,4 @@
-"""Who answers: by rule, or by asking a model. Below: the `Agent` contract, tools. Above: the supervisor."""
+"""Routers choose the agent that answers: by rule or with a model."""
 
 import logging
 import re
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from aforesaid._internal.arguments import validated
-from aforesaid.agents.tools import Tool, ToolRegistry, checked
+from aforesaid.agents.tools import Tool, ToolRegistry, validate_arguments
 from aforesaid.contracts import Agent, Ask, Reply
 from aforesaid.dialects import meaning_of
 from aforesaid.errors import InvalidInput, shown
@@ -16,20 +16,20 @@ from aforesaid.telemetry import describe
 log = logging.getLogger("aforesaid.agents")
 
 Recent = Callable[[], Awaitable[Sequence[Message]]]
-"""Gives the conversation so far with the question at its end. Only who needs it pays for it."""
+"""Loads the conversation so far, ending with the question. Rules do not need it and do not pay for it."""
 
 
 class Router(Protocol):
     """Chooses one of several agents."""
 
     async def choose(self, query: str, recent: Recent, agents: Mapping[str, str]) -> str | None:
-        """The name of one of these agents, whose descriptions these are; None for the default one."""
+        """Return the name of one agent, or None for the default. `agents` maps names to descriptions."""
         ...
 
 
 @validated
 class RuleRouter:
-    """The first rule that fits says who answers: a pattern to find in the query, whatever its case."""
+    """Chooses by regular expressions, searched case-insensitively in the query. The first match wins."""
 
     def __init__(self, rules: Mapping[str, str]) -> None:
         self._rules = [(_pattern(pattern), name) for pattern, name in rules.items()]
@@ -40,7 +40,7 @@ class RuleRouter:
 
 @validated
 class ModelRouter:
-    """A model chooses by what the agents are for. One that fails or names nobody leaves it to the default."""
+    """Lets a model choose by the agents' descriptions. An error or an unknown name selects the default."""
 
     def __init__(self, agent: Agent, *, instructions: str = "") -> None:
         self._agent = agent
@@ -48,17 +48,17 @@ class ModelRouter:
 
     async def choose(self, query: str, recent: Recent, agents: Mapping[str, str]) -> str | None:
         tool = _route_to(agents)
-        described = ToolRegistry([tool]).definitions(self._agent.dialect)
+        definitions = ToolRegistry([tool]).definitions(self._agent.dialect)
         lines = [f"- {name}: {description}" for name, description in agents.items()]
         ask = Ask(
             messages=_words_only(await recent()),
             system="\n".join([self._instructions, *lines]),
-            tools=tuple(described),
+            tools=tuple(definitions),
         )
         try:
             return _chosen(await self._agent.reply(ask), tool, agents)
-        except Exception as error:  # noqa: BLE001  an agent may be anybody's, and raise anything: there is a default
-            log.warning("nobody could be asked who should answer: %s", describe(error))
+        except Exception as error:  # noqa: BLE001  a plug-in may raise anything; fall back to the default
+            log.warning("the router failed, the default agent answers: %s", describe(error))
             return None
 
 
@@ -83,7 +83,7 @@ def _route_to(agents: Mapping[str, str]) -> Tool:
 
     return Tool(
         name="route_to",
-        description="Say which agent answers.",
+        description="Choose the agent that answers.",
         parameters={
             "type": "object",
             "properties": {"agent_name": {"type": "string", "enum": list(agents)}},
@@ -95,10 +95,10 @@ def _route_to(agents: Mapping[str, str]) -> Tool:
 
 
 def _words_only(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The conversation without tools, which this model has not: what was said, by whom."""
-    said = [(message.role, meaning_of(message).text.strip()) for message in messages]
+    """Return only the texts of users and assistants: this model does not have the conversation's tools."""
+    texts = [(message.role, meaning_of(message).text.strip()) for message in messages]
     return tuple(
-        Message(role=role, content=text) for role, text in said if text and role in ("user", "assistant")
+        Message(role=role, content=text) for role, text in texts if text and role in ("user", "assistant")
     )
 
 
@@ -106,9 +106,9 @@ def _chosen(reply: Reply, tool: Tool, agents: Mapping[str, str]) -> str | None:
     meanings = [meaning_of(message) for message in reply.messages]
     for call in (call for meaning in meanings for call in meaning.calls if call.name == tool.name):
         try:
-            return str(checked(tool, call.arguments)["agent_name"])
+            return str(validate_arguments(tool, call.arguments)["agent_name"])
         except InvalidInput as error:
-            log.warning("the router named nobody: %s", describe(error))
+            log.warning("the router's tool call is invalid: %s", describe(error))
     # A model without tools names the agent in words.
     words = " ".join(meaning.text for meaning in meanings)
     named = [name for name in agents if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)]

@@ -1,6 +1,6 @@
-"""A turn that is answered and stored: whole, or not at all. Below: the loop, the manager. Above: supervisor.
+"""Answer a turn in a conversation and store it completely or not at all.
 
-A `Specialist` is an agent in its place: what it is for, what it may call, and how much it sees.
+A `Specialist` is an agent with its description, tools and view of the conversation.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from aforesaid._internal.arguments import CheckedFields, validated
 from aforesaid.agents.loop import AgenticLoop, Answer
 from aforesaid.agents.tools import ToolRegistry
-from aforesaid.agents.views import View, check_view, narrated
+from aforesaid.agents.views import View, check_view, narrate_others
 from aforesaid.contracts import Appended, OnText
 from aforesaid.errors import NothingToSend
 from aforesaid.intake.unstored_turns import NotStored
@@ -25,16 +25,16 @@ from aforesaid.windows import WindowPolicy
 
 
 class Specialist(CheckedFields, frozen=True, kw_only=True):
-    """An agent in its place."""
+    """An agent with its description, tools and view."""
 
     loop: AgenticLoop
     description: str = ""
-    """What it is for, in a sentence: a router that is a model chooses by it."""
+    """One sentence about its purpose; a `ModelRouter` chooses by it."""
     tools: ToolRegistry = field(default_factory=ToolRegistry)
-    """What it may call: `search_history` and notes bound to the owner, and its own."""
+    """The tools that the agent may call."""
     view: View = "full"
     policy: WindowPolicy | None = None
-    """The limits of what it sees. None: the manager's, twenty messages."""
+    """The window's limits. None uses the manager's policy, by default twenty messages."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,23 +54,23 @@ async def answer_turn(
     *,
     on_text: OnText | None = None,
 ) -> Answer:
-    """The specialist's answer, with what it may see of the conversation; the whole turn is stored.
+    """Answer with the specialist's view of the conversation and store the whole turn.
 
-    What raises, or is cancelled, stores nothing. An answer that the model has given is returned, also where
-    the turn cannot be stored: then `not_stored` has the reason, and the turn is queued, see `unstored`. A
-    question that brings its id gives ids to what follows: asked again, also of another process, it is stored
-    once, and another answer to it raises `MessageConflict`. Raises `AgentError`, `NothingToSend`.
+    An error or cancellation before the answer stores nothing. An answer that cannot be stored is returned
+    with the reason in `not_stored`, and its turn is queued (see `unstored`). When the question has an id, the
+    ids of the other messages derive from it: repeating the question, even in another process, stores it once,
+    and a different answer raises `MessageConflict`. Raises `AgentError` and `NothingToSend`.
     """
     question = specialist.loop.question(user_text)
     policy = await _policy(manager, specialist)
 
     async def window(turn: Sequence[Message]) -> Sequence[Message]:
-        return await seen(manager, conversation_id, specialist, turn, policy=policy)
+        return await visible_messages(manager, conversation_id, specialist, turn, policy=policy)
 
     source = Source(conversation_id=conversation_id, message_id=question.message_id)
     tools = specialist.tools.in_turn(source)
     answer = await specialist.loop.run_in(window, question, tools, on_text=on_text)
-    messages = _numbered(answer.messages, user_text)
+    messages = _with_derived_ids(answer.messages, user_text)
     answer = replace(answer, messages=messages, conversation_id=conversation_id)
     stored = await append_or_queue(manager, conversation_id, messages)
     if isinstance(stored, NotStored):
@@ -81,23 +81,24 @@ async def answer_turn(
 async def append_or_queue(
     manager: ConversationManager, conversation_id: str, messages: Sequence[Message]
 ) -> Appended | NotStored:
-    """Store a turn whose answer reaches the user in any case. When storing fails, the turn is queued and
-    retried in the background until the memory is closed. Raises `MessageConflict`, and nothing else."""
+    """Store a turn whose answer the user gets in any case. When storing fails, queue the turn and retry in
+    the background until the memory is closed. Raises only `MessageConflict`.
+    """
     return await manager.unstored.store(
         manager.owner, conversation_id, messages, manager.append, now=manager.now()
     )
 
 
-def _numbered(messages: tuple[Message, ...], asked: str | Message) -> tuple[Message, ...]:
-    """The turn with ids that follow from the question's, where that was brought along."""
-    if not isinstance(asked, Message) or asked.message_id is None:
+def _with_derived_ids(messages: tuple[Message, ...], user_text: str | Message) -> tuple[Message, ...]:
+    """Derive the turn's message ids from the question's id, if the caller set one."""
+    if not isinstance(user_text, Message) or user_text.message_id is None:
         return messages
     question, *others = messages
-    ids = (following_id(asked.message_id, number) for number in range(1, len(messages)))
+    ids = (following_id(user_text.message_id, number) for number in range(1, len(messages)))
     return (question, *(other.with_(message_id=name) for other, name in zip(others, ids, strict=True)))
 
 
-async def seen(
+async def visible_messages(
     manager: ConversationManager,
     conversation_id: str,
     specialist: Specialist,
@@ -105,19 +106,19 @@ async def seen(
     *,
     policy: WindowPolicy | None = None,
 ) -> Sequence[Message]:
-    """What the specialist sees of the conversation, this turn included."""
+    """Return the messages that the specialist sees, including this turn."""
     own = specialist.name if specialist.view == "own" else None
     policy = policy or specialist.policy
     if policy is not None and specialist.view == "narrated":
         policy = replace(policy, told_to=specialist.name)
     queued = manager.unstored.messages(manager.owner, conversation_id)
     context = await manager.load_context(conversation_id, own, policy=policy, pending=(*queued, *turn))
-    if queued and _has_repeated_ids(context):  # stored while the context was made
+    if queued and _has_repeated_ids(context):  # the queue stored them while the context was built
         context = await manager.load_context(conversation_id, own, policy=policy, pending=turn)
     if context.report.nothing_to_send is not None:
         raise NothingToSend(context.report.nothing_to_send)
     if specialist.view == "narrated":
-        return narrated(context.messages, specialist.name)
+        return narrate_others(context.messages, specialist.name)
     return context.messages
 
 
@@ -127,7 +128,7 @@ def _has_repeated_ids(context: Context) -> bool:
 
 
 async def _policy(manager: ConversationManager, specialist: Specialist) -> WindowPolicy | None:
-    """The policy, with what the prompt and the tools take of its budget."""
+    """Return the policy with the tokens of the instructions and tools reserved."""
     policy = specialist.policy
     if policy is None or policy.max_tokens is None:
         return policy

@@ -1,4 +1,4 @@
-"""The supervisor: routes a query to a specialised agent and stores both sides. Below: answering, routing."""
+"""Supervisor: route a query to a specialist and store the turn."""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Protocol
 from aforesaid._internal.arguments import validated
 from aforesaid.agents.apologies import apology_for
 from aforesaid.agents.loop import Answer, as_question
-from aforesaid.agents.new_conversations import TakeBack, answering, remove
+from aforesaid.agents.new_conversations import Undo, remove_if_unchanged, running_turn
 from aforesaid.agents.routing import Router
-from aforesaid.agents.stored_turns import Specialist, answer_turn, seen
+from aforesaid.agents.stored_turns import Specialist, answer_turn, visible_messages
 from aforesaid.contracts import OnText
 from aforesaid.dialects import meaning_of
 from aforesaid.errors import AforesaidError, InvalidInput, shown
@@ -24,7 +24,7 @@ log = logging.getLogger("aforesaid.agents")
 
 
 class Sessions(Protocol):
-    """What the supervisor needs of a session manager."""
+    """The methods of a session manager that the supervisor uses."""
 
     async def get_conversation_id(self, session_id: str) -> str | None: ...
 
@@ -34,7 +34,7 @@ class Sessions(Protocol):
 
 
 class Apology(NamedTuple):
-    """What a user hears instead of an answer. The history is as it was."""
+    """The text for the user when a turn failed. The history is unchanged."""
 
     text: str
     error: Exception
@@ -42,11 +42,11 @@ class Apology(NamedTuple):
 
 @validated
 class SupervisorAgent:
-    """One voice for several agents.
+    """Answers with one of several specialists.
 
-    `specialists`: the first is the default one, which answers when the router names nobody.
-    `sessions`: who knows a session's conversation; without, the manager does. `apology` gives what
-    the user hears instead of an answer.
+    - `specialists`: the first one is the default, used when the router returns None or an unknown name.
+    - `sessions`: maps sessions to conversations; by default the manager.
+    - `apology`: returns the text for the user when a turn fails.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class SupervisorAgent:
         content_type: ContentType = "text",
         on_text: OnText | None = None,
     ) -> str:
-        """The answer, in words. The question and all that led to the answer are stored, with `agent_name`.
+        """Answer a query and store the whole turn with `agent_name`. Return the answer as text.
 
-        `conversation_id` is the conversation to go on with; without it, the session's, made when it
-        has none. When there is no answer, the history stays as it was, and the text is an apology. An answer
-        that cannot be stored is returned and queued; `answer_or_apology` shows it in `Answer.not_stored`.
+        `conversation_id` selects the conversation; by default it is the session's, created on demand. When
+        the turn fails, the history stays unchanged and the text is an apology. An answer that cannot be
+        stored is returned and queued; `answer_or_apology` reports that in `Answer.not_stored`.
         """
         question = _question(query, content_type)
         if conversation_id is not None:
@@ -93,17 +93,15 @@ class SupervisorAgent:
         conversation_id: str | None = None,
         *,
         on_text: OnText | None = None,
-        take_back: TakeBack | None = None,
+        undo: Undo | None = None,
     ) -> "Answer | Apology":
-        """The answer as a value; or, when anything fails, what the user hears instead, and why."""
+        """Return the answer, or an apology with the error when the turn failed."""
         try:
-            return await self.answer_query(
-                query, session_id, conversation_id, on_text=on_text, take_back=take_back
-            )
+            return await self.answer_query(query, session_id, conversation_id, on_text=on_text, undo=undo)
         except AforesaidError as error:
             log.warning("a turn failed and was not stored: %s", describe(error))
             return Apology(text=self.apology(error), error=error)
-        except Exception as error:  # the edge: whatever an agent of somebody else's does, the user is told
+        except Exception as error:  # a plug-in may raise anything; the user gets an apology
             log.exception("a turn failed and was not stored")
             return Apology(text=self.apology(error), error=error)
 
@@ -114,41 +112,43 @@ class SupervisorAgent:
         conversation_id: str | None = None,
         *,
         on_text: OnText | None = None,
-        take_back: TakeBack | None = None,
+        undo: Undo | None = None,
     ) -> Answer:
-        """The same as a value, with the messages of the turn; what fails raises, and leaves no trace.
+        """Return the answer with the messages of its turn. Errors are raised and leave no trace.
 
-        `take_back` undoes what was made for the turn, where its conversation was: called when the turn fails
-        and nobody else is being answered there.
+        `undo` removes the conversation that was created for this turn. It is called when the turn fails
+        and no other turn runs there.
         """
         question = _question(query, "text")
         if conversation_id is not None:
-            asked = parse_uuid(conversation_id, field="conversation_id")
-            return await self._answer(question, asked, on_text, take_back=take_back)
+            parsed_id = parse_uuid(conversation_id, field="conversation_id")
+            return await self._answer(question, parsed_id, on_text, undo=undo)
         if self._sessions is not None:
             return await self._answer_with(self._sessions, question, session_id, on_text)
         return await self._answer_in_session(question, session_id, on_text)
 
     async def _answer_in_session(self, question: Message, session_id: str, on_text: OnText | None) -> Answer:
         manager = self.conversation_manager
-        known = await manager.session(session_id)
-        if known is not None:
-            return await self._answer(question, known.id, on_text)
-        made = await manager.get_or_create_conversation(session_id, channel=self._channel)
-        return await self._answer(question, made.id, on_text, take_back=partial(remove, manager, made))
+        existing = await manager.session(session_id)
+        if existing is not None:
+            return await self._answer(question, existing.id, on_text)
+        created = await manager.get_or_create_conversation(session_id, channel=self._channel)
+        return await self._answer(
+            question, created.id, on_text, undo=partial(remove_if_unchanged, manager, created)
+        )
 
     async def _answer_with(
         self, sessions: Sessions, question: Message, session_id: str, on_text: OnText | None
     ) -> Answer:
-        known = await sessions.get_conversation_id(session_id)
-        if known is not None:
-            return await self._answer(question, known, on_text)
+        existing = await sessions.get_conversation_id(session_id)
+        if existing is not None:
+            return await self._answer(question, existing, on_text)
         await sessions.create_session(session_id, channel=self._channel)
         conversation_id = await sessions.get_conversation_id(session_id)
         if conversation_id is None:
             raise InvalidInput(f"there is no session {shown(session_id)}", field="session_id")
-        take_back = partial(end_quietly, sessions, session_id)
-        return await self._answer(question, conversation_id, on_text, take_back=take_back)
+        undo = partial(end_session_quietly, sessions, session_id)
+        return await self._answer(question, conversation_id, on_text, undo=undo)
 
     async def _answer(
         self,
@@ -156,9 +156,9 @@ class SupervisorAgent:
         conversation_id: str,
         on_text: OnText | None,
         *,
-        take_back: TakeBack | None = None,
+        undo: Undo | None = None,
     ) -> Answer:
-        async with answering(conversation_id, take_back=take_back):
+        async with running_turn(conversation_id, undo=undo):
             specialist = await self._specialist_for(question, conversation_id)
             log.debug("%s answers in conversation %s", specialist.name, conversation_id)
             return await answer_turn(
@@ -171,29 +171,29 @@ class SupervisorAgent:
             return default
 
         def recent() -> Awaitable[Sequence[Message]]:
-            return seen(self.conversation_manager, conversation_id, default, [question])
+            return visible_messages(self.conversation_manager, conversation_id, default, [question])
 
-        described = {name: specialist.description for name, specialist in self._specialists.items()}
-        chosen = await self._router.choose(meaning_of(question).text, recent, described)
+        descriptions = {name: specialist.description for name, specialist in self._specialists.items()}
+        chosen = await self._router.choose(meaning_of(question).text, recent, descriptions)
         if chosen is not None and chosen not in self._specialists:
-            log.warning("the router named an agent that is not there")
+            log.warning("the router named an unknown agent, the default answers")
         return self._specialists.get(chosen or "", default)
 
 
-async def end_quietly(sessions: Sessions, session_id: str) -> None:
-    """Take back a session that was begun for a turn which failed, and its conversation if that is empty."""
+async def end_session_quietly(sessions: Sessions, session_id: str) -> None:
+    """End a session that was created for a failed turn, and delete its conversation if that is empty."""
     try:
         await sessions.end_session(session_id)
     except AforesaidError as error:
-        log.warning("an empty conversation stays behind: %s", describe(error))
+        log.warning("an empty conversation could not be removed: %s", describe(error))
 
 
 def _by_name(specialists: Sequence[Specialist]) -> dict[str, Specialist]:
     named = {specialist.name: specialist for specialist in specialists}
     if not named:
-        raise InvalidInput("a supervisor needs a specialist", field="specialists")
+        raise InvalidInput("specialists must not be empty", field="specialists")
     if len(named) < len(specialists):
-        raise InvalidInput("specialists need names of their own", field="specialists")
+        raise InvalidInput("specialists must have distinct names", field="specialists")
     return named
 
 

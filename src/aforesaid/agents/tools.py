@@ -1,7 +1,7 @@
-"""Tools that a model may call: registered once, described to every provider, run with checked arguments.
+"""Tools for models: registered once, described for each provider, run with validated arguments.
 
-A tool is bound to its owner when it is made, never by an argument: what a model writes into a call cannot
-reach somebody else's conversations. Below: the manager. Above: agents, surfaces.
+A tool is bound to its owner when it is created. No argument that a model writes can reach another owner's
+data.
 """
 
 import asyncio
@@ -37,23 +37,24 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class Tool(CheckedFields, frozen=True, kw_only=True):
-    """A tool: what it is called, what it is for, what it takes, and what it does."""
+    """A tool with its description and JSON schema."""
 
     name: str
     description: str
     parameters: dict[str, Any]
-    """JSON schema of an object. `required`, `type`, `enum`, `minimum` and `maximum` are checked. Names that
-    are not among its `properties` are refused, unless `additionalProperties` allows them."""
+    """JSON schema of an object. `required`, `type`, `enum`, `minimum` and `maximum` are validated. Arguments
+    outside `properties` are refused unless `additionalProperties` allows them.
+    """
     run: Run
-    """Called with the arguments by keyword; answers with text."""
+    """Called with the arguments as keywords; returns text."""
     timeout: float | None = None
-    """Seconds that it may take. None: what the caller of `dispatch` says."""
+    """Seconds that a call may take. None uses the `within` of `dispatch`."""
     in_turn: "Callable[[Source], Run] | None" = None
-    """Gives what it does in a turn of a conversation, where it wants to know in which."""
+    """Returns the `run` function for one turn, for a tool that needs the turn's source."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What a call came to: an answer, or words that tell the model what was wrong."""
+    """The result of a call: an answer, or an error text for the model."""
 
     text: str
     is_error: bool = False
@@ -61,7 +62,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 @validated
 class ToolRegistry:
-    """Tools by their names."""
+    """Tools by name."""
 
     def __init__(self, tools: Sequence[Tool] = ()) -> None:
         self._tools: dict[str, Tool] = {}
@@ -69,23 +70,23 @@ class ToolRegistry:
             self.register(tool)
 
     def register(self, tool: Tool) -> None:
-        """Add a tool. A name is given once."""
+        """Add a tool. Names are unique."""
         if not _NAME.fullmatch(tool.name):
             raise InvalidInput(
-                f"a tool's name is made of up to 64 letters, digits, _ and -; got {shown(tool.name)}",
+                f"a tool's name must be 1 to 64 letters, digits, _ or -; got {shown(tool.name)}",
                 field="name",
                 value=tool.name,
             )
         if tool.name in self._tools:
-            raise InvalidInput(f"there is a tool {tool.name} already", field="name", value=tool.name)
+            raise InvalidInput(f"the tool {tool.name} is already registered", field="name", value=tool.name)
         self._tools[tool.name] = tool
 
     def in_turn(self, source: Source) -> "ToolRegistry":
-        """These tools for one turn: those that want to know are told which message it begins with."""
+        """Return these tools for one turn, with `in_turn` applied."""
         if not any(tool.in_turn for tool in self):
             return self
-        describe = [replace(tool, run=tool.in_turn(source)) if tool.in_turn else tool for tool in self]
-        return ToolRegistry(describe)
+        bound = [replace(tool, run=tool.in_turn(source)) if tool.in_turn else tool for tool in self]
+        return ToolRegistry(bound)
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
@@ -94,17 +95,17 @@ class ToolRegistry:
         return name in self._tools
 
     def definitions(self, provider: Provider | str) -> list[dict[str, Any]]:
-        """The tools as a provider, or an MCP client, wants them described."""
-        if provider not in _DESCRIBED:
-            raise InvalidInput.not_in("provider", provider, _DESCRIBED)
-        return [_DESCRIBED[provider](tool) for tool in self]
+        """Return the tools in the format of a provider or of MCP."""
+        if provider not in _FORMATS:
+            raise InvalidInput.not_in("provider", provider, _FORMATS)
+        return [_FORMATS[provider](tool) for tool in self]
 
     async def dispatch(
         self, name: str, arguments: Mapping[str, Any] | str | None = None, *, within: float | None = None
     ) -> Outcome:
-        """Run a tool with the arguments of a call, an object or its JSON. What goes wrong is the outcome.
+        """Run a tool with arguments as an object or JSON text. Errors become an `Outcome`.
 
-        `within`: seconds for a tool that names none itself; None waits as long as it takes.
+        `within` is the timeout in seconds for tools without their own; None waits indefinitely.
         """
         tool = self._tools.get(name)
         if tool is None:
@@ -122,48 +123,48 @@ class ToolRegistry:
         self, tool: Tool, arguments: Mapping[str, Any] | str | None, seconds: float | None
     ) -> Outcome:
         try:
-            return Outcome(text=await _run(tool, checked(tool, arguments), seconds))
+            return Outcome(text=await _run(tool, validate_arguments(tool, arguments), seconds))
         except AforesaidError as error:
             return Outcome(text=str(error), is_error=True)
-        except Exception:  # the edge: a model is told that the tool failed, the log says how
+        except Exception:  # a plug-in may raise anything; the model gets a short error, the log the details
             log.exception("tool %s failed", tool.name)
             return Outcome(text=f"{tool.name} failed", is_error=True)
 
     async def answer(self, call: ToolCall, dialect: str, *, within: float | None = None) -> Message:
-        """Run what a model called; the result is a message in its dialect."""
+        """Run a model's tool call and return the result as a message in its dialect."""
         outcome = await self.dispatch(call.name, call.arguments, within=within)
         return tool_result(
             dialect, call_id=call.id, name=call.name, text=outcome.text, is_error=outcome.is_error
         )
 
 
-async def _run(tool: Tool, given: Arguments, seconds: float | None) -> str:
-    """What the tool answers, if it does in time. One that will not even be cancelled is left behind."""
-    task = asyncio.ensure_future(tool.run(**given))
+async def _run(tool: Tool, arguments: Arguments, seconds: float | None) -> str:
+    """Return the tool's answer. On timeout, abandon the task even if it ignores cancellation."""
+    task = asyncio.ensure_future(tool.run(**arguments))
     try:
         await asyncio.wait({task}, timeout=seconds)
     finally:
         if not task.done():
             task.cancel()
-            task.add_done_callback(_let_go)
+            task.add_done_callback(_log_late_failure)
     if not task.done():
-        log.warning("tool %s took longer than %g s and was given up", tool.name, seconds)
-        raise AforesaidError(f"{tool.name} took longer than {seconds:g} seconds and was given up")
-    if task.cancelled():  # by itself: this is no cancellation of ours
+        log.warning("tool %s timed out after %g s", tool.name, seconds)
+        raise AforesaidError(f"{tool.name} timed out after {seconds:g} seconds")
+    if task.cancelled():  # the tool cancelled itself; the turn goes on
         raise AforesaidError(f"{tool.name} was cancelled")
     return _as_text(tool, task.result())
 
 
 def _as_text(tool: Tool, answer: object) -> str:
     if not isinstance(answer, str):
-        raise InvalidInput(f"{tool.name} must answer with text; got {shown(answer)}", value=answer)
+        raise InvalidInput(f"{tool.name} must return text; got {shown(answer)}", value=answer)
     return answer
 
 
-def _let_go(task: "asyncio.Future[str]") -> None:
-    """Whatever comes of a tool that nobody waits for any more."""
+def _log_late_failure(task: "asyncio.Future[str]") -> None:
+    """Log the error of an abandoned task, so that asyncio does not report it as never retrieved."""
     if not task.cancelled() and task.exception() is not None:
-        log.warning("a tool that was given up failed later", exc_info=task.exception())
+        log.warning("an abandoned tool failed", exc_info=task.exception())
 
 
 def _anthropic(tool: Tool) -> dict[str, Any]:
@@ -193,7 +194,7 @@ def _mcp(tool: Tool) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "inputSchema": tool.parameters}
 
 
-_DESCRIBED: dict[str, Callable[[Tool], dict[str, Any]]] = {
+_FORMATS: dict[str, Callable[[Tool], dict[str, Any]]] = {
     "anthropic": _anthropic,
     "openai_chat": _openai_chat,
     "openai_responses": _openai_responses,
@@ -205,28 +206,30 @@ _DESCRIBED: dict[str, Callable[[Tool], dict[str, Any]]] = {
 # Arguments
 
 
-def checked(tool: Tool, arguments: Mapping[str, Any] | str | None) -> Arguments:
-    """The arguments as the tool's schema has them, or an error that a model can act on."""
-    given = _as_object(arguments)
-    schemas = _schemas_of(tool, given)
-    # Models write null for what they leave out: it is a value only where the schema says so.
-    meant = {name: value for name, value in given.items() if value is not None or _takes_null(schemas[name])}
-    missing = [name for name in tool.parameters.get("required", ()) if name not in meant]
+def validate_arguments(tool: Tool, arguments: Mapping[str, Any] | str | None) -> Arguments:
+    """Return the validated arguments, or raise an error that a model can act on."""
+    arguments = _as_object(arguments)
+    schemas = _schemas_of(tool, arguments)
+    # Models write null for omitted arguments. Null is a value only if the schema allows it.
+    present = {
+        name: value for name, value in arguments.items() if value is not None or _takes_null(schemas[name])
+    }
+    missing = [name for name in tool.parameters.get("required", ()) if name not in present]
     if missing:
         raise InvalidInput(f"{tool.name} needs {', '.join(missing)}")
-    return {name: _checked_one(name, value, schemas[name]) for name, value in meant.items()}
+    return {name: _validate_one(name, value, schemas[name]) for name, value in present.items()}
 
 
 def _schemas_of(tool: Tool, names: Iterable[str]) -> dict[str, Mapping[str, Any]]:
-    """What the tool says of each of these arguments. One that it does not name must be allowed expressly."""
+    """Return the schema of each argument. Arguments without one need `additionalProperties`."""
     properties: dict[str, Any] = tool.parameters.get("properties", {})
     others = tool.parameters.get("additionalProperties", False)
     unknown = sorted(set(names) - set(properties))
     if unknown and others is False:
         raise InvalidInput(f"{tool.name} takes no {', '.join(unknown)}; it takes: {', '.join(properties)}")
-    said = {name: properties.get(name, others) for name in names}
-    # `true` is a schema too: anything will do.
-    return {name: schema if isinstance(schema, Mapping) else {} for name, schema in said.items()}
+    schemas = {name: properties.get(name, others) for name in names}
+    # `true` is a schema that allows anything.
+    return {name: schema if isinstance(schema, Mapping) else {} for name, schema in schemas.items()}
 
 
 def _as_object(arguments: Mapping[str, Any] | str | None) -> Arguments:
@@ -251,12 +254,12 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def _checked_one(name: str, value: Any, schema: Mapping[str, Any]) -> Any:
+def _validate_one(name: str, value: Any, schema: Mapping[str, Any]) -> Any:
     if value is None:
-        return None  # it came this far where it may be
+        return None  # the caller has checked that null is allowed
     kinds = _kinds(schema)
     if "integer" in kinds and isinstance(value, float) and value.is_integer():
-        value = int(value)  # JSON has one kind of number
+        value = int(value)  # JSON does not distinguish 3.0 from 3
     if kinds and not any(_is_a(kind, value) for kind in kinds):
         raise InvalidInput(
             f"{name} must be of type {' or '.join(kinds)}; got {shown(value)}", field=name, value=value
@@ -265,19 +268,19 @@ def _checked_one(name: str, value: Any, schema: Mapping[str, Any]) -> Any:
         raise InvalidInput.not_in(name, value, schema["enum"])
     low, high = schema.get("minimum", value), schema.get("maximum", value)
     if _is_a("number", value) and not low <= value <= high:
-        raise InvalidInput(f"{name} must lie in {low} to {high}; got {value}", field=name, value=value)
+        raise InvalidInput(f"{name} must be {low} to {high}; got {value}", field=name, value=value)
     return value
 
 
 def _kinds(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    """The types that a schema allows: one, or a list of them; none where it leaves that open."""
+    """Return the types that a schema allows; empty when it allows any."""
     kinds = schema.get("type", ())
     return (kinds,) if isinstance(kinds, str) else tuple(kinds)
 
 
 def _is_a(kind: str, value: Any) -> bool:
     if kind not in _TYPES:
-        return True  # what no JSON schema knows, the tool itself may
+        return True  # not a JSON schema type; leave it to the tool
     return isinstance(value, _TYPES[kind]) and (kind == "boolean") == isinstance(value, bool)
 
 
@@ -289,22 +292,22 @@ def _takes_null(schema: Mapping[str, Any]) -> bool:
 # The history tool
 
 _HISTORY = """\
-Search everything that was said in earlier conversations with this user. Returns quotations with who said \
-it, when, and in which conversation. Use it when the user refers to something that is not in the present \
-conversation. Leave `query` empty to see the latest messages, for instance of a certain day."""
+Search all earlier conversations with this user. Returns quotations with speaker, time and conversation. \
+Use it when the user refers to something that is not in the current conversation. Leave `query` empty for \
+the latest messages, for example of one day."""
 
 _HISTORY_PARAMETERS: dict[str, Any] = {
     "type": "object",
     "properties": {
         "query": {
             "type": "string",
-            "description": "What to look for, as words or as a question. Names and dates in it count.",
+            "description": "Keywords or a question. May contain names and dates.",
         },
         "max_results": {"type": "integer", "minimum": 1, "maximum": 20, "description": "Default: 5."},
         "role": {
             "type": "string",
             "enum": ["user", "assistant", "tool"],
-            "description": "Only what the user said, or the assistant, or a tool.",
+            "description": "Only messages of this role.",
         },
         "date_from": {"type": "string", "description": "Not before this day or moment, ISO 8601."},
         "date_to": {"type": "string", "description": "Not after this day or moment, ISO 8601."},
@@ -319,7 +322,7 @@ _HISTORY_PARAMETERS: dict[str, Any] = {
 def history_tool(
     manager: ConversationManager, *, max_tokens: int | None = None, timezone: tzinfo | None = None
 ) -> Tool:
-    """`search_history` for one owner: the manager's. Days are those of `timezone`, or of this machine."""
+    """Return `search_history` for the manager's owner. Dates are in `timezone`, by default this machine's."""
     zone = local_zone(timezone)
 
     async def search_history(
@@ -333,7 +336,7 @@ def history_tool(
             timezone=zone,
             **others,
         )
-        return "\n\n".join(snippets) or "Nothing was found."
+        return "\n\n".join(snippets) or "No results."
 
     return Tool(
         name="search_history", description=_HISTORY, parameters=_HISTORY_PARAMETERS, run=search_history
@@ -342,5 +345,5 @@ def history_tool(
 
 @validated
 def history_tools(manager: ConversationManager, *, timezone: tzinfo | None = None) -> ToolRegistry:
-    """A registry with `search_history` in it, bound to the manager's owner."""
+    """Return a registry with `search_history`, bound to the manager's owner."""
     return ToolRegistry([history_tool(manager, timezone=timezone)])

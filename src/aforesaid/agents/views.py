@@ -1,15 +1,15 @@
-"""What an agent sees of a conversation that it shares with others. Below: dialects. Above: stored turns.
+"""Views: what an agent sees of a conversation that it shares with other agents.
 
-- `full`: everything, as if it had said it all itself.
-- `narrated`: everything, but what other agents said is told as theirs. Their calls of tools stay
-  behind: this agent may not even have those tools.
-- `own`: only what it said itself, and what the user said.
+- `full`: all messages, as if the agent had written them.
+- `narrated`: messages of other agents are quoted as theirs, without their tool calls, because this agent
+  may not have those tools.
+- `own`: only its own messages and the user's.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
-from aforesaid.dialects import as_told, meaning_of, without_results
+from aforesaid.dialects import meaning_of, narrate, without_results
 from aforesaid.errors import InvalidInput
 from aforesaid.model.messages import Message
 
@@ -21,21 +21,21 @@ def check_view(view: str) -> None:
         raise InvalidInput.not_in("view", view, get_args(View))
 
 
-def narrated(messages: Sequence[Message], agent_name: str) -> tuple[Message, ...]:
-    """The messages with those of other agents told in words, their calls and results left out.
+def narrate_others(messages: Sequence[Message], agent_name: str) -> tuple[Message, ...]:
+    """Return the messages with those of other agents quoted as text, without their tool calls and results.
 
-    A result belongs to whoever made the last call of its id: some servers count theirs from one each time.
+    A result belongs to the last call of its id, because some servers restart their ids with each response.
     """
-    describe: list[Message] = []
+    visible: list[Message] = []
     theirs: dict[str, bool] = {}
     for message in messages:
-        shown = as_told(message, agent_name)
+        shown = narrate(message, agent_name)
         theirs |= {call.id: shown is not message for call in meaning_of(message).calls}
         if shown is message and message.role in ("user", "tool"):
             shown = _without_results_of(theirs, message)
         if shown is not None:
-            describe.append(shown)
-    return tuple(describe)
+            visible.append(shown)
+    return tuple(visible)
 
 
 def _without_results_of(theirs: Mapping[str, bool], message: Message) -> Message | None:

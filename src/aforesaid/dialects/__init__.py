@@ -27,7 +27,7 @@ from aforesaid.dialects.intake import (
 )
 from aforesaid.dialects.interrupted import as_heard
 from aforesaid.dialects.meaning import Meaning, Request, ToolCall, ToolResult
-from aforesaid.dialects.narration import as_told
+from aforesaid.dialects.narration import narrate
 from aforesaid.dialects.openai_responses import is_by_the_model
 from aforesaid.dialects.parse import meaning_of
 from aforesaid.errors import InvalidInput
@@ -40,10 +40,10 @@ __all__ = [
     "ToolCall",
     "ToolResult",
     "as_heard",
-    "as_told",
     "blanked",
     "is_by_the_model",
     "meaning_of",
+    "narrate",
     "only_results",
     "read",
     "references_in",

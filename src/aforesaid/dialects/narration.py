@@ -7,7 +7,7 @@ from aforesaid.dialects.parse import meaning_of
 from aforesaid.model.messages import Message
 
 
-def as_told(message: Message, agent_name: str) -> Message | None:
+def narrate(message: Message, agent_name: str) -> Message | None:
     """The message; where another agent said it, its words, told as theirs. None: it has no words to tell."""
     if message.role != "assistant" or message.agent_name in (None, agent_name):
         return message

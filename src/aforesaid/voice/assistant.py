@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from aforesaid._internal.arguments import validated
 from aforesaid.agents import Answer, Apology, SupervisorAgent
-from aforesaid.agents.supervisor import end_quietly
+from aforesaid.agents.supervisor import end_session_quietly
 from aforesaid.contracts import Audio, AudioFormat, OnText, StreamingTranscriber, Transcriber, Transcript
 from aforesaid.dialects import meaning_of
 from aforesaid.errors import InvalidSetting, NotUnderstood, shown
@@ -122,9 +122,9 @@ class VoiceAssistant:
         conversation_id = (
             known or (await self.sessions.create_session(session_id, device=device)).conversation_id
         )
-        take_back = partial(end_quietly, self.sessions, session_id) if known is None else None
+        undo = partial(end_session_quietly, self.sessions, session_id) if known is None else None
         answer = await self._supervisor.answer_or_apology(
-            question, session_id, conversation_id, on_text=on_text, take_back=take_back
+            question, session_id, conversation_id, on_text=on_text, undo=undo
         )
         if isinstance(answer, Apology):
             return self._sorry(answer.text, transcript, session_id, conversation_id)

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aforesaid.contracts import Entry, unreadable_reason
-from aforesaid.dialects import as_heard, as_told, meaning_of, only_results
+from aforesaid.dialects import as_heard, narrate, meaning_of, only_results
 from aforesaid.errors import BudgetExceeded
 from aforesaid.model.contexts import Context, LeftOut, Reason, Report, TokenUse
 from aforesaid.model.messages import Message
@@ -229,7 +229,7 @@ def _cost_as_told(cost: Cost, agent_name: str) -> Cost:
     """What messages cost an agent that is told what others said."""
 
     def cost_as_told(message: Message) -> int:
-        describe = as_told(message, agent_name)
+        describe = narrate(message, agent_name)
         return 0 if describe is None else cost(describe)
 
     return cost_as_told

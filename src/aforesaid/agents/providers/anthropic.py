@@ -1,11 +1,11 @@
-"""Claude, through Anthropic's SDK. Below: clients, replies, dialects."""
+"""Claude through Anthropic's SDK."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from aforesaid._internal.arguments import validated
-from aforesaid.agents.providers.replies import BROKE_OFF, list_in, refused, usage_of, whole_reply
-from aforesaid.agents.providers.sdk import Lazy, described_or_known, require, translated
+from aforesaid.agents.providers.replies import ENDED_EARLY, build_reply, list_field, refusal_error, usage_of
+from aforesaid.agents.providers.sdk import LazyClient, require, tools_or_placeholders, translate_errors
 from aforesaid.contracts import Ask, OnText, Reply, Stop
 from aforesaid.dialects import write
 from aforesaid.errors import AgentUnavailable
@@ -26,11 +26,11 @@ _INPUT_TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_inpu
 
 @validated
 class AnthropicAgent:
-    """A Claude model as an agent. Without `client`, one is made when it is first needed.
+    """A Claude model as an agent. Without `client`, one is created when first needed.
 
-    `max_tokens` 4096: room for a long answer; the interface wants a number. `max_retries` and
-    `timeout` are the SDK's: it comes back after a rate limit by itself. `options` are further
-    parameters of a request (`thinking`, `temperature`, …), sent as they are.
+    `max_tokens` 4096: the API requires a limit, and this fits a long answer. `max_retries` and `timeout` are
+    the SDK's; it retries after a rate limit. `options` are additional request parameters (`thinking`,
+    `temperature`, …), sent unchanged.
     """
 
     dialect = "anthropic"
@@ -51,16 +51,21 @@ class AnthropicAgent:
         require("anthropic", what=f"an agent of {PROVIDER}", extra=EXTRA)
         self.name = name
         self._fixed = {"model": model, "max_tokens": max_tokens, "extra_body": dict(options or {})}
-        given = {"api_key": api_key, "base_url": base_url, "timeout": timeout, "max_retries": max_retries}
-        self._client: Lazy[Any] = Lazy(lambda: _client(given), given=client)
+        connection = {
+            "api_key": api_key,
+            "base_url": base_url,
+            "timeout": timeout,
+            "max_retries": max_retries,
+        }
+        self._client: LazyClient[Any] = LazyClient(lambda: _client(connection), existing=client)
 
     async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
-        """One request to the Messages interface, streamed where somebody listens."""
+        """Send one request to the Messages API, streaming if `on_text` is given."""
         client = await self._client.get()
         parameters = self._fixed | _parameters(ask)
         call = _whole(client, parameters) if on_text is None else _streamed(client, parameters, on_text)
         secrets = (getattr(client, "api_key", None) or "", getattr(client, "auth_token", None) or "")
-        response = await translated(call, sdk="anthropic", provider=PROVIDER, secrets=secrets)
+        response = await translate_errors(call, sdk="anthropic", provider=PROVIDER, secrets=secrets)
         return _reply(response)
 
     async def close(self) -> None:
@@ -68,10 +73,10 @@ class AnthropicAgent:
             await client.close()
 
 
-def _client(given: Mapping[str, Any]) -> Any:
+def _client(options: Mapping[str, Any]) -> Any:
     import anthropic
 
-    return anthropic.AsyncAnthropic(**given)
+    return anthropic.AsyncAnthropic(**options)
 
 
 def _parameters(ask: Ask) -> dict[str, Any]:
@@ -79,7 +84,7 @@ def _parameters(ask: Ask) -> dict[str, Any]:
     parameters: dict[str, Any] = {"messages": request.messages}
     if system := _system(ask.system, request.system):
         parameters["system"] = system
-    if tools := described_or_known(ask.tools, ask.messages):
+    if tools := tools_or_placeholders(ask.tools, ask.messages):
         parameters["tools"] = tools
     if tools and not (ask.tools and ask.may_call):
         parameters["tool_choice"] = {"type": "none"}
@@ -87,7 +92,7 @@ def _parameters(ask: Ask) -> dict[str, Any]:
 
 
 def _system(prompt: str, from_log: str | list[dict[str, Any]] | None) -> str | list[dict[str, Any]] | None:
-    """The prompt, and behind it the system messages of the log."""
+    """Return the prompt followed by the log's system messages."""
     if not (prompt and from_log):
         return prompt or from_log
     blocks = [{"type": "text", "text": from_log}] if isinstance(from_log, str) else from_log
@@ -107,18 +112,18 @@ async def _streamed(client: Any, parameters: dict[str, Any], on_text: OnText) ->
             elif event.type == "message_stop":
                 response = event.message
     if response is None:
-        raise AgentUnavailable(f"{PROVIDER}: {BROKE_OFF}")
+        raise AgentUnavailable(f"{PROVIDER}: {ENDED_EARLY}")
     return response
 
 
 def _reply(response: Any) -> Reply:
-    content = list_in(response, "content", PROVIDER)
+    content = list_field(response, "content", PROVIDER)
     reason = response.stop_reason
     if reason == "refusal":
-        raise refused(PROVIDER, "".join(getattr(block, "text", "") for block in content))
+        raise refusal_error(PROVIDER, "".join(getattr(block, "text", "") for block in content))
     if reason is None:
-        raise AgentUnavailable(f"{PROVIDER}: {BROKE_OFF}")
-    return whole_reply(
+        raise AgentUnavailable(f"{PROVIDER}: {ENDED_EARLY}")
+    return build_reply(
         response,
         dialect="anthropic",
         provider=PROVIDER,

@@ -1,12 +1,12 @@
-"""OpenAI's Chat Completions, and every server that speaks it: Azure, Ollama, vLLM. Below: openai_clients."""
+"""OpenAI's Chat Completions API and compatible servers: Azure, Ollama, vLLM."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from aforesaid._internal.arguments import validated
 from aforesaid.agents.providers.openai_clients import openai_client, secrets_of
-from aforesaid.agents.providers.replies import BROKE_OFF, list_in, refused, usage_of, whole_reply
-from aforesaid.agents.providers.sdk import translated
+from aforesaid.agents.providers.replies import ENDED_EARLY, build_reply, list_field, refusal_error, usage_of
+from aforesaid.agents.providers.sdk import translate_errors
 from aforesaid.contracts import Ask, OnText, Reply, Stop
 from aforesaid.dialects import write
 from aforesaid.errors import AgentUnavailable
@@ -16,12 +16,12 @@ _STOPS: dict[str, Stop] = {"stop": "end", "tool_calls": "tools", "function_call"
 
 @validated
 class OpenAIChatAgent:
-    """A model behind Chat Completions as an agent. Without `client`, one is made when first needed.
+    """A model behind Chat Completions as an agent. Without `client`, one is created when first needed.
 
-    `base_url` leads to another server (`http://localhost:11434/v1` for Ollama), which gets the
-    `api_key` that is given here or none at all, never the one of the environment. With
-    `api_version` the server is Azure's. `provider` is what errors call it. `options` are further
-    parameters of a request (`temperature`, `max_completion_tokens`, …), sent as they are.
+    `base_url` selects another server (`http://localhost:11434/v1` for Ollama). It receives only the `api_key`
+    given here, never the one from the environment. With `api_version` the server is Azure's. `provider` is
+    the name in errors. `options` are additional request parameters (`temperature`, `max_completion_tokens`,
+    …), sent unchanged.
     """
 
     dialect = "openai_chat"
@@ -44,7 +44,7 @@ class OpenAIChatAgent:
         self.provider = provider
         self._fixed = {"model": model, "extra_body": dict(options or {})}
         self._client = openai_client(
-            given=client,
+            existing=client,
             api_key=api_key,
             base_url=base_url,
             api_version=api_version,
@@ -53,28 +53,28 @@ class OpenAIChatAgent:
         )
 
     async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
-        """One completion, streamed where somebody listens."""
+        """Request one completion, streaming if `on_text` is given."""
         client = await self._client.get()
         parameters = self._fixed | _parameters(ask)
         call = self._whole(client, parameters) if on_text is None else _streamed(client, parameters, on_text)
-        message, reason, usage = await translated(
+        message, reason, usage = await translate_errors(
             call, sdk="openai", provider=self.provider, secrets=secrets_of(client)
         )
         return self._reply(message, reason, usage)
 
     async def _whole(self, client: Any, parameters: dict[str, Any]) -> tuple[Any, str | None, Any]:
         response = await client.chat.completions.create(**parameters)
-        for choice in list_in(response, "choices", self.provider)[:1]:
+        for choice in list_field(response, "choices", self.provider)[:1]:
             return choice.message, choice.finish_reason, response.usage
         return None, None, response.usage
 
     def _reply(self, message: Any, reason: str | None, usage: Any) -> Reply:
         if reason is None or message is None:
-            raise AgentUnavailable(f"{self.provider}: {BROKE_OFF}")
+            raise AgentUnavailable(f"{self.provider}: {ENDED_EARLY}")
         refusal = message.get("refusal") if isinstance(message, dict) else message.refusal
         if reason == "content_filter" or refusal:
-            raise refused(self.provider, refusal)
-        return whole_reply(
+            raise refusal_error(self.provider, refusal)
+        return build_reply(
             message,
             dialect=self.dialect,
             provider=self.provider,
@@ -108,53 +108,54 @@ async def _streamed(
             usage = chunk.usage or usage
             for choice in (chunk.choices or ())[:1]:
                 reason = choice.finish_reason or reason
-                grow(message, choice.delta.model_dump(exclude_unset=True))
+                merge_delta(message, choice.delta.model_dump(exclude_unset=True))
                 if choice.delta.content:
                     on_text(choice.delta.content)
     message.setdefault("content", None)
     return message, reason, usage
 
 
-def grow(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
-    """Add a piece of a streamed message: texts grow, lists grow by index, other values are set.
+def merge_delta(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
+    """Merge a streamed delta into a message: texts are concatenated, lists merged by index, other values
+    replaced.
 
-    Fields that we do not know grow too, so that a server's own (a model's reasoning) come out whole.
+    Unknown fields are merged too, so that server-specific ones (such as reasoning) are complete.
     """
     for field, piece in delta.items():
-        known = message.get(field)
+        current = message.get(field)
         if piece is None or field == "index":
             continue
         if isinstance(piece, list):
-            _grow_list(message.setdefault(field, []), piece)
+            _merge_list(message.setdefault(field, []), piece)
         elif isinstance(piece, dict):
-            grow(message.setdefault(field, {}), piece)
-        elif isinstance(known, str) and isinstance(piece, str) and field not in _SAID_AT_ONCE:
-            message[field] = known + piece
+            merge_delta(message.setdefault(field, {}), piece)
+        elif isinstance(current, str) and isinstance(piece, str) and field not in _NOT_CONCATENATED:
+            message[field] = current + piece
         else:
             message[field] = piece
 
 
-_SAID_AT_ONCE = frozenset(("role", "id", "type"))
-"""Fields that some servers repeat in every piece."""
+_NOT_CONCATENATED = frozenset(("role", "id", "type"))
+"""Fields that some servers repeat in every chunk."""
 
 
-def _grow_list(items: list[Any], pieces: list[Any]) -> None:
+def _merge_list(items: list[Any], pieces: list[Any]) -> None:
     for piece in pieces:
         if not isinstance(piece, dict):
             items.append(piece)
             continue
-        at = _place(items, piece)
+        at = _index_of(items, piece)
         if at == len(items):
             items.append({})
-        grow(items[at], piece)
+        merge_delta(items[at], piece)
 
 
-def _place(items: list[Any], piece: Mapping[str, Any]) -> int:
-    """Where the piece belongs: at its index; where servers send none, a new id is a new item."""
+def _index_of(items: list[Any], piece: Mapping[str, Any]) -> int:
+    """Return the index of a streamed item. Some servers send no index; then a new id means a new item."""
     index = piece.get("index")
     if isinstance(index, int):
         return min(index, len(items))
     if piece.get("id") is None:
         return max(0, len(items) - 1)
-    known = [item.get("id") for item in items]
-    return known.index(piece["id"]) if piece["id"] in known else len(items)
+    ids = [item.get("id") for item in items]
+    return ids.index(piece["id"]) if piece["id"] in ids else len(items)

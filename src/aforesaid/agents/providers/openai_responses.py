@@ -1,8 +1,8 @@
-"""OpenAI's Responses interface. Below: openai_clients.
+"""OpenAI's Responses API.
 
-Nothing is kept at the provider (`store=False`): the log is ours. So items go back by value, without
-the ids that the provider would look up, and reasoning only where it came sealed (`reasoning_effort`
-asks for that): the provider takes no other.
+The provider stores nothing (`store=False`). Items are therefore sent by value, without the ids that the
+provider would look up. Reasoning is sent back only if it is encrypted (requested by `reasoning_effort`); the
+provider accepts no other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,8 @@ from typing import Any
 
 from aforesaid._internal.arguments import validated
 from aforesaid.agents.providers.openai_clients import openai_client, secrets_of
-from aforesaid.agents.providers.replies import BROKE_OFF, list_in, refused, usage_of, whole_reply
-from aforesaid.agents.providers.sdk import error_for_status, translated, without_secrets
+from aforesaid.agents.providers.replies import ENDED_EARLY, build_reply, list_field, refusal_error, usage_of
+from aforesaid.agents.providers.sdk import error_for_status, translate_errors, without_secrets
 from aforesaid.contracts import Ask, OnText, Reply, Stop
 from aforesaid.dialects import write
 from aforesaid.errors import AgentError, AgentUnavailable
@@ -21,10 +21,10 @@ _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 @validated
 class OpenAIResponsesAgent:
-    """A model behind the Responses interface as an agent. Parameters as for `OpenAIChatAgent`.
+    """A model behind the Responses API as an agent. Parameters as for `OpenAIChatAgent`.
 
-    `reasoning_effort` makes it reason, and asks for that sealed, so that it can be sent back. `store`
-    has the provider keep what was said, too.
+    `reasoning_effort` enables reasoning and requests it encrypted, so that it can be sent back. With `store`
+    the provider also stores the conversation.
     """
 
     dialect = "openai_responses"
@@ -50,7 +50,7 @@ class OpenAIResponsesAgent:
         self._fixed = {"model": model, "store": store, **_reasoning(reasoning_effort)}
         self._fixed["extra_body"] = dict(options or {})
         self._client = openai_client(
-            given=client,
+            existing=client,
             api_key=api_key,
             base_url=base_url,
             api_version=api_version,
@@ -59,24 +59,26 @@ class OpenAIResponsesAgent:
         )
 
     async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
-        """One response, streamed where somebody listens."""
+        """Request one response, streaming if `on_text` is given."""
         client = await self._client.get()
         parameters = self._fixed | _parameters(ask, stored=self._fixed["store"])
         call = _whole(client, parameters) if on_text is None else _streamed(client, parameters, on_text)
-        response = await translated(call, sdk="openai", provider=self.provider, secrets=secrets_of(client))
+        response = await translate_errors(
+            call, sdk="openai", provider=self.provider, secrets=secrets_of(client)
+        )
         return self._reply(response)
 
     def _reply(self, response: Any) -> Reply:
-        output = [] if response is None else list_in(response, "output", self.provider)
+        output = [] if response is None else list_field(response, "output", self.provider)
         if response is None or response.status in ("in_progress", "queued", "cancelled"):
-            raise AgentUnavailable(f"{self.provider}: {BROKE_OFF}")
+            raise AgentUnavailable(f"{self.provider}: {ENDED_EARLY}")
         if response.status == "failed":
             raise _failure(self.provider, response.error)
         refusals = [part.refusal for item in output for part in _refusals(item)]
         if refusals or _why_incomplete(response) == "content_filter":
-            raise refused(self.provider, " ".join(refusals))
+            raise refusal_error(self.provider, " ".join(refusals))
         stop: Stop = "length" if response.status == "incomplete" else "end"
-        return whole_reply(
+        return build_reply(
             output,
             dialect=self.dialect,
             provider=self.provider,

@@ -1,4 +1,4 @@
-"""From what a provider sent to a reply, or an error when it is none. Below: dialects. Above: providers."""
+"""Validate a provider's response and convert it to a reply."""
 
 import json
 from typing import Any
@@ -9,53 +9,53 @@ from aforesaid.errors import AgentRefused, AgentUnavailable, InvalidMessage
 from aforesaid.model.messages import Message
 
 UNREADABLE = "unreadable_arguments"
-BROKE_OFF = "the answer broke off before its end"
+ENDED_EARLY = "the response ended early"
 
 
-def whole_reply(said: Any, *, dialect: str, provider: str, stop: Stop, usage: Usage | None) -> Reply:
-    """The reply with what was said, as it was given. Nothing said is no reply."""
-    messages = _read(said, dialect, provider)
+def build_reply(content: Any, *, dialect: str, provider: str, stop: Stop, usage: Usage | None) -> Reply:
+    """Return the reply with the provider's messages unchanged. Raise `AgentUnavailable` when it is empty."""
+    messages = _read(content, dialect, provider)
     meanings = [meaning_of(message) for message in messages]
     calls = any(meaning.calls for meaning in meanings)
     if not calls and stop != "pause" and not any(meaning.text.strip() for meaning in meanings):
-        raise AgentUnavailable(f"{provider}: the answer is empty")
+        raise AgentUnavailable(f"{provider}: the response is empty")
     if calls and stop == "end":
-        stop = "tools"  # some servers say that they are done, and mean: with calling
+        stop = "tools"  # some servers report "stop" for a reply with tool calls
     return Reply(messages=messages, stop=stop, usage=usage)
 
 
-def _read(said: Any, dialect: str, provider: str) -> tuple[Message, ...]:
+def _read(content: Any, dialect: str, provider: str) -> tuple[Message, ...]:
     try:
-        return tuple(_with_readable_arguments(message) for message in read(said, dialect=dialect))
+        return tuple(_with_valid_arguments(message) for message in read(content, dialect=dialect))
     except InvalidMessage as error:
-        problem = f"{provider}: the answer cannot be read: {error}"
+        problem = f"{provider}: the response cannot be parsed: {error}"
     raise AgentUnavailable(problem)
 
 
-def _with_readable_arguments(message: Message) -> Message:
-    """The message, with arguments of calls that are no JSON wrapped up as JSON.
+def _with_valid_arguments(message: Message) -> Message:
+    """Return the message with malformed call arguments wrapped as JSON.
 
-    Models that run out of room, and small ones at any time, write such. Servers refuse to see them
-    again; wrapped, the tool says that it takes no such thing, and the model can mend it.
+    Models that reach their output limit, and small models, write malformed arguments. Servers reject them
+    when they are sent back. Wrapped, the tool reports them as unknown and the model can correct them.
     """
     extra = message.extra
     match extra:
-        case {"type": "function_call", "arguments": str(text)} if readable(text) != text:
-            return message.with_(extra=extra | {"arguments": readable(text)})
-        case {"tool_calls": [*calls]} if [_readable_call(call) for call in calls] != calls:
-            return message.with_(extra=extra | {"tool_calls": [_readable_call(call) for call in calls]})
+        case {"type": "function_call", "arguments": str(text)} if as_json_object(text) != text:
+            return message.with_(extra=extra | {"arguments": as_json_object(text)})
+        case {"tool_calls": [*calls]} if [_with_json_arguments(call) for call in calls] != calls:
+            return message.with_(extra=extra | {"tool_calls": [_with_json_arguments(call) for call in calls]})
     return message
 
 
-def _readable_call(call: Any) -> Any:
+def _with_json_arguments(call: Any) -> Any:
     match call:
         case {"function": {"arguments": str(text), **rest}}:
-            return {**call, "function": {**rest, "arguments": readable(text)}}
+            return {**call, "function": {**rest, "arguments": as_json_object(text)}}
     return call
 
 
-def readable(arguments: str) -> str:
-    """Arguments of a call as JSON text of an object, or nothing at all."""
+def as_json_object(arguments: str) -> str:
+    """Return call arguments unchanged if they are empty or a JSON object, else wrapped in one."""
     try:
         is_object = not arguments.strip() or isinstance(json.loads(arguments), dict)
     except (ValueError, RecursionError):
@@ -63,22 +63,24 @@ def readable(arguments: str) -> str:
     return arguments if is_object else json.dumps({UNREADABLE: arguments})
 
 
-def list_in(response: Any, field: str, provider: str) -> list[Any]:
-    """The list that a reply has in this field. What has none is no reply: SDKs hand on any page as text."""
+def list_field(response: Any, field: str, provider: str) -> list[Any]:
+    """Return a list field of a response. SDKs return an HTML page as text, which raises
+    `AgentUnavailable`.
+    """
     found = getattr(response, field, None)
     if not isinstance(found, list):
-        raise AgentUnavailable(f"{provider}: what came back is no reply")
+        raise AgentUnavailable(f"{provider}: the response has an unexpected format")
     return found
 
 
-def refused(provider: str, words: str | None = None) -> AgentRefused:
-    """The model would not answer; its own words for it, if it had some."""
-    said = (words or "").strip()
-    return AgentRefused(f"{provider}: {said or 'the model refused to answer'}", words=said)
+def refusal_error(provider: str, words: str | None = None) -> AgentRefused:
+    """Return the error for a refusal, with the model's text if there is one."""
+    text = (words or "").strip()
+    return AgentRefused(f"{provider}: {text or 'the model refused to answer'}", words=text)
 
 
 def usage_of(usage: Any, *inputs: str, output: str) -> Usage | None:
-    """The counts in these fields of a provider's usage; None where it reports none."""
+    """Return the token counts in these fields, or None without usage."""
     if usage is None:
         return None
     return Usage(

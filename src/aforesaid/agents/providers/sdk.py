@@ -1,8 +1,8 @@
-"""A provider's SDK: loaded when it is first needed, its errors translated. Below: errors. Above: providers.
+"""Import provider SDKs on demand and translate their errors.
 
-SDKs take seconds to import and read certificates from disk, so that happens on a thread. What they
-raise may quote a key or a header; what we raise quotes only the provider's words, with everything that
-looks like a secret taken out, and is not chained to the SDK's error.
+SDKs take seconds to import and read certificates from disk, so that happens on a thread. SDK errors may quote
+a key or a header. Our errors quote only the provider's message with secrets removed, and are not chained to
+the SDK's error.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from aforesaid.model.messages import Message
 
 T = TypeVar("T")
 
-_LONGEST_WORDS = 300
+_MAX_MESSAGE_CHARS = 300
 _SECRETS = re.compile(
     r"\b(?:sk|pk|rk|key|api|xox\w|gh[pousr])[-_][\w*.-]{6,}"
     r"|\bAKIA[0-9A-Z]{12,}|\bASIA[0-9A-Z]{12,}|\beyJ[\w-]{8,}\.[\w.-]+"
@@ -41,13 +41,13 @@ _TOO_LONG = re.compile(
 )
 
 
-class Lazy(Generic[T]):
-    """A client that is made on a thread when it is first asked for, or one that was handed in."""
+class LazyClient(Generic[T]):
+    """A client that was passed in, or one that is created on a thread when first needed."""
 
-    def __init__(self, make: Callable[[], T], *, given: T | None = None) -> None:
+    def __init__(self, make: Callable[[], T], *, existing: T | None = None) -> None:
         self._make = make
-        self._client = given
-        self._is_ours = given is None
+        self._client = existing
+        self._is_ours = existing is None
         self._lock = asyncio.Lock()
 
     async def get(self) -> T:
@@ -58,7 +58,7 @@ class Lazy(Generic[T]):
         return self._client
 
     def take(self) -> T | None:
-        """The client, if it was made here, to be closed; afterwards there is none."""
+        """Return the client for closing if this object created it, and forget it."""
         if not self._is_ours:
             return None
         client, self._client = self._client, None
@@ -66,48 +66,52 @@ class Lazy(Generic[T]):
 
 
 def require(package: str, *, what: str, extra: str) -> None:
-    """Say at once, and not at the first question, that a package is missing."""
+    """Raise `MissingExtra` at construction instead of at the first request."""
     if find_spec(package) is None:
         raise MissingExtra(what, extra=extra)
 
 
-def described_or_known(
+def tools_or_placeholders(
     tools: Sequence[Mapping[str, Any]], messages: Sequence[Message]
 ) -> list[Mapping[str, Any]]:
-    """The tools in Anthropic's form; where there are none, those that were called earlier, as gone.
+    """Return the tools in Anthropic's format, or placeholders for earlier calls when there are none.
 
-    A request in which tools were called must describe tools: also when somebody else had them.
+    The API requires tool definitions whenever the messages contain tool calls, also those of another agent.
     """
     if tools:
         return list(tools)
     names = dict.fromkeys(call.name for message in messages for call in meaning_of(message).calls)
-    gone = {"description": "Not available any more.", "input_schema": {"type": "object"}}
+    gone = {"description": "No longer available.", "input_schema": {"type": "object"}}
     return [{"name": name, **gone} for name in names]
 
 
-async def translated(call: Awaitable[T], *, sdk: str, provider: str, secrets: tuple[str, ...] = ()) -> T:
-    """What the call gives. An error of the SDK named `sdk`, or of its transport, becomes one of ours."""
+async def translate_errors(
+    call: Awaitable[T], *, sdk: str, provider: str, secrets: tuple[str, ...] = ()
+) -> T:
+    """Await the call. Translate errors of the SDK named `sdk` and of its HTTP client."""
     try:
         return await call
     except AforesaidError:
         raise
     except _errors_of(sdk) as error:
         problem = agent_error(error, provider=provider, secrets=secrets)
-    # Outside the handler, so that the SDK's error, which holds the request with its key, is not chained.
+    # Raise outside the handler, so that the SDK's error with its request and key is not chained.
     raise problem
 
 
 def _errors_of(sdk: str) -> tuple[type[BaseException], ...]:
-    """What an SDK raises: its own errors, its HTTP client's, and a ValueError for what it cannot read."""
+    """Return the base classes of an SDK's errors, of its HTTP client's, and ValueError for unreadable
+    responses.
+    """
     roots = [
         getattr(sys.modules.get(module), name, None)
-        for module, *names in (*_ROOTS[sdk], *_ROOTS["transport"])
+        for module, *names in (*_ERROR_CLASSES[sdk], *_ERROR_CLASSES["transport"])
         for name in names
     ]
     return (ValueError, *(root for root in roots if isinstance(root, type)))
 
 
-_ROOTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+_ERROR_CLASSES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "anthropic": (("anthropic", "AnthropicError"),),
     "openai": (("openai", "OpenAIError"),),
     "botocore": (("botocore.exceptions", "BotoCoreError", "ClientError"),),
@@ -117,14 +121,14 @@ _ROOTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("httpx2", "HTTPError", "StreamError"),
     ),
 }
-"""Modules and the roots of their errors. Looked up where they are loaded: what is not cannot have raised."""
+"""Modules and their error base classes. A module that is not imported cannot have raised."""
 
 
 def agent_error(error: BaseException, *, provider: str, secrets: tuple[str, ...] = ()) -> AgentError:
-    """The error of ours that says the same as the SDK's, without its secrets."""
+    """Translate an SDK error, without secrets."""
     status = _status_of(error)
     request_id = getattr(error, "request_id", None)
-    words = without_secrets(_words_of(error), secrets)
+    words = without_secrets(_message_of(error), secrets)
     if status is None:
         return AgentUnavailable(f"{provider}: {words}", request_id=request_id)
     return error_for_status(
@@ -135,7 +139,7 @@ def agent_error(error: BaseException, *, provider: str, secrets: tuple[str, ...]
     )
 
 
-_KINDS = {
+_STATUS_BY_CODE = {
     "rate_limit_error": 429,
     "rate_limit_exceeded": 429,
     "invalid_request_error": 400,
@@ -145,7 +149,8 @@ _KINDS = {
     "request_too_large": 413,
     "context_length_exceeded": 413,
 }
-"""What an error inside a stream calls itself, whose response began well; others are the provider's fault."""
+"""HTTP status for error codes inside a stream, where the response itself was 200. Other codes count as 500.
+"""
 
 
 def _status_of(error: BaseException) -> int | None:
@@ -153,7 +158,7 @@ def _status_of(error: BaseException) -> int | None:
     if isinstance(status, int) and status >= 400:
         return status
     kind = _kind_of(error)
-    return None if kind is None else _KINDS.get(kind, 500)
+    return None if kind is None else _STATUS_BY_CODE.get(kind, 500)
 
 
 def _kind_of(error: BaseException) -> str | None:
@@ -166,7 +171,7 @@ def _kind_of(error: BaseException) -> str | None:
 def error_for_status(
     status: int, message: str, *, retry_after: float | None = None, request_id: str | None = None
 ) -> AgentError:
-    """The error of ours for a response with this status."""
+    """Return the error for an HTTP status."""
     if status == 429:
         return AgentRateLimited(message, retry_after=retry_after, status=status, request_id=request_id)
     if status >= 500 or status in (408, 409):
@@ -176,16 +181,16 @@ def error_for_status(
 
 
 def without_secrets(words: str, secrets: tuple[str, ...] = ()) -> str:
-    """The words without these secrets, without whatever looks like one, and not too many of them."""
+    """Return the text shortened, without these secrets and without anything that looks like one."""
     for secret in secrets:
         if secret:
             words = words.replace(secret, "[secret]")
     words = " ".join(_SECRETS.sub("[secret]", words).split())
-    return words if len(words) <= _LONGEST_WORDS else f"{words[:_LONGEST_WORDS]}…"
+    return words if len(words) <= _MAX_MESSAGE_CHARS else f"{words[:_MAX_MESSAGE_CHARS]}…"
 
 
-def _words_of(error: BaseException) -> str:
-    """The provider's own words where it sent some, else the SDK's."""
+def _message_of(error: BaseException) -> str:
+    """Return the provider's message if there is one, else the SDK's."""
     match getattr(error, "body", None):
         case {"error": {"message": str(words), **rest}} | {"message": str(words), **rest}:
             kind = rest.get("code") or rest.get("type")
@@ -208,4 +213,4 @@ def _number(text: str | None) -> float | None:
     try:
         return None if text is None else float(text)
     except ValueError:
-        return None  # a date: whoever waits will have to guess
+        return None  # an HTTP date, which some proxies send, is ignored

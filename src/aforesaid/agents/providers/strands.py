@@ -1,8 +1,8 @@
-"""Any model of AWS Strands, Bedrock's first of all, through its SDK. Below: clients, replies, dialects.
+"""Any AWS Strands model, such as Bedrock's, through the Strands SDK.
 
-Strands speaks Bedrock's Converse form, whose blocks are Anthropic's under other names. So what is
-stored speaks Anthropic's dialect: words, thinking with its signature, calls and results translate one to
-one. Thinking that nobody signed (of models that are not Claude) could never be sent back, and is left out.
+Strands uses Bedrock's Converse format, whose blocks correspond one to one to Anthropic's. Messages are
+therefore stored in Anthropic's dialect. Thinking without a signature (of models other than Claude) cannot be
+sent back and is left out.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from contextlib import aclosing
 from typing import Any
 
 from aforesaid._internal.arguments import validated
-from aforesaid.agents.providers.replies import BROKE_OFF, readable, refused, whole_reply
+from aforesaid.agents.providers.replies import ENDED_EARLY, as_json_object, build_reply, refusal_error
 from aforesaid.agents.providers.sdk import (
-    Lazy,
+    LazyClient,
     agent_error,
-    described_or_known,
     error_for_status,
     require,
+    tools_or_placeholders,
     without_secrets,
 )
 from aforesaid.contracts import Ask, OnText, Reply, Stop, Usage
@@ -46,10 +46,10 @@ _INPUT_TOKENS = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
 
 @validated
 class StrandsAgent:
-    """A Strands model as an agent: `BedrockModel(...)`, or whichever provider Strands has.
+    """A Strands model as an agent: `BedrockModel(...)` or another provider of Strands.
 
-    `model` is the model, or a function that makes it: that takes a second, so it happens on a thread
-    when it is first needed. Strands' own settings say whether the provider is asked to stream.
+    `model` is a model or a function that creates one. Creation takes about a second, so it runs on a thread
+    when first needed. Strands' own settings decide whether the provider streams.
     """
 
     dialect = "anthropic"
@@ -61,19 +61,19 @@ class StrandsAgent:
         self.name = name
         self.provider = provider
         is_model = hasattr(model, "stream")
-        self._model: Lazy[Any] = Lazy(model, given=model if is_model else None)
+        self._model: LazyClient[Any] = LazyClient(model, existing=model if is_model else None)
 
     async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
-        """One call of the model's `stream`."""
+        """Call the model's `stream` once."""
         model = await self._model.get()
-        heard = _Heard(on_text)
+        streamed = _StreamedReply(on_text)
         async with aclosing(_events(model, _parameters(ask), self.provider)) as events:
             async for event in events:
-                heard.hear(event)
-        return heard.reply(self.provider)
+                streamed.add(event)
+        return streamed.reply(self.provider)
 
     async def close(self) -> None:
-        """Let go of the connections of a model that was made here."""
+        """Close the connections of a model that was created here."""
         client: Any = getattr(self._model.take(), "client", None)
         if hasattr(client, "close"):
             closing = await asyncio.to_thread(client.close)
@@ -84,22 +84,22 @@ class StrandsAgent:
 async def _events(
     model: Any, parameters: Mapping[str, Any], provider: str
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """What the model streams. Whoever leaves early makes it stop: it reads on a thread of its own."""
-    left = threading.Event()
+    """Yield the model's events. Closing the generator stops the model, which reads on its own thread."""
+    cancelled = threading.Event()
     try:
-        async for event in model.stream(**parameters, cancel_signal=left):
+        async for event in model.stream(**parameters, cancel_signal=cancelled):
             yield event
-    except Exception as error:  # noqa: BLE001  the border: models of Strands raise whatever their SDKs do,
-        # and a KeyError where a response is incomplete
+    except Exception as error:  # noqa: BLE001  models raise their SDKs' errors,
+        # and KeyError for an incomplete response
         problem = _agent_error(error, provider)
     else:
         return
     finally:
-        left.set()
+        cancelled.set()
     raise problem
 
 
-# Out: from Anthropic's form to Converse
+# Requests: from Anthropic's format to Converse
 
 
 def _parameters(ask: Ask) -> dict[str, Any]:
@@ -114,9 +114,9 @@ def _parameters(ask: Ask) -> dict[str, Any]:
     ]
     if ask.tools and not ask.may_call:
         prompts.append(ANSWER_NOW)
-    specs = [_spec(tool) for tool in described_or_known(ask.tools, ask.messages)]
+    specs = [_spec(tool) for tool in tools_or_placeholders(ask.tools, ask.messages)]
     return {
-        "messages": _taking_turns(spoken),
+        "messages": _alternate_roles(spoken),
         "tool_specs": specs or None,
         "system_prompt": "\n\n".join(prompt for prompt in prompts if prompt) or None,
     }
@@ -136,12 +136,16 @@ def _spec(tool: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _taking_turns(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The messages with neighbours of one role joined: Converse wants the two to take turns."""
+def _alternate_roles(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages with neighbours of the same role merged, because Converse requires alternating
+    roles.
+    """
     turns: list[dict[str, Any]] = []
     for document in documents:
         content = document["content"]
-        blocks = [{"text": content}] if isinstance(content, str) else [_out(block) for block in content]
+        blocks = (
+            [{"text": content}] if isinstance(content, str) else [_converse_block(block) for block in content]
+        )
         if turns and turns[-1]["role"] == document["role"]:
             turns[-1]["content"].extend(blocks)
         else:
@@ -149,14 +153,14 @@ def _taking_turns(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
     return turns
 
 
-def _out(block: Mapping[str, Any]) -> dict[str, Any]:
+def _converse_block(block: Mapping[str, Any]) -> dict[str, Any]:
     match block:
         case {"type": "text", "text": text}:
             return {"text": text}
-        case {"type": "tool_use", "id": call_id, "name": name, "input": given}:
-            return {"toolUse": {"toolUseId": call_id, "name": name, "input": given}}
+        case {"type": "tool_use", "id": call_id, "name": name, "input": existing}:
+            return {"toolUse": {"toolUseId": call_id, "name": name, "input": existing}}
         case {"type": "tool_result", "tool_use_id": call_id, **rest}:
-            return {"toolResult": _result_out(call_id, rest)}
+            return {"toolResult": _converse_result(call_id, rest)}
         case {"type": "thinking", "thinking": text, "signature": signature}:
             return {"reasoningContent": {"reasoningText": {"text": text, "signature": signature}}}
         case {"type": "redacted_thinking", "data": data}:
@@ -166,18 +170,20 @@ def _out(block: Mapping[str, Any]) -> dict[str, Any]:
     return {"text": f"[{block.get('type')}]"}
 
 
-def _result_out(call_id: str, result: Mapping[str, Any]) -> dict[str, Any]:
+def _converse_result(call_id: str, result: Mapping[str, Any]) -> dict[str, Any]:
     content = result.get("content") or ""
-    blocks = [{"text": content}] if isinstance(content, str) else [_out(block) for block in content]
+    blocks = (
+        [{"text": content}] if isinstance(content, str) else [_converse_block(block) for block in content]
+    )
     status = "error" if result.get("is_error") else "success"
     return {"toolUseId": call_id, "content": blocks, "status": status}
 
 
-# In: from Converse's events to Anthropic's form
+# Responses: from Converse's events to Anthropic's format
 
 
-class _Heard:
-    """What a stream has brought so far."""
+class _StreamedReply:
+    """The content of a stream so far."""
 
     def __init__(self, on_text: OnText | None) -> None:
         self._on_text = on_text
@@ -186,7 +192,7 @@ class _Heard:
         self._reason: str | None = None
         self._usage: Usage | None = None
 
-    def hear(self, event: Mapping[str, Any]) -> None:
+    def add(self, event: Mapping[str, Any]) -> None:
         match event:
             case {"contentBlockStart": {"start": {"toolUse": {"toolUseId": call_id, "name": name}}}}:
                 self._begin("tool_use", id=call_id, name=name, input="")
@@ -204,7 +210,7 @@ class _Heard:
     def _grow(self, delta: Mapping[str, Any]) -> None:
         match delta:
             case {"text": str(text)}:
-                self._add("text", "text", text)
+                self._append("text", "text", text)
                 if self._on_text is not None and text:
                     self._on_text(text)
             case {"toolUse": {"input": str(piece)}} if self._open == "tool_use":
@@ -212,15 +218,15 @@ class _Heard:
             case {"reasoningContent": {"redactedContent": bytes(data)}}:
                 self._begin("redacted_thinking", data=b64encode(data).decode())
             case {"reasoningContent": {"text": str(text)}}:
-                self._add("thinking", "thinking", text)
+                self._append("thinking", "thinking", text)
             case {"reasoningContent": {"signature": str(signature)}}:
-                self._add("thinking", "signature", signature)
+                self._append("thinking", "signature", signature)
 
     def _begin(self, kind: str, **fields: Any) -> None:
         self._blocks.append({"type": kind, **fields})
         self._open = kind
 
-    def _add(self, kind: str, field: str, piece: str) -> None:
+    def _append(self, kind: str, field: str, piece: str) -> None:
         if self._open != kind:
             self._begin(kind, **{kind: ""})
         self._blocks[-1][field] = self._blocks[-1].get(field, "") + piece
@@ -228,11 +234,11 @@ class _Heard:
     def reply(self, provider: str) -> Reply:
         words = "".join(block["text"] for block in self._blocks if block["type"] == "text")
         if self._reason in _REFUSALS:
-            raise refused(provider, words)
+            raise refusal_error(provider, words)
         if self._reason is None:
-            raise AgentUnavailable(f"{provider}: {BROKE_OFF}")
-        blocks = [_whole(block) for block in self._blocks if _can_be_sent_back(block)]
-        return whole_reply(
+            raise AgentUnavailable(f"{provider}: {ENDED_EARLY}")
+        blocks = [_parse_arguments(block) for block in self._blocks if _can_be_sent_back(block)]
+        return build_reply(
             {"role": "assistant", "content": blocks},
             dialect="anthropic",
             provider=provider,
@@ -247,11 +253,11 @@ def _can_be_sent_back(block: Mapping[str, Any]) -> bool:
     return block["type"] != "thinking" or bool(block.get("signature"))
 
 
-def _whole(block: dict[str, Any]) -> dict[str, Any]:
-    """The block; a call's arguments, which came as text, are an object."""
+def _parse_arguments(block: dict[str, Any]) -> dict[str, Any]:
+    """Return the block with a call's arguments parsed from text."""
     if block["type"] != "tool_use":
         return block
-    return {**block, "input": json.loads(readable(block["input"]).strip() or "{}")}
+    return {**block, "input": json.loads(as_json_object(block["input"]).strip() or "{}")}
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
@@ -265,7 +271,7 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
 
 
 def _agent_error(error: BaseException, provider: str) -> AgentError:
-    """Bedrock's errors carry a status and a code beside their words; Strands' own say it by their class."""
+    """Translate an error. Bedrock's carry a status and a code; Strands' own are identified by class name."""
     kind = type(error).__name__
     response = getattr(error, "response", None)
     answer = response if isinstance(response, dict) else {}
