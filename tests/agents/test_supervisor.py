@@ -198,7 +198,7 @@ async def test_the_whole_history_stays_whatever_an_agent_sees(erin: Conversation
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (AgentRateLimited("429"), "too much at once"),
+        (AgentRateLimited("429"), "too many requests"),
         (AgentUnavailable("503"), "can't reach"),
         (AgentRefused("no"), "can't help with that"),
         (RequestTooLong("long"), "smaller parts"),

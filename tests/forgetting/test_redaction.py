@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import aforesaid
-from aforesaid.dialects.blanks import MARK, TAG
+from aforesaid.dialects.tombstones import MARK, TAG
 from aforesaid.errors import ConversationNotFound, InvalidMessage, MessageConflict, MessageNotFound
 from aforesaid.model.messages import Message
 from aforesaid.testing import FixedClock

@@ -12,7 +12,7 @@ import pytest
 
 from aforesaid._internal.freshness import noting_freshness
 from aforesaid.contracts import Appended, ConversationStore
-from aforesaid.dialects.blanks import blanked
+from aforesaid.dialects.tombstones import tombstone_of
 from aforesaid.errors import (
     ConversationNotFound,
     MessageConflict,
@@ -586,7 +586,7 @@ async def test_words_that_were_redacted_meanwhile_do_not_become_a_dead_letter(wo
     await store.append(record.id, [user("my PIN is 1234", message_id="m1"), user("bye", message_id="m3")])
     stored = await elsewhere.entry(record.id, "m1")
     assert stored is not None
-    await elsewhere.replace(record.id, blanked(stored.message))
+    await elsewhere.replace(record.id, tombstone_of(stored.message))
     assert await world.back()
     assert await said(elsewhere, record.id) == ["[redacted]", "thanks", "bye"]
     assert (await world.layer.health()).dead_letters == 0

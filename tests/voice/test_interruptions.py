@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 import aforesaid
 from aforesaid.contracts import Entry
-from aforesaid.dialects import DIALECTS, as_heard, meaning_of, read
-from aforesaid.dialects.interrupted import CUT_OFF
+from aforesaid.dialects import DIALECTS, cut_at_interruption, meaning_of, read
+from aforesaid.dialects.interrupted import INTERRUPTION_MARK
 from aforesaid.errors import ConversationNotFound, InvalidInput, MessageNotFound
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.ids import new_id
@@ -62,7 +62,7 @@ async def test_all_three_are_kept_and_the_window_shows_what_was_heard(erin: Conv
     (_, kept) = await erin.messages(conversation_id)
     assert (kept.content, kept.speech) == (ANSWER, noted.speech)
     context = await erin.load_context(conversation_id)
-    assert context[-1]["content"] == f"The Johnson house is in progress. {CUT_OFF}"
+    assert context[-1]["content"] == f"The Johnson house is in progress. {INTERRUPTION_MARK}"
 
 
 async def test_it_survives_a_restart(url: str, owner: str) -> None:
@@ -74,7 +74,9 @@ async def test_it_survives_a_restart(url: str, owner: str) -> None:
             memory = await open_at(url, sweep_every=None, embedder=None)
         (_, kept) = await memory.of(owner).messages(conversation_id)
         assert (kept.content, kept.speech) == (ANSWER, Speech(spoken=SPOKEN, heard=33))
-        assert (await memory.of(owner).load_context(conversation_id))[-1]["content"].endswith(CUT_OFF)
+        assert (await memory.of(owner).load_context(conversation_id))[-1]["content"].endswith(
+            INTERRUPTION_MARK
+        )
         await memory.of(owner).store.clear()
         await memory.close()
 
@@ -82,10 +84,10 @@ async def test_it_survives_a_restart(url: str, owner: str) -> None:
 @pytest.mark.parametrize(
     ("heard", "shown"),
     [
-        (0, CUT_OFF),
-        (2, CUT_OFF),
-        (5, f"The {CUT_OFF}"),
-        ("the  johnson house", f"The Johnson house {CUT_OFF}"),
+        (0, INTERRUPTION_MARK),
+        (2, INTERRUPTION_MARK),
+        (5, f"The {INTERRUPTION_MARK}"),
+        ("the  johnson house", f"The Johnson house {INTERRUPTION_MARK}"),
         (len(SPOKEN), ANSWER),
         (SPOKEN, ANSWER),
     ],
@@ -187,7 +189,7 @@ async def test_in_every_dialect_the_words_end_where_they_were_heard(source: str,
     request = await erin.load_request(conversation_id, target, pending=pending)
     assert problems(request, target) == []
     text = str(request.messages)
-    assert f"The Johnson house is in progress. {CUT_OFF}" in text
+    assert f"The Johnson house is in progress. {INTERRUPTION_MARK}" in text
     assert "Monday" not in text
 
 
@@ -224,7 +226,7 @@ def test_how_it_sounded_comes_back(speech: Speech, content: str) -> None:
     message = Message(role="assistant", content=content, speech=speech)
     assert decode_message(encode_message(message)) == message
     assert Message.from_dict(message.to_dict()) == message
-    assert as_heard(message).role == "assistant"
+    assert cut_at_interruption(message).role == "assistant"
 
 
 @pytest.mark.parametrize(

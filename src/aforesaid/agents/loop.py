@@ -16,7 +16,7 @@ from aforesaid._internal.arguments import validated
 from aforesaid.agents.tools import Tool, ToolRegistry
 from aforesaid.contracts import Agent, Appended, Ask, OnText, Reply, Usage
 from aforesaid.dialects import ToolCall, meaning_of, read, tool_result
-from aforesaid.dialects.call_ids import with_distinct_calls
+from aforesaid.dialects.call_ids import with_unique_call_ids
 from aforesaid.dialects.meaning import Text, is_blank
 from aforesaid.dialects.parse import parts_of
 from aforesaid.errors import InvalidInput, TooManySteps, shown
@@ -165,7 +165,7 @@ class AgenticLoop:
             )
             reply = await ask_agent(self.agent, ask, on_text=on_text, step=step)
             # Make ids distinct before tools run: each result must match one call, here and in the log.
-            calls = turn.add(reply, self._with_ids(with_distinct_calls(reply.messages)))
+            calls = turn.add(reply, self._with_ids(with_unique_call_ids(reply.messages)))
             if not calls and reply.stop != "pause":
                 return turn.answer(steps=step, complete=reply.stop != "length")
             if not ask.may_call:

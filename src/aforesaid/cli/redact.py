@@ -15,7 +15,7 @@ from aforesaid.cli.runtime import (
     print_json,
     run,
 )
-from aforesaid.dialects.blanks import MARK
+from aforesaid.dialects.tombstones import MARK
 from aforesaid.model.messages import Message
 
 

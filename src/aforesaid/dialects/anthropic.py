@@ -1,22 +1,20 @@
-"""Anthropic's Messages interface. Below: carrying, order.
+"""Anthropic's Messages API.
 
-In: a message keeps role and content; a whole response is reduced to these two, which is what is
-sent back. Every block is kept as it is, those that we do not know too.
+Parsing: a message keeps role and content. A response is reduced to these two, which is what is sent back.
+Unknown blocks are kept.
 
-Out:
+Rendering:
 
-- The system prompt is the request's `system`; several messages become a list of text blocks. One
-  that was written for Anthropic and stands behind a user's message stays there, where newer models
-  take it; all others go to `system`.
-- The results of one message's calls are in the one next user message, before anything else in it.
-- Neighbours with one role are joined where conversion made them; Anthropic's own are left as given.
-- Text without a visible character is refused by the provider and so left out, and with it a message
-  that has nothing else (also at the end, where it would be taken, since another will follow). A tool
-  result stays, without its blank texts.
-  Thinking with nothing after it is left out for the same reason.
-- The first message must be the user's. Where it is the assistant's (a greeting, or a history that
-  was cut) a user message goes before it that says just that: `OPENING`.
-- A picture of a kind that the provider does not take is named in words.
+- The system prompt goes to the request's `system`; several become a list of text blocks. A system message
+  written for Anthropic that follows a user message stays there, where newer models accept it.
+- The results of a message's calls are all in the next user message, before other blocks.
+- Converted neighbours of the same role are merged. Anthropic's own messages stay as they are.
+- Blank text is rejected by the provider and left out, as is a message that has nothing else (also at the
+  end, where it would be accepted, because another message will follow). A tool result stays, without its
+  blank texts. Thinking at the end of a message is left out for the same reason.
+- The first message must be the user's. If it is the assistant's (a greeting or a cut history), the user
+  message `OPENING` is inserted before it.
+- An image of an unsupported media type becomes text.
 """
 
 from collections.abc import Sequence
@@ -24,16 +22,16 @@ from typing import Any
 
 from aforesaid.dialects.checks import check_content, require_text, split_fields
 from aforesaid.dialects.conversion import (
+    CallIdMapper,
     Draft,
-    IdFitter,
     arguments_object,
     calls_in,
-    carried,
+    convertible_parts,
+    is_native,
     result_parts,
     results_in,
-    speaks,
+    texts_in,
     verbatim,
-    words_in,
 )
 from aforesaid.dialects.meaning import Image, Part, Request, Text, ToolCall, ToolResult, is_blank
 from aforesaid.dialects.order import results_after_calls
@@ -42,13 +40,13 @@ from aforesaid.model.messages import Message, Role
 
 NAME = "anthropic"
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
-LONGEST_ID = 256
+MAX_CALL_ID_LENGTH = 256
 MEDIA_TYPES = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp"))
-OPENING = "[The conversation shown here begins with the assistant.]"
+OPENING = "[The conversation starts with the assistant.]"
 
 
 def read_one(document: dict[str, Any]) -> Message:
-    """One message of the `messages` list."""
+    """Parse one message of the `messages` list."""
     role, content, extra = split_fields(document, ROLES, dialect=NAME)
     check_content(content, dialect=NAME)
     for block in content if isinstance(content, list) else ():
@@ -57,20 +55,20 @@ def read_one(document: dict[str, Any]) -> Message:
 
 
 def write(messages: Sequence[Message]) -> Request:
-    """The `messages` and the `system` of a request."""
-    fit = IdFitter(messages, NAME, longest=LONGEST_ID)
-    prompts, spoken = _prompts_apart(messages, fit)
+    """Render the `messages` and `system` of a request."""
+    map_id = CallIdMapper(messages, NAME, max_length=MAX_CALL_ID_LENGTH)
+    prompts, dialogue = _split_prompts(messages, map_id)
     joined: list[Draft] = []
-    for message in results_after_calls(spoken):
-        _add(joined, _draft(message, fit))
-    documents = [document for draft in joined if (document := _tidied(draft)) is not None]
+    for message in results_after_calls(dialogue):
+        _add(joined, _draft(message, map_id))
+    documents = [document for draft in joined if (document := _without_rejected(draft)) is not None]
     if documents and documents[0]["role"] == "assistant":
         documents.insert(0, {"role": "user", "content": OPENING})
     return Request(messages=documents, system=_system(prompts))
 
 
 def result(*, call_id: str, name: str, text: str, is_error: bool) -> Message:
-    """A tool's answer."""
+    """Return a tool result message."""
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, "content": text}
     if is_error:
         block["is_error"] = True
@@ -88,26 +86,28 @@ def _check_tool_block(block: dict[str, Any]) -> None:
 # The system prompt
 
 
-def _prompts_apart(messages: Sequence[Message], fit: IdFitter) -> tuple[list[Message], list[Message]]:
+def _split_prompts(messages: Sequence[Message], map_id: CallIdMapper) -> tuple[list[Message], list[Message]]:
     prompts: list[Message] = []
-    spoken: list[Message] = []
+    dialogue: list[Message] = []
     for message in messages:
-        is_prompt = message.role == "system" and not _may_stay(message, spoken, fit)
-        (prompts if is_prompt else spoken).append(message)
-    return prompts, spoken
+        is_prompt = message.role == "system" and not _stays_in_messages(message, dialogue, map_id)
+        (prompts if is_prompt else dialogue).append(message)
+    return prompts, dialogue
 
 
-def _may_stay(message: Message, spoken: Sequence[Message], fit: IdFitter) -> bool:
-    # Newer models take a system message directly behind a user's turn, and nowhere else. Blank messages do
-    # not count: the request leaves them out.
-    if not speaks(message, NAME):
+def _stays_in_messages(message: Message, dialogue: Sequence[Message], map_id: CallIdMapper) -> bool:
+    # Newer models accept a system message only directly after a user's message. Blank messages do not
+    # count, because the request leaves them out.
+    if not is_native(message, NAME):
         return False
-    before = next((each for each in reversed(spoken) if _tidied(_draft(each, fit)) is not None), None)
+    before = next(
+        (each for each in reversed(dialogue) if _without_rejected(_draft(each, map_id)) is not None), None
+    )
     return before is not None and before.role in ("user", "tool")
 
 
 def _system(prompts: Sequence[Message]) -> str | list[dict[str, Any]] | None:
-    """One prompt as it is; several as one list of blocks."""
+    """Return one prompt unchanged, several as a list of blocks."""
     contents = [content for prompt in prompts if (content := _prompt_content(prompt))]
     if len(contents) == 1:
         return contents[0]
@@ -115,51 +115,51 @@ def _system(prompts: Sequence[Message]) -> str | list[dict[str, Any]] | None:
 
 
 def _prompt_content(prompt: Message) -> str | list[dict[str, Any]] | None:
-    if speaks(prompt, NAME) and isinstance(prompt.content, list):
+    if is_native(prompt, NAME) and isinstance(prompt.content, list):
         return [block for block in prompt.content if not _is_blank(block)]
-    words = words_in(parts_of(prompt))
+    words = texts_in(parts_of(prompt))
     return words[0] if len(words) == 1 else [_block(Text(text)) for text in words]
 
 
 # Messages
 
 
-def _draft(message: Message, fit: IdFitter) -> Draft:
-    if speaks(message, NAME) and isinstance(message.content, (str, list)):
+def _draft(message: Message, map_id: CallIdMapper) -> Draft:
+    if is_native(message, NAME) and isinstance(message.content, (str, list)):
         return Draft(document=verbatim(message), converted=False)
     role = "assistant" if message.role == "assistant" else "user"
     parts = parts_of(message)
-    blocks = _answer(parts, fit) if role == "assistant" else _question(parts, fit)
+    blocks = _assistant_blocks(parts, map_id) if role == "assistant" else _user_blocks(parts, map_id)
     content = blocks[0]["text"] if len(blocks) == 1 and blocks[0]["type"] == "text" else blocks
     return Draft(document={"role": role, "content": content}, converted=True)
 
 
-def _answer(parts: Sequence[Part], fit: IdFitter) -> list[dict[str, Any]]:
-    words: list[dict[str, Any]] = [_block(Text(text)) for text in words_in(parts)]
-    return words + [_tool_use(call, fit) for call in calls_in(parts)]
+def _assistant_blocks(parts: Sequence[Part], map_id: CallIdMapper) -> list[dict[str, Any]]:
+    words: list[dict[str, Any]] = [_block(Text(text)) for text in texts_in(parts)]
+    return words + [_tool_use(call, map_id) for call in calls_in(parts)]
 
 
-def _question(parts: Sequence[Part], fit: IdFitter) -> list[dict[str, Any]]:
-    return [_tool_result(answer, fit) for answer in results_in(parts)] + [
-        _block(part) for part in carried(parts)
+def _user_blocks(parts: Sequence[Part], map_id: CallIdMapper) -> list[dict[str, Any]]:
+    return [_tool_result(answer, map_id) for answer in results_in(parts)] + [
+        _block(part) for part in convertible_parts(parts)
     ]
 
 
-def _tool_use(call: ToolCall, fit: IdFitter) -> dict[str, Any]:
+def _tool_use(call: ToolCall, map_id: CallIdMapper) -> dict[str, Any]:
     return {
         "type": "tool_use",
-        "id": fit(call.id),
+        "id": map_id(call.id),
         "name": call.name,
         "input": arguments_object(call.arguments),
     }
 
 
-def _tool_result(answer: ToolResult, fit: IdFitter) -> dict[str, Any]:
+def _tool_result(answer: ToolResult, map_id: CallIdMapper) -> dict[str, Any]:
     blocks = [_block(part) for part in result_parts(answer)]
     alone = len(blocks) == 1 and blocks[0]["type"] == "text"
     return {
         "type": "tool_result",
-        "tool_use_id": fit(answer.call_id),
+        "tool_use_id": map_id(answer.call_id),
         "content": blocks[0]["text"] if alone else blocks or "",
         **({"is_error": True} if answer.is_error else {}),
     }
@@ -176,34 +176,34 @@ def _block(part: Text | Image) -> dict[str, Any]:
     return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": part.data}}
 
 
-# Order and tidiness
+# Merging and cleaning
 
 
 def _add(drafts: list[Draft], draft: Draft) -> None:
     if draft.converted and not draft.document["content"]:
         return
-    if drafts and _belong_together(drafts[-1], draft):
-        drafts[-1] = _joined(drafts[-1], draft)
+    if drafts and _should_merge(drafts[-1], draft):
+        drafts[-1] = _merge(drafts[-1], draft)
     else:
         drafts.append(draft)
 
 
-def _belong_together(earlier: Draft, later: Draft) -> bool:
+def _should_merge(earlier: Draft, later: Draft) -> bool:
     role = later.document["role"]
     if earlier.document["role"] != role or role == "system":
         return False
     if earlier.converted or later.converted:
         return True
-    # Neighbours of Anthropic's own, torn apart so that results would not be in the one next message.
+    # Merge Anthropic's own messages only if results would otherwise not all be in the next message.
     return _has(earlier.document, "tool_use") or _has(later.document, "tool_result")
 
 
-def _joined(earlier: Draft, later: Draft) -> Draft:
+def _merge(earlier: Draft, later: Draft) -> Draft:
     first, second = earlier.document, later.document
     content = _blocks_of(first["content"])
-    said = any(not _is_thinking(block) for block in content)
-    # Thinking is taken at the front of a message alone; behind words it stays behind.
-    content += [block for block in _blocks_of(second["content"]) if not (said and _is_thinking(block))]
+    has_text = any(not _is_thinking(block) for block in content)
+    # Thinking is accepted only at the start of a message.
+    content += [block for block in _blocks_of(second["content"]) if not (has_text and _is_thinking(block))]
     if not any(_is_thinking(block) for block in content):
         content = sorted(content, key=lambda block: block.get("type") == "tool_use")
     document = {**first, **second, "content": content}
@@ -218,12 +218,12 @@ def _has(document: dict[str, Any], kind: str) -> bool:
     return any(block.get("type") == kind for block in _blocks_of(document["content"]))
 
 
-def _tidied(draft: Draft) -> dict[str, Any] | None:
-    """The message without what the provider refuses; None when that was all of it."""
+def _without_rejected(draft: Draft) -> dict[str, Any] | None:
+    """Return the message without what the provider rejects, or None when nothing remains."""
     document, content = draft.document, draft.document["content"]
     if not isinstance(content, list):
         return None if is_blank(str(content)) else document
-    kept = [_tidied_block(block) for block in content if not _is_blank(block)]
+    kept = [_without_blank_texts(block) for block in content if not _is_blank(block)]
     while kept and document["role"] == "assistant" and kept[-1].get("type") in THINKING_BLOCKS:
         kept.pop()
     if document["role"] == "user":
@@ -233,7 +233,7 @@ def _tidied(draft: Draft) -> dict[str, Any] | None:
     return document if kept == content else {**document, "content": kept}
 
 
-def _tidied_block(block: dict[str, Any]) -> dict[str, Any]:
+def _without_blank_texts(block: dict[str, Any]) -> dict[str, Any]:
     """Remove blank text blocks from a tool result."""
     content = block.get("content")
     if block.get("type") != "tool_result" or not isinstance(content, list):

@@ -1,4 +1,4 @@
-"""Refusing what is no message, in words that say what is wrong. Below: errors. Above: the dialects."""
+"""Validate messages of providers."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -12,16 +12,16 @@ from aforesaid.model.messages import Role
 def split_fields(
     document: dict[str, Any], roles: Mapping[str, Role], *, dialect: str
 ) -> tuple[Role, Any | UnsetType, dict[str, Any]]:
-    """Our role, the content if there is one, and every other field; a role of their own among these."""
-    given = check_role(document, roles, dialect=dialect)
+    """Return our role, the content if any, and all other fields, which include a provider-specific role."""
+    role = check_role(document, roles, dialect=dialect)
     extra = {field: value for field, value in document.items() if field not in ("role", "content")}
-    if roles[given] != given:
-        extra["role"] = given
-    return roles[given], document.get("content", UNSET), extra
+    if roles[role] != role:
+        extra["role"] = role
+    return roles[role], document.get("content", UNSET), extra
 
 
 def check_role(document: Mapping[str, Any], roles: Collection[str], *, dialect: str) -> str:
-    """The role, one of those that the dialect has."""
+    """Return the role if the dialect has it."""
     if "role" not in document:
         raise InvalidMessage(f"a message of dialect {dialect} needs a role", field="role")
     role = document["role"]
@@ -34,7 +34,7 @@ def check_role(document: Mapping[str, Any], roles: Collection[str], *, dialect: 
 
 
 def check_content(content: Any, *, dialect: str, may_be_empty: bool = False) -> None:
-    """Content is text or a list of blocks, each an object with a type; unknown types are welcome."""
+    """Check that content is text or a list of blocks with a type. Unknown types are accepted."""
     if content is UNSET or content is None:
         if not may_be_empty:
             raise InvalidMessage(f"a message of dialect {dialect} needs content", field="content")
@@ -57,7 +57,7 @@ def check_content(content: Any, *, dialect: str, may_be_empty: bool = False) -> 
 
 
 def require_text(document: Mapping[str, Any], field: str, *, what: str) -> str:
-    """A field that must be there, and text."""
+    """Return a required text field."""
     value = document.get(field)
     if not isinstance(value, str):
         state = f"got {shown(value)}" if field in document else "it has none"

@@ -1,13 +1,10 @@
-"""What every writer needs to carry parts from one dialect to another. Below: reading.
+"""Shared rules for converting parts between dialects.
 
-Three rules are stated here once:
-
-- Arguments travel as an object or as its JSON text, whichever the target wants. A text that is not
-  the JSON of an object (a model may write anything) travels whole, as the only value of an object,
-  under the key `unparsed_arguments`.
-- Ids are kept. Only an id that the target would refuse (its alphabet, its length) is replaced, by
-  one that depends on nothing but the id, so that a call and its result still meet.
-- An error is said in words where the target has no flag for it.
+- Arguments become an object or its JSON text, as the target requires. A text that is not a JSON object
+  becomes the only value of an object, under the key `unparsed_arguments`.
+- Ids stay. An id that the target rejects (characters, length) is replaced by a hash of it, so that a call
+  and its result still match.
+- An error is marked in the text where the target has no flag.
 """
 
 import hashlib
@@ -25,20 +22,22 @@ from aforesaid.model.messages import Message
 
 UNPARSED = "unparsed_arguments"
 
-_UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
+_INVALID_CHARACTERS = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class Draft(Struct, frozen=True, kw_only=True):
-    """A message on its way out: verbatim from this dialect, or converted from another."""
+    """A message being rendered: unchanged from this dialect, or converted from another."""
 
     document: dict[str, Any]
     converted: bool
     trailing: bool = False
-    """Whether it follows tool results and must not stand between them."""
+    """Whether the draft must follow all tool results."""
 
 
-def speaks(message: Message, dialect: str) -> bool:
-    """Whether the message goes out as it came in: its own dialect, or words alone, alike in all."""
+def is_native(message: Message, dialect: str) -> bool:
+    """Return whether the message needs no conversion: it is of this dialect, or plain text, which all
+    share.
+    """
     if message.dialect == dialect:
         return dialect == "plain" or _is_regular(message.content)
     return (
@@ -50,19 +49,19 @@ def speaks(message: Message, dialect: str) -> bool:
 
 
 def _is_regular(content: Any) -> bool:
-    """Whether the content has a provider's form; a caller may have made the message by hand."""
+    """Return whether the content has a provider's form. A caller can construct a message with any content."""
     if isinstance(content, list):
         return all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in content)
     return content is UNSET or content is None or isinstance(content, str)
 
 
 def verbatim(message: Message) -> dict[str, Any]:
-    """The provider's message as it was read. A role of the provider's own is among the extra fields."""
+    """Return the provider's message as it was parsed. A provider-specific role is in the extra fields."""
     if message.content is not UNSET:
         document = {"role": message.role, "content": message.content, **message.extra}
-        document["content"] = message.content  # whatever a message that was made by hand has among its extra
+        document["content"] = message.content  # a hand-made message may have "content" in extra
         return document
-    # An item of the Responses interface that has no content is kept whole.
+    # A Responses API item without content is stored whole in extra.
     return (
         {**message.extra}
         if message.dialect == "openai_responses"
@@ -71,25 +70,25 @@ def verbatim(message: Message) -> dict[str, Any]:
 
 
 def arguments_object(arguments: Any) -> dict[str, Any]:
-    """A call's arguments as an object."""
+    """Return a call's arguments as an object."""
     if isinstance(arguments, dict):
         return arguments
     if not isinstance(arguments, str):
         return {} if arguments is None else {UNPARSED: as_json(arguments)}
     if not arguments.strip():
         return {}
-    parsed = _parsed(arguments)
+    parsed = _parse_json(arguments)
     return parsed if isinstance(parsed, dict) else {UNPARSED: arguments}
 
 
 def arguments_text(arguments: Any) -> str:
-    """A call's arguments as the JSON text of an object; a text that is one already, as it is."""
-    if isinstance(arguments, str) and isinstance(_parsed(arguments), dict):
+    """Return a call's arguments as the JSON text of an object, unchanged if they already are."""
+    if isinstance(arguments, str) and isinstance(_parse_json(arguments), dict):
         return arguments
     return as_json(arguments_object(arguments)) or "{}"
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -100,20 +99,20 @@ def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
 
 
-class IdFitter:
-    """Gives each id back as it is, or where the target would refuse it one made from it.
+class CallIdMapper:
+    """Replaces ids that the target would reject.
 
-    An id that the target's own messages use is theirs and stays, so that a call and its result
-    meet also when only one of the two is converted.
+    Ids in the target's own messages stay, so that a call and its result match when only one of them is
+    converted.
     """
 
-    def __init__(self, messages: Sequence[Message], dialect: str, *, longest: int) -> None:
+    def __init__(self, messages: Sequence[Message], dialect: str, *, max_length: int) -> None:
         self._messages = messages
         self._dialect = dialect
-        self._longest = longest
+        self._max_length = max_length
 
     def __call__(self, call_id: str) -> str:
-        fits = bool(call_id) and len(call_id) <= self._longest and not _UNFIT.search(call_id)
+        fits = bool(call_id) and len(call_id) <= self._max_length and not _INVALID_CHARACTERS.search(call_id)
         if fits or call_id in self._own_ids:
             return call_id
         digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()
@@ -121,25 +120,25 @@ class IdFitter:
 
     @cached_property
     def _own_ids(self) -> frozenset[str]:
-        own = (message for message in self._messages if speaks(message, self._dialect))
+        own = (message for message in self._messages if is_native(message, self._dialect))
         parts = [part for message in own for part in parts_of(message)]
         return frozenset([call.id for call in calls_in(parts)] + [each.call_id for each in results_in(parts)])
 
 
-def said_error(text: str, *, is_error: bool) -> str:
-    """A result's text, saying that it is an error where it does not say so itself."""
+def with_error_prefix(text: str, *, is_error: bool) -> str:
+    """Return a result's text, prefixed as an error unless it already says so."""
     if not is_error or text.lower().startswith("error"):
         return text
     return f"Error: {text}" if text else "Error"
 
 
 def result_parts(result: ToolResult) -> list[Text | Image]:
-    """What can be carried of a result's content; anything unknown is named in words."""
-    return carried(parts_in(result.content))
+    """Return the convertible parts of a result; unknown parts become text."""
+    return convertible_parts(parts_in(result.content))
 
 
-def carried(parts: Iterable[Part]) -> list[Text | Image]:
-    """The words and pictures among these parts, with words for what only its own dialect can hold."""
+def convertible_parts(parts: Iterable[Part]) -> list[Text | Image]:
+    """Return texts and images, and a text for each part that only its own dialect has."""
     kept: list[Text | Image] = []
     for part in parts:
         if isinstance(part, Other):
@@ -157,6 +156,6 @@ def results_in(parts: Sequence[Part]) -> list[ToolResult]:
     return [part for part in parts if isinstance(part, ToolResult)]
 
 
-def words_in(parts: Sequence[Part]) -> list[str]:
-    """The texts that say something; an answer's or a prompt's, where nothing but words has a place."""
+def texts_in(parts: Sequence[Part]) -> list[str]:
+    """Return the non-blank texts."""
     return [part.text for part in parts if isinstance(part, Text) and not is_blank(part.text)]

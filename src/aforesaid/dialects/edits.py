@@ -1,7 +1,7 @@
-"""Taking something out of a message, whatever dialect it speaks. Below: reading. Above: windows, writers.
+"""Remove parts of a message, in any dialect.
 
-Each function gives a new message; where nothing had to change it gives the very one it was handed,
-so that what is kept stays byte for byte.
+Each function returns a new message, or the same object when nothing changes, so that unchanged content
+stays byte-identical.
 """
 
 from collections.abc import Callable, Collection
@@ -9,29 +9,29 @@ from typing import Any
 
 from msgspec import UNSET
 
-from aforesaid.dialects.parse import THINKING_BLOCKS, THINKING_FIELDS, answered_by
+from aforesaid.dialects.parse import THINKING_BLOCKS, THINKING_FIELDS, answered_call_id
 from aforesaid.model.messages import Message
 
 _TEXT_OUTPUT_ITEMS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
-"""Items whose output may be text; a screenshot's, say, may not."""
+"""Items with an output that may be text. A screenshot's, for example, may not."""
 
 
 def without_results(message: Message, call_ids: Collection[str]) -> Message | None:
-    """The message without the results of these calls; None when nothing is left of it."""
-    return _chosen_results(message, lambda call_id: call_id not in call_ids, rest=True)
+    """Return the message without the results of these calls, or None when nothing remains."""
+    return _select_results(message, lambda call_id: call_id not in call_ids, rest=True)
 
 
 def only_results(message: Message, call_ids: Collection[str]) -> Message | None:
-    """Only the results of these calls, without all else; None when there are none."""
-    return _chosen_results(message, lambda call_id: call_id in call_ids, rest=False)
+    """Return only the results of these calls, or None when there are none."""
+    return _select_results(message, lambda call_id: call_id in call_ids, rest=False)
 
 
 def with_result_text(message: Message, call_id: str, text: str) -> Message:
-    """The message with the content of one result replaced by text; without such a result, as it is."""
-    answered = answered_by(message)
-    if answered is None:
+    """Return the message with one result's content replaced by text."""
+    call_answered = answered_call_id(message)
+    if call_answered is None:
         return _with_blocks(message, lambda block: _result_block_with(block, call_id, text))
-    if answered != call_id:
+    if call_answered != call_id:
         return message
     if message.content is not UNSET:
         return message.with_(content=text, tokens={})
@@ -41,21 +41,25 @@ def with_result_text(message: Message, call_id: str, text: str) -> Message:
 
 
 def without_thinking(message: Message) -> Message | None:
-    """The message without a model's thinking; None when it was nothing else."""
+    """Return the message without thinking, or None when nothing remains."""
     if message.content is UNSET and message.extra.get("type") == "reasoning":
         return None
-    kept = _filtered(message, lambda block: not _is_thinking(block))
-    if kept is None or kept.role != "assistant" or not any(field in kept.extra for field in THINKING_FIELDS):
-        return kept
-    extra = {field: value for field, value in kept.extra.items() if field not in THINKING_FIELDS}
-    return None if kept.content is UNSET and not extra else kept.with_(extra=extra, tokens={})
+    remaining = _filtered(message, lambda block: not _is_thinking(block))
+    if (
+        remaining is None
+        or remaining.role != "assistant"
+        or not any(field in remaining.extra for field in THINKING_FIELDS)
+    ):
+        return remaining
+    extra = {field: value for field, value in remaining.extra.items() if field not in THINKING_FIELDS}
+    return None if remaining.content is UNSET and not extra else remaining.with_(extra=extra, tokens={})
 
 
-def _chosen_results(message: Message, wanted: Callable[[str], bool], *, rest: bool) -> Message | None:
-    """The message with the results that are wanted, and with `rest` all that is no result."""
-    answered = answered_by(message)
-    if answered is not None:
-        return message if wanted(answered) else None
+def _select_results(message: Message, wanted: Callable[[str], bool], *, rest: bool) -> Message | None:
+    """Keep the results that `wanted` accepts and, with `rest`, everything that is not a result."""
+    call_answered = answered_call_id(message)
+    if call_answered is not None:
+        return message if wanted(call_answered) else None
 
     def keep(block: Any) -> bool:
         call_id = _block_result_id(block)
@@ -81,8 +85,8 @@ def _filtered(message: Message, keep: Callable[[Any], bool]) -> Message | None:
     content = message.content
     if not isinstance(content, list) or all(keep(block) for block in content):
         return message
-    kept = [block for block in content if keep(block)]
-    return message.with_(content=kept, tokens={}) if kept else None
+    remaining = [block for block in content if keep(block)]
+    return message.with_(content=remaining, tokens={}) if remaining else None
 
 
 def _with_blocks(message: Message, change: Callable[[Any], Any]) -> Message:

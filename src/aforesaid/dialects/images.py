@@ -1,7 +1,7 @@
-"""Pictures inside messages: left out, or kept apart from the words. Below: reading. Above: the manager.
+"""Images inside messages: replace them by text, or store them apart.
 
-A picture is base64 in an image block, at whatever depth a dialect puts it: in a message, in a tool
-result, in an item. One at an address (a URL, a file id) holds no bytes and always stays.
+An image is base64 in an image block at any depth: in a message, a tool result or an item. An image at a
+URL or with a file id has no data and stays.
 """
 
 import base64
@@ -20,16 +20,16 @@ from aforesaid.model.messages import Message
 PLACEHOLDER = "[Image sent: photo]"
 REFERENCE = "aforesaid_blob"
 
-_DEEPEST = 16
-"""Levels of JSON that are searched; no dialect goes half as deep."""
+_MAX_DEPTH = 16
+"""Levels of JSON that are searched; dialects use fewer than half as many."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII).fullmatch
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-class _Spot(Struct, frozen=True, kw_only=True):
-    """Where in a block the base64 text is, and what stands before it."""
+class _ImageData(Struct, frozen=True, kw_only=True):
+    """The place of base64 text in a block, with the prefix before it."""
 
     path: tuple[str, ...]
     media_type: str
@@ -38,75 +38,75 @@ class _Spot(Struct, frozen=True, kw_only=True):
 
 
 def without_images(message: Message, *, placeholder: str = PLACEHOLDER) -> Message:
-    """The message with text in the place of each picture whose bytes it holds."""
+    """Return the message with text in place of each embedded image."""
     if _is_generated_image(message):
         return message.with_(content=placeholder, extra={"type": "message"}, tokens={})
-    return _changed(message, lambda block: _replaced(block, placeholder))
+    return _map_blocks(message, lambda block: _to_placeholder(block, placeholder))
 
 
 def split_images(message: Message) -> tuple[Message, dict[str, bytes]]:
-    """The message with references in the place of its pictures, and the pictures by their SHA-256.
+    """Return the message with references in place of its images, and the images by SHA-256.
 
-    `rehydrate` is the exact inverse. Base64 that another encoder would write differently (line
-    breaks, stray bits) could not be restored letter by letter, and stays where it is.
+    `rehydrate` is the exact inverse. Non-canonical base64 (line breaks, stray bits) could not be restored
+    exactly and stays.
     """
     blobs: dict[str, bytes] = {}
-    return _changed(message, lambda block: _referred(block, blobs)), blobs
+    return _map_blocks(message, lambda block: _to_reference(block, blobs)), blobs
 
 
 def rehydrate(message: Message, blobs: Mapping[str, bytes]) -> Message:
-    """The message with its pictures back in their places. Raises `NotFound` when one is missing."""
-    return _changed(message, lambda block: _restored(block, blobs))
+    """Return the message with its images restored. Raises `NotFound` when one is missing."""
+    return _map_blocks(message, lambda block: _from_reference(block, blobs))
 
 
 def references_in(message: Message) -> tuple[str, ...]:
-    """The SHA-256 of each picture that the message refers to."""
+    """Return the SHA-256 of each image that the message refers to."""
     found: list[str] = []
 
-    def note(block: dict[str, Any]) -> dict[str, Any]:
-        if _is_sound(block):
+    def collect(block: dict[str, Any]) -> dict[str, Any]:
+        if _is_reference(block):
             found.append(block["sha256"])
         return block
 
-    _changed(message, note)
+    _map_blocks(message, collect)
     return tuple(dict.fromkeys(found))
 
 
 def resolve(message: Message, blobs: Mapping[str, bytes], *, placeholder: str = PLACEHOLDER) -> Message:
-    """The message without references: pictures that are at hand in their places, text for all others."""
+    """Return the message without references: available images restored, text in place of others."""
     if message.content is UNSET and message.extra.get("type") == REFERENCE:
-        resolved = _resolved(message.extra, blobs, placeholder)
+        resolved = _resolve_block(message.extra, blobs, placeholder)
         if resolved.get("type") == "text":
             return message.with_(content=placeholder, extra={"type": "message"}, tokens={})
-    return _changed(message, lambda block: _resolved(block, blobs, placeholder))
+    return _map_blocks(message, lambda block: _resolve_block(block, blobs, placeholder))
 
 
-# Places
+# Finding image data
 
 
-def _spot_in(block: dict[str, Any]) -> _Spot | None:
+def _find_image(block: dict[str, Any]) -> _ImageData | None:
     match block:
         case {"type": "image", "source": {"type": "base64", "data": str(data), **rest}}:
-            return _Spot(path=("source", "data"), media_type=_kind(rest.get("media_type")), data=data)
+            return _ImageData(path=("source", "data"), media_type=_kind(rest.get("media_type")), data=data)
         case {"type": "image", "mimeType": str(kind), "data": str(data)}:
-            return _Spot(path=("data",), media_type=kind, data=data)
+            return _ImageData(path=("data",), media_type=kind, data=data)
         case {"type": "image_url", "image_url": {"url": str(url)}}:
             return _inline(url, ("image_url", "url"))
         case {"type": "image_url" | "input_image" | "computer_screenshot", "image_url": str(url)}:
             return _inline(url, ("image_url",))
         case {"type": "image_generation_call", "result": str(data), **rest}:
-            return _Spot(
+            return _ImageData(
                 path=("result",), media_type=f"image/{rest.get('output_format') or 'png'}", data=data
             )
     return None
 
 
-def _inline(url: str, path: tuple[str, ...]) -> _Spot | None:
+def _inline(url: str, path: tuple[str, ...]) -> _ImageData | None:
     split = split_data_url(url)
     if split is None:
         return None
     prefix, media_type, data = split
-    return _Spot(path=path, prefix=prefix, media_type=media_type, data=data)
+    return _ImageData(path=path, prefix=prefix, media_type=media_type, data=data)
 
 
 def _kind(media_type: Any) -> str:
@@ -120,8 +120,8 @@ def _is_generated_image(message: Message) -> bool:
 # Changes to one block
 
 
-def _replaced(block: dict[str, Any], placeholder: str) -> dict[str, Any]:
-    if _spot_in(block) is None:
+def _to_placeholder(block: dict[str, Any], placeholder: str) -> dict[str, Any]:
+    if _find_image(block) is None:
         return block
     if block["type"] == "computer_screenshot":
         return {key: value for key, value in block.items() if key != "image_url"}
@@ -129,58 +129,60 @@ def _replaced(block: dict[str, Any], placeholder: str) -> dict[str, Any]:
     return {"type": kind, "text": placeholder}
 
 
-def _referred(block: dict[str, Any], blobs: dict[str, bytes]) -> dict[str, Any]:
-    spot = _spot_in(block)
-    picture = None if spot is None else _decoded(spot.data)
-    if spot is None or picture is None:
+def _to_reference(block: dict[str, Any], blobs: dict[str, bytes]) -> dict[str, Any]:
+    found_image = _find_image(block)
+    image = None if found_image is None else _decoded(found_image.data)
+    if found_image is None or image is None:
         return block
-    digest = hashlib.sha256(picture).hexdigest()
-    blobs[digest] = picture
+    digest = hashlib.sha256(image).hexdigest()
+    blobs[digest] = image
     return {
         "type": REFERENCE,
         "sha256": digest,
-        "media_type": spot.media_type,
-        "path": list(spot.path),
-        "block": _with_value(block, spot.path, spot.prefix),
+        "media_type": found_image.media_type,
+        "path": list(found_image.path),
+        "block": _with_value(block, found_image.path, found_image.prefix),
     }
 
 
-def _restored(block: dict[str, Any], blobs: Mapping[str, bytes]) -> dict[str, Any]:
+def _from_reference(block: dict[str, Any], blobs: Mapping[str, bytes]) -> dict[str, Any]:
     match block:
         case {"type": "aforesaid_blob", "sha256": str(digest), "path": list(path), "block": dict(emptied)}:
             if digest not in blobs:
-                raise NotFound(f"the image with SHA-256 {digest} is not there")
+                raise NotFound(f"the image with SHA-256 {digest} is missing")
             text = base64.b64encode(blobs[digest]).decode("ascii")
             return _with_value(emptied, tuple(path), _value_at(emptied, path) + text)
     return block
 
 
-def _resolved(block: dict[str, Any], blobs: Mapping[str, bytes], placeholder: str) -> dict[str, Any]:
+def _resolve_block(block: dict[str, Any], blobs: Mapping[str, bytes], placeholder: str) -> dict[str, Any]:
     if block.get("type") != REFERENCE:
         return block
-    if not _is_sound(block):
+    if not _is_reference(block):
         return {"type": "text", "text": placeholder}
     if block["sha256"] in blobs:
-        return _restored(block, blobs)
-    return _replaced(block["block"], placeholder)
+        return _from_reference(block, blobs)
+    return _to_placeholder(block["block"], placeholder)
 
 
-def _is_sound(block: dict[str, Any]) -> bool:
-    """Whether this is a reference as `split_images` writes it: anybody can send a block of that type."""
+def _is_reference(block: dict[str, Any]) -> bool:
+    """Return whether this is a reference written by `split_images`. A client can send any block of that
+    type.
+    """
     match block:
         case {"type": "aforesaid_blob", "sha256": str(digest), "path": list(path), "block": dict(emptied)}:
-            spot = _spot_in(emptied)
-            return _DIGEST(digest) is not None and spot is not None and list(spot.path) == path
+            found_image = _find_image(emptied)
+            return _DIGEST(digest) is not None and found_image is not None and list(found_image.path) == path
     return False
 
 
 def _decoded(text: str) -> bytes | None:
-    """The bytes, if they can be written back as exactly this text."""
+    """Return the bytes if encoding them yields exactly this text."""
     try:
-        picture = base64.b64decode(text, validate=True)
+        image = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         return None
-    return picture if picture and base64.b64encode(picture).decode("ascii") == text else None
+    return image if image and base64.b64encode(image).decode("ascii") == text else None
 
 
 def _value_at(block: dict[str, Any], path: list[str]) -> str:
@@ -195,26 +197,26 @@ def _with_value(block: dict[str, Any], path: tuple[str, ...], value: str) -> dic
     return {**block, key: _with_value(block[key], tuple(deeper), value) if deeper else value}
 
 
-# Walking
+# Traversal
 
 
-def _changed(message: Message, change: Change) -> Message:
-    content = message.content if message.content is UNSET else _walked(message.content, change, _DEEPEST)
-    extra = _walked(message.extra, change, _DEEPEST)
+def _map_blocks(message: Message, change: Change) -> Message:
+    content = message.content if message.content is UNSET else _map_value(message.content, change, _MAX_DEPTH)
+    extra = _map_value(message.extra, change, _MAX_DEPTH)
     if content is message.content and extra is message.extra:
         return message
     return message.with_(content=content, extra=extra, tokens={})
 
 
-def _walked(value: Any, change: Change, depth: int) -> Any:
-    """The value with every object in it changed; the very same one when nothing had to be."""
+def _map_value(value: Any, change: Change, depth: int) -> Any:
+    """Apply `change` to every object inside; return the same object when nothing changes."""
     if depth == 0 or not isinstance(value, (dict, list)):
         return value
     if isinstance(value, list):
-        items = [_walked(item, change, depth - 1) for item in value]
+        items = [_map_value(item, change, depth - 1) for item in value]
         return value if all(new is old for new, old in zip(items, value, strict=True)) else items
     changed = change(value)
     if changed is not value:
         return changed
-    fields = {key: _walked(item, change, depth - 1) for key, item in value.items()}
+    fields = {key: _map_value(item, change, depth - 1) for key, item in value.items()}
     return value if all(fields[key] is value[key] for key in value) else fields

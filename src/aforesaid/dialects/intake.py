@@ -1,6 +1,6 @@
-"""From whatever a caller hands in to plain JSON documents, and which dialect they speak. Below: wire.
+"""Convert a caller's values to JSON documents and detect their dialect.
 
-SDK objects are recognised by what they can do (`model_dump`), so no SDK is imported.
+SDK objects are recognized by their `model_dump` method, so no SDK is imported.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ _MODULES = (
     ("openai.types.responses", "openai_responses"),
 )
 _LABELS = frozenset(("timestamp", "content_type", "dialect"))
-"""Fields that only Aforesaid's documented form has."""
+"""Fields that only Aforesaid's own form has."""
 
 _ROLES_LACKING = {
     "plain": ("developer",),
@@ -50,48 +50,54 @@ _BLOCK_DIALECTS = {
 }
 
 
-class Given(Struct, frozen=True, kw_only=True):
-    """One message as it was handed in, as JSON, and its dialect where that is known."""
+class RawMessage(Struct, frozen=True, kw_only=True):
+    """A message as JSON, with its dialect if known."""
 
     document: dict[str, Any]
     dialect: str | None
 
 
-def unpacked(given: Any) -> list[Given | Message]:
-    """Every message in what was handed in: one message, a list of them, or a whole response."""
-    if isinstance(given, (list, tuple)):
+def unpack(value: Any) -> list[RawMessage | Message]:
+    """Return every message in a value: a message, a list of messages, or a whole response."""
+    if isinstance(value, (list, tuple)):
         try:
-            return [each for item in given for each in unpacked(item)]
+            return [each for item in value for each in unpack(item)]
         except RecursionError:
-            raise InvalidMessage("the messages are nested too deep to be read") from None
-    if isinstance(given, Message):
-        return [given]
-    return list(_unpacked_one(given))
+            raise InvalidMessage("the messages are nested too deeply") from None
+    if isinstance(value, Message):
+        return [value]
+    return list(_unpack_one(value))
 
 
-def guessed(given: Given) -> Given:
-    """The same, with the dialect that its shape shows, if it does."""
-    return given if given.dialect else Given(document=given.document, dialect=_guessed(given.document))
+def with_detected_dialect(value: RawMessage) -> RawMessage:
+    """Return the message with the dialect that its shape shows, if any."""
+    return (
+        value
+        if value.dialect
+        else RawMessage(document=value.document, dialect=_detect_dialect(value.document))
+    )
 
 
-def settled_dialect(given: Sequence[Given]) -> str:
-    """The dialect of those messages that could be anybody's: that of the first which shows one.
+def default_dialect(value: Sequence[RawMessage]) -> str:
+    """Return the dialect for messages that show none: that of the first message that shows one.
 
-    Where none does, blocks are taken for Anthropic's, a developer or a tool message with the id
-    of its call for OpenAI's chat; mere text is plain.
+    If no message shows one, blocks count as Anthropic's, a developer message or a tool message with
+    `tool_call_id` as OpenAI chat, and text as plain.
     """
-    shown_by = next((each.dialect for each in given if each.dialect), None)
-    likely = (_likely_dialect(each.document) for each in given)
-    return shown_by or next((dialect for dialect in likely if dialect != "plain"), "plain")
+    detected = next((each.dialect for each in value if each.dialect), None)
+    candidates = (_likely_dialect(each.document) for each in value)
+    return detected or next((dialect for dialect in candidates if dialect != "plain"), "plain")
 
 
-def dialect_for(given: Given, settled: str) -> str:
-    """Its own dialect, else the settled one, unless that has no such role."""
-    if given.dialect is not None:
-        return given.dialect
-    if given.document["role"] in _ROLES_LACKING.get(settled, ()):
-        return _likely_dialect(given.document)
-    return settled
+def dialect_for(value: RawMessage, default: str) -> str:
+    """Return the message's own dialect, else the default one, unless that does not have the message's
+    role.
+    """
+    if value.dialect is not None:
+        return value.dialect
+    if value.document["role"] in _ROLES_LACKING.get(default, ()):
+        return _likely_dialect(value.document)
+    return default
 
 
 def _likely_dialect(document: Mapping[str, Any]) -> str:
@@ -103,27 +109,27 @@ def _likely_dialect(document: Mapping[str, Any]) -> str:
 
 
 def is_documented_form(document: Mapping[str, Any]) -> bool:
-    """Whether this is Aforesaid's own form of a message, with its labels."""
+    """Return whether this is Aforesaid's own form of a message."""
     return not _LABELS.isdisjoint(document)
 
 
-def _unpacked_one(given: Any) -> Iterator[Given]:
-    hint = _dialect_of_type(given)
-    document = _as_document(given)
+def _unpack_one(value: Any) -> Iterator[RawMessage]:
+    hint = _dialect_of_type(value)
+    document = _as_document(value)
     if isinstance(document.get("choices"), list):
-        yield _given(_first_choice(document), "openai_chat")
+        yield _raw_message(_first_choice(document), "openai_chat")
     elif document.get("object") == "response" and isinstance(document.get("output"), list):
-        yield from (_given(item, "openai_responses") for item in document["output"])
+        yield from (_raw_message(item, "openai_responses") for item in document["output"])
     elif _is_anthropic_response(document, hint):
-        yield _given({"role": document["role"], "content": document["content"]}, "anthropic")
+        yield _raw_message({"role": document["role"], "content": document["content"]}, "anthropic")
     else:
-        yield _given(document, hint)
+        yield _raw_message(document, hint)
 
 
-def _given(document: Any, dialect: str | None) -> Given:
+def _raw_message(document: Any, dialect: str | None) -> RawMessage:
     if not isinstance(document, dict):
         raise InvalidMessage(f"a message must be an object; got {shown(document)}")
-    return Given(document=document, dialect=dialect)
+    return RawMessage(document=document, dialect=dialect)
 
 
 def _first_choice(document: dict[str, Any]) -> Any:
@@ -139,26 +145,26 @@ def _is_anthropic_response(document: dict[str, Any], hint: str | None) -> bool:
     return hint == "anthropic" or "stop_reason" in document or "usage" in document
 
 
-def _dialect_of_type(given: Any) -> str | None:
-    module = type(given).__module__
+def _dialect_of_type(value: Any) -> str | None:
+    module = type(value).__module__
     return next((dialect for prefix, dialect in _MODULES if module.startswith(prefix)), None)
 
 
-def _as_document(given: Any) -> dict[str, Any]:
+def _as_document(value: Any) -> dict[str, Any]:
     try:
-        document = as_json_value(given)
+        document = as_json_value(value)
     except RecursionError:
-        raise InvalidMessage("the message is nested too deep to be stored") from None
+        raise InvalidMessage("the message is nested too deeply") from None
     if not isinstance(document, dict):
-        raise InvalidMessage(f"a message must be an object with a role; got {shown(given)}")
+        raise InvalidMessage(f"a message must be an object with a role; got {shown(value)}")
     check_json(document, field="message")
     return document
 
 
 def as_json_value(value: Any) -> Any:
-    """The value with SDK objects at any depth turned into what they are on the wire."""
+    """Return the value with SDK objects at any depth converted to JSON."""
     if _is_model(value):
-        return _dumped(value)
+        return _dump(value)
     if isinstance(value, Mapping):
         return {key: as_json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -166,8 +172,8 @@ def as_json_value(value: Any) -> Any:
     return value
 
 
-def _dumped(model: Any) -> dict[str, Any]:
-    """The provider's fields by the provider's names, without what the SDK has parsed for its caller."""
+def _dump(model: Any) -> dict[str, Any]:
+    """Return the provider's fields under the provider's names, without fields that the SDK derived."""
     document: dict[str, Any] = model.model_dump(
         mode="json",
         by_alias=True,
@@ -178,7 +184,7 @@ def _dumped(model: Any) -> dict[str, Any]:
     for field in document:
         inner = getattr(model, field, None)
         if isinstance(inner, list) and any(_is_model(item) for item in inner):
-            # Each object inside knows best what of it was parsed.
+            # Each nested object has its own list of derived fields.
             document[field] = as_json_value(inner)
     return document
 
@@ -187,13 +193,13 @@ def _is_model(value: Any) -> bool:
     return hasattr(value, "model_dump") and not isinstance(value, type)
 
 
-# Guessing
+# Detection by shape
 
 
-def _guessed(document: dict[str, Any]) -> str | None:
-    """The dialect that the message's own shape shows; None when it could be anybody's."""
+def _detect_dialect(document: dict[str, Any]) -> str | None:
+    """Return the dialect that the message's shape shows, or None when several fit."""
     if "role" not in document:
-        return _guessed_without_role(document)
+        return _dialect_without_role(document)
     if isinstance(document.get("dialect"), str):
         return str(document["dialect"])
     if calls := document.get("tool_calls"):
@@ -201,15 +207,15 @@ def _guessed(document: dict[str, Any]) -> str | None:
     if document["role"] == "function" or not _CHAT_FIELDS.isdisjoint(document):
         return "openai_chat"
     blocks = document.get("content")
-    shown_by = _dialect_of_blocks(blocks) if isinstance(blocks, list) and document["role"] != "tool" else None
-    return shown_by or ("openai_responses" if document.get("type") == "message" else None)
+    detected = _dialect_of_blocks(blocks) if isinstance(blocks, list) and document["role"] != "tool" else None
+    return detected or ("openai_responses" if document.get("type") == "message" else None)
 
 
-def _guessed_without_role(document: dict[str, Any]) -> str:
+def _dialect_without_role(document: dict[str, Any]) -> str:
     kind = document.get("type")
     if kind == "text" or kind in _BLOCK_DIALECTS:
         raise InvalidMessage(
-            f"a {kind} block is content, not a message; hand it in as {{'role': …, 'content': [block]}}",
+            f"a {kind} block is content, not a message; pass {{'role': …, 'content': [block]}}",
             field="role",
         )
     if not isinstance(kind, str):

@@ -1,7 +1,6 @@
-"""A message as it was heard: an answer that was cut off ends where somebody cut in. Below: reading.
+"""Cut an interrupted spoken answer where the user interrupted it.
 
-Above: windows. The log keeps all that was generated; a model that is told what nobody heard would
-take it for said.
+The log keeps the whole generated answer. The model must see only what the user heard.
 """
 
 from typing import Any
@@ -11,36 +10,36 @@ from msgspec import UNSET
 from aforesaid.dialects.parse import TEXT_BLOCKS
 from aforesaid.model.messages import Message
 
-CUT_OFF = "[interrupted]"
-"""Stands where an answer was cut off, so that a model knows why it ends there."""
+INTERRUPTION_MARK = "[interrupted]"
+"""Marks the interruption for the model."""
 
 
-def as_heard(message: Message) -> Message:
-    """The message, with the words of an interrupted answer up to where it was heard.
+def cut_at_interruption(message: Message) -> Message:
+    """Return the message with an interrupted answer's text cut after the words that were heard.
 
-    Calls of tools, thinking and everything else stay: they are tied to other messages.
+    Tool calls, thinking and other parts stay, because other messages refer to them.
     """
     speech = message.speech
     if speech is None or speech.heard is None or message.role != "assistant":
         return message
-    heard = f"{(speech.words_heard or '').rstrip()} {CUT_OFF}".lstrip()
+    text = f"{(speech.words_heard or '').rstrip()} {INTERRUPTION_MARK}".lstrip()
     if isinstance(message.content, list):
-        return message.with_(content=_heard_blocks(message.content, heard), extra=_without_audio(message))
+        return message.with_(content=_heard_blocks(message.content, text), extra=_without_audio(message))
     if message.content is UNSET and isinstance(message.extra.get("type"), str):
-        return message  # an item of the Responses interface that is no message: nothing was spoken of it
-    return message.with_(content=heard, extra=_without_audio(message))
+        return message  # a Responses API item that is not a message is never spoken
+    return message.with_(content=text, extra=_without_audio(message))
 
 
-def _heard_blocks(blocks: list[Any], heard: str) -> list[Any]:
-    kept: list[Any] = []
-    said = False
+def _heard_blocks(blocks: list[Any], text: str) -> list[Any]:
+    result: list[Any] = []
+    replaced = False
     for block in blocks:
         if not _is_words(block):
-            kept.append(block)
-        elif not said:
-            kept.append(_with_text(block, heard))
-            said = True
-    return kept
+            result.append(block)
+        elif not replaced:
+            result.append(_with_text(block, text))
+            replaced = True
+    return result
 
 
 def _is_words(block: Any) -> bool:
@@ -50,16 +49,16 @@ def _is_words(block: Any) -> bool:
 
 
 def _with_text(block: Any, text: str) -> Any:
-    """The block with other words. What pointed into the old ones (citations, marks) points nowhere now."""
+    """Return the block with a new text. Citations and annotations of the old text are removed."""
     if isinstance(block, str):
         return text
     if block["type"] == "refusal":
         return {**block, "refusal": text}
-    pointing: dict[str, Any] = {field: [] for field in ("annotations", "logprobs") if field in block}
-    kept = {field: value for field, value in block.items() if field != "citations"}
-    return {**kept, "text": text, **pointing}
+    emptied: dict[str, Any] = {field: [] for field in ("annotations", "logprobs") if field in block}
+    result = {field: value for field, value in block.items() if field != "citations"}
+    return {**result, "text": text, **emptied}
 
 
 def _without_audio(message: Message) -> dict[str, Any]:
-    """A provider's own recording of the answer holds all of it."""
+    """Return the extra fields without the provider's recording, which contains the whole answer."""
     return {field: value for field, value in message.extra.items() if field not in ("audio", "refusal")}

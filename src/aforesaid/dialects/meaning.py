@@ -1,7 +1,7 @@
-"""What a message means, whatever dialect it speaks. Below: values. Above: `reading`, the writers, windows.
+"""The dialect-independent meaning of a message.
 
-A message is made of parts. `Part` names every kind that can be carried from one dialect to another;
-whatever else a provider has is an `Other`, kept in its own dialect and named in the rest.
+A message consists of parts. `Part` lists the kinds that can be converted between dialects. Anything else
+is an `Other`: kept in its own dialect and described as text in others.
 """
 
 from typing import Any
@@ -10,58 +10,58 @@ from msgspec import Struct
 
 
 def is_blank(text: str) -> bool:
-    """Return whether the text is empty or whitespace alone, which providers refuse."""
+    """Return whether the text is empty or only whitespace, which providers reject."""
     return not text.strip()
 
 
 class Text(Struct, frozen=True):
-    """Words."""
+    """A text."""
 
     text: str
 
 
 class Image(Struct, frozen=True, kw_only=True):
-    """A picture: at an address, or its bytes as base64 with their media type."""
+    """An image: a URL, or base64 data with its media type."""
 
     url: str | None = None
     media_type: str | None = None
     data: str | None = None
     detail: str | None = None
-    """How closely the model shall look, where the dialect says so."""
+    """The requested resolution, in dialects that have one."""
 
     @property
-    def address(self) -> str:
-        """The picture as a URL; its bytes become a `data:` URL."""
+    def as_url(self) -> str:
+        """The image as a URL. Data becomes a `data:` URL."""
         return self.url if self.url is not None else f"data:{self.media_type};base64,{self.data}"
 
 
 class Thinking(Struct, frozen=True):
-    """A model's thinking. It is signed or sealed for its own provider, so it never travels."""
+    """A model's thinking. It is signed or encrypted for its provider and never converted."""
 
 
 class Other(Struct, frozen=True, kw_only=True):
-    """Something that only its own dialect has a place for."""
+    """Content that exists only in its own dialect."""
 
     kind: str
     text: str
-    """What stands for it elsewhere: the words inside, or its kind in brackets."""
+    """The replacement in other dialects: the text inside, or the kind in brackets."""
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
-    """A model asks for a tool."""
+    """A model's call of a tool."""
 
     id: str
     name: str
     arguments: Any
-    """The arguments as the dialect holds them: an object, or the text of one."""
+    """The arguments as the dialect has them: an object or its JSON text."""
 
 
 class ToolResult(Struct, frozen=True, kw_only=True):
-    """What a tool answered."""
+    """The result of a tool call."""
 
     call_id: str
     content: Any
-    """The answer as the dialect holds it: text, or blocks."""
+    """The result as the dialect has it: text or blocks."""
     is_error: bool = False
 
 
@@ -69,21 +69,20 @@ Part = Text | Image | Thinking | Other | ToolCall | ToolResult
 
 
 class Meaning(Struct, frozen=True, kw_only=True):
-    """A message, read."""
+    """A parsed message."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     results: tuple[ToolResult, ...] = ()
     thinking: bool = False
-    """Whether it carries a model's thinking, which must stay with the calls that it led to."""
+    """Whether the message contains thinking, which must stay with the calls after it."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What a provider is sent.
+    """A request's messages for a provider.
 
-    `messages` is the list for the provider's `messages` (or `input`) parameter. `system` is for
-    Anthropic alone, where the system prompt is a parameter of its own: text, or a list of text
-    blocks; None when there is none, and always None in the dialects that keep it in the list.
+    `messages` is the value of the provider's `messages` or `input` parameter. `system` is Anthropic's
+    separate system prompt, as text or text blocks. It is None without a prompt and in all other dialects.
     """
 
     messages: list[dict[str, Any]]

@@ -1,19 +1,16 @@
-"""A message as another agent is told of it: in words, as whose they are. Below: reading.
-
-Above: windows, which weigh it like that, and the views of agents, which show it.
-"""
+"""Quote another agent's message as text."""
 
 from aforesaid.dialects.parse import meaning_of
 from aforesaid.model.messages import Message
 
 
 def narrate(message: Message, agent_name: str) -> Message | None:
-    """The message; where another agent said it, its words, told as theirs. None: it has no words to tell."""
+    """Return the message, quoted as text if another agent wrote it. None if that has no text."""
     if message.role != "assistant" or message.agent_name in (None, agent_name):
         return message
     words = meaning_of(message).text.strip()
     if not words:
         return None
-    # As the user's, because only those are not this agent's own; every provider takes several in a row.
-    describe = f"[{message.agent_name} answered:] {words}"
-    return Message(role="user", content=describe, timestamp=message.timestamp, agent_name=message.agent_name)
+    # A user message: an assistant message would count as this agent's own.
+    quoted = f"[{message.agent_name} answered:] {words}"
+    return Message(role="user", content=quoted, timestamp=message.timestamp, agent_name=message.agent_name)

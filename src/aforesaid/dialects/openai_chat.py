@@ -1,16 +1,16 @@
-"""OpenAI's Chat Completions, and the many servers that speak it. Below: threads, carrying.
+"""OpenAI's Chat Completions API, which many servers implement.
 
-In: a message keeps role and content; tool calls, refusals, names and all else stay in `extra`. The
-role `developer` is our `system`, the deprecated `function` our `tool`; `extra` has the original.
+Parsing: a message keeps role and content; tool calls, refusals, names and other fields go to `extra`. The
+role `developer` becomes `system` and the deprecated `function` becomes `tool`; `extra` has the original.
 
-Out, from other dialects:
+Rendering from other dialects:
 
-- The system prompt is a `system` message, where it was said.
-- A tool message takes text only. A result's picture is named there, and follows behind the results
-  in a user message.
-- An assistant's message takes text only: thinking and a provider's own blocks stay behind.
+- The system prompt is a `system` message at its place in the log.
+- A tool message contains only text. A result's image is mentioned there and follows the results in a user
+  message.
+- An assistant message contains only text. Thinking and provider-specific blocks are left out.
 
-Out, from this dialect: parts with empty text are refused by the provider and so left out, and with them a
+Rendering from this dialect: parts with empty text are rejected by the provider and left out, as is a
 message that has nothing else. A tool message stays, with empty text.
 """
 
@@ -19,19 +19,19 @@ from typing import Any
 
 from aforesaid.dialects.checks import check_content, require_text, split_fields
 from aforesaid.dialects.conversion import (
+    CallIdMapper,
     Draft,
-    IdFitter,
     arguments_text,
     calls_in,
-    carried,
+    convertible_parts,
     result_parts,
     results_in,
-    said_error,
-    words_in,
+    texts_in,
+    with_error_prefix,
 )
 from aforesaid.dialects.meaning import Image, Part, Request, Text, ToolCall, ToolResult
 from aforesaid.dialects.parse import parts_of
-from aforesaid.dialects.threads import thread
+from aforesaid.dialects.role_messages import write_role_messages
 from aforesaid.errors import InvalidMessage, shown
 from aforesaid.model.messages import Message, Role
 
@@ -45,13 +45,13 @@ ROLES: dict[str, Role] = {
     "function": "tool",
 }
 INSTEAD_OF_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
-"""Fields of an assistant's message that may stand without content."""
-LONGEST_ID = 40
-"""Characters that the interface takes in a tool call id."""
+"""Fields that allow an assistant message without content."""
+MAX_CALL_ID_LENGTH = 40
+"""The API's maximum length of a call id."""
 
 
 def read_one(document: dict[str, Any]) -> Message:
-    """One message of the `messages` list."""
+    """Parse one message of the `messages` list."""
     role, content, extra = split_fields(document, ROLES, dialect=NAME)
     check_content(content, dialect=NAME, may_be_empty=role == "assistant")
     if document["role"] == "tool":
@@ -61,17 +61,19 @@ def read_one(document: dict[str, Any]) -> Message:
 
 
 def write(messages: Sequence[Message]) -> Request:
-    """The `messages` of a request."""
-    fit = IdFitter(messages, NAME, longest=LONGEST_ID)
-    documents = thread(messages, NAME, lambda message: _converted(message, fit))
-    return Request(messages=[tidied for document in documents if (tidied := _tidied(document)) is not None])
+    """Render the `messages` of a request."""
+    map_id = CallIdMapper(messages, NAME, max_length=MAX_CALL_ID_LENGTH)
+    documents = write_role_messages(messages, NAME, lambda message: _convert(message, map_id))
+    return Request(
+        messages=[cleaned for document in documents if (cleaned := _without_rejected(document)) is not None]
+    )
 
 
 def result(*, call_id: str, name: str, text: str, is_error: bool) -> Message:
-    """A tool's answer."""
+    """Return a tool result message."""
     return Message(
         role="tool",
-        content=said_error(text, is_error=is_error),
+        content=with_error_prefix(text, is_error=is_error),
         dialect=NAME,
         extra={"tool_call_id": call_id},
     )
@@ -88,8 +90,8 @@ def _check_calls(calls: Any) -> None:
         require_text(call, "id", what="a tool call")
 
 
-def _tidied(document: dict[str, Any]) -> dict[str, Any] | None:
-    """The message without what the provider refuses; None when that was all of it."""
+def _without_rejected(document: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the message without what the provider rejects, or None when nothing remains."""
     content = document.get("content")
     if isinstance(content, list):
         kept = [part for part in content if not _is_empty(part)]
@@ -108,64 +110,64 @@ def _is_empty(part: Any) -> bool:
     return isinstance(part, dict) and part.get("type") == "text" and not part.get("text")
 
 
-def _converted(message: Message, fit: IdFitter) -> Iterator[Draft]:
+def _convert(message: Message, map_id: CallIdMapper) -> Iterator[Draft]:
     parts = parts_of(message)
     if message.role == "system":
         role = "developer" if message.extra.get("role") == "developer" else "system"
-        yield from _said(role, _text_content(words_in(parts)))
+        yield from _text_draft(role, _text_content(texts_in(parts)))
     elif message.role == "assistant":
-        yield from _answer(parts, fit)
+        yield from _assistant_drafts(parts, map_id)
     else:
         for answer in results_in(parts):
-            yield Draft(document=_tool_message(answer, fit), converted=True)
-        yield from _question(parts, fit)
+            yield Draft(document=_tool_message(answer, map_id), converted=True)
+        yield from _user_drafts(parts, map_id)
 
 
-def _said(role: str, content: Any) -> Iterator[Draft]:
+def _text_draft(role: str, content: Any) -> Iterator[Draft]:
     if content:
         yield Draft(document={"role": role, "content": content}, converted=True)
 
 
-def _answer(parts: Sequence[Part], fit: IdFitter) -> Iterator[Draft]:
-    content, calls = _text_content(words_in(parts)), calls_in(parts)
+def _assistant_drafts(parts: Sequence[Part], map_id: CallIdMapper) -> Iterator[Draft]:
+    content, calls = _text_content(texts_in(parts)), calls_in(parts)
     if calls:
         document = {
             "role": "assistant",
             "content": content,
-            "tool_calls": [_call(call, fit) for call in calls],
+            "tool_calls": [_call(call, map_id) for call in calls],
         }
         yield Draft(document=document, converted=True)
     else:
-        yield from _said("assistant", content)
+        yield from _text_draft("assistant", content)
 
 
-def _question(parts: Sequence[Part], fit: IdFitter) -> Iterator[Draft]:
-    pictures = [block for answer in results_in(parts) for block in _pictures_of(answer, fit)]
-    blocks = pictures + [_block(part) for part in carried(parts)]
+def _user_drafts(parts: Sequence[Part], map_id: CallIdMapper) -> Iterator[Draft]:
+    images = [block for answer in results_in(parts) for block in _images_of(answer, map_id)]
+    blocks = images + [_block(part) for part in convertible_parts(parts)]
     if blocks:
         alone = len(blocks) == 1 and blocks[0]["type"] == "text"
         document = {"role": "user", "content": blocks[0]["text"] if alone else blocks}
-        yield Draft(document=document, converted=True, trailing=bool(pictures))
+        yield Draft(document=document, converted=True, trailing=bool(images))
 
 
-def _tool_message(answer: ToolResult, fit: IdFitter) -> dict[str, Any]:
+def _tool_message(answer: ToolResult, map_id: CallIdMapper) -> dict[str, Any]:
     words = [part.text if isinstance(part, Text) else "[image: see below]" for part in result_parts(answer)]
     return {
         "role": "tool",
-        "tool_call_id": fit(answer.call_id),
-        "content": said_error("\n".join(words), is_error=answer.is_error),
+        "tool_call_id": map_id(answer.call_id),
+        "content": with_error_prefix("\n".join(words), is_error=answer.is_error),
     }
 
 
-def _pictures_of(answer: ToolResult, fit: IdFitter) -> list[dict[str, Any]]:
-    pictures = [_block(part) for part in result_parts(answer) if isinstance(part, Image)]
-    heading = f"Returned by tool call {fit(answer.call_id)}:"
-    return [{"type": "text", "text": heading}, *pictures] if pictures else []
+def _images_of(answer: ToolResult, map_id: CallIdMapper) -> list[dict[str, Any]]:
+    images = [_block(part) for part in result_parts(answer) if isinstance(part, Image)]
+    heading = f"Returned by tool call {map_id(answer.call_id)}:"
+    return [{"type": "text", "text": heading}, *images] if images else []
 
 
-def _call(call: ToolCall, fit: IdFitter) -> dict[str, Any]:
+def _call(call: ToolCall, map_id: CallIdMapper) -> dict[str, Any]:
     return {
-        "id": fit(call.id),
+        "id": map_id(call.id),
         "type": "function",
         "function": {"name": call.name, "arguments": arguments_text(call.arguments)},
     }
@@ -181,4 +183,4 @@ def _block(part: Text | Image) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
     detail = {} if part.detail is None else {"detail": part.detail}
-    return {"type": "image_url", "image_url": {"url": part.address, **detail}}
+    return {"type": "image_url", "image_url": {"url": part.as_url, **detail}}

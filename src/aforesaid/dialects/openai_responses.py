@@ -1,21 +1,20 @@
-"""OpenAI's Responses interface: a list of items, of which messages are one kind. Below: carrying.
+"""OpenAI's Responses API: a list of items, some of which are messages.
 
-In: a message item keeps role and content, its other fields in `extra`. An item of another type
-(function_call, function_call_output, reasoning, and whatever comes) has no content for us; it is
-kept whole in `extra`, with role `tool` when it answers a call, and `assistant` otherwise. The role
-`developer` is our `system`; `extra` has the original.
+Parsing: a message item keeps role and content; its other fields go to `extra`. An item of another type
+(function_call, function_call_output, reasoning, …) is stored whole in `extra` without content. Its role is
+`tool` if it answers a call, else `assistant`. The role `developer` becomes `system`; `extra` has the
+original.
 
-Out, from other dialects:
+Rendering from other dialects:
 
-- The system prompt is a message in the list, where it was said.
-- An assistant's words are a message of text; each tool call and each result is an item.
-- A result may hold pictures. Thinking and a provider's own blocks stay behind.
+- The system prompt is a message at its place in the log.
+- An assistant's text is a message; each tool call and each result is an item.
+- A result may contain images. Thinking and provider-specific blocks are left out.
+- A result's type follows from its call: a function's or a custom tool's.
+- A message without content is rejected by the provider and left out.
 
-- A result has the type that its call asks for, a function's or a custom tool's.
-- A message without content is refused by the provider and so left out.
-
-A reasoning item belongs to the item after it and never moves away from it. One with nothing of the
-assistant's behind it (an answer that was cut off) is refused by the provider and so left out.
+A reasoning item belongs to the item after it. A reasoning item without a following assistant item (a
+truncated answer) is rejected by the provider and left out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,15 +24,15 @@ from msgspec import UNSET
 
 from aforesaid.dialects.checks import check_content, require_text, split_fields
 from aforesaid.dialects.conversion import (
-    IdFitter,
+    CallIdMapper,
     arguments_text,
-    carried,
+    convertible_parts,
+    is_native,
     result_parts,
     results_in,
-    said_error,
-    speaks,
+    texts_in,
     verbatim,
-    words_in,
+    with_error_prefix,
 )
 from aforesaid.dialects.meaning import Image, Part, Request, Text, ToolCall, ToolResult, is_blank
 from aforesaid.dialects.parse import parts_of
@@ -47,8 +46,8 @@ ROLES: dict[str, Role] = {
     "user": "user",
     "assistant": "assistant",
 }
-LONGEST_ID = 64
-"""Characters that the interface takes in a call id."""
+MAX_CALL_ID_LENGTH = 64
+"""The API's maximum length of a call id."""
 
 _REQUIRED = {
     "function_call": ("call_id", "name", "arguments"),
@@ -59,7 +58,7 @@ _REQUIRED = {
 
 
 def read_one(document: dict[str, Any]) -> Message:
-    """One item of the `input` or `output` list."""
+    """Parse one item of the `input` or `output` list."""
     if document.get("type", "message") == "message" and ("role" in document or "content" in document):
         role, content, extra = split_fields(document, ROLES, dialect=NAME)
         check_content(content, dialect=NAME)
@@ -74,26 +73,26 @@ def read_one(document: dict[str, Any]) -> Message:
 
 
 def write(messages: Sequence[Message]) -> Request:
-    """The `input` of a request."""
-    fit = IdFitter(messages, NAME, longest=LONGEST_ID)
+    """Render the `input` of a request."""
+    map_id = CallIdMapper(messages, NAME, max_length=MAX_CALL_ID_LENGTH)
     items: list[dict[str, Any]] = []
     for message in messages:
-        if speaks(message, NAME):
+        if is_native(message, NAME):
             if message.content is not None and message.content != []:
                 items.append(verbatim(message))
         else:
-            items.extend(_converted(message, fit))
+            items.extend(_convert(message, map_id))
     return Request(messages=_without_dangling_reasoning(_with_matching_outputs(items)))
 
 
 def result(*, call_id: str, name: str, text: str, is_error: bool) -> Message:
-    """A tool's answer."""
-    output = said_error(text, is_error=is_error)
+    """Return a tool result message."""
+    output = with_error_prefix(text, is_error=is_error)
     item = {"type": "function_call_output", "call_id": call_id, "output": output}
     return Message(role="tool", dialect=NAME, extra=item)
 
 
-def is_by_the_model(document: dict[str, Any]) -> bool:
+def is_from_model(document: dict[str, Any]) -> bool:
     """Return whether the model wrote this message or item of a request, in any dialect."""
     if "role" in document:
         return bool(document["role"] == "assistant")
@@ -108,7 +107,9 @@ def _item_role(item: dict[str, Any]) -> Role:
 
 
 def _with_matching_outputs(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A custom tool's result is an item of another type; whoever made it may not have known the call."""
+    """Give results of custom tool calls their own item type. The result's author may not know the type of
+    the call.
+    """
     custom = {str(item.get("call_id")) for item in items if item.get("type") == "custom_tool_call"}
     if not custom:
         return items
@@ -122,75 +123,75 @@ def _with_matching_outputs(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _without_dangling_reasoning(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     kept: list[dict[str, Any]] = []
-    led_to_something = False
+    has_successor = False
     for item in reversed(items):
         if item.get("type") != "reasoning":
-            led_to_something = item.get("role", "assistant") == "assistant" and not _answers(item)
-        elif not led_to_something:
+            has_successor = item.get("role", "assistant") == "assistant" and not _is_result(item)
+        elif not has_successor:
             continue
         kept.append(item)
     return kept[::-1]
 
 
-def _answers(item: dict[str, Any]) -> bool:
+def _is_result(item: dict[str, Any]) -> bool:
     return _item_role(item) == "tool"
 
 
-def _converted(message: Message, fit: IdFitter) -> Iterator[dict[str, Any]]:
+def _convert(message: Message, map_id: CallIdMapper) -> Iterator[dict[str, Any]]:
     parts = parts_of(message)
     if message.role == "system":
         role = "developer" if message.extra.get("role") == "developer" else "system"
-        yield from _said(role, "\n\n".join(words_in(parts)))
+        yield from _message(role, "\n\n".join(texts_in(parts)))
     elif message.role == "assistant":
-        yield from _answer(parts, fit)
+        yield from _assistant_items(parts, map_id)
     else:
-        yield from (_output(answer, fit) for answer in results_in(parts))
-        yield from _said("user", _content(carried(parts)))
+        yield from (_output(answer, map_id) for answer in results_in(parts))
+        yield from _message("user", _content(convertible_parts(parts)))
 
 
-def _said(role: str, content: Any) -> Iterator[dict[str, Any]]:
+def _message(role: str, content: Any) -> Iterator[dict[str, Any]]:
     if content:
         yield {"role": role, "content": content}
 
 
-def _answer(parts: Sequence[Part], fit: IdFitter) -> Iterator[dict[str, Any]]:
-    """Words and calls in their order; words that stand together are one message."""
+def _assistant_items(parts: Sequence[Part], map_id: CallIdMapper) -> Iterator[dict[str, Any]]:
+    """Yield texts and calls in order; adjacent texts form one message."""
     words = ""
     for part in parts:
         if isinstance(part, Text):
             words += part.text
         elif isinstance(part, ToolCall):
-            yield from _said("assistant", "" if is_blank(words) else words)
+            yield from _message("assistant", "" if is_blank(words) else words)
             words = ""
-            yield _call(part, fit)
-    yield from _said("assistant", "" if is_blank(words) else words)
+            yield _call(part, map_id)
+    yield from _message("assistant", "" if is_blank(words) else words)
 
 
-def _call(call: ToolCall, fit: IdFitter) -> dict[str, Any]:
+def _call(call: ToolCall, map_id: CallIdMapper) -> dict[str, Any]:
     return {
         "type": "function_call",
-        "call_id": fit(call.id),
+        "call_id": map_id(call.id),
         "name": call.name,
         "arguments": arguments_text(call.arguments),
     }
 
 
-def _output(answer: ToolResult, fit: IdFitter) -> dict[str, Any]:
+def _output(answer: ToolResult, map_id: CallIdMapper) -> dict[str, Any]:
     parts = result_parts(answer)
     if answer.is_error:
-        parts = _with_error_said(parts)
+        parts = _with_error_text(parts)
     return {
         "type": "function_call_output",
-        "call_id": fit(answer.call_id),
+        "call_id": map_id(answer.call_id),
         "output": _content(parts),
     }
 
 
-def _with_error_said(parts: list[Text | Image]) -> list[Text | Image]:
+def _with_error_text(parts: list[Text | Image]) -> list[Text | Image]:
     first = parts[0] if parts else None
     if isinstance(first, Text):
-        return [Text(said_error(first.text, is_error=True)), *parts[1:]]
-    return [Text(said_error("", is_error=True)), *parts]
+        return [Text(with_error_prefix(first.text, is_error=True)), *parts[1:]]
+    return [Text(with_error_prefix("", is_error=True)), *parts]
 
 
 def _content(parts: Sequence[Text | Image]) -> str | list[dict[str, Any]]:
@@ -202,4 +203,4 @@ def _content(parts: Sequence[Text | Image]) -> str | list[dict[str, Any]]:
 def _block(part: Text | Image) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "input_text", "text": part.text}
-    return {"type": "input_image", "image_url": part.address, "detail": part.detail or "auto"}
+    return {"type": "input_image", "image_url": part.as_url, "detail": part.detail or "auto"}

@@ -1,7 +1,6 @@
-"""Results right after their calls: the order that Anthropic and OpenAI's chat interface insist on.
+"""Move tool results directly after their calls, as Anthropic and OpenAI's chat API require.
 
-A log is in order of time, so something said while a tool was running stands between the call and
-its result. Here results move up to their call; what is in order already is left alone. Below: edits.
+A log is in order of time, so a message sent while a tool ran is between the call and its result.
 """
 
 from collections import deque
@@ -14,21 +13,21 @@ from aforesaid.model.messages import Message
 
 
 def results_after_calls(messages: Sequence[Message]) -> list[Message]:
-    """The same messages, each result moved directly behind the run of messages that called for it."""
+    """Return the messages with each result moved directly after the assistant messages that called for it."""
     waiting = deque(messages)
     ordered: list[Message] = []
     while waiting:
         run = _take_assistants(waiting)
-        called = {part.id for message in run for part in parts_of(message) if isinstance(part, ToolCall)}
+        call_ids = {part.id for message in run for part in parts_of(message) if isinstance(part, ToolCall)}
         ordered.extend(run)
-        ordered.extend(_take_answers(waiting, called) if called else ())
+        ordered.extend(_take_results(waiting, call_ids) if call_ids else ())
         if waiting and waiting[0].role != "assistant":
             ordered.append(waiting.popleft())
     return ordered
 
 
 def is_only_results(message: Message) -> bool:
-    """Whether the message carries tool results and nothing else."""
+    """Return whether the message contains tool results and nothing else."""
     parts = parts_of(message)
     return bool(parts) and all(isinstance(part, ToolResult) for part in parts)
 
@@ -40,47 +39,47 @@ def _take_assistants(waiting: deque[Message]) -> list[Message]:
     return run
 
 
-def _take_answers(waiting: deque[Message], called: set[str]) -> list[Message]:
-    """Remove from the front and from further back what answers these calls, and give it in order."""
+def _take_results(waiting: deque[Message], call_ids: set[str]) -> list[Message]:
+    """Remove the results of these calls from the queue and return them in order."""
     answers: list[Message] = []
-    while waiting and called and is_only_results(waiting[0]) and _answered(waiting[0], called):
-        called = called - _answered(waiting[0], called)
+    while waiting and call_ids and is_only_results(waiting[0]) and _answered_ids(waiting[0], call_ids):
+        call_ids = call_ids - _answered_ids(waiting[0], call_ids)
         answers.append(waiting.popleft())
-    if waiting and called and called <= _answered(waiting[0], called):
-        return answers  # what is missing stands at the front of the next message, beside something said
-    return answers + _pulled_up(waiting, called)
+    if waiting and call_ids and call_ids <= _answered_ids(waiting[0], call_ids):
+        return answers  # the missing results are at the start of the next message, next to text
+    return answers + _move_up(waiting, call_ids)
 
 
-def _pulled_up(waiting: deque[Message], called: set[str]) -> list[Message]:
-    pulled: list[Message] = []
+def _move_up(waiting: deque[Message], call_ids: set[str]) -> list[Message]:
+    moved: list[Message] = []
     position = 0
-    while called and position < len(waiting):
+    while call_ids and position < len(waiting):
         message = waiting[position]
-        if _calls_again(message, called):
+        if _calls_again(message, call_ids):
             break
-        found = _answered(message, called)
+        found = _answered_ids(message, call_ids)
         if found:
-            called = called - found
-            _move_results(waiting, position, found, pulled)
+            call_ids = call_ids - found
+            _move_results(waiting, position, found, moved)
         else:
             position += 1
-    return pulled
+    return moved
 
 
-def _move_results(waiting: deque[Message], position: int, found: set[str], pulled: list[Message]) -> None:
+def _move_results(waiting: deque[Message], position: int, found: set[str], moved: list[Message]) -> None:
     results, rest = only_results(waiting[position], found), without_results(waiting[position], found)
     if results is not None:
-        pulled.append(results)
+        moved.append(results)
     if rest is None:
         del waiting[position]
     else:
         waiting[position] = rest
 
 
-def _answered(message: Message, called: set[str]) -> set[str]:
-    return {part.call_id for part in parts_of(message) if isinstance(part, ToolResult)} & called
+def _answered_ids(message: Message, call_ids: set[str]) -> set[str]:
+    return {part.call_id for part in parts_of(message) if isinstance(part, ToolResult)} & call_ids
 
 
-def _calls_again(message: Message, called: set[str]) -> bool:
-    """Whether an id is used a second time: from here on results belong to the later call."""
-    return any(isinstance(part, ToolCall) and part.id in called for part in parts_of(message))
+def _calls_again(message: Message, call_ids: set[str]) -> bool:
+    """Return whether the message reuses a call id. Later results belong to the later call."""
+    return any(isinstance(part, ToolCall) and part.id in call_ids for part in parts_of(message))

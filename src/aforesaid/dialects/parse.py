@@ -1,8 +1,7 @@
-"""Reading what a message means, from the blocks, fields and items of every dialect. Below: meaning.
+"""Parse the blocks, fields and items of every dialect into parts.
 
-One reader serves all dialects, because no two providers use one block type for two things. So a
-message is understood also when it is labelled `plain`, or with a dialect that we do not know. The
-reader is total: whatever JSON it meets, it answers.
+One parser serves all dialects, because no block type has two meanings. It therefore also understands
+messages labelled `plain` or with an unknown dialect. It accepts any JSON.
 """
 
 import json
@@ -19,7 +18,7 @@ TEXT_BLOCKS = frozenset(("text", "input_text", "output_text"))
 THINKING_BLOCKS = frozenset(("thinking", "redacted_thinking"))
 IMAGE_BLOCKS = frozenset(("image", "image_url", "input_image"))
 THINKING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details")
-"""Where servers with OpenAI's chat interface put a model's thinking."""
+"""Fields for thinking in servers with OpenAI's chat API."""
 
 CALL_ITEMS = frozenset(
     (
@@ -31,19 +30,19 @@ CALL_ITEMS = frozenset(
         "apply_patch_call",
     )
 )
-"""Items of the Responses interface that wait for an answer of ours; its other calls are answered inside."""
+"""Responses API items that need a result from us. The provider answers its other calls itself."""
 OUTPUT_ITEMS = frozenset(f"{kind}_output" for kind in CALL_ITEMS)
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,]*)?;base64,", re.IGNORECASE)
 
 
 def meaning_of(message: Message) -> Meaning:
-    """What the message means: its text, its tool calls and results, whether it carries thinking."""
+    """Return a message's text, tool calls, tool results and whether it contains thinking."""
     if isinstance(message.content, str) and not message.extra:
-        return Meaning(text=message.content)  # most messages, in every dialect
+        return Meaning(text=message.content)  # fast path: most messages
     parts = parts_of(message)
     return Meaning(
-        text=_joined(parts, glue="" if message.role == "assistant" else "\n"),
+        text=_join_texts(parts, glue="" if message.role == "assistant" else "\n"),
         calls=tuple(part for part in parts if isinstance(part, ToolCall)),
         results=tuple(part for part in parts if isinstance(part, ToolResult)),
         thinking=any(isinstance(part, Thinking) for part in parts),
@@ -51,7 +50,7 @@ def meaning_of(message: Message) -> Meaning:
 
 
 def parts_of(message: Message) -> list[Part]:
-    """What the message is made of, in order."""
+    """Return a message's parts in order."""
     if message.content is UNSET and isinstance(message.extra.get("type"), str):
         return item_parts(message.extra)
     if message.role == "tool":
@@ -60,7 +59,7 @@ def parts_of(message: Message) -> list[Part]:
 
 
 def parts_in(content: Any) -> list[Part]:
-    """The parts of a message's content, or of a tool result's."""
+    """Return the parts of a message's or tool result's content."""
     match content:
         case str():
             return [Text(content)] if content else []
@@ -73,7 +72,7 @@ def parts_in(content: Any) -> list[Part]:
 
 
 def item_parts(item: dict[str, Any]) -> list[Part]:
-    """The parts of an item of the Responses interface that has no role."""
+    """Return the parts of a Responses API item without a role."""
     kind = item.get("type")
     if kind == "reasoning":
         return [Thinking()]
@@ -90,7 +89,7 @@ def item_parts(item: dict[str, Any]) -> list[Part]:
 
 
 def call_id_of_item(item: dict[str, Any]) -> str | None:
-    """The id that ties a call item and its output item together."""
+    """Return the id that connects a call item to its output item."""
     call_id = item.get("call_id")
     if call_id is None and item.get("type") == "local_shell_call_output":
         call_id = item.get("id")
@@ -98,12 +97,12 @@ def call_id_of_item(item: dict[str, Any]) -> str | None:
 
 
 def text_of(content: Any) -> str:
-    """The words in a content: of a tool result, for one."""
-    return _joined(parts_in(content), glue="\n")
+    """Return the text of a content value, such as a tool result's."""
+    return _join_texts(parts_in(content), glue="\n")
 
 
 def as_json(value: Any) -> str:
-    """The value as JSON text; what is nested too deep to be written down has none."""
+    """Return the value as JSON text, or empty text when it is nested too deeply."""
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (RecursionError, ValueError, TypeError):
@@ -111,7 +110,7 @@ def as_json(value: Any) -> str:
 
 
 def image_of(block: dict[str, Any]) -> Image | None:
-    """The picture in an image block of any dialect; None where it is a file id or something unknown."""
+    """Return the image in an image block of any dialect; None for a file id or an unknown form."""
     match block:
         case {"type": "image", "source": {"type": "base64", "media_type": str(kind), "data": str(data)}}:
             return Image(media_type=kind, data=data)
@@ -127,21 +126,21 @@ def image_of(block: dict[str, Any]) -> Image | None:
 
 
 def split_data_url(url: str) -> tuple[str, str, str] | None:
-    """The prefix, the media type and the base64 text of a `data:` URL."""
+    """Return the prefix, media type and base64 text of a `data:` URL."""
     found = _DATA_URL.match(url)
     return None if found is None else (found[0], found[1], url[found.end() :])
 
 
 def _image_at(url: str, *, detail: Any = None) -> Image | None:
-    looked_at = detail if isinstance(detail, str) else None
+    resolution = detail if isinstance(detail, str) else None
     inline = split_data_url(url)
     if inline is not None:
-        return Image(media_type=inline[1], data=inline[2], detail=looked_at)
-    return None if url.startswith("data:") else Image(url=url, detail=looked_at)
+        return Image(media_type=inline[1], data=inline[2], detail=resolution)
+    return None if url.startswith("data:") else Image(url=url, detail=resolution)
 
 
-def answered_by(message: Message) -> str | None:
-    """The call that the message as a whole answers: a chat `tool` message's, or an output item's."""
+def answered_call_id(message: Message) -> str | None:
+    """Return the id of the call that the whole message answers: a chat `tool` message or an output item."""
     if message.content is UNSET and isinstance(message.extra.get("type"), str):
         return call_id_of_item(message.extra) if message.extra["type"] in OUTPUT_ITEMS else None
     if message.role != "tool":
@@ -152,7 +151,7 @@ def answered_by(message: Message) -> str | None:
 
 
 def _answer_parts(message: Message) -> list[Part]:
-    call_id = answered_by(message)
+    call_id = answered_call_id(message)
     if call_id is None:
         return parts_in(message.content)
     content = None if message.content is UNSET else message.content
@@ -180,7 +179,7 @@ def _field_parts(message: Message) -> list[Part]:
 
 
 def _call_of(document: Any) -> ToolCall | None:
-    """A tool call of OpenAI's chat interface (function or custom), or of a plain message."""
+    """Parse a tool call of OpenAI's chat API (function or custom) or of a plain message."""
     match document:
         case {"id": str(call_id), "function": {"name": str(name), **function}}:
             return ToolCall(id=call_id, name=name, arguments=function.get("arguments", ""))
@@ -257,8 +256,10 @@ def _item_arguments(item: dict[str, Any]) -> Any:
     return {}
 
 
-def _joined(parts: Sequence[Part], *, glue: str) -> str:
-    """The words. Neighbouring texts of an answer are one sentence cut up, for citations: glue is nothing."""
+def _join_texts(parts: Sequence[Part], *, glue: str) -> str:
+    """Join the texts. Providers split an assistant's sentence at citations, so its texts join without a
+    separator.
+    """
     runs: list[list[str]] = [[]]
     for part in parts:
         if isinstance(part, Text):

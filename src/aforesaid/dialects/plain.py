@@ -1,12 +1,11 @@
-"""Aforesaid's own plain form: a role, content, and no provider in mind. Below: threads, carrying.
+"""Aforesaid's own plain form: role and content, independent of providers.
 
-In: content is any JSON. The fields that Aforesaid's messages have (`timestamp`, `tags`, ...) become
-theirs and are labels, no part of a request; every other field is kept in `extra`.
+Parsing: content is any JSON. Fields of Aforesaid's messages (`timestamp`, `tags`, …) set those fields and
+are not part of a request. All other fields are kept in `extra`.
 
-A tool call is `{"id", "name", "arguments"}` in the assistant's `tool_calls`, its arguments an object
-or, when they are not one, the text that the model wrote. A result is a message of role `tool` with
-its call's `tool_call_id`, and `is_error` when it is one. Pictures are blocks beside text blocks, as
-Anthropic writes them. Thinking stays behind.
+A tool call is `{"id", "name", "arguments"}` in the assistant's `tool_calls`. Its arguments are an object,
+or the model's text when that is not one. A result is a message of role `tool` with its call's
+`tool_call_id`, and `is_error` for an error. Images are blocks in Anthropic's form. Thinking is left out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,14 +18,14 @@ from aforesaid.dialects.conversion import (
     Draft,
     arguments_object,
     calls_in,
-    carried,
+    convertible_parts,
     result_parts,
     results_in,
-    words_in,
+    texts_in,
 )
 from aforesaid.dialects.meaning import Image, Part, Request, Text, ToolCall, ToolResult
 from aforesaid.dialects.parse import parts_of
-from aforesaid.dialects.threads import thread
+from aforesaid.dialects.role_messages import write_role_messages
 from aforesaid.errors import InvalidMessage
 from aforesaid.model.messages import ROLES, Message
 
@@ -34,7 +33,7 @@ NAME = "plain"
 
 
 def read_one(document: dict[str, Any]) -> Message:
-    """One message in its documented form."""
+    """Parse one message."""
     check_role(document, ROLES, dialect=NAME)
     if document.get("content", UNSET) is UNSET and not document.get("tool_calls"):
         raise InvalidMessage("a plain message needs content or tool_calls", field="content")
@@ -42,31 +41,31 @@ def read_one(document: dict[str, Any]) -> Message:
 
 
 def write(messages: Sequence[Message]) -> Request:
-    """The messages as plain role messages."""
-    return Request(messages=thread(messages, NAME, _converted))
+    """Render the messages as plain role messages."""
+    return Request(messages=write_role_messages(messages, NAME, _convert))
 
 
 def result(*, call_id: str, name: str, text: str, is_error: bool) -> Message:
-    """A tool's answer."""
+    """Return a tool result message."""
     flag = {"is_error": True} if is_error else {}
     return Message(role="tool", content=text, dialect=NAME, extra={"tool_call_id": call_id, **flag})
 
 
-def _converted(message: Message) -> Iterator[Draft]:
+def _convert(message: Message) -> Iterator[Draft]:
     parts = parts_of(message)
     if message.role in ("assistant", "system"):
-        said = _content([Text(text) for text in words_in(parts)])
+        content = _content([Text(text) for text in texts_in(parts)])
         calls = {"tool_calls": [_call(call) for call in calls_in(parts)]} if calls_in(parts) else {}
-        if said or calls:
-            yield _draft({"role": message.role, "content": said, **calls})
+        if content or calls:
+            yield _draft({"role": message.role, "content": content, **calls})
         return
     for answer in results_in(parts):
         yield _draft(_tool_message(answer))
-    yield from _question(parts)
+    yield from _user_drafts(parts)
 
 
-def _question(parts: Sequence[Part]) -> Iterator[Draft]:
-    content = _content(carried(parts))
+def _user_drafts(parts: Sequence[Part]) -> Iterator[Draft]:
+    content = _content(convertible_parts(parts))
     if content:
         yield _draft({"role": "user", "content": content})
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from aforesaid.contracts import Scrubbable
 from aforesaid.dialects import references_in
-from aforesaid.dialects.blanks import MARK, TAG, blanked
+from aforesaid.dialects.tombstones import MARK, TAG, tombstone_of
 from aforesaid.errors import InvalidSetting, MessageNotFound
 from aforesaid.intake.messages import Intake
 from aforesaid.intake.unstored_turns import UnstoredTurns
@@ -79,7 +79,7 @@ class Removal:
         if entry is None:
             raise MessageNotFound(parse_uuid(conversation_id, field="conversation_id"), message_id)
         if entry.unreadable is None:
-            blank = blanked(entry.message, mark=mark)
+            blank = tombstone_of(entry.message, mark=mark)
         else:
             blank = Message(role="system", content=mark, message_id=message_id, tags=(TAG,))
         (counted,) = await self._intake.counted([blank])

@@ -18,7 +18,7 @@ from aforesaid.contracts import (
     fingerprint,
     unreadable_reason,
 )
-from aforesaid.dialects import as_heard
+from aforesaid.dialects import cut_at_interruption
 from aforesaid.errors import (
     AforesaidError,
     ConversationNotFound,
@@ -171,7 +171,7 @@ class Summaries:
     async def _summarized(
         self, summarizer: Summarizer, summary: Summary | None, entries: Sequence[Entry]
     ) -> str:
-        messages = [as_heard(entry.message) for entry in entries if unreadable_reason(entry) is None]
+        messages = [cut_at_interruption(entry.message) for entry in entries if unreadable_reason(entry) is None]
         earlier = "" if summary is None else summary.text
         return await summarizer.summarize(earlier, messages, max_tokens=self.config.summary_tokens)
 

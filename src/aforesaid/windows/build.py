@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aforesaid.contracts import Entry, unreadable_reason
-from aforesaid.dialects import as_heard, narrate, meaning_of, only_results
+from aforesaid.dialects import cut_at_interruption, narrate, meaning_of, only_results
 from aforesaid.errors import BudgetExceeded
 from aforesaid.model.contexts import Context, LeftOut, Reason, Report, TokenUse
 from aforesaid.model.messages import Message
@@ -178,7 +178,7 @@ def _as_heard(entries: Sequence[Entry]) -> Sequence[Entry]:
     if not any(entry.message.speech for entry in entries):
         return entries
     return [
-        entry if entry.message.speech is None else replace(entry, message=as_heard(entry.message))
+        entry if entry.message.speech is None else replace(entry, message=cut_at_interruption(entry.message))
         for entry in entries
     ]
 

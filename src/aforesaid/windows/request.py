@@ -8,7 +8,7 @@ messages, and without them no message is left to answer: only the written reques
 from collections.abc import Sequence
 from typing import Any
 
-from aforesaid.dialects import Request, is_by_the_model, write
+from aforesaid.dialects import Request, is_from_model, write
 from aforesaid.errors import NothingToSend
 from aforesaid.model.contexts import Context
 from aforesaid.model.messages import Message
@@ -35,7 +35,7 @@ def _has_question(documents: Sequence[dict[str, Any]], messages: Sequence[Messag
     )
     if last is None:
         return False
-    return not is_by_the_model(last) or _last_role(messages) == "assistant"
+    return not is_from_model(last) or _last_role(messages) == "assistant"
 
 
 def _last_role(messages: Sequence[Message]) -> str | None:

@@ -5,7 +5,7 @@ conversations by theirs. Below: `operations`, the store contract.
 """
 
 from aforesaid.contracts import Appended, ConversationStore, Document, Place
-from aforesaid.dialects.blanks import TAG
+from aforesaid.dialects.tombstones import TAG
 from aforesaid.errors import (
     AforesaidError,
     Conflict,

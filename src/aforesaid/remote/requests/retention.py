@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from aforesaid.dialects.blanks import MARK
+from aforesaid.dialects.tombstones import MARK
 from aforesaid.errors import InvalidInput, StoreForeign, shown
 from aforesaid.model.conversations import Conversation, check_count, check_span
 from aforesaid.model.ids import parse_name, parse_uuid

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from aforesaid.contracts import Appended, Position
 from aforesaid.dialects import read
-from aforesaid.dialects.blanks import MARK
+from aforesaid.dialects.tombstones import MARK
 from aforesaid.errors import InvalidInput, shown
 from aforesaid.model.messages import Message
 from aforesaid.protocol import (

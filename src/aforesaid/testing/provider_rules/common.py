@@ -55,7 +55,7 @@ def is_blank(text: Any) -> bool:
     return not isinstance(text, str) or not text.strip()
 
 
-def id_problems(calls: Sequence[Call], *, longest: int | None = None) -> Iterator[str]:
+def id_problems(calls: Sequence[Call], *, max_length: int | None = None) -> Iterator[str]:
     """Each call has an id, and no two share one."""
     seen: set[str] = set()
     for call in calls:
@@ -64,8 +64,8 @@ def id_problems(calls: Sequence[Call], *, longest: int | None = None) -> Iterato
             continue
         if call.id in seen:
             yield f"{call.place} uses the tool call id {call.id!r} again"
-        if longest is not None and len(call.id) > longest:
-            yield f"{call.place} has a tool call id of more than {longest} characters"
+        if max_length is not None and len(call.id) > max_length:
+            yield f"{call.place} has a tool call id of more than {max_length} characters"
         seen.add(call.id)
 
 

@@ -36,7 +36,9 @@ def problems(messages: Messages) -> Iterator[str]:
         yield from _calls_problems(message, place)
     made = [(at, call) for at, message in enumerate(messages) for call in _calls_of(message)]
     # Ids tie results to calls: unique, and at most forty characters.
-    yield from id_problems([Call(call.get("id"), f"message {at}") for at, call in made], longest=_LONGEST_ID)
+    yield from id_problems(
+        [Call(call.get("id"), f"message {at}") for at, call in made], max_length=_LONGEST_ID
+    )
     # An assistant message with tool_calls must be followed by tool messages for each tool_call_id, and
     # a tool message must be a response to a preceding message with tool_calls.
     yield from thread_problems(messages)

@@ -31,7 +31,7 @@ def problems(items: Messages) -> Iterator[str]:
     made = [(at, item) for at, item in enumerate(items) if item.get("type") in _CALLS]
     # Ids tie outputs to calls: unique, and at most sixty-four characters.
     yield from id_problems(
-        [Call(item.get("call_id"), f"item {at}") for at, item in made], longest=_LONGEST_ID
+        [Call(item.get("call_id"), f"item {at}") for at, item in made], max_length=_LONGEST_ID
     )
     yield from _pairing_problems(items)
     yield from _reasoning_problems(items)

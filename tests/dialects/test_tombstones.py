@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from aforesaid.dialects import blanked, meaning_of, read, write
-from aforesaid.dialects.blanks import MARK, TAG
+from aforesaid.dialects import meaning_of, read, tombstone_of, write
+from aforesaid.dialects.tombstones import MARK, TAG
 from aforesaid.model.messages import Message
 from aforesaid.model.wire import encode_message
 from aforesaid.testing.histories import STATES, State
@@ -74,7 +74,7 @@ SAID: list[dict[str, Any]] = [
 @pytest.mark.parametrize("document", SAID, ids=lambda document: document.get("type", document.get("role")))
 def test_nothing_of_the_words_is_left_and_what_ties_messages_stays(document: dict[str, Any]) -> None:
     (message,) = read(document)
-    blank = blanked(message)
+    blank = tombstone_of(message)
     assert SECRET.encode() not in encode_message(blank)
     assert TAG in blank.tags
     assert (blank.role, blank.dialect) == (message.role, message.dialect)
@@ -84,18 +84,18 @@ def test_nothing_of_the_words_is_left_and_what_ties_messages_stays(document: dic
         (one.call_id, one.is_error) for one in before.results
     ]
     assert not after.thinking
-    assert blanked(blank) == blank
+    assert tombstone_of(blank) == blank
 
 
 def test_the_mark_stands_where_the_words_stood() -> None:
     message = Message(role="user", content="secret", message_id="m", agent_name="home", tags=("a",))
-    blank = blanked(message, mark="[removed on request]")
+    blank = tombstone_of(message, mark="[removed on request]")
     assert blank.content == "[removed on request]"
     assert (blank.message_id, blank.agent_name, blank.tags) == ("m", "home", ("a", TAG))
     (said,) = read(
         {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
     )
-    assert blanked(said).content == [{"type": "text", "text": MARK}]
+    assert tombstone_of(said).content == [{"type": "text", "text": MARK}]
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -105,7 +105,7 @@ def test_windows_stay_valid(state: State, data: st.DataObject, policy: WindowPol
     entries = data.draw(histories(state)).entries
     chosen = data.draw(st.sets(st.integers(0, max(0, len(entries) - 1)), max_size=4))
     redacted = [
-        replace(entry, message=blanked(entry.message)) if place in chosen else entry
+        replace(entry, message=tombstone_of(entry.message)) if place in chosen else entry
         for place, entry in enumerate(entries)
     ]
     check_valid(build_window(redacted, policy, cost=words), redacted, policy)
@@ -115,4 +115,4 @@ def test_a_blank_message_is_written_in_every_dialect() -> None:
     for document in SAID:
         (message,) = read(document)
         for dialect in ("plain", "anthropic", "openai_chat", "openai_responses"):
-            assert SECRET not in json.dumps(write([blanked(message)], dialect).messages)
+            assert SECRET not in json.dumps(write([tombstone_of(message)], dialect).messages)

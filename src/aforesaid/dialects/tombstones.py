@@ -1,7 +1,7 @@
-"""A message without its words, in a form that its dialect still accepts. Below: reading. Above: the manager.
+"""Redact a message in a form that its dialect still accepts.
 
-What ties messages together stays: types, the ids of tool calls, the names of tools. All else that
-somebody said goes: text, arguments, answers, pictures, thinking, names and fields that are not known.
+References between messages stay: types, call ids and tool names. Everything else is removed: text,
+arguments, results, images, thinking, personal names and unknown fields.
 """
 
 from typing import Any
@@ -12,29 +12,29 @@ from aforesaid.dialects.parse import CALL_ITEMS, OUTPUT_ITEMS, TEXT_BLOCKS, call
 from aforesaid.model.messages import Message
 
 MARK = "[redacted]"
-"""What stands in the place of the words."""
+"""Replaces the text."""
 TAG = "redacted"
-"""The tag of a message whose words were taken out."""
+"""Tag of a redacted message."""
 
 _STRUCTURE = frozenset(("type", "id", "call_id", "status", "name", "environment", "detail"))
-"""Fields of an item that say how it is tied to others, not what was said."""
+"""Item fields that connect items and contain no content."""
 _PIXEL = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAA"
     "DUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-"""A picture of one point, where a dialect insists on a picture."""
+"""A one-pixel image, for dialects that require an image."""
 
 
-def blanked(message: Message, *, mark: str = MARK) -> Message:
-    """The message with the mark in the place of what was said."""
-    content, extra = _blanked(message, mark)
+def tombstone_of(message: Message, *, mark: str = MARK) -> Message:
+    """Return the tombstone of a message, with `mark` as its text."""
+    content, extra = _redacted(message, mark)
     if content is UNSET and not extra:
         content = mark
     tags = message.tags if TAG in message.tags else (*message.tags, TAG)
     return message.with_(content=content, extra=extra, tags=tags, speech=None, tokens={})
 
 
-def _blanked(message: Message, mark: str) -> tuple[Any, dict[str, Any]]:
+def _redacted(message: Message, mark: str) -> tuple[Any, dict[str, Any]]:
     if message.content is UNSET and isinstance(message.extra.get("type"), str):
         return _blank_item(message.extra, mark)
     extra = _blank_fields(message, mark)
@@ -45,7 +45,7 @@ def _blanked(message: Message, mark: str) -> tuple[Any, dict[str, Any]]:
     return mark, extra
 
 
-# Items of the Responses interface
+# Items of the Responses API
 
 
 def _blank_item(item: dict[str, Any], mark: str) -> tuple[Any, dict[str, Any]]:
@@ -55,11 +55,15 @@ def _blank_item(item: dict[str, Any], mark: str) -> tuple[Any, dict[str, Any]]:
     kept = {field: value for field, value in item.items() if field in _STRUCTURE and isinstance(value, str)}
     if kind in OUTPUT_ITEMS:
         return UNSET, {**kept, "output": _blank_output(kind, item.get("output"), mark)}
-    said = {field: _blank_arguments(kind, value, mark) for field, value in item.items() if field in _SAID}
-    return UNSET, kept | said
+    content = {
+        field: _blank_arguments(kind, value, mark)
+        for field, value in item.items()
+        if field in _CONTENT_FIELDS
+    }
+    return UNSET, kept | content
 
 
-_SAID = frozenset(("arguments", "input", "action", "actions", "operation"))
+_CONTENT_FIELDS = frozenset(("arguments", "input", "action", "actions", "operation"))
 
 
 def _blank_arguments(kind: str, arguments: Any, mark: str) -> Any:
@@ -75,7 +79,7 @@ def _blank_output(kind: str, output: Any, mark: str) -> Any:
 
 
 def _blank_value(value: Any, mark: str) -> Any:
-    """The same shape with nothing in it. The `type` of an action stays: without it, it is none."""
+    """Return a value of the same shape without content. An action keeps its `type`, which is required."""
     match value:
         case str():
             return mark
@@ -133,7 +137,7 @@ def _text_type(message: Message) -> str:
     return "text"
 
 
-# Fields beside the content
+# Extra fields
 
 
 def _blank_fields(message: Message, mark: str) -> dict[str, Any]:
@@ -142,7 +146,7 @@ def _blank_fields(message: Message, mark: str) -> dict[str, Any]:
         if field in ("type", "status", "tool_call_id") and isinstance(value, str):
             kept[field] = value
         elif field == "name" and message.role == "tool" and isinstance(value, str):
-            kept[field] = value  # the tool's, not a person's
+            kept[field] = value  # a tool's name, not a person's
         elif field == "is_error" and isinstance(value, bool):
             kept[field] = value
         elif message.role == "assistant":
