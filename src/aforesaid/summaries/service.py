@@ -171,7 +171,9 @@ class Summaries:
     async def _summarized(
         self, summarizer: Summarizer, summary: Summary | None, entries: Sequence[Entry]
     ) -> str:
-        messages = [cut_at_interruption(entry.message) for entry in entries if unreadable_reason(entry) is None]
+        messages = [
+            cut_at_interruption(entry.message) for entry in entries if unreadable_reason(entry) is None
+        ]
         earlier = "" if summary is None else summary.text
         return await summarizer.summarize(earlier, messages, max_tokens=self.config.summary_tokens)
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aforesaid.contracts import Entry, unreadable_reason
-from aforesaid.dialects import cut_at_interruption, narrate, meaning_of, only_results
+from aforesaid.dialects import cut_at_interruption, meaning_of, narrate, only_results
 from aforesaid.errors import BudgetExceeded
 from aforesaid.model.contexts import Context, LeftOut, Reason, Report, TokenUse
 from aforesaid.model.messages import Message
