@@ -314,7 +314,7 @@ class TestContexts:
     async def test_a_request_without_anybodys_words_is_refused_before_it_is_sent(
         self, erin: ConversationManager, kitchen: Conversation
     ) -> None:
-        with pytest.raises(NothingToSend, match="nobody has said anything"):
+        with pytest.raises(NothingToSend, match="has no message that a model could answer"):
             await erin.load_request(kitchen.id, "anthropic")
         question = erin.intake.message("user", "is anybody there?")
         request = await erin.load_request(kitchen.id, "anthropic", pending=[question])

@@ -204,7 +204,7 @@ class TestNothingToSend:
     @pytest.mark.parametrize("entries", [log(), log(system("be kind")), log(result("nobody"))])
     def test_nor_is_a_conversation_in_which_nobody_spoke(self, entries: list[Entry]) -> None:
         context = window(entries, max_messages=5)
-        assert context.report.nothing_to_send == "nobody has said anything that a model could answer"
+        assert context.report.nothing_to_send == "the conversation has no message that a model could answer"
 
     def test_an_agent_always_gets_what_the_user_said(self) -> None:
         context = window(self.ASKED, agent_name="kitchen")

@@ -85,7 +85,7 @@ def test_a_call_without_a_result_gets_one_that_says_so_and_the_log_stays_as_it_i
     entries = log(user("q"), calls("a", "b"), result("b"))
     group = group_log(entries).groups[1]
     assert group.interrupted == ("a",)
-    made = [piece.message for piece in group.pieces if piece.made]
+    made = [piece.message for piece in group.pieces if piece.synthetic]
     assert [(message.content, message.extra["tool_call_id"]) for message in made] == [(INTERRUPTED, "a")]
     assert made[0].extra["is_error"] is True
 

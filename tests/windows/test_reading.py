@@ -32,7 +32,7 @@ from aforesaid.model.messages import Message
 from aforesaid.stores.memory import InMemoryBackend, InMemoryStore
 from aforesaid.testing import FixedClock
 from aforesaid.testing.clocks import START
-from aforesaid.windows import Ends, WindowPolicy, build_window, first_look, read_ends, read_window
+from aforesaid.windows import LogEnds, WindowPolicy, build_window, initial_read_sizes, read_ends, read_window
 from aforesaid.windows.build import HEAD
 from aforesaid.windows.reader import MARGIN
 
@@ -61,9 +61,9 @@ async def store_with(messages: Sequence[Message]) -> CountingStore:
     return store
 
 
-async def ends_of(store: InMemoryStore, policy: WindowPolicy, tail: int | None) -> Ends:
+async def ends_of(store: InMemoryStore, policy: WindowPolicy, tail: int | None) -> LogEnds:
     """The ends of the log, with so many entries in the first tail, if not as many as the policy wants."""
-    look = first_look(policy)
+    look = initial_read_sizes(policy)
     if tail is not None:
         look = look._replace(tail=min(tail, policy.reach) if policy.has_limit else tail)
     return await read_ends(store, CONVERSATION, look)

@@ -146,7 +146,7 @@ class TestCut:
             cut = find_cut(
                 range(100),
                 total=lambda at: 100 - at,
-                limit=Limit(most=most, ratio=0.75),
+                limit=Limit(maximum=most, ratio=0.75),
                 rank=lambda at: roundness(at - 1, at),
             )
             return None if cut is None else cut.start
@@ -159,7 +159,7 @@ class TestCut:
         cut = find_cut(
             [0, 90],
             total=lambda at: 100 - at,
-            limit=Limit(most=40, ratio=0.75),
+            limit=Limit(maximum=40, ratio=0.75),
             rank=lambda at: roundness(at - 1, at),
         )
         assert cut is not None

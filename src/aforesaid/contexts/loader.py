@@ -24,19 +24,19 @@ from aforesaid.summaries.service import Summaries
 from aforesaid.telemetry import describe
 from aforesaid.tokens import Uncounted, costs_by, is_ready, ready
 from aforesaid.windows import (
-    Ends,
-    Experience,
+    LogEnds,
+    TokenEstimates,
     WindowPolicy,
-    first_look,
+    initial_read_sizes,
+    pending_window,
     read_ends,
     read_window,
-    window_of_pending,
 )
 from aforesaid.windows.truncation import Cost
 
 log = logging.getLogger("aforesaid.contexts")
 
-_experience = Experience()
+_experience = TokenEstimates()
 """Shared by all loaders of a process: a loader may live for one call only."""
 
 NO_CONVERSATION = "00000000-0000-0000-0000-000000000000"
@@ -123,9 +123,9 @@ class ContextLoader:
         counter: str | None,
     ) -> Context:
         view = self.intake.pictures.view(self.store, pending)
-        look = first_look(policy, _experience.tokens_in(conversation_id))
+        look = initial_read_sizes(policy, _experience.tokens_in(conversation_id))
 
-        async def window(reserved: WindowPolicy, ends: Ends) -> Context:
+        async def window(reserved: WindowPolicy, ends: LogEnds) -> Context:
             store = view.as_store()
             return await read_window(
                 store, conversation_id, reserved, cost=cost, counter=counter, pending=pending, ends=ends
@@ -201,7 +201,7 @@ class ContextLoader:
         self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
     ) -> Context:
         cost, counter = await self._counting(policy)
-        return window_of_pending(
+        return pending_window(
             conversation_id, policy, cost=cost, counter=counter, pending=pending, now=self.store.now()
         )
 

@@ -24,7 +24,7 @@ from aforesaid.model.contexts import Context
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.messages import Message, starts_turn
 from aforesaid.stores.blobs import BlobStore, purge_blobs_of
-from aforesaid.windows import Ends, FirstLook
+from aforesaid.windows import LogEnds, ReadSizes
 
 log = logging.getLogger("aforesaid.pictures")
 
@@ -101,10 +101,10 @@ class PictureView:
         self.looked_further = True
         return await self._all_shown(await self._store.recent(conversation_id, limit=limit, before=before))
 
-    async def ends(self, seen: LogSnapshot, look: FirstLook) -> Ends:
+    async def ends(self, seen: LogSnapshot, look: ReadSizes) -> LogEnds:
         """The ends of the log that was glanced at."""
         tail = await self._all_shown(seen.tail)
-        return Ends(seen.message_count, _in_words(seen.front), tail, len(seen.tail) < look.tail)
+        return LogEnds(seen.message_count, _in_words(seen.front), tail, len(seen.tail) < look.tail)
 
     async def _all_shown(self, entries: Sequence[Entry]) -> list[Entry]:
         if all(is_words(entry.message) for entry in entries):

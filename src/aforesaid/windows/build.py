@@ -1,7 +1,6 @@
-"""From entries to a context: group, filter, choose, and report. Below: the rest of this room.
+"""Build a context from entries: group, filter, select and report.
 
-Pure: the same entries and policy give the same context, in any process, today and in a year. Above:
-`reading`, which fetches the entries, and whoever has them at hand already.
+Pure functions: the same entries and policy always give the same context.
 """
 
 import logging
@@ -18,16 +17,16 @@ from aforesaid.errors import BudgetExceeded
 from aforesaid.model.contexts import Context, LeftOut, Reason, Report, TokenUse
 from aforesaid.model.messages import Message
 from aforesaid.windows.groups import Group, Grouping, Piece, group_log
-from aforesaid.windows.lines import Weighed
 from aforesaid.windows.policies import WindowPolicy, passes_agent, passes_tags
 from aforesaid.windows.selection import Choice, choose
+from aforesaid.windows.totals import SizedGroup
 from aforesaid.windows.truncation import Cost, shorten
 
 HEAD = 16
-"""How many system messages at the very front of a conversation are kept, at most."""
+"""Maximum number of system messages kept at the start of a conversation."""
 
 NEARLY_FULL = 90.0
-"""Percent of the budget above which a report warns."""
+"""Percentage of the budget above which a report warns."""
 
 _LIMITS: frozenset[Reason] = frozenset(("turns", "messages", "tokens"))
 
@@ -35,46 +34,46 @@ _log = logging.getLogger("aforesaid.windows")
 
 
 class Draft(Struct, frozen=True, kw_only=True):
-    """A window, chosen but not yet written down."""
+    """A window that is selected but not rendered."""
 
     policy: WindowPolicy
     cost: Cost
-    head: tuple[Weighed, ...]
-    body: tuple[Weighed, ...]
+    head: tuple[SizedGroup, ...]
+    body: tuple[SizedGroup, ...]
     grouping: Grouping
     choice: Choice
     filtered: dict[int, Reason]
     entries: Sequence[Entry]
-    """What was looked at, besides the head."""
-    looked_at: int
-    """How many entries were looked at, those of the head included."""
-    passed_over: frozenset[int] = frozenset()
-    """The numbers of the entries, or of halves of them, that were read but not known well enough to judge."""
+    """The entries that were read, except the head."""
+    entries_read: int
+    """Number of entries that were read, including the head."""
+    skipped: frozenset[int] = frozenset()
+    """Sequences of entries, or halves of them, that were read but not judged."""
 
     @property
     def fixed_tokens(self) -> int:
-        """Prompt, tools and preserved system messages: what no cut can remove."""
+        """Tokens of prompt, tools and preserved system messages, which no cut removes."""
         system = [item.tokens for item in self.choice.kept if item.group.kind == "system"]
         preserved = sum(system) if self.policy.preserve_system else 0
         return self.policy.outside + _sum(self.head) + preserved
 
 
-class _Shown(Struct, frozen=True):
-    """A message of the window, its cost, and whether it may yet change."""
+class _WindowMessage(Struct, frozen=True):
+    """A message of the window, its tokens, and whether it may still change."""
 
     message: Message
     tokens: int
     system: bool
-    passing: bool
+    may_change: bool
 
 
 def build_window(
     entries: Sequence[Entry], policy: WindowPolicy, *, cost: Cost, counter: str | None = None
 ) -> Context:
-    """The window over a whole log, its entries in reading order.
+    """Return the window of a whole log, with entries in reading order.
 
-    `cost` gives the tokens of a message, `counter` the name of what counts them. Raises
-    `BudgetExceeded` where the policy asks for it.
+    `cost` returns the tokens of a message; `counter` is the name of the token counter. Raises
+    `BudgetExceeded` if the policy's `oversize` is "error".
     """
     within = entries[-policy.reach :] if policy.has_limit else entries
     head = leading_system(entries[:HEAD]) if policy.preserve_system else ()
@@ -84,7 +83,7 @@ def build_window(
 
 
 def leading_system(entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """The system messages that a conversation opens with. What cannot be read among them is passed over."""
+    """Return the system messages at the start of a conversation, without unreadable ones."""
     leading = takewhile(lambda entry: entry.message.role == "system", entries)
     return tuple([entry for entry in leading if unreadable_reason(entry) is None])
 
@@ -97,26 +96,26 @@ def draft_window(
     head: Sequence[Entry] = (),
     partial: bool = False,
 ) -> Draft:
-    """Choose from these entries, the newest of a log, and from the system messages at its head.
+    """Select from the newest entries of a log and the system messages at its head.
 
-    `partial`: there are older entries, so what stands before the first question here is not known
-    well enough to be judged, and is passed over.
+    `partial`: older entries exist. Entries before the first question are then skipped, because their turn
+    is incomplete.
     """
     if policy.told_to is not None:
-        cost = _cost_as_told(cost, policy.told_to)
-    read = _as_heard(_without(entries, head))
+        cost = _narrated_cost(cost, policy.told_to)
+    read = _cut_interrupted(_without(entries, head))
     grouping = group_log(read)
-    passed_over: frozenset[int] = frozenset()
+    skipped: frozenset[int] = frozenset()
     if partial:
-        grouping, passed_over = _from_first_turn(grouping)
+        grouping, skipped = _from_first_turn(grouping)
         read = _entries_of(grouping, read)
     groups = grouping.groups
     filtered = _filter(groups, policy)
-    body = _weighed([group for group in groups if group.place not in filtered], cost)
+    body = _with_tokens([group for group in groups if group.index not in filtered], cost)
     heading = group_log(head).groups if head else ()
-    fixed = _weighed([group for group in heading if _filter_one(group, policy) is None], cost)
-    room = None if policy.max_tokens is None else policy.max_tokens - policy.outside - _sum(fixed)
-    choice = choose(body, policy, room=room, origin=groups[0].place if groups else 0)
+    fixed = _with_tokens([group for group in heading if _filter_one(group, policy) is None], cost)
+    budget = None if policy.max_tokens is None else policy.max_tokens - policy.outside - _sum(fixed)
+    choice = choose(body, policy, budget=budget, origin=groups[0].index if groups else 0)
     return Draft(
         policy=policy,
         cost=cost,
@@ -126,44 +125,44 @@ def draft_window(
         choice=choice,
         filtered=filtered,
         entries=read,
-        looked_at=len(read) + len(head),
-        passed_over=passed_over,
+        entries_read=len(read) + len(head),
+        skipped=skipped,
     )
 
 
 def finish_window(
     draft: Draft, *, message_count: int, counter: str | None = None, at_reach: bool = False
 ) -> Context:
-    """Write the chosen window down: shorten or refuse what is too large, and report.
+    """Render the selected window: shorten or refuse what is too large, and report.
 
-    `at_reach`: there are older entries, which the policy forbids to look at.
+    `at_reach`: older entries exist beyond the policy's reach.
     """
-    shown = _shown(draft)
-    notes = _check_reach(draft, at_reach=at_reach) + _check_fixed(draft) + _unreadable(draft)
-    shown, shortened, oversize = _made_to_fit(draft, shown)
-    notes += oversize
-    tokens = _token_use(draft.policy, shown)
+    messages = _window_messages(draft)
+    warnings = _check_reach(draft, at_reach=at_reach) + _check_fixed(draft) + _unreadable(draft)
+    messages, shortened, oversize = _fit_budget(draft, messages)
+    warnings += oversize
+    tokens = _token_use(draft.policy, messages)
     left_out = _left_out(draft)
     report = Report(
         message_count=message_count,
         left_out=left_out,
-        not_read=max(0, message_count - draft.looked_at),
+        not_read=max(0, message_count - draft.entries_read),
         before_window=_before_window(draft, left_out, message_count),
-        look_back=draft.policy.look_back if draft.choice.left_out or draft.choice.settled else 0,
+        look_back=draft.policy.look_back if draft.choice.left_out or draft.choice.is_final else 0,
         tokens=tokens,
         max_tokens=draft.policy.max_tokens,
         counter=counter,
-        stable_prefix=_stable_prefix(draft, shown),
+        stable_prefix=_stable_prefix(draft, messages),
         interrupted=tuple(call for item in draft.choice.kept for call in item.group.interrupted),
         shortened=shortened,
-        nothing_to_send=_nothing_to_send(draft, shown),
-        warnings=(*notes, *_nearly_full(draft.policy, tokens)),
+        nothing_to_send=_nothing_to_send(draft, messages),
+        warnings=(*warnings, *_nearly_full(draft.policy, tokens)),
     )
-    _log_line(draft, report, notes)
-    return Context(messages=tuple([item.message for item in shown]), report=report)
+    _log_line(draft, report, warnings)
+    return Context(messages=tuple([item.message for item in messages]), report=report)
 
 
-# Choosing
+# Selection
 
 
 def _without(entries: Sequence[Entry], head: Sequence[Entry]) -> Sequence[Entry]:
@@ -173,8 +172,8 @@ def _without(entries: Sequence[Entry], head: Sequence[Entry]) -> Sequence[Entry]
     return [entry for entry in entries if entry.sequence not in heading]
 
 
-def _as_heard(entries: Sequence[Entry]) -> Sequence[Entry]:
-    """What was heard of answers that were cut off, in the place of what was generated."""
+def _cut_interrupted(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Cut interrupted answers after what was heard."""
     if not any(entry.message.speech for entry in entries):
         return entries
     return [
@@ -184,9 +183,9 @@ def _as_heard(entries: Sequence[Entry]) -> Sequence[Entry]:
 
 
 def _from_first_turn(grouping: Grouping) -> tuple[Grouping, frozenset[int]]:
-    """The groups from the first question on, and the numbers of the entries of those before it.
+    """Return the groups from the first question on, and the sequences of entries before it.
 
-    Results among these may stand behind the question, or in front of it in the same message.
+    Results of skipped calls may follow the question, or precede it in the same message.
     """
     first = next((at for at, group in enumerate(grouping.groups) if group.starts_turn), len(grouping.groups))
     groups = grouping.groups[first:]
@@ -207,15 +206,17 @@ def _entries_of(grouping: Grouping, entries: Sequence[Entry]) -> Sequence[Entry]
 
 
 def _filter(groups: Sequence[Group], policy: WindowPolicy) -> dict[int, Reason]:
-    """Why each group that does not pass is out. The question of a tool loop under way always passes."""
+    """Return the reason for each group that does not pass. The question of a tool loop in progress always
+    passes.
+    """
     if policy.agent_name is None and not policy.tags:
         return {}
-    out = {group.place: reason for group in groups if (reason := _filter_one(group, policy)) is not None}
-    passed = [group for group in groups if group.place not in out and group.kind != "system"]
+    out = {group.index: reason for group in groups if (reason := _filter_one(group, policy)) is not None}
+    passed = [group for group in groups if group.index not in out and group.kind != "system"]
     if out and passed and passed[-1].has_calls:
-        asked = [group for group in groups if group.starts_turn and group.place < passed[-1].place]
-        if asked:
-            out.pop(asked[-1].place, None)
+        questions = [group for group in groups if group.starts_turn and group.index < passed[-1].index]
+        if questions:
+            out.pop(questions[-1].index, None)
     return out
 
 
@@ -225,18 +226,18 @@ def _filter_one(group: Group, policy: WindowPolicy) -> Reason | None:
     return None if passes_tags(group, policy) else "tag"
 
 
-def _cost_as_told(cost: Cost, agent_name: str) -> Cost:
-    """What messages cost an agent that is told what others said."""
+def _narrated_cost(cost: Cost, agent_name: str) -> Cost:
+    """Return the cost of messages for an agent that receives others' messages as quoted text."""
 
-    def cost_as_told(message: Message) -> int:
-        describe = narrate(message, agent_name)
-        return 0 if describe is None else cost(describe)
+    def narrated_cost(message: Message) -> int:
+        narrated = narrate(message, agent_name)
+        return 0 if narrated is None else cost(narrated)
 
-    return cost_as_told
+    return narrated_cost
 
 
-def _weighed(groups: Sequence[Group], cost: Cost) -> tuple[Weighed, ...]:
-    return tuple([Weighed(group, _group_cost(group.pieces, cost)) for group in groups])
+def _with_tokens(groups: Sequence[Group], cost: Cost) -> tuple[SizedGroup, ...]:
+    return tuple([SizedGroup(group, _group_cost(group.pieces, cost)) for group in groups])
 
 
 def _group_cost(pieces: tuple[Piece, ...], cost: Cost) -> int:
@@ -246,7 +247,9 @@ def _group_cost(pieces: tuple[Piece, ...], cost: Cost) -> int:
 
 
 def _piece_cost(piece: Piece, cost: Cost) -> int:
-    """What a piece adds. A question beside results costs at least what it adds to them when rejoined."""
+    """Return the tokens of a piece. A question next to results costs at least what it adds to them when
+    rejoined.
+    """
     if piece.part != "rest":
         return cost(piece.message)
     whole = piece.entry.message
@@ -254,84 +257,98 @@ def _piece_cost(piece: Piece, cost: Cost) -> int:
     return max(cost(piece.message), cost(whole) - (cost(results) if results else 0))
 
 
-def _sum(items: Sequence[Weighed]) -> int:
+def _sum(items: Sequence[SizedGroup]) -> int:
     return sum(item.tokens for item in items)
 
 
-# Writing down
+# Rendering
 
 
-def _shown(draft: Draft) -> list[_Shown]:
+def _window_messages(draft: Draft) -> list[_WindowMessage]:
     items = [*draft.head, *draft.choice.kept]
-    shown: list[_Shown] = []
+    messages: list[_WindowMessage] = []
     before: Piece | None = None
     for item in items:
         if len(item.group.pieces) == 1 and item.group.pieces[0].part == "whole":
-            shown.append(_shown_alone(item, sheds=draft.choice.sheds))
+            messages.append(_single_message(item, drops_ephemeral=draft.choice.drops_ephemeral))
             before = None
             continue
         for piece in item.group.pieces:
-            passing = _may_change(piece, item.group, sheds=draft.choice.sheds)
+            may_change = _may_change(piece, item.group, drops_ephemeral=draft.choice.drops_ephemeral)
             if piece.part == "rest" and before is not None and _belong_together(before, piece):
-                shown[-1] = _shown_whole(piece, draft.cost, passing=passing or shown[-1].passing)
+                messages[-1] = _rejoined_message(
+                    piece, draft.cost, may_change=may_change or messages[-1].may_change
+                )
             else:
-                shown.append(_shown_piece(piece, item.group, draft.cost, passing=passing))
+                messages.append(_piece_message(piece, item.group, draft.cost, may_change=may_change))
             before = piece
-    return shown
+    return messages
 
 
-def _shown_alone(item: Weighed, *, sheds: bool) -> _Shown:
-    """The only message of a group, as it stands in the log: its cost is the group's."""
+def _single_message(item: SizedGroup, *, drops_ephemeral: bool) -> _WindowMessage:
+    """Return the only message of a group, unchanged from the log, with the group's tokens."""
     group = item.group
-    return _Shown(group.pieces[0].message, item.tokens, group.kind == "system", sheds and group.ephemeral)
+    return _WindowMessage(
+        group.pieces[0].message, item.tokens, group.kind == "system", drops_ephemeral and group.ephemeral
+    )
 
 
-def _may_change(piece: Piece, group: Group, *, sheds: bool) -> bool:
-    """Whether it may change before the next cut: ephemeral messages go, results that are missing may come."""
-    return (sheds and group.ephemeral) or (bool(group.interrupted) and piece.message.role != "assistant")
+def _may_change(piece: Piece, group: Group, *, drops_ephemeral: bool) -> bool:
+    """Return whether the piece may change before the next cut: ephemeral messages go, missing results may
+    arrive.
+    """
+    return (drops_ephemeral and group.ephemeral) or (
+        bool(group.interrupted) and piece.message.role != "assistant"
+    )
 
 
-def _shown_piece(piece: Piece, group: Group, cost: Cost, *, passing: bool) -> _Shown:
-    return _Shown(piece.message, cost(piece.message), group.kind == "system", passing)
+def _piece_message(piece: Piece, group: Group, cost: Cost, *, may_change: bool) -> _WindowMessage:
+    return _WindowMessage(piece.message, cost(piece.message), group.kind == "system", may_change)
 
 
-def _shown_whole(piece: Piece, cost: Cost, *, passing: bool) -> _Shown:
+def _rejoined_message(piece: Piece, cost: Cost, *, may_change: bool) -> _WindowMessage:
     message = piece.entry.message
-    return _Shown(message, cost(message), system=False, passing=passing)
+    return _WindowMessage(message, cost(message), system=False, may_change=may_change)
 
 
 def _belong_together(before: Piece, piece: Piece) -> bool:
-    """Whether both are halves of one message, of which this is the rest: it goes out as it came in."""
+    """Return whether both are halves of one message, which is then sent unchanged."""
     return before.part == "results" and before.entry.sequence == piece.entry.sequence
 
 
-def _made_to_fit(draft: Draft, shown: list[_Shown]) -> tuple[list[_Shown], tuple[str, ...], list[str]]:
-    """The window within its budget, if shortening can do it; the calls shortened; a warning if not."""
+def _fit_budget(
+    draft: Draft, messages: list[_WindowMessage]
+) -> tuple[list[_WindowMessage], tuple[str, ...], list[str]]:
+    """Shorten results to the budget. Return the messages, the shortened calls, and a warning if that is
+    not enough.
+    """
     budget = draft.policy.max_tokens
-    needed = draft.policy.outside + sum(item.tokens for item in shown)
+    needed = draft.policy.outside + sum(item.tokens for item in messages)
     if budget is None or needed <= budget:
-        return shown, (), []
+        return messages, (), []
     if draft.policy.oversize == "error":
         raise BudgetExceeded(
-            f"the newest step alone needs {needed} tokens, and the budget is {budget}",
+            f"the newest step needs {needed} tokens, but the budget is {budget}",
             needed=needed,
             budget=budget,
         )
-    fitted = shorten([item.message for item in shown], cost=draft.cost, excess=needed - budget)
+    fitted = shorten([item.message for item in messages], cost=draft.cost, excess=needed - budget)
     result = [
-        item if message is item.message else _Shown(message, draft.cost(message), item.system, passing=True)
-        for item, message in zip(shown, fitted.messages, strict=True)
+        item
+        if message is item.message
+        else _WindowMessage(message, draft.cost(message), item.system, may_change=True)
+        for item, message in zip(messages, fitted.messages, strict=True)
     ]
     needed = draft.policy.outside + sum(item.tokens for item in result)
     if needed <= budget:
         return result, fitted.call_ids, []
-    return result, fitted.call_ids, [f"the window needs {needed} tokens, and the budget is {budget}"]
+    return result, fitted.call_ids, [f"the window needs {needed} tokens, but the budget is {budget}"]
 
 
 def _check_reach(draft: Draft, *, at_reach: bool) -> list[str]:
-    if not at_reach or draft.choice.settled:
+    if not at_reach or draft.choice.is_final:
         return []
-    return [f"only the newest {draft.policy.reach} messages were looked at"]
+    return [f"only the newest {draft.policy.reach} messages were read"]
 
 
 def _unreadable(draft: Draft) -> list[str]:
@@ -347,7 +364,7 @@ def _check_fixed(draft: Draft) -> list[str]:
     if budget is None or draft.fixed_tokens <= budget:
         return []
     needed = draft.fixed_tokens
-    words = f"prompt, tools and system messages alone need {needed} tokens, and the budget is {budget}"
+    words = f"prompt, tools and system messages need {needed} tokens, but the budget is {budget}"
     if draft.policy.oversize == "error":
         raise BudgetExceeded(words, needed=needed, budget=budget)
     return [words]
@@ -361,18 +378,18 @@ def _left_out(draft: Draft) -> tuple[LeftOut, ...]:
     if not reasons and not draft.grouping.dropped:
         return ()
     parts = [
-        (piece.entry, piece.message, reasons[group.place])
+        (piece.entry, piece.message, reasons[group.index])
         for group in draft.grouping.groups
-        if group.place in reasons
+        if group.index in reasons
         for piece in group.pieces
-        if not piece.made
+        if not piece.synthetic
     ]
     parts += [(part.entry, part.message, part.reason) for part in draft.grouping.dropped]
     parts.sort(key=lambda part: (part[0].message.timestamp, part[0].sequence))
-    return tuple([_line(draft.cost, *part) for part in parts])
+    return tuple([_left_out_entry(draft.cost, *part) for part in parts])
 
 
-def _line(cost: Cost, entry: Entry, message: Message, reason: Reason) -> LeftOut:
+def _left_out_entry(cost: Cost, entry: Entry, message: Message, reason: Reason) -> LeftOut:
     return LeftOut(
         sequence=entry.sequence,
         reason=reason,
@@ -383,39 +400,39 @@ def _line(cost: Cost, entry: Entry, message: Message, reason: Reason) -> LeftOut
 
 
 def _before_window(draft: Draft, left_out: Sequence[LeftOut], message_count: int) -> int:
-    """How many messages there are up to the newest that a limit left out, or that was passed over."""
-    out = draft.passed_over.union([one.sequence for one in left_out if one.reason in _LIMITS])
-    if not out and message_count <= draft.looked_at:
+    """Return the number of messages up to the newest one that a limit left out or that was skipped."""
+    out = draft.skipped.union([one.sequence for one in left_out if one.reason in _LIMITS])
+    if not out and message_count <= draft.entries_read:
         return 0
     inside = takewhile(lambda entry: entry.sequence not in out, reversed(draft.entries))
     return message_count - sum(1 for _ in inside)
 
 
-def _token_use(policy: WindowPolicy, shown: Sequence[_Shown]) -> TokenUse:
-    system = sum([item.tokens for item in shown if item.system])
+def _token_use(policy: WindowPolicy, messages: Sequence[_WindowMessage]) -> TokenUse:
+    system = sum([item.tokens for item in messages if item.system])
     return TokenUse(
         prompt=policy.prompt_tokens,
         tools=policy.tools_tokens,
         system=system,
-        history=sum([item.tokens for item in shown]) - system,
+        history=sum([item.tokens for item in messages]) - system,
     )
 
 
-def _nothing_to_send(draft: Draft, shown: Sequence[_Shown]) -> str | None:
-    if not all(item.system for item in shown):
+def _nothing_to_send(draft: Draft, messages: Sequence[_WindowMessage]) -> str | None:
+    if not all(item.system for item in messages):
         return None
     filtered = set(draft.filtered.values())
     if not filtered:
-        return "nobody has said anything that a model could answer"
+        return "the conversation has no message that a model could answer"
     by_tags = [f"the tags {', '.join(draft.policy.tags)}"] if "tag" in filtered else []
     by_agent = [f"the agent {draft.policy.agent_name}"] if "agent" in filtered else []
-    return f"nothing that was said passes the filter by {' and '.join(by_tags + by_agent)}"
+    return f"no message passes the filter by {' and '.join(by_tags + by_agent)}"
 
 
-def _stable_prefix(draft: Draft, shown: Sequence[_Shown]) -> int:
+def _stable_prefix(draft: Draft, messages: Sequence[_WindowMessage]) -> int:
     if draft.choice.slides:
         return len(draft.head)
-    return next((at for at, item in enumerate(shown) if item.passing), len(shown))
+    return next((at for at, item in enumerate(messages) if item.may_change), len(messages))
 
 
 def _nearly_full(policy: WindowPolicy, tokens: TokenUse) -> list[str]:

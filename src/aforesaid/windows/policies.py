@@ -1,8 +1,4 @@
-"""What a window may hold: the limits, the filters, and what to do when even the least does not fit.
-
-Below: values. Above: `choosing`, `building`, `reading`. A policy is a value: it combines limits
-that all apply, and says nothing about where messages are kept.
-"""
+"""Window policies: limits, filters, and what to do when the smallest window exceeds the budget."""
 
 from typing import Literal
 
@@ -17,55 +13,66 @@ Oversize = Literal["error", "shorten"]
 
 
 class WindowPolicy(Struct, frozen=True, kw_only=True):
-    """How a window is chosen. All limits apply together; with none, everything is in.
+    """The limits and filters of a window. All limits apply together; without limits, everything is
+    included.
 
-    Some defaults need a reason. `retention_ratio` 0.75: a cut that frees a quarter of the budget at
-    once leaves the front of the request as it was for many turns, which is what a provider's prompt
-    cache lives on, and still keeps the window at least three quarters full. Counts of turns and
-    messages are exact unless `count_retention_ratio` asks for the same. `oversize` "shorten": an
-    assistant should answer even when a tool returned a novel. `look_back` 16: every window reads
-    that much more than it shows, so it is some turns, not an evening.
+    Reasons for some defaults:
+
+    - `retention_ratio` 0.75: a cut that frees a quarter of the budget at once keeps the prefix of the
+      request stable for many turns, so that the provider's prompt cache hits, and keeps the window at
+      least three quarters full.
+    - `count_retention_ratio` 1: limits on turns and messages are exact.
+    - `oversize` "shorten": an assistant should answer even when a tool returned a very long text.
+    - `look_back` 16: every window reads this many groups in addition, so it covers a few turns.
     """
 
     max_turns: int | None = None
-    """The most recent turns. None or 0: all."""
+    """Maximum number of turns. None or 0: all."""
     max_messages: int | None = None
-    """The most recent messages. None or 0: all. Preserved system messages from before come on top."""
+    """Maximum number of messages. None or 0: all. Preserved system messages from before the cut do not
+    count.
+    """
     max_tokens: int | None = None
-    """The budget of the whole request, prompt and tools included. None: no budget."""
+    """Token budget of the whole request, including prompt and tools. None: unlimited."""
     prompt_tokens: int = 0
-    """What the system prompt, which is not in the log, costs."""
+    """Tokens of the system prompt, which is not in the log."""
     tools_tokens: int = 0
-    """What the tool definitions cost."""
+    """Tokens of the tool definitions."""
     notes_tokens: int | None = None
-    """The budget of the owner's notes. None: what the settings say; 0: none. With `max_tokens` they take a
-    quarter of it at most."""
+    """Token budget of the owner's notes. None: from the settings; 0: no notes. At most a quarter of
+    `max_tokens`.
+    """
     summary_tokens: int | None = None
-    """The budget of a summary of what is left out, where summaries are made. None: what the settings say; 0:
-    none. With `max_tokens` it takes a quarter of it at most."""
+    """Token budget of the summary of messages outside the window. None: from the settings; 0: no summary.
+    At most a quarter of `max_tokens`.
+    """
     preserve_system: bool = True
-    """Whether system messages stay when what stands around them goes."""
+    """Whether system messages are kept when messages around them are cut."""
     agent_name: str | None = None
-    """Only what this agent said and called for, and what the user said."""
+    """Include only this agent's messages and tool calls, and the user's messages."""
     told_to: str | None = None
-    """The agent that will be told what others said: their words weigh what they do when they are told."""
+    """The agent that receives the window narrated: other agents' messages cost what their quoted text
+    costs.
+    """
     tags: tuple[str, ...] = ()
-    """Only messages with any of these tags."""
+    """Include only messages with any of these tags."""
     oversize: Oversize = "shorten"
-    """When the least possible window exceeds the budget: raise, or shorten its tool results."""
+    """When the smallest possible window exceeds the budget: raise an error, or shorten its tool results.
+    """
     retention_ratio: float = 0.75
-    """The part of the token budget that a cut leaves in use. 1: cut as little as possible, every time."""
+    """Share of the token budget that remains in use after a cut. 1: cut as little as possible, every time.
+    """
     count_retention_ratio: float = 1.0
     """The same for limits on turns and messages."""
     look_back: int = 16
-    """How many groups before the cut are searched for important and for system messages to keep.
+    """Number of groups before the cut that are searched for important and system messages to keep.
 
-    Besides these, system messages at the very front of the conversation are always found.
+    System messages at the start of the conversation are always found.
     """
     reach: int = 4096
-    """How many of the newest messages are looked at, at most, where there is a limit at all.
+    """Maximum number of the newest messages that are read, if there is any limit.
 
-    A window is full long before that, unless a filter passes over nearly everything.
+    A window is full long before that unless a filter excludes nearly everything.
     """
 
     def __post_init__(self) -> None:
@@ -98,12 +105,12 @@ class WindowPolicy(Struct, frozen=True, kw_only=True):
 
 
 def passes_agent(group: Group, policy: WindowPolicy) -> bool:
-    """Whether the group is the user's or this agent's; without an agent, every group passes."""
+    """Return whether the group is the user's or this agent's. Without an agent, every group passes."""
     return policy.agent_name is None or group.kind == "user" or group.agent_name == policy.agent_name
 
 
 def passes_tags(group: Group, policy: WindowPolicy) -> bool:
-    """Whether anything in the group has any of the tags; without tags, every group passes."""
+    """Return whether the group has any of the tags. Without tags, every group passes."""
     return not policy.tags or not group.tags.isdisjoint(policy.tags)
 
 

@@ -1,14 +1,12 @@
-"""A window from a store, at a cost that depends on the window and not on the history behind it.
+"""Read a window from a store, at a cost that depends on the window and not on the length of the log.
 
-Below: `building`, the store contract. Above: the manager. Entries are asked for in tails, as long as
-the policy and what was read so far let expect to be enough, or else as long as all before together,
-until what is older could not change the result: the window is then the one that the whole log would
-give. It can be known because everything in a window depends on what stands after the cut, on the
-look-back before it, and on turns that are known from their start.
+Entries are read backwards in pages. The first page has the size that the policy and earlier reads suggest;
+later ones double what was read. Reading stops when older entries cannot change the result, so the window
+is the same as one built from the whole log. That is decidable because a window depends only on entries
+after the cut, the look-back before it, and turns that were read from their start.
 
-How far back things are found: system messages, at the very front of the conversation (the first
-`building.HEAD` entries) and within the policy's `look_back` before the cut; important messages,
-within the `look_back` before the cut. Those that lie further back are not in the window.
+System messages are found at the start of the conversation (the first `build.HEAD` entries) and within the
+policy's `look_back` before the cut. Important messages are found within the `look_back` before the cut.
 """
 
 from asyncio import gather
@@ -28,38 +26,38 @@ from aforesaid.windows.policies import WindowPolicy
 from aforesaid.windows.truncation import Cost
 
 
-class Ends(NamedTuple):
-    """What is looked at first of a log: how long it is, how it begins and how it ends."""
+class LogEnds(NamedTuple):
+    """Both ends of a log, and its length."""
 
     message_count: int
     front: list[Entry]
     tail: list[Entry]
     is_whole: bool
-    """Whether the tail is all there is."""
+    """Whether the tail is the whole log."""
 
 
-class FirstLook(NamedTuple):
-    """How many entries a policy wants to see at first, from the front and from the end."""
+class ReadSizes(NamedTuple):
+    """The number of entries to read first, from the front and from the end."""
 
     front: int
     tail: int
 
 
 MARGIN = 4
-"""Entries more than are expected to do: a window must know a turn from its start."""
+"""Additional entries, because a turn must be known from its start."""
 
-LARGEST_FIRST_TAIL = 256
-"""Entries in the first tail at most, besides the look-back: who wants more first looks at these."""
+MAX_INITIAL_TAIL = 256
+"""Maximum size of the first page, in addition to the look-back."""
 
 USUAL_HEAD = 2
-"""Entries that are looked at for leading system messages; more only where all of these are."""
+"""Entries read for leading system messages; more only if all of these are system messages."""
 
-MESSAGES_A_TURN = 2
-TOKENS_A_MESSAGE = 100
-"""What is expected before anything is read. A wrong guess costs a second tail, or some entries too many."""
+MESSAGES_PER_TURN = 2
+TOKENS_PER_MESSAGE = 100
+"""Initial estimate. A wrong one costs a second page or some unneeded entries."""
 
-MOST_KNOWN = 1024
-"""Conversations of which it is remembered how long their messages are."""
+MAX_ESTIMATES = 1024
+"""Maximum number of conversations with an estimate."""
 
 
 async def read_window(
@@ -70,19 +68,19 @@ async def read_window(
     cost: Cost,
     counter: str | None = None,
     pending: Sequence[Message] = (),
-    ends: Ends | None = None,
+    ends: LogEnds | None = None,
 ) -> Context:
-    """The window of a conversation by this policy, with `pending` messages behind all that is stored.
+    """Return a conversation's window, with `pending` messages after the stored ones.
 
-    `cost` gives the tokens of a message, `counter` the name of what counts them; `ends` is what was
-    read already, if it was. Raises `ConversationNotFound`, and `BudgetExceeded` where the policy asks
-    for it.
+    `cost` returns the tokens of a message; `counter` is the name of the token counter; `ends` are entries
+    that were already read. Raises `ConversationNotFound`, and `BudgetExceeded` if the policy's `oversize`
+    is "error".
     """
-    ends = ends or await read_ends(store, conversation_id, first_look(policy))
-    front = await _whole_front(store, conversation_id, ends.front)
+    ends = ends or await read_ends(store, conversation_id, initial_read_sizes(policy))
+    front = await _full_front(store, conversation_id, ends.front)
     count, stored, at_front = ends.message_count, ends.tail, ends.is_whole
     highest = max([count, *(entry.sequence for entry in (*front, *stored))]) if pending else 0
-    waiting = _in_place(conversation_id, pending, after=stored[-1:], highest=highest, now=store.now())
+    waiting = _pending_entries(conversation_id, pending, after=stored[-1:], highest=highest, now=store.now())
     head = leading_system([*front, *waiting][:HEAD]) if front else ()
     while not at_front:
         entries = [*stored, *waiting]
@@ -91,7 +89,7 @@ async def read_window(
         if not missing:
             within = entries[-policy.reach :] if at_reach else entries
             draft = draft_window(within, policy, cost=cost, head=head, partial=not at_reach)
-            if at_reach or draft.choice.settled:
+            if at_reach or draft.choice.is_final:
                 in_all = max(count + len(pending), len(entries))
                 beyond = at_reach and in_all > len(within)
                 return finish_window(draft, message_count=in_all, counter=counter, at_reach=beyond)
@@ -100,7 +98,7 @@ async def read_window(
     return build_window([*stored, *waiting], policy, cost=cost, counter=counter)
 
 
-def window_of_pending(
+def pending_window(
     conversation_id: str,
     policy: WindowPolicy,
     *,
@@ -109,101 +107,102 @@ def window_of_pending(
     now: datetime,
     counter: str | None = None,
 ) -> Context:
-    """The window over pending messages alone, where the log cannot be read."""
-    entries = _in_place(conversation_id, pending, after=(), highest=0, now=now)
+    """Return a window of pending messages only, when the log cannot be read."""
+    entries = _pending_entries(conversation_id, pending, after=(), highest=0, now=now)
     return build_window(entries, policy, cost=cost, counter=counter)
 
 
-class Experience:
-    """Tokens of a message in conversations that were read of late, so that the next guess is a better one. A
-    window is the same whatever was guessed."""
+class TokenEstimates:
+    """Estimates of tokens per message by conversation, for better read sizes. They never change a window."""
 
     def __init__(self) -> None:
         self._tokens: dict[str, float] = {}
 
     def tokens_in(self, conversation_id: str) -> float:
-        """What a message of this conversation costs, about."""
-        return self._tokens.get(conversation_id, TOKENS_A_MESSAGE)
+        """Return the estimated tokens per message."""
+        return self._tokens.get(conversation_id, TOKENS_PER_MESSAGE)
 
     def learn(self, conversation_id: str, context: Context) -> None:
-        """Remember what the messages of this window cost."""
+        """Record the tokens per message of a window."""
         if context.report.max_tokens is None or not context.messages:
             return
         used = context.report.tokens
         self._tokens.pop(conversation_id, None)
         self._tokens[conversation_id] = (used.system + used.history) / len(context.messages)
-        if len(self._tokens) > MOST_KNOWN:
+        if len(self._tokens) > MAX_ESTIMATES:
             self._tokens.pop(next(iter(self._tokens)), None)
 
 
-def first_look(policy: WindowPolicy, tokens_a_message: float = TOKENS_A_MESSAGE) -> FirstLook:
-    """What to look at first: as much as the policy lets expect to be enough."""
-    expected = _expected(policy, tokens_a_message)
-    expected = min(expected, policy.look_back + LARGEST_FIRST_TAIL) + MARGIN
+def initial_read_sizes(policy: WindowPolicy, tokens_per_message: float = TOKENS_PER_MESSAGE) -> ReadSizes:
+    """Return the number of entries that the policy probably needs."""
+    expected = _expected(policy, tokens_per_message)
+    expected = min(expected, policy.look_back + MAX_INITIAL_TAIL) + MARGIN
     front = USUAL_HEAD if policy.has_limit and policy.preserve_system else 0
-    return FirstLook(front=front, tail=_in_reach(policy, expected))
+    return ReadSizes(front=front, tail=_in_reach(policy, expected))
 
 
-async def read_ends(store: ConversationStore, conversation_id: str, look: FirstLook) -> Ends:
-    """The ends of a log, part by part."""
+async def read_ends(store: ConversationStore, conversation_id: str, look: ReadSizes) -> LogEnds:
+    """Read both ends of a log with separate calls."""
     (tail, is_whole), front, count = await gather(
         _older(store, conversation_id, [], wanted=look.tail),
         _front(store, conversation_id, look.front),
         _message_count(store, conversation_id),
     )
-    return Ends(count, front, tail, is_whole)
+    return LogEnds(count, front, tail, is_whole)
 
 
 def _in_reach(policy: WindowPolicy, wanted: int, *, read: int = 0) -> int:
-    """So many entries, or as many as the policy still lets look at."""
+    """Return `wanted`, limited by the policy's reach."""
     return max(1, min(wanted, policy.reach - read) if policy.has_limit else wanted)
 
 
 def _missing(entries: Sequence[Entry], policy: WindowPolicy, cost: Cost) -> int:
-    """How many older entries to ask for before it is worth trying; none when these may do."""
+    """Return how many older entries to read before building a window is worthwhile; 0 to try now."""
     if not policy.has_limit:
-        return max(LARGEST_FIRST_TAIL, len(entries))
+        return max(MAX_INITIAL_TAIL, len(entries))
     if policy.max_tokens is None:
         return 0
     spent = sum([cost(entry.message) for entry in entries])
     missing = _expected(policy, spent / max(1, len(entries))) - len(entries)
-    # In steps that grow with what is there, so that they stay few when the guess is wrong.
+    # Steps grow with the number of entries, so that few are needed when the estimate is wrong.
     return max(missing + MARGIN, len(entries) // 8) if missing > 0 else 0
 
 
-def _expected(policy: WindowPolicy, tokens_a_message: float) -> int:
-    """About how many of the newest entries it takes: those that fit, and the look-back."""
+def _expected(policy: WindowPolicy, tokens_per_message: float) -> int:
+    """Estimate the number of newest entries needed: those that fit, and the look-back."""
     fitting = float(policy.reach)
     if policy.max_messages is not None:
         fitting = min(fitting, policy.max_messages)
     if policy.max_turns is not None:
-        fitting = min(fitting, policy.max_turns * MESSAGES_A_TURN)
+        fitting = min(fitting, policy.max_turns * MESSAGES_PER_TURN)
     if policy.max_tokens is not None:
-        room = max(0, policy.max_tokens - policy.outside)
-        fitting = min(fitting, room / max(1, tokens_a_message))
+        available = max(0, policy.max_tokens - policy.outside)
+        fitting = min(fitting, available / max(1, tokens_per_message))
     return int(fitting) + policy.look_back
 
 
 async def _front(store: ConversationStore, conversation_id: str, wanted: int) -> list[Entry]:
-    """The first entries of the log, where those that open it may stay in any window."""
-    return await _page_or_unknown(store, conversation_id, wanted) if wanted else []
+    """Return the first entries of the log, for leading system messages."""
+    return await _page_or_empty(store, conversation_id, wanted) if wanted else []
 
 
-async def _whole_front(store: ConversationStore, conversation_id: str, front: list[Entry]) -> list[Entry]:
-    """The same, and more of them where all of these are system messages."""
+async def _full_front(store: ConversationStore, conversation_id: str, front: list[Entry]) -> list[Entry]:
+    """Return more first entries if all of `front` are system messages."""
     if len(front) < USUAL_HEAD or any(entry.message.role != "system" for entry in front):
         return front
-    return await _page_or_unknown(store, conversation_id, HEAD) or front
+    return await _page_or_empty(store, conversation_id, HEAD) or front
 
 
-async def _page_or_unknown(store: ConversationStore, conversation_id: str, limit: int) -> list[Entry]:
-    """The front of the log. While the store is away it may be unknown: a context then goes without it."""
+async def _page_or_empty(store: ConversationStore, conversation_id: str, limit: int) -> list[Entry]:
+    """Return the first entries, or none if the store is unavailable and the layer answers from its last
+    known state.
+    """
     try:
         return await store.page(conversation_id, limit=limit)
     except StoreUnavailable as error:
         if not store.degraded:
             raise
-        note_degraded(f"the front of conversation {conversation_id} is not known: {error}")
+        note_degraded(f"the start of conversation {conversation_id} is unknown: {error}")
         return []
 
 
@@ -213,7 +212,7 @@ async def _message_count(store: ConversationStore, conversation_id: str) -> int:
     except StoreUnavailable as error:
         if not store.degraded:
             raise
-        note_degraded(f"the length of conversation {conversation_id} is not known: {error}")
+        note_degraded(f"the length of conversation {conversation_id} is unknown: {error}")
         return 0
     return record.message_count if record else 0
 
@@ -221,24 +220,24 @@ async def _message_count(store: ConversationStore, conversation_id: str) -> int:
 async def _older(
     store: ConversationStore, conversation_id: str, stored: list[Entry], *, wanted: int
 ) -> tuple[list[Entry], bool]:
-    """These entries with so many older ones in front, and whether that is the front of the log."""
+    """Prepend older entries. Also return whether the start of the log was reached."""
     before = stored[0].position if stored else None
     older = await store.recent(conversation_id, limit=wanted, before=before)
     return older + stored, len(older) < wanted
 
 
-def _in_place(
+def _pending_entries(
     conversation_id: str, pending: Sequence[Message], *, after: Sequence[Entry], highest: int, now: datetime
 ) -> list[Entry]:
-    """Messages that are not stored yet, in the order in which they were said, behind all that is stored.
+    """Return entries for pending messages, in order, after all stored ones.
 
-    Whatever times a caller gives them: they may stand further back in the log once they are stored, but a
-    model is asked what is said now. `after`: the last entry, if there is one. `highest`: the highest number,
-    which is another's where times were given.
+    Their timestamps may place them earlier once they are stored, but the model must answer the newest
+    message. `after` is the last stored entry, if any. `highest` is the highest sequence, which can belong
+    to another entry when timestamps were set.
     """
     last = after[0].message.timestamp if after else None
     stamp = stamp_for(last, now=now)
-    times = _never_back((message.timestamp or stamp for message in pending), last)
+    times = _monotonic((message.timestamp or stamp for message in pending), last)
     return [
         Entry(
             conversation_id=conversation_id,
@@ -251,8 +250,8 @@ def _in_place(
     ]
 
 
-def _never_back(times: Iterable[datetime], last: datetime | None) -> Iterator[datetime]:
-    """Each of these times, or the one before it where that is later."""
+def _monotonic(times: Iterable[datetime], last: datetime | None) -> Iterator[datetime]:
+    """Yield each time, or the previous one if that is later."""
     for time in times:
         last = time if last is None else max(time, last, key=to_micros)
         yield last

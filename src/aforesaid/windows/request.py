@@ -1,8 +1,8 @@
-"""Write a context as a request that a provider takes, or refuse.
+"""Render a context as a provider request, or refuse.
 
-A window is valid whatever the log and the policy, with two exceptions that no cut brings about. The
-filters pass no message, or the conversation has none: the report says so. Or the provider refuses blank
-messages, and without them no message is left to answer: only the written request shows that.
+A window is a valid request with two exceptions. First, the filters pass no message, or the conversation
+has none; the report says so. Second, the provider rejects blank messages, and without them no message
+remains to be answered; only the rendered request shows that.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,10 @@ BLANK = "the newest message is blank"
 
 
 def write_request(context: Context, dialect: str) -> Request:
-    """Write the context as a request in this dialect. Raises `NothingToSend` where it asks nothing.
+    """Render the context in this dialect. Raises `NothingToSend` when it contains no question.
 
-    A request ends with the assistant's words only where the context does: the model is to continue them.
+    A request ends with an assistant message only if the context does; the model then continues that
+    message.
     """
     if context.report.nothing_to_send is not None:
         raise NothingToSend(context.report.nothing_to_send)

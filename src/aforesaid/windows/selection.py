@@ -1,12 +1,12 @@
-"""Which groups a window holds: the policy applied to groups in a line. Below: lines, cut, policies.
+"""Apply a policy to groups: decide which groups a window contains.
 
-Three steps, each only where its limit is exceeded, each moving the start of the window on: turns,
-messages, tokens. Before normal messages go, ephemeral ones go, all at once (but not the newest, nor
-the question of a tool loop under way); while anything else can go, important ones stay.
+Three steps move the start of the window forward: turns, messages, tokens. Each applies only if its limit
+is exceeded. Ephemeral groups are removed before other groups, all at once, except the newest and the
+question of a tool loop in progress. Important groups are removed last.
 
-A token cut starts a window at a turn, because providers want a request to begin with a question.
-Only where that would leave the window less than half full (one very long turn) does it start inside
-a turn: with the turn's question in front, and the middle left out.
+A token cut starts a window at a turn, because providers require a request to begin with a question. If
+that leaves the window less than half full (one very long turn), the window starts inside a turn, with the
+turn's question first and the middle left out.
 """
 
 from bisect import bisect_left
@@ -17,72 +17,74 @@ from msgspec import Struct
 
 from aforesaid.model.contexts import Reason
 from aforesaid.windows.cut import Cut, Limit, find_cut, roundness
-from aforesaid.windows.lines import Line, Measured, Weighed
 from aforesaid.windows.policies import WindowPolicy
+from aforesaid.windows.totals import OrderedGroups, SizedGroup, Totals
 
-_LEAST_FILL = 0.5
-"""A cut at the start of a turn must leave this part of the budget in use, or it is made inside one."""
+_MIN_FILL = 0.5
+"""A cut at a turn must leave this share of the budget in use; otherwise the cut is inside a turn."""
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """What a window holds, what it does not, and whether older messages could change that."""
+    """The groups of a window, the others with reasons, and whether older messages could change the result."""
 
-    kept: tuple[Weighed, ...]
+    kept: tuple[SizedGroup, ...]
     left_out: dict[int, Reason]
-    """Why each group that is not kept is left out, by its place."""
-    settled: bool
-    """Whether anything older than what was given could not make a difference."""
+    """The reason for each group that is left out, by index."""
+    is_final: bool
+    """Whether older entries cannot change the result."""
     slides: bool
-    """Whether the window moves on with every turn."""
-    sheds: bool
-    """Whether ephemeral groups are out, the newest excepted."""
+    """Whether the window moves with every turn."""
+    drops_ephemeral: bool
+    """Whether ephemeral groups are left out, except the newest."""
 
 
-def choose(groups: Sequence[Weighed], policy: WindowPolicy, *, room: int | None, origin: int) -> Choice:
-    """Apply the policy. `room` is the budget for these groups; `origin` the place of the first one read."""
-    choosing = _Choosing(groups, policy, room)
+def choose(groups: Sequence[SizedGroup], policy: WindowPolicy, *, budget: int | None, origin: int) -> Choice:
+    """Apply the policy. `budget` is the token budget of these groups; `origin` is the index of the first
+    group that was read.
+    """
+    selection = _Selection(groups, policy, budget)
     if groups:
-        choosing.limit_turns()
-        choosing.limit_messages()
-        choosing.limit_tokens()
-    return choosing.choice(origin)
+        selection.limit_turns()
+        selection.limit_messages()
+        selection.limit_tokens()
+    return selection.choice(origin)
 
 
-class _Choosing:
-    """The start of the window as it moves on, and why."""
+class _Selection:
+    """The start of the window while limits are applied."""
 
-    def __init__(self, groups: Sequence[Weighed], policy: WindowPolicy, room: int | None) -> None:
+    def __init__(self, groups: Sequence[SizedGroup], policy: WindowPolicy, budget: int | None) -> None:
         self.policy = policy
-        self.room = room
-        self._stand(groups)
+        self.budget = budget
+        self._set_groups(groups)
         self.start = 0
         self.question: int | None = None
-        self.lowest: int | None = None
+        self.first_fitting_index: int | None = None
         self.left_out: dict[int, Reason] = {}
-        self.knows_enough = True
+        self.read_enough = True
         self.slides = False
-        self.sheds = False
+        self.drops_ephemeral = False
 
-    def _stand(self, groups: Sequence[Weighed]) -> None:
-        """Put the groups in a line, and measure it when that is first needed."""
-        self.line = Line(groups, look_back=self.policy.look_back)
-        self._messages: Measured | None = None
-        self._tokens: Measured | None = None
+    def _set_groups(self, groups: Sequence[SizedGroup]) -> None:
+        """Set the groups. Totals are computed when first needed."""
+        self.ordered = OrderedGroups(groups, look_back=self.policy.look_back)
+        self._messages: Totals | None = None
+        self._tokens: Totals | None = None
 
     # The three limits
 
     def limit_turns(self) -> None:
-        most = self.policy.max_turns
-        if most is None or self._within_count(self._turns(), most):
+        maximum = self.policy.max_turns
+        if maximum is None or self._within_count(self._turns(), maximum):
             return
-        self._leave_out_fleeting_turns()
-        if self._within_count(self._turns(), most):
+        self._leave_out_ephemeral_turns()
+        if self._within_count(self._turns(), maximum):
             return
         starts = self._turn_starts()
         cut = find_cut(
             range(len(starts)),
             total=lambda nth: len(starts) - nth,
-            limit=self._count_limit(most),
+            limit=self._count_limit(maximum),
             rank=lambda nth: self._turn_rank(starts[nth]),
         )
         assert cut is not None  # the newest turn is one turn
@@ -91,159 +93,166 @@ class _Choosing:
         self.slides = self.policy.count_retention_ratio >= 1
 
     def limit_messages(self) -> None:
-        most = self.policy.max_messages
-        if most is None or self._within_count(self._messages_from(self.start), most):
+        maximum = self.policy.max_messages
+        if maximum is None or self._within_count(self._messages_from(self.start), maximum):
             return
         self._leave_out_ephemeral()
-        if self._within_count(self._messages_from(self.start), most):
+        if self._within_count(self._messages_from(self.start), maximum):
             return
         starts = self._possible_starts()
-        cut = find_cut(starts, total=self._messages_from, limit=self._count_limit(most), rank=self._rank)
-        self._cut(cut or self._least(), "messages")
-        self.question = self.line.loop_question_of(self.start)
+        cut = find_cut(starts, total=self._messages_from, limit=self._count_limit(maximum), rank=self._rank)
+        self._cut(cut or self._minimum_cut(), "messages")
+        self.question = self.ordered.loop_question_of(self.start)
         self.slides = self.policy.count_retention_ratio >= 1
 
     def limit_tokens(self) -> None:
-        if self.room is None or self._tokens_now() <= self.room:
+        if self.budget is None or self._tokens_now() <= self.budget:
             return
         self._leave_out_ephemeral()
-        if self._tokens_now() <= self.room:
+        if self._tokens_now() <= self.budget:
             return
-        cut = self._token_cut(self.room) or self._least()
+        cut = self._token_cut(self.budget) or self._minimum_cut()
         self._cut(cut, "tokens")
         self.slides = self.policy.retention_ratio >= 1
 
     def choice(self, origin: int) -> Choice:
-        kept = self._kept() if self.line.groups else []
-        places = {self.line.place(at) for at in kept}
-        in_reach = self.lowest is not None and self.lowest - self.policy.look_back >= origin
+        kept = self._kept_groups() if self.ordered.groups else []
+        indexes = {self.ordered.index(at) for at in kept}
+        in_reach = (
+            self.first_fitting_index is not None
+            and self.first_fitting_index - self.policy.look_back >= origin
+        )
         return Choice(
-            kept=tuple(self.line.groups[at] for at in kept),
-            left_out={place: why for place, why in self.left_out.items() if place not in places},
-            settled=in_reach and self.knows_enough and self.line.has_words,
+            kept=tuple(self.ordered.groups[at] for at in kept),
+            left_out={index: why for index, why in self.left_out.items() if index not in indexes},
+            is_final=in_reach and self.read_enough and self.ordered.has_words,
             slides=self.slides,
-            sheds=self.sheds,
+            drops_ephemeral=self.drops_ephemeral,
         )
 
     # Measuring
 
     def _rank(self, at: int) -> int:
-        """How round a start is among all groups."""
+        """Return the roundness of a start among all groups."""
         return roundness(self._number(at - 1) if at else 0, self._number(at))
 
     def _turn_rank(self, at: int) -> int:
-        """How round a start is among the starts of turns."""
-        before = bisect_left(self.line.turn_starts, at) - 1
-        return roundness(self._number(self.line.turn_starts[before]) if before >= 0 else 0, self._number(at))
+        """Return the roundness of a start among the starts of turns."""
+        before = bisect_left(self.ordered.turn_starts, at) - 1
+        return roundness(
+            self._number(self.ordered.turn_starts[before]) if before >= 0 else 0, self._number(at)
+        )
 
     def _needs_turn_before(self, at: int, *, ratio: float) -> None:
-        """How round a turn's start is, where that matters, cannot be told without the turn before."""
-        self.knows_enough &= ratio >= 1 or bisect_left(self.line.turn_starts, at) > 0
+        """Record that the roundness of a turn's start is unknown without the turn before it."""
+        self.read_enough &= ratio >= 1 or bisect_left(self.ordered.turn_starts, at) > 0
 
     def _number(self, at: int) -> int:
-        return self.line.groups[at].group.number
+        return self.ordered.groups[at].group.number
 
-    def _within_count(self, count: int, most: int) -> bool:
-        # Older messages could bring about a cut in a block, further on than any other limit's.
-        self.knows_enough &= count > most or self.policy.count_retention_ratio >= 1
-        return count <= most
+    def _within_count(self, count: int, maximum: int) -> bool:
+        # With a ratio below 1, older messages could cause a cut beyond that of any other limit.
+        self.read_enough &= count > maximum or self.policy.count_retention_ratio >= 1
+        return count <= maximum
 
-    def _count_limit(self, most: int) -> Limit:
-        return Limit(most=most, ratio=self.policy.count_retention_ratio)
+    def _count_limit(self, maximum: int) -> Limit:
+        return Limit(maximum=maximum, ratio=self.policy.count_retention_ratio)
 
     def _turn_starts(self) -> list[int]:
-        """Where turns start. What was said before the first question is a turn too."""
-        starts = self.line.turn_starts
-        first = starts[0] if starts else len(self.line.groups)
-        spoken = any(item.group.kind != "system" for item in self.line.groups[:first])
-        return [0, *starts] if spoken else starts
+        """Return the starts of turns. Messages before the first question form a turn."""
+        starts = self.ordered.turn_starts
+        first = starts[0] if starts else len(self.ordered.groups)
+        dialogue = any(item.group.kind != "system" for item in self.ordered.groups[:first])
+        return [0, *starts] if dialogue else starts
 
     def _turns(self) -> int:
         return len(self._turn_starts())
 
     def _messages_from(self, start: int) -> int:
-        """How many messages a window from there on holds."""
+        """Return the number of messages in a window from `start`."""
         if self._messages is None:
-            # Preserved system messages from before the window come on top of the count.
-            counts = [len(item.group.pieces) for item in self.line.groups]
-            self._messages = self.line.measured(counts, staying=self.line.important)
-        return self._messages.total(start, self.line.loop_question_of(start))
+            # Preserved system messages from before the window do not count.
+            counts = [len(item.group.pieces) for item in self.ordered.groups]
+            self._messages = self.ordered.totals(counts, preserved=self.ordered.important)
+        return self._messages.total(start, self.ordered.loop_question_of(start))
 
     def _tokens_from(self, start: int) -> int:
-        """What a window from there on costs."""
-        return self._costs().total(start, self.line.question_of(start))
+        """Return the tokens of a window from `start`."""
+        return self._costs().total(start, self.ordered.question_of(start))
 
     def _tokens_now(self) -> int:
-        """What the window costs as it was cut so far."""
+        """Return the tokens of the window with the current start."""
         return self._costs().total(self.start, self.question)
 
-    def _costs(self) -> Measured:
+    def _costs(self) -> Totals:
         if self._tokens is None:
-            tokens = [item.tokens for item in self.line.groups]
-            self._tokens = self.line.measured(tokens, staying=self._staying())
+            tokens = [item.tokens for item in self.ordered.groups]
+            self._tokens = self.ordered.totals(tokens, preserved=self._preserved())
         return self._tokens
 
-    def _staying(self) -> list[int]:
-        """The groups that stay when others go."""
-        line = self.line
-        system = line.system if self.policy.preserve_system else []
-        return sorted({*line.important, *system}) if system else line.important
+    def _preserved(self) -> list[int]:
+        """Return the groups that are preserved across a cut."""
+        ordered = self.ordered
+        system = ordered.system if self.policy.preserve_system else []
+        return sorted({*ordered.important, *system}) if system else ordered.important
 
     # Cutting
 
-    def _token_cut(self, room: int) -> Cut | None:
-        """At a turn if one starts in the zone, or at least half fills the window; else inside one."""
-        limit = Limit(most=room, ratio=self.policy.retention_ratio)
+    def _token_cut(self, budget: int) -> Cut | None:
+        """Cut at a turn if one starts in the zone or leaves the window half full; otherwise inside a turn."""
+        limit = Limit(maximum=budget, ratio=self.policy.retention_ratio)
         total = self._tokens_from
         anywhere = self._possible_starts()
         inside = find_cut(anywhere, total=total, limit=limit, rank=self._rank)
         if inside is None:
             return None
-        turns = [start for start in self.line.turn_starts if start in anywhere]
+        turns = [start for start in self.ordered.turn_starts if start in anywhere]
         at_turn = find_cut(turns, total=total, limit=limit, rank=self._turn_rank)
-        if at_turn is None or total(at_turn.start) < min(limit.low, room * _LEAST_FILL):
+        if at_turn is None or total(at_turn.start) < min(limit.low_mark, budget * _MIN_FILL):
             return inside
         self._needs_turn_before(at_turn.first_fitting, ratio=limit.ratio)
         return Cut(start=at_turn.start, first_fitting=inside.first_fitting)
 
     def _possible_starts(self) -> range:
-        """From where the window starts now to the newest group, which is always in."""
-        return range(self.start, max(self.line.newest, self.start) + 1)
+        """Return the range from the current start to the newest group, which is always included."""
+        return range(self.start, max(self.ordered.newest, self.start) + 1)
 
-    def _least(self) -> Cut:
-        """The newest group alone; `_kept` gives it what must not be lost, and sheds what may be."""
+    def _minimum_cut(self) -> Cut:
+        """Cut before the newest group. `_kept_groups` adds what must be preserved."""
         newest = self._possible_starts()[-1]
         return Cut(start=newest, first_fitting=newest)
 
     def _cut(self, cut: Cut, reason: Reason) -> None:
         for at in range(self.start, cut.start):
-            self.left_out.setdefault(self.line.place(at), reason)
-        self.lowest = self.line.place(cut.first_fitting)
+            self.left_out.setdefault(self.ordered.index(at), reason)
+        self.first_fitting_index = self.ordered.index(cut.first_fitting)
         self.start = cut.start
         if reason == "tokens":
-            self.question = self.line.question_of(cut.start)
+            self.question = self.ordered.question_of(cut.start)
 
     # What stays
 
-    def _kept(self) -> list[int]:
-        """The groups from the start on, and from before it those that stay: the oldest go if they must."""
-        line = self.line
-        back = line.back(self.start)
-        before = [at for at in self._staying() if back <= at < self.start]
-        tail = range(self.start, len(line.groups))
-        asked = [] if self.question is None else [self.question]
-        if asked and not line.in_loop and not self._fits([*sorted({*before, *asked}), *tail]):
-            asked = []
-        fixed = {*asked, *(line.system if self.policy.preserve_system else ())}
+    def _kept_groups(self) -> list[int]:
+        """Return the groups from the start on and the preserved ones before it; the oldest go first if
+        they do not fit.
+        """
+        ordered = self.ordered
+        back = ordered.back(self.start)
+        before = [at for at in self._preserved() if back <= at < self.start]
+        tail = range(self.start, len(ordered.groups))
+        questions = [] if self.question is None else [self.question]
+        if questions and not ordered.in_loop and not self._fits([*sorted({*before, *questions}), *tail]):
+            questions = []
+        fixed = {*questions, *(ordered.system if self.policy.preserve_system else ())}
         going = [at for at in before if at not in fixed]
-        kept = [*sorted({*before, *asked}), *tail]
+        kept = [*sorted({*before, *questions}), *tail]
         while going and not self._fits(kept):
             kept.remove(going.pop(0))
         return kept
 
     def _fits(self, kept: Sequence[int]) -> bool:
-        groups = self.line.groups
-        if self.room is not None and sum([groups[at].tokens for at in kept]) > self.room:
+        groups = self.ordered.groups
+        if self.budget is not None and sum([groups[at].tokens for at in kept]) > self.budget:
             return False
         counted = [
             len(groups[at].group.pieces)
@@ -255,27 +264,27 @@ class _Choosing:
     # Ephemeral groups
 
     def _leave_out_ephemeral(self) -> None:
-        line = self.line
-        needed = {line.newest, *line.turn_starts[-1:]} if line.in_loop else {line.newest}
-        fleeting = (at for at in line.ephemeral if at >= self.start and at not in needed)
-        self._leave_out(list(fleeting))
+        ordered = self.ordered
+        needed = {ordered.newest, *ordered.turn_starts[-1:]} if ordered.in_loop else {ordered.newest}
+        ephemeral = (at for at in ordered.ephemeral if at >= self.start and at not in needed)
+        self._leave_out(list(ephemeral))
 
-    def _leave_out_fleeting_turns(self) -> None:
-        """Turns in which everything is ephemeral, the newest excepted."""
+    def _leave_out_ephemeral_turns(self) -> None:
+        """Leave out turns with only ephemeral groups, except the newest."""
         starts = self._turn_starts()
-        gone: list[int] = []
+        dropped: list[int] = []
         for start, end in pairwise(starts):
-            spoken = [at for at in range(start, end) if self.line.groups[at].group.kind != "system"]
-            if all(self.line.groups[at].group.ephemeral for at in spoken):
-                gone += spoken
-        self._leave_out(gone)
+            dialogue = [at for at in range(start, end) if self.ordered.groups[at].group.kind != "system"]
+            if all(self.ordered.groups[at].group.ephemeral for at in dialogue):
+                dropped += dialogue
+        self._leave_out(dropped)
 
-    def _leave_out(self, gone: Sequence[int]) -> None:
-        self.sheds = True
-        if not gone:
+    def _leave_out(self, dropped: Sequence[int]) -> None:
+        self.drops_ephemeral = True
+        if not dropped:
             return
-        going = set(gone)
-        for at in gone:
-            self.left_out.setdefault(self.line.place(at), "ephemeral")
-        remaining = [item for at, item in enumerate(self.line.groups) if at not in going]
-        self._stand(remaining)
+        going = set(dropped)
+        for at in dropped:
+            self.left_out.setdefault(self.ordered.index(at), "ephemeral")
+        remaining = [item for at, item in enumerate(self.ordered.groups) if at not in going]
+        self._set_groups(remaining)

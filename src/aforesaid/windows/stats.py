@@ -1,4 +1,4 @@
-"""A window in numbers, in the documented form. Below: contexts, grouping. Above: the manager."""
+"""A window in numbers."""
 
 from collections import Counter
 from typing import Any
@@ -8,9 +8,9 @@ from aforesaid.windows.groups import tags_of
 
 
 def stats_of(context: Context | None) -> dict[str, Any]:
-    """What the window holds; None stands for a conversation that does not exist.
+    """Return a window's numbers; None means a conversation that does not exist.
 
-    `message_count` counts the window's messages; `context.report.message_count` the conversation's.
+    `message_count` is the window's; `context.report.message_count` is the conversation's.
     """
     window = context or Context()
     counts = Counter(tag for message in window.messages for tag in tags_of(message))

@@ -1,15 +1,15 @@
-"""Which tool result answers which call. Below: contracts, dialects. Above: `grouping`.
+"""Match tool results with calls.
 
-Results come in parallel, interleaved with other messages, late, twice, or never, and some models
-use the same call id again in every turn. The rule, in this order:
+Results arrive in parallel, between other messages, late, twice or never. Some models reuse call ids in
+every turn. The rules, in this order:
 
-1. A result answers a call of its own turn: the latest one before it that is still open, or else,
-   because clocks differ, the first open one after it. Of calls in one message, the first comes first.
-2. A result that is left over answers the latest earlier call with its id, if that is still open.
-3. What is left over after that is a duplicate when its call has an answer, and an orphan otherwise.
+1. A result answers a call of its own turn: the latest open call before it, or else, because clocks
+   differ, the first open call after it. Calls of one message are answered in order.
+2. A remaining result answers the latest earlier call with its id, if that is open.
+3. A result that still remains is a duplicate if its call has a result, and otherwise an orphan.
 
-Nothing in this rule looks past the start of the turn that a call stands in. So whoever has read
-the log back to the start of some turn knows as much about that turn as one who read all of it.
+No rule depends on anything before the start of the call's turn. A reader that has read back to the start
+of a turn therefore matches that turn like a reader of the whole log.
 """
 
 from collections import Counter, defaultdict
@@ -25,51 +25,51 @@ from aforesaid.model.contexts import Reason
 from aforesaid.model.messages import Message
 
 
-class Reading(Struct, frozen=True, kw_only=True):
-    """An entry, read."""
+class ParsedEntry(Struct, frozen=True, kw_only=True):
+    """An entry with its parsed meaning."""
 
     entry: Entry
     meaning: Meaning
     rest: Message | None
-    """The message without the results that it carries; None when it carries nothing else."""
+    """The message without its results; None when nothing else remains."""
     starts_turn: bool = False
-    """Whether somebody asks something here, results beside it or not."""
+    """Whether the message contains a question, possibly next to results."""
     result_ids: tuple[str, ...] = ()
-    """The calls that it has results of, each once."""
+    """The distinct call ids of its results."""
     carries_results: bool = False
-    """Whether it brings results to somebody else's calls."""
+    """Whether it contains results of earlier calls."""
 
 
-class Slot(Struct, frozen=True, order=True):
-    """A call or a result in the log: the index of its reading, and the call's id."""
+class ToolRef(Struct, frozen=True, order=True):
+    """A call or a result in the log: the index of its entry, and the call id."""
 
     index: int
     call_id: str
-    use: int = 0
-    """Which use of the id in its message: some models give two calls of one reply the same."""
+    occurrence: int = 0
+    """Number of earlier uses of the id in the same message; some models use an id twice."""
 
 
 class Matching(Struct, frozen=True, kw_only=True):
-    """Calls with the results that answer them, and the results that answer nothing."""
+    """Calls with their results, and results without a call."""
 
-    answers: dict[Slot, int]
-    """The index of the reading that answers, by call."""
-    unmatched: dict[Slot, Reason]
-    """Results that no window may hold: duplicates and orphans."""
+    answers: dict[ToolRef, int]
+    """Index of the entry with the result, by call."""
+    unmatched: dict[ToolRef, Reason]
+    """Results that no window may contain: duplicates and orphans."""
 
 
-def read(entry: Entry) -> Reading:
-    """The entry with its meaning."""
+def parse_entry(entry: Entry) -> ParsedEntry:
+    """Parse an entry."""
     message = entry.message
     role = message.role
     meaning = meaning_of(message)
     if not meaning.results:
         rest = None if role == "tool" else message
-        return Reading(entry=entry, meaning=meaning, rest=rest, starts_turn=role == "user")
+        return ParsedEntry(entry=entry, meaning=meaning, rest=rest, starts_turn=role == "user")
     call_ids = tuple(dict.fromkeys(result.call_id for result in meaning.results))
     carries = role in ("user", "tool")
     rest = without_results(message, set(call_ids)) if carries else message
-    return Reading(
+    return ParsedEntry(
         entry=entry,
         meaning=meaning,
         rest=None if role == "tool" else rest,
@@ -80,60 +80,63 @@ def read(entry: Entry) -> Reading:
 
 
 def first_results(message: Message) -> tuple[Message, list[Message]]:
-    """The message with one result per call, and the results that it brings again, each as a message."""
+    """Return the message with one result per call, and its repeated results, each as a message."""
     if not isinstance(message.content, list):
         return message, []
-    seen = set[str]()
-    kept: list[Any] = []
+    call_ids_so_far = set[str]()
+    blocks: list[Any] = []
     repeats: list[Message] = []
     for block in message.content:
         alone = message.with_(content=[block], tokens={})
         call_ids = {result.call_id for result in meaning_of(alone).results}
-        if call_ids and call_ids <= seen:
+        if call_ids and call_ids <= call_ids_so_far:
             repeats.append(alone)
         else:
-            kept.append(block)
-            seen |= call_ids
-    return (message.with_(content=kept, tokens={}), repeats) if repeats else (message, [])
+            blocks.append(block)
+            call_ids_so_far |= call_ids
+    return (message.with_(content=blocks, tokens={}), repeats) if repeats else (message, [])
 
 
-def match_results(readings: Sequence[Reading]) -> Matching:
+def match_results(parsed_entries: Sequence[ParsedEntry]) -> Matching:
     """Find the call of every result."""
-    answers: dict[Slot, int] = {}
-    unmatched: dict[Slot, Reason] = {}
-    late: list[Slot] = []
-    if not any(reading.meaning.calls or reading.carries_results for reading in readings):
+    answers: dict[ToolRef, int] = {}
+    unmatched: dict[ToolRef, Reason] = {}
+    late: list[ToolRef] = []
+    if not any(parsed.meaning.calls or parsed.carries_results for parsed in parsed_entries):
         return Matching(answers=answers, unmatched=unmatched)
-    for turn in _turns(readings):
-        late += _match_within(turn, readings, answers, unmatched)
-    _match_late(late, readings, answers, unmatched)
+    for turn in _turns(parsed_entries):
+        late += _match_within(turn, parsed_entries, answers, unmatched)
+    _match_late(late, parsed_entries, answers, unmatched)
     return Matching(answers=answers, unmatched=unmatched)
 
 
-def _turns(readings: Sequence[Reading]) -> Iterator[range]:
-    """Index ranges, one per turn.
+def _turns(parsed_entries: Sequence[ParsedEntry]) -> Iterator[range]:
+    """Yield one range of indexes per turn.
 
-    A message that brings results and a question ends one turn and starts the next: for its results
-    it counts as the end of the turn before.
+    A message with results and a question ends one turn and starts the next. Its results belong to the turn
+    that it ends.
     """
     start = 0
-    for index, reading in enumerate(readings):
-        if reading.starts_turn:
-            end = index + 1 if reading.carries_results else index
+    for index, parsed in enumerate(parsed_entries):
+        if parsed.starts_turn:
+            end = index + 1 if parsed.carries_results else index
             yield range(start, end)
             start = end
-    yield range(start, len(readings))
+    yield range(start, len(parsed_entries))
 
 
 def _match_within(
-    turn: range, readings: Sequence[Reading], answers: dict[Slot, int], unmatched: dict[Slot, Reason]
-) -> list[Slot]:
-    """Match the results of one turn with its calls; returns those whose call is elsewhere."""
-    calls = defaultdict[str, list[Slot]](list)
-    for slot in _calls(turn, readings):
-        calls[slot.call_id].append(slot)
+    turn: range,
+    parsed_entries: Sequence[ParsedEntry],
+    answers: dict[ToolRef, int],
+    unmatched: dict[ToolRef, Reason],
+) -> list[ToolRef]:
+    """Match the results of one turn with its calls; return results of calls in other turns."""
+    calls = defaultdict[str, list[ToolRef]](list)
+    for ref in _calls(turn, parsed_entries):
+        calls[ref.call_id].append(ref)
     elsewhere = []
-    for result in _results(turn, readings):
+    for result in _results(turn, parsed_entries):
         open_calls = [call for call in calls[result.call_id] if call not in answers]
         if open_calls:
             earlier = [call for call in open_calls if call.index < result.index]
@@ -146,11 +149,14 @@ def _match_within(
 
 
 def _match_late(
-    late: Sequence[Slot], readings: Sequence[Reading], answers: dict[Slot, int], unmatched: dict[Slot, Reason]
+    late: Sequence[ToolRef],
+    parsed_entries: Sequence[ParsedEntry],
+    answers: dict[ToolRef, int],
+    unmatched: dict[ToolRef, Reason],
 ) -> None:
-    calls = defaultdict[str, list[Slot]](list)
-    for slot in _calls(range(len(readings)), readings):
-        calls[slot.call_id].append(slot)
+    calls = defaultdict[str, list[ToolRef]](list)
+    for ref in _calls(range(len(parsed_entries)), parsed_entries):
+        calls[ref.call_id].append(ref)
     for result in late:
         earlier = [call for call in calls[result.call_id] if call.index < result.index]
         if not earlier:
@@ -163,28 +169,32 @@ def _match_late(
             unmatched[result] = "duplicate"
 
 
-def _in_latest_message(calls: Sequence[Slot]) -> list[Slot]:
+def _in_latest_message(calls: Sequence[ToolRef]) -> list[ToolRef]:
     return [call for call in calls if call.index == calls[-1].index]
 
 
-def _calls(indexes: range, readings: Sequence[Reading]) -> Iterator[Slot]:
+def _calls(indexes: range, parsed_entries: Sequence[ParsedEntry]) -> Iterator[ToolRef]:
     for index in indexes:
-        own = readings[index].result_ids if readings[index].entry.message.role == "assistant" else ()
-        for slot, call in slots_of(index, readings[index]):
+        own = (
+            parsed_entries[index].result_ids
+            if parsed_entries[index].entry.message.role == "assistant"
+            else ()
+        )
+        for ref, call in calls_of(index, parsed_entries[index]):
             if call.id not in own:
-                yield slot
+                yield ref
 
 
-def slots_of(index: int, reading: Reading) -> Iterator[tuple[Slot, ToolCall]]:
-    """The calls of a message, each with its place."""
-    uses = Counter[str]()
-    for call in reading.meaning.calls:
-        yield Slot(index, call.id, uses[call.id]), call
-        uses[call.id] += 1
+def calls_of(index: int, parsed: ParsedEntry) -> Iterator[tuple[ToolRef, ToolCall]]:
+    """Yield a message's calls with their references."""
+    occurrences = Counter[str]()
+    for call in parsed.meaning.calls:
+        yield ToolRef(index, call.id, occurrences[call.id]), call
+        occurrences[call.id] += 1
 
 
-def _results(indexes: range, readings: Sequence[Reading]) -> Iterator[Slot]:
+def _results(indexes: range, parsed_entries: Sequence[ParsedEntry]) -> Iterator[ToolRef]:
     for index in indexes:
-        if readings[index].carries_results:
-            for call_id in readings[index].result_ids:
-                yield Slot(index, call_id)
+        if parsed_entries[index].carries_results:
+            for call_id in parsed_entries[index].result_ids:
+                yield ToolRef(index, call_id)

@@ -1,7 +1,7 @@
-"""Tool results made to fit, visibly. Below: dialects. Above: `building`.
+"""Shorten tool results visibly.
 
-The last resort, for a request that would be too large even as the newest step alone: the oldest
-tool results in it lose their middle, as little as is needed, and say so in its place.
+The last resort for a request that is too large even with only the newest step: the oldest tool results
+lose their middle, as little as necessary, with a mark in its place.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,15 +15,15 @@ from aforesaid.model.messages import Message
 Cost = Callable[[Message], int]
 
 
-class Shortened(Struct, frozen=True, kw_only=True):
-    """Messages, some with shortened results, and the calls whose results these are."""
+class ShortenedMessages(Struct, frozen=True, kw_only=True):
+    """Messages after shortening, with the call ids of the shortened results."""
 
     messages: tuple[Message, ...]
     call_ids: tuple[str, ...] = ()
 
 
-def shorten(messages: Sequence[Message], *, cost: Cost, excess: int) -> Shortened:
-    """Shorten the oldest tool results until these messages cost `excess` less, or nothing is left to take."""
+def shorten(messages: Sequence[Message], *, cost: Cost, excess: int) -> ShortenedMessages:
+    """Shorten the oldest tool results until the messages cost `excess` less or no result is left."""
     fitted = list(messages)
     call_ids: list[str] = []
     for at, message in enumerate(messages):
@@ -31,16 +31,16 @@ def shorten(messages: Sequence[Message], *, cost: Cost, excess: int) -> Shortene
             if excess <= 0:
                 break
             before = cost(fitted[at])
-            shorter = _shortened(fitted[at], result.call_id, text_of(result.content), cost, before - excess)
+            shorter = _fit_result(fitted[at], result.call_id, text_of(result.content), cost, before - excess)
             if cost(shorter) < before:
                 fitted[at] = shorter
                 excess -= before - cost(shorter)
                 call_ids.append(result.call_id)
-    return Shortened(messages=tuple(fitted), call_ids=tuple(call_ids))
+    return ShortenedMessages(messages=tuple(fitted), call_ids=tuple(call_ids))
 
 
-def _shortened(message: Message, call_id: str, text: str, cost: Cost, target: int) -> Message:
-    """The message with as much of this result's text as keeps it at or under the target."""
+def _fit_result(message: Message, call_id: str, text: str, cost: Cost, target: int) -> Message:
+    """Return the message with as much of this result's text as fits the target cost."""
     most, least = len(text), 0
     while least < most:
         length = (least + most + 1) // 2
@@ -52,7 +52,7 @@ def _shortened(message: Message, call_id: str, text: str, cost: Cost, target: in
 
 
 def without_middle(text: str, length: int) -> str:
-    """The first and last characters of a text, `length` in all, around a mark that says what is gone."""
+    """Return the first and last characters of a text, `length` in total, around a mark."""
     if length >= len(text):
         return text
     head = (length + 1) // 2

@@ -40,7 +40,7 @@ from aforesaid.remote.requests.base import (
     nobody,
 )
 from aforesaid.tokens import characters_in
-from aforesaid.windows import WindowPolicy, window_of_pending, write_request
+from aforesaid.windows import WindowPolicy, pending_window, write_request
 
 
 class ConversationCalls(Calls):
@@ -367,9 +367,7 @@ class ConversationCalls(Calls):
         policy = policy or WindowPolicy(max_messages=self.config.context_window_size)
         if agent_name is not None and self.config.enable_agent_filtering:
             policy = replace(policy, agent_name=agent_name)
-        context = window_of_pending(
-            conversation_id, policy, cost=_about, pending=pending, now=datetime.now(UTC)
-        )
+        context = pending_window(conversation_id, policy, cost=_about, pending=pending, now=datetime.now(UTC))
         return replace(context, report=_why(context.report, str(error)))
 
     def load_request(
