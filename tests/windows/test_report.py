@@ -92,7 +92,7 @@ def test_a_fixed_part_that_does_not_fit_is_logged_as_a_warning(caplog: pytest.Lo
     build_window(ENTRIES, WindowPolicy(max_tokens=5, prompt_tokens=9), cost=words)
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert "need 12 tokens" in record.getMessage()
+    assert "alone need 12 tokens" in record.getMessage()
 
 
 def test_a_message_with_results_and_words_goes_out_as_it_came_in() -> None:

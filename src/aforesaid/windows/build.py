@@ -364,7 +364,7 @@ def _check_fixed(draft: Draft) -> list[str]:
     if budget is None or draft.fixed_tokens <= budget:
         return []
     needed = draft.fixed_tokens
-    words = f"prompt, tools and system messages need {needed} tokens, but the budget is {budget}"
+    words = f"prompt, tools and system messages alone need {needed} tokens, but the budget is {budget}"
     if draft.policy.oversize == "error":
         raise BudgetExceeded(words, needed=needed, budget=budget)
     return [words]
