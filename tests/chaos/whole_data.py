@@ -11,6 +11,7 @@ message must be in the store or in an archive, and nothing else.
 
 import argparse
 import asyncio
+import faulthandler
 import logging
 import random
 import sys
@@ -42,6 +43,9 @@ CUTS: tuple[Mode, ...] = ("reset", "refuse", "truncate")
 KILL_EVERY = 25
 """In one of so many outages the server itself is killed and started again."""
 MOST_CONVERSATIONS = 6
+ROUND_SECONDS = 300
+"""A round that takes longer ends the run with the stacks of all threads: something hangs."""
+PROGRESS_EVERY = 50
 MASTER = MasterKeys(bytes(range(32)))
 
 
@@ -95,12 +99,14 @@ class Run:
         assert isinstance(layer, ResilientBackend)
         return layer
 
-    async def rounds(self, number: int) -> Figures:
+    async def rounds(self, number: int, *, begins: Callable[[int], None] = lambda number: None) -> Figures:
+        """Play the rounds; `begins` is called with the number of each round before it."""
         await self._proxy.start()
         await self.open()
         for owner in OWNERS:
             await self._begin(owner)
-        for _ in range(number):
+        for at in range(number):
+            begins(at)
             await self._round()
         await self.memory.close()
         await self._proxy.stop()
@@ -285,6 +291,13 @@ OPERATIONS: dict[str, Callable[[Run], Awaitable[None]]] = {
 }
 
 
+def _watch_round(number: int) -> None:
+    """Bound the round in time, also when the event loop is blocked, and show progress now and then."""
+    faulthandler.dump_traceback_later(ROUND_SECONDS, exit=True)
+    if number and number % PROGRESS_EVERY == 0:
+        print(f"{number} rounds", flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=1000)
@@ -299,8 +312,9 @@ def main() -> int:
             server.start()
             try:
                 run = Run(server, Path(folder), random.Random(given.seed))
-                figures = asyncio.run(run.rounds(given.rounds))
+                figures = asyncio.run(run.rounds(given.rounds, begins=_watch_round))
             finally:
+                faulthandler.cancel_dump_traceback_later()
                 server.stop()
         print(f"{name}, seed {given.seed}, {given.rounds} rounds: {figures}", flush=True)
         clean &= not figures.wrong
