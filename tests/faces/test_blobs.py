@@ -67,7 +67,7 @@ async def test_owners_do_not_see_each_other(blobs: BlobBackend) -> None:
 
 async def test_names_that_are_none_are_refused(blobs: BlobBackend) -> None:
     erin = blobs.of("erin")
-    with pytest.raises(InvalidInput, match="sha256 must be that of the bytes"):
+    with pytest.raises(InvalidInput, match="sha256 must be the digest of the data"):
         await erin.put(new_id(), digest(b"other"), b"one")
     for name in ("../../etc/passwd", "A" * 64, ""):
         with pytest.raises(InvalidInput, match="sha256 must be"):
