@@ -74,7 +74,7 @@ ANTHROPIC_BAD: dict[str, tuple[Messages, str]] = {
     "a call without id": ([HI, assistant({**USE, "id": None}), user(answer("t1"))], "without an id"),
     "an id with a dot": (
         [HI, assistant({**USE, "id": "a.b"}), user(answer("a.b"))],
-        "characters that are not taken",
+        "invalid characters",
     ),
     "input that is text": ([HI, assistant({**USE, "input": "{}"}), user(answer("t1"))], "not an object"),
     "a call by the user": ([user(USE)], "must not hold a tool_use"),
@@ -226,9 +226,12 @@ RESPONSES_BAD: dict[str, tuple[Messages, str]] = {
     "arguments that are no JSON": ([HI, {**CALL_ITEM, "arguments": "{"}, OUTPUT_ITEM], "not JSON"),
     "a call without name": ([HI, {**CALL_ITEM, "name": ""}, OUTPUT_ITEM], "without a name"),
     "an output of nothing": ([HI, CALL_ITEM, {**OUTPUT_ITEM, "output": None}], "neither text nor a list"),
-    "reasoning at the end": ([HI, REASONING], "nothing of the model's follows"),
-    "reasoning before the user": ([HI, REASONING, HI], "nothing of the model's follows"),
-    "reasoning before an output": ([HI, CALL_ITEM, REASONING, OUTPUT_ITEM], "nothing of the model's follows"),
+    "reasoning at the end": ([HI, REASONING], "without a following item of the model"),
+    "reasoning before the user": ([HI, REASONING, HI], "without a following item of the model"),
+    "reasoning before an output": (
+        [HI, CALL_ITEM, REASONING, OUTPUT_ITEM],
+        "without a following item of the model",
+    ),
     "reasoning without summary": ([HI, {"type": "reasoning", "id": "r"}, HELLO], "without a summary"),
     "an item of nothing": ([{}], "neither a role nor a type nor an id"),
 }

@@ -21,9 +21,9 @@ from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.stores.sqlite import SQLiteBackend
 from aforesaid.telemetry import Telemetry
 from aforesaid.testing import FixedClock, StoreContract, store_machine
-from aforesaid.testing.contract.changing import ChangingContract
 from aforesaid.testing.contract.log import LogContract
 from aforesaid.testing.contract.records import RecordsContract
+from aforesaid.testing.contract.replacing import ReplacingContract
 from tests.layers.conftest import Seconds
 from tests.layers.failing import Failing, FailingStore
 from tests.layers.worlds import inner_for
@@ -56,7 +56,7 @@ class TestAroundWatchedMemory(StoreContract):
         await backend.close()
 
 
-class TestAroundServersThatTell(LogContract, RecordsContract, ChangingContract):
+class TestAroundServersThatTell(LogContract, RecordsContract, ReplacingContract):
     """What is remembered, and what makes it void, with servers that really tell."""
 
     @pytest.fixture(params=["redis", "postgres"])

@@ -17,12 +17,12 @@ from aforesaid.contracts import Backend, Migratable, Searchable, Watchable
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.stores.urls import backend_for
 from aforesaid.testing import FixedClock, SnapshotContract, StoreContract, store_machine
-from aforesaid.testing.contract.changing import ChangingContract
 from aforesaid.testing.contract.concurrency import ConcurrencyContract
-from aforesaid.testing.contract.counting import CountingContract
 from aforesaid.testing.contract.documents import DocumentsContract
 from aforesaid.testing.contract.log import LogContract
-from aforesaid.testing.contract.moving import MovingContract
+from aforesaid.testing.contract.replacing import ReplacingContract
+from aforesaid.testing.contract.restoring import RestoringContract
+from aforesaid.testing.contract.tallies import TallyContract
 from tests.layers.worlds import inner_for, opened, sealed_backend
 from tests.properties.worlds import STORES, url_for
 
@@ -48,7 +48,7 @@ class TestGlancesAtWhatIsSealed(SnapshotContract):
 
 
 class TestWhatIsSealedInOtherStores(
-    LogContract, ConcurrencyContract, MovingContract, ChangingContract, CountingContract, DocumentsContract
+    LogContract, ConcurrencyContract, RestoringContract, ReplacingContract, TallyContract, DocumentsContract
 ):
     @pytest.fixture(params=[store for store in STORES if store not in WHOLE])
     async def backend(

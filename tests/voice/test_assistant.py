@@ -164,11 +164,11 @@ async def endless() -> AsyncIterator[bytes]:
 
 UNUSABLE: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
     (b"", {}, InvalidAudio, "empty"),
-    (b"this is no sound at all", {}, InvalidAudio, "no recording"),
+    (b"this is no sound at all", {}, InvalidAudio, "unknown format"),
     ("text", {}, InvalidAudio, "bytes"),
     (pack_wav(Audio(data=b"")), {}, InvalidAudio, "empty"),
     (b"RIFF\x00\x00\x00\x00WAVE", {}, InvalidAudio, "without"),
-    (pack_wav(Audio(data=bytes(32_000))), {}, NotUnderstood, "silence"),
+    (pack_wav(Audio(data=bytes(32_000))), {}, NotUnderstood, "is silent"),
     (b"\x00\x20" * 1_000_000, {"audio_format": AudioFormat()}, InvalidAudio, "at most 60 s"),
     (endless(), {"audio_format": AudioFormat()}, InvalidAudio, "more than 60 s"),
     (endless(), {}, InvalidAudio, "more than 25,000,000 bytes"),

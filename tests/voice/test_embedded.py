@@ -90,7 +90,7 @@ async def test_from_speech_to_a_stored_answer(transcriber: EmbeddedTranscriber) 
 async def test_another_language_is_not_sure_enough(transcriber: EmbeddedTranscriber) -> None:
     german = await asyncio.to_thread(say, "Guten Morgen, wie geht es dir heute, mein Freund?", voice="de")
     supervisor = SupervisorAgent(ConversationManager(), [Specialist(loop=AgenticLoop(Scripted("Hm.")))])
-    with pytest.raises(NotUnderstood, match="not sure enough") as caught:
+    with pytest.raises(NotUnderstood, match="is below the minimum") as caught:
         await VoiceAssistant(supervisor, transcriber).understand(german)
     assert caught.value.confidence is not None
     assert caught.value.words

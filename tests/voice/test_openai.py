@@ -136,8 +136,8 @@ WRONG: list[tuple[Response, type[TranscriberError], str]] = [
     (json_response({"detail": "no such model"}, status=404), TranscriberError, "no such model"),
     (Response(status=503, body=b"<html>"), TranscriberUnavailable, "503"),
     (Response(status=200, body=b"<html>"), TranscriberError, "JSON"),
-    (json_response({"words": []}), TranscriberError, "without a text"),
-    (json_response([]), TranscriberError, "without a text"),
+    (json_response({"words": []}), TranscriberError, "has no text"),
+    (json_response([]), TranscriberError, "has no text"),
     (Response(body=b"{", breaks=True), TranscriberUnavailable, "cannot be reached"),
 ]
 

@@ -1,4 +1,4 @@
-"""For those who write or test a store: the contract as tests, a clock that stands still, a state machine.
+"""Test tools for authors of stores: the contract as tests, a settable clock, a state machine.
 
     from aforesaid.testing import StoreContract
 
@@ -10,7 +10,9 @@
             yield backend
             await backend.close()
 
-A store that passes is one. Needs `pip install 'aforesaid[testing]'`.
+A store that passes `StoreContract` works with every part of Aforesaid. A store with an optional capability
+also passes its contract: `SearchContract` for `Searchable`, `SnapshotContract` for `SnapshotReader`.
+Install with `pip install 'aforesaid[testing]'`.
 """
 
 from aforesaid.testing.clocks import FixedClock

@@ -1,4 +1,4 @@
-"""A clock that moves only when it is told to."""
+"""A clock for tests."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -6,7 +6,7 @@ START = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 
 
 class FixedClock:
-    """Call it for the time; `advance` it, `set` it back or forth."""
+    """A clock that changes only by `advance` and `set`."""
 
     def __init__(self, now: datetime = START) -> None:
         self.now = now

@@ -1,8 +1,8 @@
-"""Random histories as agents write them: tool loops in any dialect, with all that goes wrong in them.
+"""Random agent histories in any dialect: tool loops with parallel calls, thinking, several agents, tags,
+and errors.
 
-Parallel calls, results that come interleaved, late, twice or never, thinking, several agents, tags,
-system messages in the middle. For whoever wants to know that what they build from a history is
-valid: hand in a `random.Random`, Hypothesis's or your own. Below: dialects, contracts.
+Results may be interleaved, late, repeated or missing, and system messages may be in the middle. Pass a
+`random.Random`, for example Hypothesis's.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ _WORDS = ("the", "kitchen", "light", "is", "on", "and", "dinner", "needs", "more
 
 
 def entries_of(messages: Sequence[Message]) -> list[Entry]:
-    """The messages as a store would hand them out: in order, a second apart, numbered from one."""
+    """Return the messages as entries: in order, one second apart, numbered from one."""
     return [
         Entry(
             conversation_id=_CONVERSATION,
@@ -48,11 +48,12 @@ def random_history(
     tagged: bool = True,
     same_ids: bool = False,
 ) -> list[Message]:
-    """A history in one dialect, or in a `mixed` one, that ends in this state.
+    """Return a history in one dialect, or in `mixed` ones, that ends in this state.
 
-    `troubled`: with results that are late, missing, doubled or of nobody, and with messages between
-    a call and its result. `tagged`: with important and ephemeral messages. `same_ids`: with calls
-    that are counted from one again in every turn.
+    - `troubled`: include late, missing, repeated and orphaned results, and messages between a call and its
+      result.
+    - `tagged`: include important and ephemeral messages.
+    - `same_ids`: restart call ids in every turn.
     """
     history = _History(random, dialect=dialect, troubled=troubled, tagged=tagged, same_ids=same_ids)
     history.opening()
@@ -63,7 +64,7 @@ def random_history(
 
 
 class _History:
-    """A history being written."""
+    """A history being generated."""
 
     def __init__(self, random: Random, *, dialect: str, troubled: bool, tagged: bool, same_ids: bool) -> None:
         self.random = random
@@ -130,7 +131,7 @@ class _History:
         self.say("assistant", agent=agent)
 
     def between(self) -> None:
-        """Whatever may come in while nobody waits for it."""
+        """Add messages that may occur while no result is pending."""
         if self.trouble(0.15):
             self.say("system")
         if self.trouble(0.1):
@@ -201,7 +202,7 @@ class _History:
                 self.add({"role": "tool", "tool_call_id": call_id, "content": text})
 
     def bring_blocks(self, calls: Sequence[tuple[str, str]]) -> None:
-        """Results in one user message or in several, some beside something that the user said."""
+        """Add results in one or several user messages, some next to text of the user."""
         blocks = [
             {
                 "type": "tool_result",
@@ -214,8 +215,8 @@ class _History:
             for block in blocks:
                 self.add({"role": "user", "content": [block]})
         elif blocks:
-            said = [{"type": "text", "text": self.text()}] if self.trouble(0.2) else []
-            self.add({"role": "user", "content": [*blocks, *said]})
+            text = [{"type": "text", "text": self.text()}] if self.trouble(0.2) else []
+            self.add({"role": "user", "content": [*blocks, *text]})
 
     def add(self, document: dict[str, Any], *, agent: str | None = None) -> None:
         tags = self.random.choice(((),) * 8 + (("important",), ("ephemeral",))) if self.tagged else ()

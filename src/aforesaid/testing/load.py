@@ -1,7 +1,7 @@
-"""The load generator: made-up owners who talk, so that it can be seen how a store grows and how fast it is.
+"""Load generator: simulate owners in conversations to measure a store's growth and speed.
 
-Bounded in what it makes and in how much it does at once, and kept to stores on this machine. What it says is
-made from a seed: the same load gives the same words. Above: `aforesaid loadgen`. Below: memory, stores.
+The load is bounded in size and concurrency and restricted to stores on this machine. Texts derive from a
+seed, so the same load produces the same texts.
 """
 
 import asyncio
@@ -26,28 +26,28 @@ from aforesaid.stores.disk_usage import disk_usage
 from aforesaid.stores.urls import parse_url
 
 MOST_MESSAGES = 2_000_000
-"""Of one load. What a million owners need is extrapolated from far fewer."""
+"""Maximum messages of one load. Needs of a million owners are extrapolated from far fewer."""
 MOST_AT_ONCE = 256
 MOST_LETTERS = 100_000
 VOCABULARY = 20_000
 
 
 class Load(Struct, frozen=True, kw_only=True):
-    """Who says how much. Each conversation is turns of a question and an answer."""
+    """The size of a load. Each turn of a conversation is a question and an answer."""
 
     owners: int = 100
     conversations: int = 5
-    """Of each owner."""
+    """Per owner."""
     messages: int = 20
-    """Of each conversation; an even number."""
+    """Per conversation; an even number."""
     letters: int = 120
-    """Of a message, on average."""
+    """Average characters per message."""
     at_once: int = 16
-    """Conversations that are spoken in at the same time."""
+    """Number of concurrent conversations."""
     rate: float = 0.0
-    """Turns a second; 0 is as many as the store takes."""
+    """Turns per second; 0 is unlimited."""
     steps: int = 4
-    """Into how many parts the load is divided; the store is weighed after each."""
+    """Number of parts; the store is measured after each."""
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class Load(Struct, frozen=True, kw_only=True):
 
     @property
     def in_all(self) -> int:
-        """Messages."""
+        """Total number of messages."""
         return self.owners * self.conversations * self.messages
 
 
@@ -70,63 +70,67 @@ _BOUND = f"{MOST_MESSAGES:,} messages or less in all"
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """How it was after a part of the load."""
+    """Measurements after one part of the load."""
 
     messages: int
-    """So far."""
+    """Total so far."""
     seconds: float
-    """Of this part."""
+    """Duration of this part."""
     turns_a_second: float
     p50: float
-    """Milliseconds of a turn."""
+    """Milliseconds per turn."""
     p99: float
     bytes: Mapping[str, int]
-    """What each part of the store weighs now, less what it weighed before the load."""
+    """Growth of each part of the store since the start."""
 
 
 class Grown(Struct, frozen=True, kw_only=True):
-    """What the load has made of the store."""
+    """The growth of the store."""
 
     messages: int
     turns_a_second: float
     bytes_a_message: float
-    """Everything together, by the slope of the last half: what is made once is not counted."""
+    """Total bytes per message, from the slope of the last half, which excludes fixed costs."""
     parts: Mapping[str, float]
-    """Bytes a message of each part, by the same slope."""
+    """Bytes per message of each part, from the same slope."""
     steps: tuple[Step, ...]
 
 
 async def generate(memory: Memory, url: str, load: Load) -> Grown:
-    """Say everything, and weigh the store as it grows. The memory was opened from this URL, bare."""
+    """Run the load and measure the store as it grows. The memory must be opened from this URL without
+    layers.
+    """
     check_near(url)
     before = await disk_usage(memory.backend, url)
     steps: list[Step] = []
     for owners in _parts(load):
-        said = len(owners) * load.conversations * load.messages
+        messages = len(owners) * load.conversations * load.messages
         begin = time.perf_counter()
-        taken = await _said(memory, load, owners)
+        durations = await _run_conversations(memory, load, owners)
         seconds = time.perf_counter() - begin
-        after = await _weighed(memory, url)
-        steps.append(_step(steps, said, seconds, taken, _less(after, before)))
-    return _grown(steps)
+        after = await _indexed_size(memory, url)
+        steps.append(_step(steps, messages, seconds, durations, _growth(after, before)))
+    return _result(steps)
 
 
-async def _weighed(memory: Memory, url: str) -> Mapping[str, int]:
-    """The weight once everything that was said is in the index: some of it waits for a quiet moment."""
+async def _indexed_size(memory: Memory, url: str) -> Mapping[str, int]:
+    """Return the size after indexing everything, because some indexing waits for idle time."""
     if isinstance(memory.backend, Reindexable) and parse_url(url).options.get("search") != "off":
         await memory.backend.reindex()
     return await disk_usage(memory.backend, url)
 
 
 def check_near(url: str) -> None:
-    """Refuse a store on another machine: load is for one's own."""
+    """Refuse a store on another machine."""
     address = parse_url(url)
     named = [part.rpartition("@")[2] for part in address.host.split(",")]
     named += [address.options[name] for name in ("host", "hostaddr", "service") if name in address.options]
     for host in named:
         if not _is_near(host):
             raise InvalidSetting(
-                f"load is made on this machine only; {masked_url(url)} is at {host}", field="url", value=host
+                f"the load generator only works on this machine; {masked_url(url)} is at {host}",
+                field="url",
+                value=host,
             )
 
 
@@ -146,48 +150,48 @@ def _check(holds: bool, field: str, value: object, wanted: str) -> None:
 
 
 def _parts(load: Load) -> Iterator[range]:
-    """The owners of each step."""
+    """Yield the owners of each step."""
     bounds = [load.owners * step // load.steps for step in range(load.steps + 1)]
     return (range(start, end) for start, end in pairwise(bounds))
 
 
-async def _said(memory: Memory, load: Load, owners: range) -> list[float]:
-    """Seconds of each turn, of all conversations of these owners, so many of them at once."""
+async def _run_conversations(memory: Memory, load: Load, owners: range) -> list[float]:
+    """Run all conversations of these owners concurrently and return the seconds of each turn."""
     waiting = iter([(owner, number) for number in range(load.conversations) for owner in owners])
     pace = _Pace(load.rate)
-    taken: list[float] = []
+    durations: list[float] = []
 
-    async def speak() -> None:
+    async def converse() -> None:
         for owner, number in waiting:
-            taken.extend(
+            durations.extend(
                 await _conversation(memory.of(f"load {load.seed} {owner}"), load, owner, number, pace)
             )
 
     async with asyncio.TaskGroup() as tasks:
         for _ in range(load.at_once):
-            tasks.create_task(speak())
-    return taken
+            tasks.create_task(converse())
+    return durations
 
 
 async def _conversation(
     manager: ConversationManager, load: Load, owner: int, number: int, pace: "_Pace"
 ) -> list[float]:
     conversation = await manager.get_or_create_conversation(f"load {number}")
-    speech = _Speech(f"{load.seed} {owner} {number}", load.letters)
-    taken = []
+    texts = _TextGenerator(f"{load.seed} {owner} {number}", load.letters)
+    durations = []
     for _ in range(load.messages // 2):
-        question, answer = speech.text(), speech.text()
+        question, answer = texts.text(), texts.text()
         await pace.due()
         begin = time.perf_counter()
         async with manager.turn(conversation.id) as turn:
             turn.user(question)
             turn.assistant(answer)
-        taken.append(time.perf_counter() - begin)
-    return taken
+        durations.append(time.perf_counter() - begin)
+    return durations
 
 
 class _Pace:
-    """When the next turn is due. Turns that come late are not made up for by a crowd."""
+    """Schedules turns at a rate. Late turns are not compensated by a burst."""
 
     def __init__(self, rate: float) -> None:
         self._gap = 1 / rate if rate else 0.0
@@ -202,15 +206,15 @@ class _Pace:
 
 @cache
 def _language() -> tuple[list[str], list[float]]:
-    """A language: words, and how frequent each is, as in speech."""
+    """Return words and their cumulative frequencies, distributed as in speech."""
     syllables = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", "an", "en", "or")]
     chance = random.Random(20261116)
     words = ["".join(chance.choices(syllables, k=chance.randint(1, 4))) for _ in range(VOCABULARY)]
     return words, list(accumulate(1 / (rank + 3) for rank in range(VOCABULARY)))
 
 
-class _Speech:
-    """What one side and the other say in a conversation."""
+class _TextGenerator:
+    """Generates the texts of one conversation."""
 
     def __init__(self, seed: str, letters: int) -> None:
         self._chance = random.Random(seed)
@@ -219,27 +223,29 @@ class _Speech:
     def text(self) -> str:
         words, frequencies = _language()
         length = self._chance.randint(self._letters // 2, self._letters * 3 // 2) or 1
-        said = " ".join(self._chance.choices(words, cum_weights=frequencies, k=length // 5 + 1))
-        return said[:length]
+        text = " ".join(self._chance.choices(words, cum_weights=frequencies, k=length // 5 + 1))
+        return text[:length]
 
 
-def _less(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+def _growth(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
     return {name: size - before.get(name, 0) for name, size in after.items()}
 
 
-def _step(steps: list[Step], said: int, seconds: float, taken: list[float], sizes: Mapping[str, int]) -> Step:
-    cuts = statistics.quantiles(taken, n=100) if len(taken) > 1 else taken * 99
+def _step(
+    steps: list[Step], messages: int, seconds: float, durations: list[float], sizes: Mapping[str, int]
+) -> Step:
+    cuts = statistics.quantiles(durations, n=100) if len(durations) > 1 else durations * 99
     return Step(
-        messages=said + (steps[-1].messages if steps else 0),
+        messages=messages + (steps[-1].messages if steps else 0),
         seconds=seconds,
-        turns_a_second=said / 2 / seconds,
+        turns_a_second=messages / 2 / seconds,
         p50=cuts[49] * 1e3,
         p99=cuts[98] * 1e3,
         bytes=sizes,
     )
 
 
-def _grown(steps: list[Step]) -> Grown:
+def _result(steps: list[Step]) -> Grown:
     last, middle = steps[-1], steps[(len(steps) - 1) // 2]
     seconds = sum(step.seconds for step in steps)
     if middle is last:

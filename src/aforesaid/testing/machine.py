@@ -1,8 +1,8 @@
-"""A state machine that plays random operations on a store and on the in-memory model, and compares.
+"""State machine: run random operations on a store and on the in-memory model, and compare.
 
     TestMachine = store_machine(lambda clock: MyBackend(clock=clock)).TestCase
 
-Both sides get the same ids and the same clock, so every answer must be equal, field for field.
+Both stores get the same ids and the same clock, so all results must be equal.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from aforesaid.model.ids import new_id
 from aforesaid.model.messages import ROLES, Message
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.testing.clocks import FixedClock
-from aforesaid.testing.contract.counting import counted
+from aforesaid.testing.contract.tallies import shared_counts
 
 OWNERS = ("ann", "bob")
 SESSIONS = ("kitchen", "phone")
@@ -68,7 +68,7 @@ Operation = Callable[[ConversationStore], Awaitable[Any]]
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Random operations on two stores. `store_machine` fills in which one is under test."""
+    """Random operations on two stores. `store_machine` sets the store under test."""
 
     make_backend: Callable[[FixedClock], Backend]
     ids = Bundle("ids")
@@ -91,7 +91,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.runner.run(self.real.open())
 
     def both(self, owner: str, operation: Operation) -> None:
-        """Do the same on both sides; both must answer, or refuse, alike."""
+        """Run the operation on both stores; results and errors must be equal."""
         name = f"{owner}-{self.run_id}"
         expected = self.outcome(operation, self.model.of(name))
         actual = self.outcome(operation, self.real.of(name))
@@ -169,14 +169,14 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(owner=st.sampled_from(OWNERS))
     def clear(self, owner: str) -> None:
         async def cleared(store: ConversationStore) -> Tally:
-            return counted(await store.clear())
+            return shared_counts(await store.clear())
 
         self.both(owner, cleared)
 
     @rule(owner=st.sampled_from(OWNERS), conversation_id=st.none() | ids)
     def tally(self, owner: str, conversation_id: str | None) -> None:
         async def tallied(store: ConversationStore) -> Tally:
-            return counted(await store.tally(conversation_id))
+            return shared_counts(await store.tally(conversation_id))
 
         self.both(owner, tallied)
 
@@ -208,7 +208,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(owner=st.sampled_from(OWNERS), conversation_id=ids, limit=st.integers(0, 6))
     def read_snapshot(self, owner: str, conversation_id: str, limit: int) -> None:
-        """A store that reads in one step says what the model says part by part."""
+        """Compare a snapshot with the model's separate reads."""
         listing = parse_listing("note", None, None, 2)
 
         async def seen(store: ConversationStore) -> Any:
@@ -236,7 +236,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(conversation_id=ids, reverse=st.booleans(), first=st.integers(0, 4))
     def move(self, conversation_id: str, reverse: bool, first: int) -> None:
-        """Put what one owner has in the place of the other's, in two parts, which may overlap."""
+        """Restore one owner's conversation into the other's store, in two parts that may overlap."""
         giver, taker = OWNERS[::-1] if reverse else OWNERS
         given: list[Any] = []
 
@@ -299,7 +299,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(kind=kinds, holder=st.none() | ids, reverse=st.booleans())
     def move_documents(self, kind: str, holder: str | None, reverse: bool) -> None:
-        """Put what one owner has in the place of the other's."""
+        """Restore one owner's documents into the other's store."""
         giver, taker = OWNERS[::-1] if reverse else OWNERS
         given: list[Document] = []
 
@@ -322,7 +322,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(owner=st.sampled_from(OWNERS), conversation_id=ids, revision=st.none() | st.integers(0, 3))
     def delete(self, owner: str, conversation_id: str, revision: int | None) -> None:
         async def deleted(store: ConversationStore) -> Tally:
-            return counted(await store.delete(conversation_id, expected_revision=revision))
+            return shared_counts(await store.delete(conversation_id, expected_revision=revision))
 
         self.both(owner, deleted)
 
@@ -332,5 +332,5 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 def store_machine(make_backend: Callable[[FixedClock], Backend]) -> type[RuleBasedStateMachine]:
-    """The machine for the backends that `make_backend` makes. Each run works for owners of its own."""
+    """Return the machine for the backends that `make_backend` creates. Each run uses its own owners."""
     return type("StoreMachine", (StoreMachine,), {"make_backend": staticmethod(make_backend)})

@@ -1,9 +1,9 @@
-"""Would the provider take this request? The rules of each, as a pure function. For tests of windows.
+"""Check whether a provider would accept a request.
 
-The rules are written down from the providers' documentation and error messages, in
-`provider_rules`, one module a dialect, and share no code with the writers that they judge. They
-cover what can be seen in the messages alone. Left out is what depends on the model or on other
-parameters: limits on length, whether a request may end with the assistant's words.
+The rules come from the providers' documentation and error messages. They are in `provider_rules`, one
+module per dialect, and share no code with the renderers that they check. They cover what the messages
+alone show. Rules that depend on the model or on other parameters are left out, such as length limits and
+whether a request may end with an assistant message.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,14 +25,14 @@ _RULES: Mapping[str, Rules] = {
 
 
 def problems(request: Request | Sequence[Any], dialect: str) -> list[str]:
-    """What the provider would refuse in this request, each in one sentence; nothing when it is valid."""
+    """Return what the provider would reject in this request, one sentence each; empty for a valid request."""
     if dialect not in _RULES:
         raise InvalidInput.not_in("dialect", dialect, _RULES)
     messages = request.messages if isinstance(request, Request) else request
     system = request.system if isinstance(request, Request) else None
     found = list(_system_problems(system, dialect))
     shape = list(shape_problems(messages))
-    # The rules may rely on the shape; where it is broken, that is the finding.
+    # The rules assume a valid shape, so report only the shape if it is broken.
     return [*found, *shape] if shape else [*found, *_RULES[dialect](messages)]
 
 
@@ -40,7 +40,7 @@ def _system_problems(system: Any, dialect: str) -> Iterator[str]:
     if system is None:
         return
     if dialect != "anthropic":
-        # Elsewhere the system prompt is a message of the list; there is no such parameter here.
-        yield f"{dialect} keeps the system prompt in the list, not apart"
+        # Other dialects have no system parameter; the system prompt is a message.
+        yield f"{dialect} has no system parameter; the system prompt belongs in the messages"
     else:
         yield from anthropic.system_problems(system)

@@ -1,11 +1,11 @@
-"""Voice: from sound to words, to an answer, to what is spoken of it. Below: agents, sessions, contracts.
+"""Voice: transcribe speech, answer it, and prepare the answer for speaking.
 
-    VoiceAssistant        `handle_voice_input(audio, session_id)`: understood, stored, answered
-    WyomingTranscriber    a speech service of Home Assistant's, over TCP
-    OpenAITranscriber     OpenAI's `/audio/transcriptions`, or a server with the same interface
-    EmbeddedTranscriber   English, on board, without network (`aforesaid[speech]`)
+    VoiceAssistant        `handle_voice_input(audio, session_id)`: transcribe, answer, store
+    WyomingTranscriber    a Wyoming speech service, as Home Assistant uses, over TCP
+    OpenAITranscriber     OpenAI's `/audio/transcriptions` or a compatible server
+    EmbeddedTranscriber   English, local, without network (`aforesaid[speech]`)
 
-A transcriber of your own is any class with the methods of `aforesaid.contracts.Transcriber`.
+To write a transcriber, implement the methods of `aforesaid.contracts.Transcriber`.
 """
 
 from aforesaid.voice.assistant import VoiceAssistant, VoiceReply

@@ -1,7 +1,4 @@
-"""A voice assistant: what was said by voice is understood, stored and answered.
-
-Below: agents, sessions, sound. Above: whoever has a microphone and a loudspeaker: a server, a device.
-"""
+"""Voice assistant: transcribe speech, answer it and store the turn."""
 
 import asyncio
 import logging
@@ -19,44 +16,45 @@ from aforesaid.errors import InvalidSetting, NotUnderstood, shown
 from aforesaid.memory.sessions import SessionManager
 from aforesaid.model.messages import Message, Speech
 from aforesaid.speech.spoken_form import SPOKEN_LIMIT, cut_at_sentence, heard_length, without_markup
-from aforesaid.voice.sound import SoundLimits, bounded, check_audible, collected, read_sound
+from aforesaid.voice.sound import SoundLimits, check_audible, collect, limit_chunks, read_sound
 
 log = logging.getLogger("aforesaid.voice")
 
 Sound = bytes | Audio | AsyncIterable[bytes]
-"""A recording, or its pieces as they arrive."""
+"""A recording, or its chunks as they arrive."""
 
 LEAST_CONFIDENCE = 0.4
-"""What is less sure than this is asked for again. Below it, the embedded transcriber's words are mostly
-other words; larger models are mostly above 0.7 where they understood."""
+"""Transcripts with a lower confidence are rejected. Below it the embedded transcriber is mostly wrong;
+larger models are usually above 0.7 when they are right.
+"""
 
 
 class SpokenPart(Struct, frozen=True, kw_only=True):
-    """A message of the answer, and what is spoken of it."""
+    """A message of the answer with its spoken text."""
 
     message_id: str
     spoken: str
 
 
 class VoiceReply(Struct, frozen=True, kw_only=True):
-    """The answer to something that was said by voice."""
+    """The answer to a spoken request."""
 
     text: str
-    """All of it, as it is stored: to be read."""
+    """The whole answer as it is stored, for reading."""
     spoken: str
-    """What a voice should say of it: without markup, up to a sentence end within the limit."""
+    """The text to speak: without markup, cut at a sentence end within the limit."""
     transcript: Transcript
-    """What was understood."""
+    """The transcribed request."""
     session_id: str
     conversation_id: str
     parts: tuple[SpokenPart, ...] = ()
-    """Which messages it is made of: one, mostly. None where the turn failed: then nothing is stored."""
+    """The messages of the answer, usually one. Empty if the turn failed and nothing is stored."""
     failed: bool = False
     """Whether this is an apology."""
     stored: bool = True
-    """Whether the turn is stored. False for an apology, and where storing failed."""
+    """Whether the turn is stored. False for an apology and when storing failed."""
     queued: bool = False
-    """Whether storing failed and is tried again in the background."""
+    """Whether storing failed and is retried in the background."""
 
     def __str__(self) -> str:
         return self.text
@@ -64,11 +62,11 @@ class VoiceReply(Struct, frozen=True, kw_only=True):
 
 @validated
 class VoiceAssistant:
-    """Answers what is said by voice.
+    """Answers spoken requests.
 
-    `supervisor` answers, `transcriber` understands, `sessions` knows who is in which conversation.
-    What is less sure than `least_confidence` is not understood; a transcriber that does not say how
-    sure it is, is believed.
+    `supervisor` answers, `transcriber` transcribes, `sessions` maps sessions to conversations. A
+    transcript with a confidence below `least_confidence` is rejected. A transcript without a confidence is
+    accepted.
     """
 
     def __init__(
@@ -109,62 +107,63 @@ class VoiceAssistant:
         device: str | None = None,
         on_text: OnText | None = None,
     ) -> VoiceReply:
-        """Understand, store and answer. A session that is not known begins now.
+        """Transcribe, answer and store a request. An unknown session starts now.
 
-        `audio` is a recording, or pieces of one as they arrive; bare samples need `audio_format`. What
-        cannot be used or understood raises `InvalidAudio`, `NotUnderstood` or `TranscriberError`, and
-        nothing is stored. A turn that fails later leaves no trace, and the reply is an apology. An answer
-        that cannot be stored is returned, with `stored` False, and queued.
+        `audio` is a recording or its chunks; samples need `audio_format`. Unusable audio raises
+        `InvalidAudio`, `NotUnderstood` or `TranscriberError`, and nothing is stored. A turn that fails
+        later leaves no trace, and the reply is an apology. An answer that cannot be stored is returned
+        with `stored` False and queued.
         """
         transcript = await self.understand(audio, audio_format=audio_format, language=language)
-        question = asked(transcript)
-        known = await self.sessions.get_conversation_id(session_id)
+        question = message_of(transcript)
+        existing = await self.sessions.get_conversation_id(session_id)
         conversation_id = (
-            known or (await self.sessions.create_session(session_id, device=device)).conversation_id
+            existing or (await self.sessions.create_session(session_id, device=device)).conversation_id
         )
-        undo = partial(end_session_quietly, self.sessions, session_id) if known is None else None
+        undo = partial(end_session_quietly, self.sessions, session_id) if existing is None else None
         answer = await self._supervisor.answer_or_apology(
             question, session_id, conversation_id, on_text=on_text, undo=undo
         )
         if isinstance(answer, Apology):
-            return self._sorry(answer.text, transcript, session_id, conversation_id)
+            return self._apology_reply(answer.text, transcript, session_id, conversation_id)
         return self._reply(answer, transcript, session_id, conversation_id)
 
     async def understand(
         self, audio: Sound, *, audio_format: AudioFormat | None = None, language: str | None = None
     ) -> Transcript:
-        """The words alone; raises as `handle_voice_input`."""
+        """Return only the transcript. Raises like `handle_voice_input`."""
         transcript = await self._transcript(audio, audio_format, language)
         if not transcript.text.strip():
-            raise NotUnderstood("nobody spoke, or nothing was understood", confidence=transcript.confidence)
+            raise NotUnderstood("no speech was recognized", confidence=transcript.confidence)
         sure = transcript.confidence
         if sure is not None and sure < self._least_confidence:
             raise NotUnderstood(
-                f"the words are not sure enough: {sure:.2f}, and {self._least_confidence:g} is needed",
+                f"transcription confidence {sure:.2f} is below the minimum of {self._least_confidence:g}",
                 words=transcript.text,
                 confidence=sure,
             )
         return transcript
 
     async def interrupted(self, reply: VoiceReply, *, heard: int | str) -> tuple[Message, ...]:
-        """Somebody cut in: note how much of the reply was heard, as `ConversationManager.interrupted`.
+        """Record how much of the reply was heard before the user interrupted, as
+        `ConversationManager.interrupted` does.
 
-        Gives the messages that have a note now. A turn that failed has none.
+        Return the updated messages. A failed turn has none.
         """
         length = heard_length(reply.spoken, heard) if isinstance(heard, str) else heard
         if len(reply.parts) == 1 or length is None or isinstance(length, bool) or length < 0:
-            return tuple([await self._note(reply, part, heard) for part in reply.parts])
-        noted, left = [], length
+            return tuple([await self._record_heard(reply, part, heard) for part in reply.parts])
+        updated, remaining = [], length
         for part in reply.parts:
-            noted.append(await self._note(reply, part, max(0, min(left, len(part.spoken)))))
-            left -= len(part.spoken) + 1
-        return tuple(noted)
+            updated.append(await self._record_heard(reply, part, max(0, min(remaining, len(part.spoken)))))
+            remaining -= len(part.spoken) + 1
+        return tuple(updated)
 
     async def close(self) -> None:
-        """Let go of the transcriber."""
+        """Close the transcriber."""
         await self._transcriber.close()
 
-    async def _note(self, reply: VoiceReply, part: SpokenPart, heard: int | str) -> Message:
+    async def _record_heard(self, reply: VoiceReply, part: SpokenPart, heard: int | str) -> Message:
         return await self.manager.interrupted(
             reply.conversation_id, part.message_id, heard=heard, spoken=part.spoken
         )
@@ -174,14 +173,14 @@ class VoiceAssistant:
     ) -> Transcript:
         if isinstance(audio, AsyncIterable):
             if audio_format is not None and isinstance(self._transcriber, StreamingTranscriber):
-                chunks = bounded(audio, self._limits, audio_format)
+                chunks = limit_chunks(audio, self._limits, audio_format)
                 return await self._transcriber.listen(chunks, audio_format, language=language)
-            audio = await collected(audio, self._limits, audio_format)
-        sound = await asyncio.to_thread(self._checked, audio, audio_format)
+            audio = await collect(audio, self._limits, audio_format)
+        sound = await asyncio.to_thread(self._read_checked, audio, audio_format)
         return await self._transcriber.transcribe(sound, language=language)
 
-    def _checked(self, audio: bytes | Audio, audio_format: AudioFormat | None) -> Audio:
-        """Looks at every sample, so it is called off the loop."""
+    def _read_checked(self, audio: bytes | Audio, audio_format: AudioFormat | None) -> Audio:
+        """Parse and check the audio. It reads every sample, so call it on a thread."""
         sound = self._limits.check(read_sound(audio, audio_format))
         check_audible(sound)
         return sound
@@ -201,7 +200,7 @@ class VoiceAssistant:
             queued=answer.not_stored is not None and answer.not_stored.queued,
         )
 
-    def _sorry(
+    def _apology_reply(
         self, apology: str, transcript: Transcript, session_id: str, conversation_id: str
     ) -> VoiceReply:
         return VoiceReply(
@@ -215,8 +214,8 @@ class VoiceAssistant:
         )
 
 
-def asked(transcript: Transcript) -> Message:
-    """What was said by voice, as it is stored."""
+def message_of(transcript: Transcript) -> Message:
+    """Return the transcript as the user's message."""
     speech = Speech(confidence=transcript.confidence, language=transcript.language)
     return Message(
         role="user",
@@ -227,17 +226,17 @@ def asked(transcript: Transcript) -> Message:
 
 
 def _spoken_parts(turn: Sequence[Message], limit: int) -> tuple[tuple[SpokenPart, ...], str]:
-    """The messages with the words of the answer, and what is spoken of all: what follows the last call."""
-    said: list[tuple[str, str]] = []
+    """Return the answer's messages after the last tool call, and the text to speak for all of them."""
+    texts: list[tuple[str, str]] = []
     for message in turn:
         meaning = meaning_of(message)
         if meaning.calls or message.role == "user":
-            said.clear()
+            texts.clear()
         elif message.role == "assistant" and message.message_id and meaning.text.strip():
-            said.append((message.message_id, without_markup(meaning.text)))
-    spoken = cut_at_sentence("\n".join(words for _, words in said), limit)
+            texts.append((message.message_id, without_markup(meaning.text)))
+    spoken = cut_at_sentence("\n".join(words for _, words in texts), limit)
     parts, at = [], 0
-    for message_id, words in said:
+    for message_id, words in texts:
         parts.append(SpokenPart(message_id=message_id, spoken=spoken[at : at + len(words)]))
         at += len(words) + 1
     return tuple(parts), spoken

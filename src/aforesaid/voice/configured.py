@@ -1,4 +1,4 @@
-"""Who understands what is said by voice, by the settings. Below: the transcribers. Above: surfaces."""
+"""Create the transcriber from the settings."""
 
 from aforesaid._internal.arguments import validated
 from aforesaid.contracts import Transcriber
@@ -11,7 +11,7 @@ from aforesaid.voice.wyoming import WyomingTranscriber
 
 @validated
 def transcriber_for(config: VoiceConfig) -> Transcriber | None:
-    """The transcriber that the settings name; None where it is off. One serves all owners."""
+    """Return the transcriber from the settings, or None if it is off. One transcriber serves all owners."""
     match config.transcriber:
         case "embedded":
             return EmbeddedTranscriber()

@@ -1,8 +1,7 @@
-"""A transcriber on board: English, without network, on a small machine. Below: sound. Above: the assistant.
+"""Transcribe English locally with PocketSphinx, without network, on a small machine.
 
-PocketSphinx brings its models with it (`aforesaid[speech]`). It is no match for a large model: it is
-there so that voice works on a machine with nothing else, and gets much better where it is told what is
-often said (`phrases`).
+PocketSphinx includes its models (`aforesaid[speech]`). It is much weaker than a large model. It makes
+voice work without any other service, and becomes much better with a list of common `phrases`.
 """
 
 import asyncio
@@ -14,38 +13,40 @@ from typing import TYPE_CHECKING, Any
 from aforesaid._internal.arguments import validated
 from aforesaid.contracts import PCM, Audio, Segment, Transcript
 from aforesaid.errors import InvalidAudio, InvalidSetting, MissingExtra, TranscriberError, shown
-from aforesaid.voice.sound import resampled
+from aforesaid.voice.sound import resample
 
 if TYPE_CHECKING:
     from aforesaid.voice.sound import Samples
 
 RATE = 16_000
 FRAMES = 100
-"""Frames a second, in which the decoder counts time."""
-LOUDEST = 0.5
+"""Decoder frames per second."""
+PEAK = 0.5
 NOISE = 0.001
-"""Loudness that speech is brought to, and of the noise under it. The model learned from microphones: of a
-silence without any noise it makes words, and of speech over one it makes other words."""
+"""Peak level of the prepared speech and level of the added noise. The model was trained on microphone
+recordings; it finds words in absolute silence and misreads speech without background noise.
+"""
 MARGIN = 0.25
-"""Seconds of noise before and after."""
-ALIKE = 0.6
-"""How alike, from 0 to 1, a phrase and what was understood without phrases must be for the phrase to be
-taken: what nobody listed is not bent into something that is."""
+"""Seconds of noise before and after the speech."""
+MIN_SIMILARITY = 0.6
+"""Minimum similarity, from 0 to 1, of a phrase and the free transcription. It prevents other speech from
+being mapped to a phrase.
+"""
 
 _PHRASES = "phrases"
 
 
 @validated
 class EmbeddedTranscriber:
-    """`phrases`: sentences that are often said here; heard like one of them, it is that one."""
+    """Transcribes locally. Speech that resembles one of `phrases` becomes that phrase."""
 
     def __init__(self, *, phrases: Sequence[str] = ()) -> None:
         if isinstance(phrases, str):
             raise InvalidSetting(f"phrases must be a list; got {shown(phrases)}", field="phrases")
-        self._phrases = [_bare(phrase) for phrase in phrases]
-        self._said = {_bare(phrase): phrase for phrase in phrases}
+        self._phrases = [_normalize(phrase) for phrase in phrases]
+        self._originals = {_normalize(phrase): phrase for phrase in phrases}
         self._decoder: Any = None
-        # One thread: the decoder does one thing at a time, and those who wait must not hold up others.
+        # One dedicated thread: the decoder is not concurrent, and callers must not occupy the shared pool.
         self._thread: ThreadPoolExecutor | None = None
 
     @property
@@ -55,7 +56,7 @@ class EmbeddedTranscriber:
     async def transcribe(self, audio: Audio, *, language: str | None = None) -> Transcript:
         if audio.media_type != PCM:
             raise InvalidAudio(
-                f"audio must be a WAV file or bare samples for {self.name}; got {audio.media_type}",
+                f"audio must be a WAV file or samples for {self.name}; got {audio.media_type}",
                 field="audio",
                 value=audio.media_type,
             )
@@ -74,25 +75,25 @@ class EmbeddedTranscriber:
         self._decoder = self._thread = None
 
     def _transcribe(self, audio: Audio) -> Transcript:
-        samples = _prepared(resampled(audio, RATE))
-        decoder = self._loaded()
-        freely = _understood(decoder, samples)
-        if not self._phrases or not freely.text:
-            return freely
+        samples = _prepare(resample(audio, RATE))
+        decoder = self._load()
+        free = _decode(decoder, samples)
+        if not self._phrases or not free.text:
+            return free
         decoder.activate_search(_PHRASES)
         try:
-            return self._chosen(freely, _understood(decoder, samples))
+            return self._choose(free, _decode(decoder, samples))
         finally:
             decoder.activate_search()
 
-    def _chosen(self, freely: Transcript, phrase: Transcript) -> Transcript:
-        alike = SequenceMatcher(None, freely.text, phrase.text, autojunk=False).ratio()
-        if phrase.text not in self._said or alike < ALIKE:
-            return freely
-        said = self._said[phrase.text]
-        return Transcript(text=said, confidence=alike, language="en", segments=phrase.segments)
+    def _choose(self, free: Transcript, phrase: Transcript) -> Transcript:
+        similarity = SequenceMatcher(None, free.text, phrase.text, autojunk=False).ratio()
+        if phrase.text not in self._originals or similarity < MIN_SIMILARITY:
+            return free
+        original = self._originals[phrase.text]
+        return Transcript(text=original, confidence=similarity, language="en", segments=phrase.segments)
 
-    def _loaded(self) -> Any:
+    def _load(self) -> Any:
         if self._decoder is None:
             try:
                 import pocketsphinx
@@ -103,51 +104,51 @@ class EmbeddedTranscriber:
             except RuntimeError as error:
                 raise TranscriberError(f"the embedded models cannot be loaded: {error}") from error
             if self._phrases:
-                _teach(decoder, self._phrases)
+                _add_phrases(decoder, self._phrases)
             self._decoder = decoder
         return self._decoder
 
 
-def _bare(phrase: str) -> str:
+def _normalize(phrase: str) -> str:
     words = "".join(c if c.isalnum() or c in "'’ " else " " for c in str(phrase).lower().replace("’", "'"))
     return " ".join(words.split())
 
 
-def _teach(decoder: Any, phrases: Sequence[str]) -> None:
+def _add_phrases(decoder: Any, phrases: Sequence[str]) -> None:
     unknown = sorted({word for phrase in phrases for word in phrase.split() if not decoder.lookup_word(word)})
     if unknown or not all(phrases):
-        words = ", ".join(unknown) or "nothing"
-        raise InvalidSetting(f"phrases must be made of English words; not known: {words}", field="phrases")
+        words = ", ".join(unknown) or "an empty phrase"
+        raise InvalidSetting(f"phrases must consist of English words; unknown: {words}", field="phrases")
     choices = " | ".join(dict.fromkeys(phrases))
-    decoder.add_jsgf_string(_PHRASES, f"#JSGF V1.0;\ngrammar said;\npublic <said> = {choices};\n")
+    decoder.add_jsgf_string(_PHRASES, f"#JSGF V1.0;\ngrammar phrases;\npublic <phrase> = {choices};\n")
 
 
-def _prepared(samples: "Samples") -> bytes:
-    """As a microphone would have given it: loud enough, and with a little noise everywhere."""
+def _prepare(samples: "Samples") -> bytes:
+    """Normalize the level and add a little noise, as a microphone would."""
     import numpy as np
 
     peak = float(np.abs(samples).max())
-    loud = samples * (LOUDEST / peak) if peak else samples
+    loud = samples * (PEAK / peak) if peak else samples
     margin = np.zeros(int(MARGIN * RATE))
     whole = np.concatenate([margin, loud, margin])
-    # The same noise each time: the same sound gives the same words.
+    # A fixed seed, so that the same audio gives the same text.
     noise = np.random.default_rng(seed=0).normal(0.0, NOISE, len(whole))
     return bytes((np.clip(whole + noise, -1.0, 1.0) * 32767).astype("<i2").tobytes())
 
 
-def _understood(decoder: Any, samples: bytes) -> Transcript:
+def _decode(decoder: Any, samples: bytes) -> Transcript:
     try:
         decoder.start_utt()
         decoder.process_raw(samples, full_utt=True)
         decoder.end_utt()
     except RuntimeError as error:
-        raise TranscriberError(f"the sound could not be decoded: {error}") from error
+        raise TranscriberError(f"the audio could not be decoded: {error}") from error
     best = decoder.hyp()
     if best is None or not best.hypstr.strip():
         return Transcript(text="", confidence=0.0, language="en")
     words = tuple(_word(each) for each in decoder.seg() if each.word[0] not in "<[")
-    sure = sum(word.confidence or 0.0 for word in words) / max(1, len(words))
-    return Transcript(text=best.hypstr.strip(), confidence=sure, language="en", segments=words)
+    confidence = sum(word.confidence or 0.0 for word in words) / max(1, len(words))
+    return Transcript(text=best.hypstr.strip(), confidence=confidence, language="en", segments=words)
 
 
 def _word(segment: Any) -> Segment:

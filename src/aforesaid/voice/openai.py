@@ -1,6 +1,6 @@
-"""A transcriber behind OpenAI's `/audio/transcriptions`, or any server with the same interface.
+"""Transcribe with OpenAI's `/audio/transcriptions` or a compatible server.
 
-Below: sound, contracts. Above: the assistant. Files of any kind go as they are; bare samples as WAV.
+Audio files are sent unchanged; samples are sent as WAV.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ _NAMES = {
     "audio/flac": "audio.flac",
     "audio/webm": "audio.webm",
 }
-"""Servers know a file by the end of its name."""
+"""Servers detect the file type by the extension."""
 
-_MAYBE_LATER = frozenset((408, 409, 425, 429))
+_RETRYABLE = frozenset((408, 409, 425, 429))
 
 
 @validated
 class OpenAITranscriber:
-    """`model` as the server names it. `client` is an `httpx.AsyncClient` of your own, which stays open."""
+    """Transcribes over HTTP. `model` is the server's model name. A `client` that is passed in stays open."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class OpenAITranscriber:
         self._model = model
         self._prompt = prompt
         self._timeout = timeout
-        self._own = client is None
+        self._owns_client = client is None
         self._client = client
         self._opening = asyncio.Lock()
 
@@ -72,30 +72,30 @@ class OpenAITranscriber:
 
     async def transcribe(self, audio: Audio, *, language: str | None = None) -> Transcript:
         if audio.media_type not in _NAMES:
-            raise InvalidAudio(f"audio of this kind is not known: {shown(audio.media_type)}", field="audio")
+            raise InvalidAudio(
+                f"audio has an unsupported media type: {shown(audio.media_type)}", field="audio"
+            )
         data = pack_wav(audio) if audio.media_type == PCM else audio.data
         kind = "audio/wav" if audio.media_type == PCM else audio.media_type
         answer = await self._post({"file": (_NAMES[audio.media_type], data, kind)}, self._fields(language))
         return _transcript(answer)
 
     async def close(self) -> None:
-        if self._own and self._client is not None:
+        if self._owns_client and self._client is not None:
             await self._client.aclose()
             self._client = None
 
     def _fields(self, language: str | None) -> dict[str, Any]:
         fields: dict[str, Any] = {"model": self._model}
-        if self._model.startswith(
-            "gpt-"
-        ):  # these have no long form, but say how sure they were of each token
+        if self._model.startswith("gpt-"):  # these models have no verbose_json, but return logprobs
             fields |= {"response_format": "json", "include[]": ["logprobs"]}
         else:
             fields |= {"response_format": "verbose_json"}
-        wanted = {"language": language, "prompt": self._prompt}
-        return fields | {field: value for field, value in wanted.items() if value}
+        optional = {"language": language, "prompt": self._prompt}
+        return fields | {field: value for field, value in optional.items() if value}
 
     async def _post(self, files: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
-        client = await self._opened()
+        client = await self._open_client()
         import httpx
 
         try:
@@ -107,19 +107,19 @@ class OpenAITranscriber:
                 f"the transcriber cannot be reached: {type(error).__name__}"
             ) from error
         if response.status_code >= 400:
-            raise _refusal(response)
+            raise _error_for(response)
         try:
             answer = response.json()
         except ValueError as error:
-            raise TranscriberError("the transcriber did not answer in JSON") from error
+            raise TranscriberError("the transcriber's response is not JSON") from error
         if not isinstance(answer, dict) or not isinstance(answer.get("text"), str):
-            raise TranscriberError("the transcriber answered without a text")
+            raise TranscriberError("the transcriber's response has no text")
         return answer
 
-    async def _opened(self) -> "httpx.AsyncClient":
+    async def _open_client(self) -> "httpx.AsyncClient":
         async with self._opening:
             if self._client is None:
-                # Certificates are read from disk.
+                # httpx reads certificates from disk.
                 self._client = await asyncio.to_thread(_new_client)
             return self._client
 
@@ -132,14 +132,16 @@ def _new_client() -> "httpx.AsyncClient":
     return httpx.AsyncClient()
 
 
-def _refusal(response: "httpx.Response") -> TranscriberError:
-    """What the server says, without what we sent: that holds a key."""
+def _error_for(response: "httpx.Response") -> TranscriberError:
+    """Return the error for a response, with the server's message but without our request, which contains
+    the key.
+    """
     status = response.status_code
-    kind = TranscriberUnavailable if status >= 500 or status in _MAYBE_LATER else TranscriberError
-    return kind(f"the transcriber refuses with {status}: {shown(_words(response))}", status=status)
+    kind = TranscriberUnavailable if status >= 500 or status in _RETRYABLE else TranscriberError
+    return kind(f"the transcriber answered {status}: {shown(_error_text(response))}", status=status)
 
 
-def _words(response: "httpx.Response") -> str:
+def _error_text(response: "httpx.Response") -> str:
     try:
         answer = response.json()
     except ValueError:
@@ -161,9 +163,9 @@ def _transcript(answer: dict[str, Any]) -> Transcript:
     )
 
 
-def _segments(given: Any) -> list[Segment]:
+def _segments(value: Any) -> list[Segment]:
     found = []
-    for each in given if isinstance(given, list) else ():
+    for each in value if isinstance(value, list) else ():
         match each:
             case {"text": str(text), "start": int() | float() as start, "end": int() | float() as end}:
                 confidence = _segment_confidence(each)
@@ -174,24 +176,28 @@ def _segments(given: Any) -> list[Segment]:
 
 
 def _segment_confidence(segment: dict[str, Any]) -> float | None:
-    """How sure of the words, as the mean of their tokens; and that somebody spoke at all."""
+    """Return the confidence of a segment: the mean token probability, reduced by the probability of no
+    speech.
+    """
     match segment:
         case {"avg_logprob": int() | float() as average, **rest}:
-            nobody = rest.get("no_speech_prob")
-            spoke = 1 - nobody if isinstance(nobody, int | float) and 0 <= nobody <= 1 else 1.0
-            return _probability(average) * spoke
+            no_speech = rest.get("no_speech_prob")
+            speech = 1 - no_speech if isinstance(no_speech, int | float) and 0 <= no_speech <= 1 else 1.0
+            return _probability(average) * speech
     return None
 
 
 def _confidence(segments: Sequence[Segment], logprobs: Any) -> float | None:
-    """Of the whole: the segments by their length, or the tokens."""
-    weighed = [
+    """Return the overall confidence: the mean over segments by duration, or over tokens."""
+    weighted = [
         (each.confidence, max(each.end - each.start, 0.01))
         for each in segments
         if each.confidence is not None
     ]
-    if weighed:
-        return sum(sure * long for sure, long in weighed) / sum(long for _, long in weighed)
+    if weighted:
+        return sum(confidence * seconds for confidence, seconds in weighted) / sum(
+            seconds for _, seconds in weighted
+        )
     tokens = [
         each["logprob"]
         for each in (logprobs if isinstance(logprobs, list) else ())

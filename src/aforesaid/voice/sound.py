@@ -1,7 +1,7 @@
-"""Sound as it comes in: what it is, how long, how loud. Below: contracts. Above: the assistant.
+"""Parse and check audio: format, length, level.
 
-WAV files are unpacked with the standard library; bare samples come with their format; files of other
-kinds (MP3, Ogg, WebM, …) are recognised and handed on as they are. What is no sound at all is refused.
+WAV files are unpacked with the standard library. Samples come with their format. Other files (MP3, Ogg,
+WebM, …) are recognized and passed on unchanged. Anything else is refused.
 """
 
 import math
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
     Samples = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.float64]]
 
-LOUDNESS_OF_SILENCE = 0.003
-"""The loudest sample of a recording in which nobody speaks, as a part of the loudest there can be: -50 dB."""
+SILENCE_LEVEL = 0.003
+"""Peak level below which a recording counts as silent, relative to full scale: -50 dB."""
 
 _WAV_PCM, _WAV_FLOAT, _WAV_EXTENSIBLE = 1, 3, 0xFFFE
 
 
 @validated
 class SoundLimits(CheckedFields, frozen=True, kw_only=True):
-    """How much sound is taken at once."""
+    """Maximum size of an audio input."""
 
     longest: float = 60.0
-    """Seconds. What is said to an assistant in one go; dictation comes in parts."""
+    """Seconds. Enough for one spoken request."""
     largest: int = 25_000_000
-    """Bytes: what OpenAI's interface takes, and a minute at studio quality."""
+    """Bytes: the limit of OpenAI's API, and a minute at studio quality."""
 
     def check(self, audio: Audio) -> Audio:
-        """The sound, or an error that says how much too much it is."""
+        """Return the audio, or raise `InvalidAudio` with the limit that it exceeds."""
         if not audio.data:
             raise InvalidAudio("audio is empty", field="audio")
         if len(audio.data) > self.largest:
@@ -49,31 +49,30 @@ class SoundLimits(CheckedFields, frozen=True, kw_only=True):
         return audio
 
 
-def read_sound(given: object, audio_format: AudioFormat | None = None) -> Audio:
-    """What was handed in as sound: with a format, bare samples; else a file that says what it is."""
-    if isinstance(given, Audio):
-        return _whole(given) if given.media_type == PCM else given
-    if not isinstance(given, bytes | bytearray | memoryview):
-        raise InvalidAudio(f"audio must be bytes; got {shown(given)}", field="audio")
-    data = bytes(given)
+def read_sound(value: object, audio_format: AudioFormat | None = None) -> Audio:
+    """Parse audio: samples if a format is given, else a file with a recognizable type."""
+    if isinstance(value, Audio):
+        return _whole_samples(value) if value.media_type == PCM else value
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise InvalidAudio(f"audio must be bytes; got {shown(value)}", field="audio")
+    data = bytes(value)
     if not data:
         raise InvalidAudio("audio is empty", field="audio")
     if audio_format is not None:
-        return _whole(Audio(data=data, format=audio_format))
+        return _whole_samples(Audio(data=data, format=audio_format))
     if data[:4] in (b"RIFF", b"RF64") and data[8:12] == b"WAVE":
         return unpack_wav(data)
     media_type = _media_type(data)
     if media_type is None:
         raise InvalidAudio(
-            f"audio is no recording that is known; it begins with {shown(data[:8])}. "
-            "Samples need an audio_format",
+            f"audio has an unknown format; it begins with {shown(data[:8])}. Samples need an audio_format",
             field="audio",
         )
     return Audio(data=data, media_type=media_type)
 
 
-def _whole(audio: Audio) -> Audio:
-    """Bare samples without half a sample at the end: a connection may have been cut anywhere."""
+def _whole_samples(audio: Audio) -> Audio:
+    """Return the samples without an incomplete one at the end, which a lost connection leaves."""
     rest = len(audio.data) % audio.format.frame
     if not audio.data or len(audio.data) == rest:
         raise InvalidAudio("audio is empty", field="audio")
@@ -81,7 +80,7 @@ def _whole(audio: Audio) -> Audio:
 
 
 def _media_type(data: bytes) -> str | None:
-    """What kind of file begins like this."""
+    """Return the media type for the first bytes of a file."""
     if data[:3] == b"ID3" or (data[0] == 0xFF and data[1:2] and data[1] & 0xE6 in (0xE2, 0xE4, 0xE6)):
         return "audio/mpeg"
     if data[4:8] == b"ftyp":
@@ -96,21 +95,21 @@ _MAGIC = ((b"OggS", "audio/ogg"), (b"fLaC", "audio/flac"), (b"\x1aE\xdf\xa3", "a
 
 
 def unpack_wav(data: bytes) -> Audio:
-    """The samples of a WAV file. One that was cut short has what is there."""
-    form, kind, samples = None, 0, None
+    """Return the samples of a WAV file. A truncated file yields the samples that it contains."""
+    fmt, kind, samples = None, 0, None
     for name, chunk in _chunks(data):
         if name == b"fmt ":
-            form, kind = _wav_format(chunk)
+            fmt, kind = _wav_format(chunk)
         elif name == b"data":
             samples = chunk
             break
-    if form is None or samples is None:
+    if fmt is None or samples is None:
         raise InvalidAudio("audio is a WAV file without a format or without samples", field="audio")
     if kind == _WAV_FLOAT:
-        return _whole(_from_floats(samples, form))
-    if form.width == 1:
-        return _whole(_widened(samples, form))
-    return _whole(Audio(data=samples, format=form))
+        return _whole_samples(_from_float(samples, fmt))
+    if fmt.width == 1:
+        return _whole_samples(_from_unsigned(samples, fmt))
+    return _whole_samples(Audio(data=samples, format=fmt))
 
 
 def _chunks(data: bytes) -> "list[tuple[bytes, bytes]]":
@@ -129,31 +128,31 @@ def _wav_format(chunk: bytes) -> tuple[AudioFormat, int]:
     rate, bits = int.from_bytes(chunk[4:8], "little"), int.from_bytes(chunk[14:16], "little")
     if kind == _WAV_EXTENSIBLE and len(chunk) >= 26:
         kind = int.from_bytes(chunk[24:26], "little")
-    known = (kind == _WAV_PCM and bits in (8, 16, 24, 32)) or (kind == _WAV_FLOAT and bits == 32)
-    if not known:
+    supported = (kind == _WAV_PCM and bits in (8, 16, 24, 32)) or (kind == _WAV_FLOAT and bits == 32)
+    if not supported:
         raise InvalidAudio(
-            f"audio is a WAV file of a kind that is not known: format {kind} with {bits} bits", field="audio"
+            f"audio is a WAV file with an unsupported encoding: format {kind} with {bits} bits", field="audio"
         )
     return AudioFormat(rate=rate, width=bits // 8, channels=channels), kind
 
 
-def _from_floats(samples: bytes, form: AudioFormat) -> Audio:
+def _from_float(samples: bytes, fmt: AudioFormat) -> Audio:
     floats = array("f", samples[: len(samples) - len(samples) % 4])
     if sys.byteorder == "big":
         floats.byteswap()
-    return _of_samples([_sample(value) for value in floats], form)
+    return _audio_of([_sample(value) for value in floats], fmt)
 
 
-def _widened(samples: bytes, form: AudioFormat) -> Audio:
-    """Narrow samples, which WAV counts from zero."""
-    return _of_samples([(sample - 128) << 8 for sample in samples], form)
+def _from_unsigned(samples: bytes, fmt: AudioFormat) -> Audio:
+    """Convert 8-bit samples, which are unsigned in WAV."""
+    return _audio_of([(sample - 128) << 8 for sample in samples], fmt)
 
 
-def _of_samples(samples: list[int], form: AudioFormat) -> Audio:
+def _audio_of(samples: list[int], fmt: AudioFormat) -> Audio:
     whole = array("h", samples)
     if sys.byteorder == "big":
         whole.byteswap()
-    return Audio(data=whole.tobytes(), format=AudioFormat(rate=form.rate, width=2, channels=form.channels))
+    return Audio(data=whole.tobytes(), format=AudioFormat(rate=fmt.rate, width=2, channels=fmt.channels))
 
 
 def _sample(value: float) -> int:
@@ -161,14 +160,14 @@ def _sample(value: float) -> int:
 
 
 def pack_wav(audio: Audio) -> bytes:
-    """Bare samples as a WAV file."""
-    form, data = audio.format, audio.data
-    if form.width == 1:
+    """Return samples as a WAV file."""
+    fmt, data = audio.format, audio.data
+    if fmt.width == 1:
         data = bytes((sample + 128) & 0xFF for sample in data)
     head = b"WAVEfmt " + (16).to_bytes(4, "little") + _WAV_PCM.to_bytes(2, "little")
-    head += form.channels.to_bytes(2, "little") + form.rate.to_bytes(4, "little")
-    head += (form.rate * form.frame).to_bytes(4, "little") + form.frame.to_bytes(2, "little")
-    head += (8 * form.width).to_bytes(2, "little") + b"data" + len(data).to_bytes(4, "little")
+    head += fmt.channels.to_bytes(2, "little") + fmt.rate.to_bytes(4, "little")
+    head += (fmt.rate * fmt.frame).to_bytes(4, "little") + fmt.frame.to_bytes(2, "little")
+    head += (8 * fmt.width).to_bytes(2, "little") + b"data" + len(data).to_bytes(4, "little")
     return b"RIFF" + (len(head) + len(data)).to_bytes(4, "little") + head + data
 
 
@@ -176,20 +175,20 @@ def pack_wav(audio: Audio) -> bytes:
 
 
 def check_audible(audio: Audio) -> None:
-    """Refuse bare samples in which nobody speaks: a transcriber would make words of nothing."""
-    if audio.media_type == PCM and loudest(audio) < LOUDNESS_OF_SILENCE:
-        raise NotUnderstood("nobody spoke: there is nothing but silence")
+    """Refuse silent samples, from which a transcriber would invent words."""
+    if audio.media_type == PCM and peak_level(audio) < SILENCE_LEVEL:
+        raise NotUnderstood("the recording is silent")
 
 
-def loudest(audio: Audio) -> float:
-    """The loudest sample, from 0 to 1. Around their mean, because some microphones have a constant part."""
+def peak_level(audio: Audio) -> float:
+    """Return the peak level from 0 to 1, relative to the mean, because some microphones have a DC offset."""
     samples = _samples(audio)
     middle = sum(samples) / len(samples)
     return max(max(samples) - middle, middle - min(samples)) / (1 << (8 * min(audio.format.width, 2) - 1))
 
 
 def _samples(audio: Audio) -> "array[int]":
-    """The samples; of wide ones the upper two bytes, which is all that can be heard."""
+    """Return the samples; for wide ones the upper two bytes, which is all that is audible."""
     width = audio.format.width
     if width == 1:
         return array("b", audio.data)
@@ -204,11 +203,11 @@ def _samples(audio: Audio) -> "array[int]":
     return samples
 
 
-# Another rate
+# Resampling
 
 
-def resampled(audio: Audio, rate: int) -> "Samples":
-    """One channel of samples at another rate, from -1 to 1. Takes its time: call it off the loop."""
+def resample(audio: Audio, rate: int) -> "Samples":
+    """Return one channel at another rate, from -1 to 1. This is CPU-bound: call it on a thread."""
     try:
         import numpy as np
     except ImportError:
@@ -221,39 +220,39 @@ def resampled(audio: Audio, rate: int) -> "Samples":
     mono = mono.reshape(-1, audio.format.channels).mean(axis=1)
     if audio.format.rate == rate:
         return mono
-    share = rate / audio.format.rate
-    if share < 1:  # what is too high for the new rate would come back as a false low tone
-        reach = math.ceil(32 / share)
+    ratio = rate / audio.format.rate
+    if ratio < 1:  # a low-pass filter prevents aliasing
+        reach = math.ceil(32 / ratio)
         window = np.blackman(2 * reach + 1)
-        filtering = np.sinc(np.arange(-reach, reach + 1) * share * 0.95) * share * 0.95 * window
-        mono = np.convolve(mono, filtering, "same")[: len(mono)]
-    places = np.arange(int(len(mono) * share)) / share
-    other: Samples = np.interp(places, np.arange(len(mono)), mono)
+        kernel = np.sinc(np.arange(-reach, reach + 1) * ratio * 0.95) * ratio * 0.95 * window
+        mono = np.convolve(mono, kernel, "same")[: len(mono)]
+    positions = np.arange(int(len(mono) * ratio)) / ratio
+    other: Samples = np.interp(positions, np.arange(len(mono)), mono)
     return other
 
 
-# Piece by piece
+# Streaming
 
 
-async def bounded(
+async def limit_chunks(
     chunks: AsyncIterable[bytes], limits: SoundLimits, audio_format: AudioFormat | None
 ) -> AsyncIterator[bytes]:
-    """The chunks as they come, until they are too many."""
+    """Yield the chunks. Raise `InvalidAudio` when they exceed a limit."""
     size = 0
-    form = audio_format
-    most = limits.largest if form is None else min(limits.largest, limits.longest * form.frame * form.rate)
+    fmt = audio_format
+    most = limits.largest if fmt is None else min(limits.largest, limits.longest * fmt.frame * fmt.rate)
     async for chunk in chunks:
         if not isinstance(chunk, bytes | bytearray | memoryview):
             raise InvalidAudio(f"audio must be bytes; got {shown(chunk)}", field="audio")
         size += len(chunk)
         if size > most:
-            limit = f"{limits.largest:,} bytes" if form is None else f"{limits.longest:g} s"
+            limit = f"{limits.largest:,} bytes" if fmt is None else f"{limits.longest:g} s"
             raise InvalidAudio(f"audio is too long: more than {limit}", field="audio")
         yield bytes(chunk)
 
 
-async def collected(
+async def collect(
     chunks: AsyncIterable[bytes], limits: SoundLimits, audio_format: AudioFormat | None
 ) -> bytes:
-    """All of it."""
-    return b"".join([chunk async for chunk in bounded(chunks, limits, audio_format)])
+    """Return all chunks as bytes."""
+    return b"".join([chunk async for chunk in limit_chunks(chunks, limits, audio_format)])

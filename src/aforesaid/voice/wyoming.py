@@ -1,8 +1,8 @@
-"""A transcriber behind the Wyoming protocol, which Home Assistant speaks with its own speech services.
+"""Transcribe with a Wyoming service, the protocol of Home Assistant's speech services.
 
-Below: sound, contracts. Above: the assistant. An event is a line of JSON, then as many bytes of JSON as
-its `data_length` says, then as many bytes of payload as its `payload_length` says. A transcription is:
-`transcribe`, `audio-start`, `audio-chunk` again and again, `audio-stop`; then a `transcript` comes back.
+An event is a line of JSON, then `data_length` bytes of JSON, then `payload_length` bytes of payload. A
+transcription sends `transcribe`, `audio-start`, many `audio-chunk` and `audio-stop`, and receives a
+`transcript`.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from aforesaid.errors import InvalidAudio, InvalidSetting, TranscriberError, Tra
 T = TypeVar("T")
 
 CHUNK = 8_192
-"""Bytes of samples in an event: a quarter of a second."""
-LONGEST_LINE = 1_000_000
-LARGEST_DATA = 10_000_000
-"""Bytes that a service may send at once: what it says is words."""
+"""Bytes of samples per event: a quarter of a second."""
+MAX_LINE = 1_000_000
+MAX_DATA = 10_000_000
+"""Maximum bytes per event part from a service, which only sends text."""
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """One thing that one side tells the other."""
+    """A protocol event."""
 
     type: str
     data: dict[str, Any] = {}
@@ -38,8 +38,9 @@ class Event(Struct, frozen=True, kw_only=True):
 
 @validated
 class WyomingTranscriber:
-    """`url` is where the service listens, as `tcp://192.168.1.5:10300`. `timeout` counts from the last
-    sample to the words, and for everything else that is waited for."""
+    """Transcribes with the service at `url`, such as `tcp://192.168.1.5:10300`. `timeout` applies to each
+    wait, including the one from the last sample to the transcript.
+    """
 
     def __init__(self, url: str, *, model: str | None = None, timeout: float = 30.0) -> None:
         self._host, self._port = _address(url)
@@ -53,7 +54,7 @@ class WyomingTranscriber:
     async def transcribe(self, audio: Audio, *, language: str | None = None) -> Transcript:
         if audio.media_type != PCM:
             raise InvalidAudio(
-                f"audio must be a WAV file or bare samples for {self.name}; got {audio.media_type}",
+                f"audio must be a WAV file or samples for {self.name}; got {audio.media_type}",
                 field="audio",
                 value=audio.media_type,
             )
@@ -62,45 +63,45 @@ class WyomingTranscriber:
     async def listen(
         self, chunks: AsyncIterable[bytes], audio_format: AudioFormat, *, language: str | None = None
     ) -> Transcript:
-        """The words in samples that are sent on as they arrive."""
-        described = asdict(audio_format)
-        wanted = {"language": language, "name": self._model}
-        async with self._connected() as (reader, writer):
+        """Transcribe samples while they arrive."""
+        format_fields = asdict(audio_format)
+        options = {"language": language, "name": self._model}
+        async with self._connection() as (reader, writer):
             await self._send(
-                writer, "transcribe", {key: value for key, value in wanted.items() if value is not None}
+                writer, "transcribe", {key: value for key, value in options.items() if value is not None}
             )
-            await self._send(writer, "audio-start", described)
+            await self._send(writer, "audio-start", format_fields)
             async for chunk in chunks:
                 for at in range(0, len(chunk), CHUNK):
-                    await self._send(writer, "audio-chunk", described, chunk[at : at + CHUNK])
+                    await self._send(writer, "audio-chunk", format_fields, chunk[at : at + CHUNK])
             await self._send(writer, "audio-stop", {})
-            return await self._within(_transcript(reader))
+            return await self._with_timeout(_transcript(reader))
 
     async def close(self) -> None:
-        """Every transcription has a connection of its own, so nothing is open."""
+        """Do nothing: each transcription has its own connection."""
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    async def _connection(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
         try:
-            reader, writer = await self._within(
-                asyncio.open_connection(self._host, self._port, limit=LONGEST_LINE)
+            reader, writer = await self._with_timeout(
+                asyncio.open_connection(self._host, self._port, limit=MAX_LINE)
             )
         except OSError as error:
             raise TranscriberUnavailable(f"{self.name} cannot be reached: {error}") from error
         try:
             yield reader, writer
         except OSError as error:
-            raise TranscriberUnavailable(f"{self.name} broke off: {error}") from error
+            raise TranscriberUnavailable(f"{self.name} closed the connection: {error}") from error
         finally:
-            writer.transport.abort()  # nothing that was sent matters any more
+            writer.transport.abort()  # abort, because nothing is left to send
 
     async def _send(
         self, writer: asyncio.StreamWriter, kind: str, data: dict[str, Any], payload: bytes = b""
     ) -> None:
         writer.write(encode_event(Event(type=kind, data=data, payload=payload)))
-        await self._within(writer.drain())
+        await self._with_timeout(writer.drain())
 
-    async def _within(self, waiting: Awaitable[T]) -> T:
+    async def _with_timeout(self, waiting: Awaitable[T]) -> T:
         try:
             return await asyncio.wait_for(waiting, self._timeout)
         except TimeoutError as error:
@@ -123,13 +124,13 @@ async def _pieces(data: bytes) -> AsyncIterator[bytes]:
 
 
 async def _transcript(reader: asyncio.StreamReader) -> Transcript:
-    """The first transcript that comes. A service may say first what it has understood so far."""
+    """Return the final transcript. A service may send partial ones as other events first."""
     while True:
         event = await read_event(reader)
         if event is None:
-            raise TranscriberUnavailable("the service broke off before it had understood anything")
+            raise TranscriberUnavailable("the service closed the connection before it sent a transcript")
         if event.type == "error":
-            raise TranscriberError(f"the service says: {shown(event.data.get('text'))}")
+            raise TranscriberError(f"the service reported an error: {shown(event.data.get('text'))}")
         if event.type == "transcript":
             return _read_transcript(event.data)
 
@@ -137,17 +138,19 @@ async def _transcript(reader: asyncio.StreamReader) -> Transcript:
 def _read_transcript(data: dict[str, Any]) -> Transcript:
     text, language, confidence = data.get("text"), data.get("language"), data.get("confidence")
     if not isinstance(text, str):
-        raise TranscriberError(f"the service gave a transcript without text: {shown(data)}")
-    sure = isinstance(confidence, int | float) and not isinstance(confidence, bool) and 0 <= confidence <= 1
+        raise TranscriberError(f"the service sent a transcript without text: {shown(data)}")
+    is_valid = (
+        isinstance(confidence, int | float) and not isinstance(confidence, bool) and 0 <= confidence <= 1
+    )
     return Transcript(
         text=text.strip(),
-        confidence=float(confidence) if sure and confidence is not None else None,
+        confidence=float(confidence) if is_valid and confidence is not None else None,
         language=language if isinstance(language, str) else None,
     )
 
 
 def encode_event(event: Event) -> bytes:
-    """The event as it is sent."""
+    """Return the event as bytes."""
     data = json.dumps(event.data, ensure_ascii=False).encode() if event.data else b""
     header: dict[str, Any] = {"type": event.type}
     if data:
@@ -158,7 +161,7 @@ def encode_event(event: Event) -> bytes:
 
 
 async def read_event(reader: asyncio.StreamReader) -> Event | None:
-    """The next event; None when the other side is done. What is no event is a `TranscriberError`."""
+    """Return the next event, or None when the service closed the connection. Raises `TranscriberError`."""
     try:
         line = await reader.readline()
         if not line:
@@ -171,18 +174,18 @@ async def read_event(reader: asyncio.StreamReader) -> Event | None:
     except asyncio.IncompleteReadError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        raise TranscriberError("the service does not speak the Wyoming protocol") from error
+        raise TranscriberError("the service sent an invalid Wyoming event") from error
 
 
 def _object(text: bytes) -> dict[str, Any]:
     value = json.loads(text)
     if not isinstance(value, dict):
-        raise TypeError("an event is an object")
+        raise TypeError("an event must be an object")
     return value
 
 
 def _length(header: dict[str, Any], field: str) -> int:
     length = header.get(field) or 0
-    if type(length) is not int or not 0 <= length <= LARGEST_DATA:
+    if type(length) is not int or not 0 <= length <= MAX_DATA:
         raise ValueError(field)
     return length

@@ -16,7 +16,7 @@ from aforesaid.server.calls import Service
 from aforesaid.server.live.hub import Hub
 from aforesaid.server.live.speech import Transcribe
 from aforesaid.server.live.turns import Assistant
-from aforesaid.voice.assistant import VoiceAssistant, asked
+from aforesaid.voice.assistant import VoiceAssistant, message_of
 
 
 class ServerServices:
@@ -40,7 +40,7 @@ class ServerServices:
 
 async def _understood(voice: VoiceAssistant, audio: bytes, start: AudioStart) -> Message:
     bare = AudioFormat(rate=start.rate, channels=start.channels) if start.media_type == PCM else None
-    return asked(await voice.understand(audio, audio_format=bare))
+    return message_of(await voice.understand(audio, audio_format=bare))
 
 
 def open_while_serving(hub: Hub) -> Callable[[Litestar], AbstractAsyncContextManager[None]]:

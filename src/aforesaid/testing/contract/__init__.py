@@ -1,19 +1,19 @@
-"""The store contract as tests, one module for each part of it."""
+"""The store contract as tests, one module per topic."""
 
-from aforesaid.testing.contract.changing import ChangingContract
 from aforesaid.testing.contract.concurrency import ConcurrencyContract
 from aforesaid.testing.contract.contacts import ContactsContract
-from aforesaid.testing.contract.counting import CountingContract
 from aforesaid.testing.contract.documents import DocumentsContract
-from aforesaid.testing.contract.glances import SnapshotContract
 from aforesaid.testing.contract.histories import HistoriesContract
 from aforesaid.testing.contract.lifetimes import LifetimesContract
 from aforesaid.testing.contract.log import LogContract
-from aforesaid.testing.contract.moving import MovingContract
 from aforesaid.testing.contract.owners import OwnersContract
 from aforesaid.testing.contract.records import RecordsContract
+from aforesaid.testing.contract.replacing import ReplacingContract
+from aforesaid.testing.contract.restoring import RestoringContract
 from aforesaid.testing.contract.search import SearchContract
 from aforesaid.testing.contract.sessions import SessionsContract
+from aforesaid.testing.contract.snapshots import SnapshotContract
+from aforesaid.testing.contract.tallies import TallyContract
 
 __all__ = ["SearchContract", "SnapshotContract", "StoreContract"]
 
@@ -26,13 +26,14 @@ class StoreContract(
     LifetimesContract,
     OwnersContract,
     ConcurrencyContract,
-    MovingContract,
-    ChangingContract,
-    CountingContract,
+    RestoringContract,
+    ReplacingContract,
+    TallyContract,
     DocumentsContract,
     ContactsContract,
 ):
-    """All of it. Subclass it with a fixture `backend` that yields an open backend using `clock`.
+    """The whole contract. Subclass it with a fixture `backend` that yields an open backend with `clock` as
+    its clock.
 
-    A backend that is shared by many tests is fine: every test works for an owner of its own.
+    Every test uses its own owner, so tests may share a backend.
     """

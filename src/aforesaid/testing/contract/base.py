@@ -1,4 +1,4 @@
-"""What every part of the contract uses."""
+"""Fixtures and helpers of all contract modules."""
 
 from datetime import timedelta
 
@@ -12,7 +12,9 @@ from aforesaid.testing.clocks import FixedClock
 
 
 class Contract:
-    """The fixtures: a clock that stands still, the backend under test, the store of a fresh owner."""
+    """Fixtures: a fixed clock, the store of a new owner, and a stored conversation. Subclasses add
+    `backend`.
+    """
 
     @pytest.fixture
     def clock(self) -> FixedClock:
@@ -30,7 +32,7 @@ class Contract:
 def new_conversation(
     store: ConversationStore, *, ttl: timedelta | None = timedelta(days=30), **metadata: object
 ) -> Conversation:
-    """A conversation that is not stored yet."""
+    """Return a conversation that is not stored yet."""
     return started(new_id(), now=store.now(), ttl=ttl, **metadata)
 
 

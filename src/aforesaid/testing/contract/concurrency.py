@@ -1,4 +1,4 @@
-"""Many at once: nothing lost, nothing doubled, no turn split, also when callers give up."""
+"""Concurrent calls: nothing lost, nothing duplicated, no turn split, also after cancellation."""
 
 import asyncio
 
@@ -13,7 +13,9 @@ WRITERS = 50
 
 
 class ConcurrencyContract(Contract):
-    async def test_fifty_writers_lose_double_and_split_nothing(
+    """Concurrent writers and readers, cancellation, and closing."""
+
+    async def test_fifty_concurrent_writers_keep_every_turn_whole(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         async def write(writer: int) -> None:
@@ -36,7 +38,7 @@ class ConcurrencyContract(Contract):
         assert record is not None
         assert (record.message_count, record.revision) == (600, 200)
 
-    async def test_of_many_who_insist_on_a_revision_one_wins(
+    async def test_one_of_many_conditional_writers_wins(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         attempts = [store.append(conversation.id, [user(n)], expected_revision=0) for n in range(10)]
@@ -45,7 +47,7 @@ class ConcurrencyContract(Contract):
         assert sum(isinstance(result, RevisionConflict) for result in results) == 9
         assert len(await store.page(conversation.id, limit=100)) == 1
 
-    async def test_the_same_turn_sent_by_many_is_stored_once(
+    async def test_the_same_turn_from_concurrent_writers_is_stored_once(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         turn = [user("hello", message_id="m1"), assistant("hi", message_id="m2")]
@@ -53,7 +55,7 @@ class ConcurrencyContract(Contract):
         assert sum(len(result.new) for result in results) == 2
         assert len(await store.page(conversation.id, limit=100)) == 2
 
-    async def test_cancelled_callers_leave_whole_turns_or_none(
+    async def test_cancelled_appends_store_a_whole_turn_or_nothing(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         async def write(number: int) -> None:
@@ -72,7 +74,7 @@ class ConcurrencyContract(Contract):
         acknowledged = {number for number, result in enumerate(results) if result is None}
         assert acknowledged <= set(stored)
 
-    async def test_readers_see_whole_turns_while_others_write(
+    async def test_concurrent_readers_see_whole_turns(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         async def write() -> None:
@@ -86,7 +88,7 @@ class ConcurrencyContract(Contract):
             assert seen[::2] == seen[1::2]
         await writing
 
-    async def test_writers_of_many_conversations_do_not_meet(self, store: ConversationStore) -> None:
+    async def test_concurrent_writes_to_many_conversations(self, store: ConversationStore) -> None:
         records = [await store.create(new_conversation(store)) for _ in range(20)]
         await asyncio.gather(
             *(store.append(record.id, [user(f"{record.id} {n}")]) for record in records for n in range(10))
@@ -96,7 +98,7 @@ class ConcurrencyContract(Contract):
             assert len(entries) == 10
             assert all(str(entry.message.content).startswith(record.id) for entry in entries)
 
-    async def test_after_closing_nothing_is_accepted_and_closing_again_is_fine(
+    async def test_a_closed_backend_refuses_calls_and_can_be_closed_again(
         self, backend: Backend, store: ConversationStore, conversation: Conversation
     ) -> None:
         await backend.close()
@@ -108,7 +110,7 @@ class ConcurrencyContract(Contract):
         await backend.open()
         assert await store.get(conversation.id) == conversation
 
-    async def test_closing_while_turns_are_written_keeps_what_was_acknowledged(
+    async def test_close_during_writes_keeps_acknowledged_turns(
         self, backend: Backend, store: ConversationStore, conversation: Conversation
     ) -> None:
         async def write(number: int) -> int:

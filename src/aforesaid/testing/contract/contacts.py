@@ -1,4 +1,4 @@
-"""Contacts: documents of a kind that a store may keep in a table; seen from above, all are alike."""
+"""Contacts: documents that a store may keep in a table, with the same behaviour."""
 
 import asyncio
 
@@ -14,6 +14,8 @@ from aforesaid.testing.contract.base import Contract, new_conversation
 
 
 class ContactsContract(Contract):
+    """`Contacts` on top of the store's documents."""
+
     @pytest.fixture
     def contacts(self, store: ConversationStore) -> Contacts:
         return Contacts(store)
@@ -29,14 +31,12 @@ class ContactsContract(Contract):
             notes="pays late\nlikes 🌷 'quotes' \\ and \"more\"",
         )
 
-    async def test_a_contact_is_read_as_it_was_added(self, contacts: Contacts, ann: Contact) -> None:
+    async def test_a_contact_reads_back_equal(self, contacts: Contacts, ann: Contact) -> None:
         assert await contacts.get(ann.id) == ann
         assert (ann.name, ann.nicknames, ann.version) == ("Ann Møller", ("Annie", "Nan"), 1)
         assert (await contacts.list()).contacts == (ann,)
 
-    async def test_a_contact_is_a_document_byte_for_byte(
-        self, store: ConversationStore, ann: Contact
-    ) -> None:
+    async def test_a_contact_is_stored_as_a_document(self, store: ConversationStore, ann: Contact) -> None:
         document = await store.get_document(KIND, ann.id)
         assert document is not None
         assert await store.documents(KIND) == [document]
@@ -45,7 +45,9 @@ class ContactsContract(Contract):
         assert (again.data, again.version) == (document.data, 2)
 
     @pytest.mark.parametrize("data", [b"", b"\x00\xff sealed", b'{"name":"x"}', b'{"name":"\\u0000"}', b"[]"])
-    async def test_what_is_no_contact_is_kept_as_it_is(self, store: ConversationStore, data: bytes) -> None:
+    async def test_other_data_of_the_contact_kind_is_kept_unchanged(
+        self, store: ConversationStore, data: bytes
+    ) -> None:
         for key in (new_id(), "no uuid", new_id().upper()):
             put = await store.put_document(KIND, key, data)
             assert await store.get_document(KIND, key) == put
@@ -61,7 +63,7 @@ class ContactsContract(Contract):
         assert (*first.contacts, *rest.contacts) == tuple(sorted(added, key=lambda one: one.id))
         assert rest.next is None
 
-    async def test_versions_guard_contacts(self, store: ConversationStore, ann: Contact) -> None:
+    async def test_contact_updates_check_the_version(self, store: ConversationStore, ann: Contact) -> None:
         document = await store.get_document(KIND, ann.id)
         assert document is not None
         for expected in (0, 2):
@@ -73,7 +75,7 @@ class ContactsContract(Contract):
         assert await store.delete_document(KIND, ann.id, expected_version=2)
         assert not await store.delete_document(KIND, ann.id)
 
-    async def test_changes_of_different_fields_at_once_all_count(
+    async def test_concurrent_changes_of_different_fields_all_apply(
         self, contacts: Contacts, ann: Contact
     ) -> None:
         await asyncio.gather(
@@ -84,7 +86,7 @@ class ContactsContract(Contract):
         changed = await contacts.get(ann.id)
         assert (changed.phone, changed.email, changed.notes, changed.version) == ("1", "a@b.c", "n", 4)
 
-    async def test_a_client_that_is_only_named_is_no_contact(
+    async def test_a_client_name_alone_creates_no_contact(
         self, store: ConversationStore, contacts: Contacts
     ) -> None:
         client = new_id()
@@ -117,7 +119,7 @@ class ContactsContract(Contract):
             await contacts.get(ann.id)
         assert not await contacts.remove(ann.id)
 
-    async def test_a_new_name_reaches_the_conversations(
+    async def test_renaming_a_contact_updates_its_conversations(
         self, store: ConversationStore, contacts: Contacts, ann: Contact
     ) -> None:
         record = await store.create(new_conversation(store))
@@ -127,7 +129,7 @@ class ContactsContract(Contract):
         assert renamed is not None
         assert renamed.client_name == "Ann Olsen"
 
-    async def test_contacts_are_their_owners(
+    async def test_contacts_are_isolated_by_owner(
         self, backend: Backend, contacts: Contacts, ann: Contact
     ) -> None:
         stranger = Contacts(backend.of(f"stranger-{new_id()}"))
@@ -137,7 +139,7 @@ class ContactsContract(Contract):
         assert (await stranger.add("Somebody", client_id=ann.id)).name == "Somebody"
         assert await contacts.get(ann.id) == ann
 
-    async def test_whoever_has_only_contacts_is_an_owner_and_can_be_cleared(self, backend: Backend) -> None:
+    async def test_an_owner_with_only_contacts_is_listed_and_can_be_cleared(self, backend: Backend) -> None:
         for name in (f"book-{new_id()}", new_id() + "x" * 900):
             store = backend.of(name)
             await Contacts(store).add("Ann")

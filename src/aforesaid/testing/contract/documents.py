@@ -1,4 +1,4 @@
-"""Documents: what is kept beside the log, its owner's or derived from a conversation."""
+"""Documents: data next to the log, of an owner or derived from a conversation."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -52,12 +52,16 @@ HOSTILE = (
 
 
 class DocumentsContract(Contract):
+    """`put_document`, `get_document`, `documents`, `delete_document`, `restore_documents`,
+    `document_kinds`.
+    """
+
     @pytest.fixture(params=["owner", "conversation"])
     def holder(self, request: pytest.FixtureRequest, conversation: Conversation) -> str | None:
-        """Who has the document: the owner, or a conversation."""
+        """The document's holder: None for the owner, or a conversation's id."""
         return conversation.id if request.param == "conversation" else None
 
-    async def test_what_is_put_is_got(
+    async def test_put_then_get(
         self, store: ConversationStore, clock: FixedClock, holder: str | None
     ) -> None:
         put = await store.put_document("note", "coffee", b"black", conversation_id=holder)
@@ -73,14 +77,14 @@ class DocumentsContract(Contract):
         assert await store.documents("note", conversation_id=holder) == [put]
         assert await store.document_kinds(conversation_id=holder) == ["note"]
 
-    async def test_what_was_never_put_is_none(self, store: ConversationStore, holder: str | None) -> None:
+    async def test_a_missing_document_is_none(self, store: ConversationStore, holder: str | None) -> None:
         await store.put_document("note", "coffee", b"black", conversation_id=holder)
         assert await store.get_document("note", "tea", conversation_id=holder) is None
         assert await store.get_document("notes", "coffee", conversation_id=holder) is None
         assert await store.documents("notes", conversation_id=holder) == []
         assert await store.delete_document("note", "tea", conversation_id=holder) is False
 
-    async def test_versions_rise_by_one_and_moments_follow(
+    async def test_each_put_increments_the_version_and_updates_the_time(
         self, store: ConversationStore, clock: FixedClock, holder: str | None
     ) -> None:
         for version in range(1, 5):
@@ -89,7 +93,9 @@ class DocumentsContract(Contract):
             assert await store.get_document("note", "coffee", conversation_id=holder) == put
             clock.advance(HOUR)
 
-    async def test_a_deleted_document_starts_anew(self, store: ConversationStore, holder: str | None) -> None:
+    async def test_a_deleted_document_starts_again_at_version_one(
+        self, store: ConversationStore, holder: str | None
+    ) -> None:
         for _ in range(2):
             await store.put_document("note", "coffee", b"a", conversation_id=holder)
         assert await store.delete_document("note", "coffee", conversation_id=holder) is True
@@ -99,7 +105,7 @@ class DocumentsContract(Contract):
         put = await store.put_document("note", "coffee", b"b", conversation_id=holder, expected_version=0)
         assert put.version == 1
 
-    async def test_an_expected_version_holds_or_nothing_is_stored(
+    async def test_put_checks_the_expected_version(
         self, store: ConversationStore, holder: str | None
     ) -> None:
         with pytest.raises(DocumentConflict) as refused:
@@ -114,7 +120,7 @@ class DocumentsContract(Contract):
             assert (refused.value.kind, refused.value.key) == ("note", "k")
         assert await store.get_document("note", "k", conversation_id=holder) == second
 
-    async def test_a_deletion_may_insist_on_a_version_too(
+    async def test_delete_checks_the_expected_version(
         self, store: ConversationStore, holder: str | None
     ) -> None:
         put = await store.put_document("note", "k", b"1", conversation_id=holder)
@@ -125,7 +131,7 @@ class DocumentsContract(Contract):
             done = await store.delete_document("note", "k", conversation_id=holder, expected_version=1)
             assert done is deleted
 
-    async def test_of_many_who_make_a_document_one_wins(
+    async def test_one_of_many_concurrent_creators_wins(
         self, store: ConversationStore, holder: str | None
     ) -> None:
         async def make(number: int) -> Document:
@@ -137,10 +143,10 @@ class DocumentsContract(Contract):
         assert sum(isinstance(result, DocumentConflict) for result in results) == 19
         assert await store.get_document("key", "k", conversation_id=holder) == winner
 
-    async def test_writers_who_look_first_lose_no_count(
+    async def test_concurrent_increments_with_expected_versions_are_exact(
         self, store: ConversationStore, holder: str | None
     ) -> None:
-        """A counter that many raise by what they read is exact, when each insists on the version it read."""
+        """Writers that increment a counter with the version they read lose no increment."""
         await store.put_document("count", "n", b"0", conversation_id=holder)
 
         async def raise_by_one() -> None:
@@ -161,7 +167,7 @@ class DocumentsContract(Contract):
         assert read is not None
         assert (read.data, read.version) == (b"8", 9)
 
-    async def test_writers_who_do_not_look_all_count(
+    async def test_unconditional_concurrent_puts_all_increment_the_version(
         self, store: ConversationStore, holder: str | None
     ) -> None:
         puts = [store.put_document("n", "k", b"%d" % n, conversation_id=holder) for n in range(20)]
@@ -170,7 +176,7 @@ class DocumentsContract(Contract):
         assert await store.get_document("n", "k", conversation_id=holder) == versions[20]
 
     @pytest.mark.parametrize("data", [b"", b"\0", b"\xff\xfe\0{", MEGABYTE], ids=lambda data: str(len(data)))
-    async def test_any_bytes_come_back(
+    async def test_any_bytes_read_back_equal(
         self, store: ConversationStore, holder: str | None, data: bytes
     ) -> None:
         await store.put_document("blob", "k", data, conversation_id=holder)
@@ -180,7 +186,7 @@ class DocumentsContract(Contract):
         (listed,) = await store.documents("blob", conversation_id=holder)
         assert listed == read
 
-    async def test_any_key_is_only_a_key(self, store: ConversationStore, holder: str | None) -> None:
+    async def test_keys_are_opaque(self, store: ConversationStore, holder: str | None) -> None:
         for key in HOSTILE:
             await store.put_document("k", key, key.encode(), conversation_id=holder, expected_version=0)
         listed = await store.documents("k", conversation_id=holder)
@@ -193,7 +199,7 @@ class DocumentsContract(Contract):
             assert await store.delete_document("k", key, conversation_id=holder, expected_version=1)
         assert await store.documents("k", conversation_id=holder) == []
 
-    async def test_kinds_are_apart(self, store: ConversationStore, holder: str | None) -> None:
+    async def test_kinds_are_separate(self, store: ConversationStore, holder: str | None) -> None:
         kinds = ["a", "a/b", "a\x01", "ab", "vectors/mini:lm {x}", "é" * (LONGEST_KIND // 2)]
         for kind in kinds:
             await store.put_document(kind, "b/k", kind.encode(), conversation_id=holder)
@@ -204,7 +210,7 @@ class DocumentsContract(Contract):
         await store.delete_document("a", "b/k", conversation_id=holder)
         assert await store.document_kinds(conversation_id=holder) == sorted(kinds)[1:]
 
-    async def test_listings_come_in_pages(self, store: ConversationStore, holder: str | None) -> None:
+    async def test_documents_are_listed_in_pages(self, store: ConversationStore, holder: str | None) -> None:
         keys = [f"{number:03}" for number in range(25)]
         for key in reversed(keys):
             await store.put_document("n", key, b"", conversation_id=holder)
@@ -221,7 +227,7 @@ class DocumentsContract(Contract):
         assert [document.key for document in between] == ["007"]
         assert await store.documents("n", conversation_id=holder, after="x" * LONGEST_KEY) == []
 
-    async def test_owner_and_conversations_are_apart(
+    async def test_documents_of_owner_and_conversations_are_separate(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         other = await store.create(new_conversation(store))
@@ -235,7 +241,7 @@ class DocumentsContract(Contract):
         assert await store.get_document("n", "k") is not None
         assert await store.get_document("n", "k", conversation_id=conversation.id) is not None
 
-    async def test_owners_are_apart(
+    async def test_documents_are_isolated_by_owner(
         self, backend: Backend, store: ConversationStore, conversation: Conversation
     ) -> None:
         mine = await store.put_document("n", "k", b"mine")
@@ -251,9 +257,7 @@ class DocumentsContract(Contract):
                 await call(other)
         assert await store.get_document("n", "k") == mine
 
-    async def test_without_its_conversation_there_is_nothing_and_nothing_is_stored(
-        self, store: ConversationStore
-    ) -> None:
+    async def test_documents_need_an_existing_conversation(self, store: ConversationStore) -> None:
         missing = new_id()
         for call in calls(missing):
             with pytest.raises(ConversationNotFound) as refused:
@@ -262,7 +266,7 @@ class DocumentsContract(Contract):
         await store.create(new_conversation(store))
         assert await store.document_kinds() == []
 
-    async def test_they_go_when_the_conversation_is_deleted(
+    async def test_documents_are_deleted_with_their_conversation(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         await store.put_document("n", "k", b"x", conversation_id=conversation.id)
@@ -273,7 +277,7 @@ class DocumentsContract(Contract):
         assert await store.get_document("n", "k", conversation_id=conversation.id) is None
         assert len(await store.documents("n")) == 1
 
-    async def test_they_go_when_the_history_is_rewritten_and_stay_when_it_goes_on(
+    async def test_documents_are_deleted_by_a_rewrite_and_kept_by_an_append(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         put = await store.put_document("n", "k", b"x", conversation_id=conversation.id)
@@ -285,7 +289,7 @@ class DocumentsContract(Contract):
         await store.rewrite(conversation.id, [user("again")])
         assert await store.documents("n", conversation_id=conversation.id) == []
 
-    async def test_those_of_an_expired_conversation_are_not_served(
+    async def test_documents_of_an_expired_conversation_are_not_returned(
         self, store: ConversationStore, clock: FixedClock
     ) -> None:
         record = await store.create(new_conversation(store, ttl=HOUR))
@@ -299,7 +303,7 @@ class DocumentsContract(Contract):
         await store.create(fresh)
         assert await store.document_kinds(conversation_id=record.id) == []
 
-    async def test_they_live_as_long_as_their_conversation(
+    async def test_documents_live_as_long_as_their_conversation(
         self, store: ConversationStore, clock: FixedClock
     ) -> None:
         record = await store.create(new_conversation(store, ttl=HOUR))
@@ -309,7 +313,9 @@ class DocumentsContract(Contract):
             await store.append(record.id, [user("still here")])
         assert await store.get_document("n", "k", conversation_id=record.id) == put
 
-    async def test_they_are_purged_with_it(self, store: ConversationStore, clock: FixedClock) -> None:
+    async def test_documents_are_purged_with_their_conversation(
+        self, store: ConversationStore, clock: FixedClock
+    ) -> None:
         record = await store.create(new_conversation(store, ttl=HOUR))
         await store.put_document("n", "k", b"x", conversation_id=record.id)
         await store.put_document("n", "k", b"mine")
@@ -322,14 +328,14 @@ class DocumentsContract(Contract):
         assert await store.document_kinds(conversation_id=record.id) == []
         assert await store.document_kinds() == ["n"]
 
-    async def test_restoring_a_conversation_keeps_them(
+    async def test_restoring_a_conversation_keeps_its_documents(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         put = await store.put_document("n", "k", b"x", conversation_id=conversation.id)
         await store.restore(replace(conversation, subject="other"), [])
         assert await store.get_document("n", "k", conversation_id=conversation.id) == put
 
-    async def test_what_is_restored_over_an_expired_conversation_has_none(
+    async def test_a_conversation_restored_over_an_expired_one_has_no_documents(
         self, store: ConversationStore, clock: FixedClock
     ) -> None:
         record = await store.create(new_conversation(store, ttl=HOUR))
@@ -338,7 +344,7 @@ class DocumentsContract(Contract):
         await store.restore(replace(record, expires_at=clock() + HOUR), [])
         assert await store.document_kinds(conversation_id=record.id) == []
 
-    async def test_documents_are_restored_as_they_were(
+    async def test_documents_are_restored_exactly(
         self, store: ConversationStore, clock: FixedClock, holder: str | None
     ) -> None:
         past = clock() - timedelta(days=900, microseconds=1)
@@ -358,7 +364,7 @@ class DocumentsContract(Contract):
         put = await store.put_document("b", "y", b"z", conversation_id=holder, expected_version=7)
         assert (put.version, put.updated_at) == (8, clock())
 
-    async def test_what_could_not_have_been_stored_is_not_restored(
+    async def test_invalid_documents_are_not_restored(
         self, store: ConversationStore, conversation: Conversation, clock: FixedClock
     ) -> None:
         good = Document(kind="a", key="x", data=b"", version=1, updated_at=clock())
@@ -377,7 +383,7 @@ class DocumentsContract(Contract):
             await store.restore_documents([replace(good, conversation_id=new_id())])
         assert await store.document_kinds() == []
 
-    async def test_who_has_only_a_document_is_an_owner(self, backend: Backend) -> None:
+    async def test_an_owner_with_only_a_document_is_listed(self, backend: Backend) -> None:
         name = f"noted {{{new_id()}}}"
         store = backend.of(name)
         assert name not in [owner async for owner in backend.owners()]
@@ -392,7 +398,7 @@ class DocumentsContract(Contract):
             await store.delete_document("n", "k")
             assert name not in [owner async for owner in backend.owners()]
 
-    async def test_who_has_only_documents_of_some_kinds_can_be_left_out(self, backend: Backend) -> None:
+    async def test_owners_with_only_ignored_kinds_are_not_listed(self, backend: Backend) -> None:
         only, other, talking = (f"{name} {new_id()}" for name in ("only", "other", "talking"))
         for name in (only, other, talking):
             await put_note(backend.of(name))
@@ -413,13 +419,13 @@ class DocumentsContract(Contract):
         await backend.of(talking).purge_expired()
         assert await left("n", "m") == set()
 
-    async def test_a_long_name_with_only_a_document_is_told_whole(self, backend: Backend) -> None:
+    async def test_a_long_owner_name_is_listed_completely(self, backend: Backend) -> None:
         name = f"{new_id()} " + "ä" * 900
         await put_note(backend.of(name))
         assert name in [owner async for owner in backend.owners()]
         await backend.of(name).delete_document("n", "k")
 
-    async def test_names_and_data_that_cannot_be_kept_are_refused(
+    async def test_invalid_names_and_data_are_refused(
         self, store: ConversationStore, holder: str | None
     ) -> None:
         kept = await store.put_document("n", "k", b"", conversation_id=holder)
@@ -452,7 +458,7 @@ class DocumentsContract(Contract):
             await store.get_document("n", "k", conversation_id="not an id")
         assert await store.documents("n", conversation_id=holder) == [kept]
 
-    async def test_after_closing_no_document_is_accepted(
+    async def test_a_closed_backend_refuses_document_calls(
         self, backend: Backend, store: ConversationStore, holder: str | None
     ) -> None:
         put = await store.put_document("n", "k", b"", conversation_id=holder)
@@ -465,7 +471,7 @@ class DocumentsContract(Contract):
 
 
 def calls(holder: str | None) -> list[Callable[[ConversationStore], Awaitable[object]]]:
-    """Everything that can be asked about documents."""
+    """Return every call that concerns documents."""
     return [
         lambda store: store.put_document("n", "k", b"x", conversation_id=holder),
         lambda store: store.put_document("n", "k", b"x", conversation_id=holder, expected_version=0),

@@ -1,4 +1,4 @@
-"""Whole histories: `load` and `save`, as simple callers use them."""
+"""Whole histories: `load` and `save`, for simple callers."""
 
 from typing import Any
 
@@ -12,7 +12,9 @@ from aforesaid.testing.contract.base import Contract, user
 
 
 class HistoriesContract(Contract):
-    async def test_a_history_is_saved_and_loaded(self, store: ConversationStore) -> None:
+    """`load` and `save`."""
+
+    async def test_save_then_load(self, store: ConversationStore) -> None:
         conversation_id = new_id()
         assert await store.load(conversation_id) == []
         history: list[dict[str, Any]] = [
@@ -26,7 +28,7 @@ class HistoriesContract(Contract):
         ] == history
         assert all(document["timestamp"] for document in loaded)
 
-    async def test_what_was_loaded_and_extended_saves_only_what_is_new(
+    async def test_save_of_an_extended_history_appends_only_new_messages(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         await store.append(conversation.id, [user("first")])
@@ -36,7 +38,7 @@ class HistoriesContract(Contract):
         entries = await store.page(conversation.id, limit=10)
         assert [(e.sequence, e.message.content) for e in entries] == [(1, "first"), (2, "second")]
 
-    async def test_another_history_takes_its_place(
+    async def test_save_of_a_different_history_replaces_it(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         await store.append(conversation.id, [user("first"), user("second")])
@@ -48,7 +50,7 @@ class HistoriesContract(Contract):
     @pytest.mark.parametrize(
         "bad", [{"content": "no role"}, {"role": "user"}, "text", {"role": "robot", "content": ""}]
     )
-    async def test_a_malformed_history_is_refused_and_the_old_one_stays(
+    async def test_save_of_a_malformed_history_changes_nothing(
         self, store: ConversationStore, conversation: Conversation, bad: Any
     ) -> None:
         await store.append(conversation.id, [user("first")])
@@ -56,6 +58,8 @@ class HistoriesContract(Contract):
             await store.save(conversation.id, [{"role": "user", "content": "first"}, bad])
         assert [document["content"] for document in await store.load(conversation.id)] == ["first"]
 
-    async def test_errors_are_ours(self, store: ConversationStore, conversation: Conversation) -> None:
+    async def test_load_and_save_raise_aforesaid_errors(
+        self, store: ConversationStore, conversation: Conversation
+    ) -> None:
         with pytest.raises(InvalidMessage):
             await store.save(conversation.id, [{"role": "user", "content": b"bytes"}])

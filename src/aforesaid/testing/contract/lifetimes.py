@@ -1,4 +1,4 @@
-"""Lifetimes: what has expired is never served, and is purged when told to."""
+"""Lifetimes: expired conversations are never returned, and `purge_expired` removes them."""
 
 from datetime import timedelta
 from typing import Any
@@ -15,7 +15,9 @@ HOUR = timedelta(hours=1)
 
 
 class LifetimesContract(Contract):
-    async def test_expired_data_are_never_served_also_before_the_sweep(
+    """Expiry and purging."""
+
+    async def test_expired_data_is_never_returned_even_before_a_purge(
         self, store: ConversationStore, clock: FixedClock
     ) -> None:
         record = await store.resume("kitchen", new_conversation(store, ttl=HOUR))
@@ -40,7 +42,7 @@ class LifetimesContract(Contract):
             await store.append(record.id, [user("still here")])
         assert len(await store.tail(record.id, limit=10)) == 3
 
-    async def test_old_timestamps_do_not_shorten_it(
+    async def test_old_timestamps_do_not_shorten_the_lifetime(
         self, store: ConversationStore, clock: FixedClock
     ) -> None:
         record = await store.create(new_conversation(store, ttl=HOUR))
@@ -48,7 +50,7 @@ class LifetimesContract(Contract):
         appended = await store.append(record.id, [user("from an old archive", timestamp=old)])
         assert appended.conversation.expires_at == clock() + HOUR
 
-    async def test_a_lifetime_can_be_changed_and_lifted(
+    async def test_a_lifetime_can_be_changed_and_removed(
         self, store: ConversationStore, clock: FixedClock
     ) -> None:
         record = await store.create(new_conversation(store, ttl=HOUR))
@@ -60,12 +62,12 @@ class LifetimesContract(Contract):
         assert await store.get(record.id) == forever
 
     @pytest.mark.parametrize("ttl", [timedelta(0), timedelta(-1), timedelta.max, 3600, "1h"])
-    async def test_a_lifetime_that_is_none_is_refused(self, store: ConversationStore, ttl: Any) -> None:
+    async def test_invalid_lifetimes_are_refused(self, store: ConversationStore, ttl: Any) -> None:
         record = await store.create(new_conversation(store))
         with pytest.raises(InvalidInput, match="ttl"):
             await store.update(record.id, Changes(ttl=ttl))
 
-    async def test_purging_removes_what_expired_and_counts_it(
+    async def test_purge_removes_and_counts_expired_conversations(
         self, store: ConversationStore, clock: FixedClock
     ) -> None:
         short = [await store.create(new_conversation(store, ttl=HOUR)) for _ in range(3)]
@@ -79,7 +81,7 @@ class LifetimesContract(Contract):
         assert left == {kept.id, forever.id}
         assert await store.get(short[0].id) is None
 
-    async def test_an_owner_purges_only_its_own(
+    async def test_a_store_purges_only_its_owner(
         self, backend: Backend, store: ConversationStore, clock: FixedClock
     ) -> None:
         other = backend.of("another owner of the purge")
@@ -89,7 +91,7 @@ class LifetimesContract(Contract):
         assert await store.purge_expired() == 1
         assert await other.purge_expired() == 1
 
-    async def test_the_backend_purges_everybody(
+    async def test_a_backend_purges_all_owners(
         self, backend: Backend, store: ConversationStore, clock: FixedClock
     ) -> None:
         other = backend.of("yet another owner of the purge")
@@ -98,7 +100,7 @@ class LifetimesContract(Contract):
         assert await backend.purge_expired(clock() + HOUR) >= 2
         assert await store.purge_expired() == 0
 
-    async def test_an_expired_session_starts_afresh_under_its_name(
+    async def test_a_session_of_an_expired_conversation_starts_a_new_one(
         self, store: ConversationStore, clock: FixedClock
     ) -> None:
         first = await store.resume("kitchen", new_conversation(store, ttl=HOUR))
@@ -107,7 +109,7 @@ class LifetimesContract(Contract):
         assert second.id != first.id
         assert await store.session("kitchen") == second
 
-    async def test_an_expired_id_can_be_used_again_and_brings_nothing_back(
+    async def test_the_id_of_an_expired_conversation_can_be_reused(
         self, store: ConversationStore, clock: FixedClock
     ) -> None:
         record = await store.resume("kitchen", new_conversation(store, ttl=HOUR))

@@ -35,7 +35,9 @@ CONTENTS: list[Any] = [
 
 
 class LogContract(Contract):
-    async def test_a_turn_reads_back_as_it_was(
+    """`append`, `tail`, `page`, `recent` and `rewrite`."""
+
+    async def test_a_turn_reads_back_equal(
         self, store: ConversationStore, conversation: Conversation, clock: FixedClock
     ) -> None:
         turn = [
@@ -55,7 +57,7 @@ class LogContract(Contract):
         }
 
     @pytest.mark.parametrize("content", CONTENTS, ids=lambda content: ascii(content)[:30])
-    async def test_content_comes_back_equal(
+    async def test_content_reads_back_equal(
         self, store: ConversationStore, conversation: Conversation, content: object
     ) -> None:
         await store.append(conversation.id, [user(content, extra={"also": content})])
@@ -64,7 +66,7 @@ class LogContract(Contract):
         assert type(entry.message.content) is type(content)
         assert entry.message.extra == {"also": content}
 
-    async def test_huge_content_comes_back_equal(
+    async def test_huge_content_reads_back_equal(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         huge = "ä€😀x" * 1_000_000
@@ -76,7 +78,7 @@ class LogContract(Contract):
         "content",
         [float("nan"), float("inf"), b"bytes", {1: 2}, {"a": {"b": object()}}, {1, 2}, datetime.now(UTC)],
     )
-    async def test_what_is_not_json_is_refused_and_nothing_is_stored(
+    async def test_content_that_is_not_json_is_refused_and_nothing_is_stored(
         self, store: ConversationStore, conversation: Conversation, content: object
     ) -> None:
         with pytest.raises(InvalidMessage, match="content"):
@@ -84,7 +86,7 @@ class LogContract(Contract):
         assert await store.page(conversation.id, limit=10) == []
         assert await store.get(conversation.id) == conversation
 
-    async def test_what_a_caller_changes_afterwards_is_not_stored(
+    async def test_later_changes_to_appended_content_are_not_stored(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         content = {"list": [1]}
@@ -96,7 +98,7 @@ class LogContract(Contract):
         (again,) = await store.tail(conversation.id, limit=1)
         assert again.message.content == {"list": [1]}
 
-    async def test_messages_read_in_order_of_time_whatever_order_they_came_in(
+    async def test_messages_are_ordered_by_time_not_arrival(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         for minute in (3, 1, 2, 1, 0):
@@ -117,7 +119,7 @@ class LogContract(Contract):
         assert entry.message.timestamp is not None
         assert entry.message.timestamp.utcoffset() == timedelta(hours=5, minutes=30)
 
-    async def test_a_zone_with_odd_seconds_keeps_its_moment(
+    async def test_a_utc_offset_with_seconds_keeps_the_instant(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         stamp = datetime(1930, 1, 1, 12, tzinfo=timezone(timedelta(minutes=19, seconds=32)))
@@ -125,7 +127,7 @@ class LogContract(Contract):
         (entry,) = await store.tail(conversation.id, limit=1)
         assert entry.message.timestamp == stamp
 
-    async def test_a_clock_set_back_a_little_does_not_reorder(
+    async def test_a_clock_set_back_does_not_reorder_messages(
         self, store: ConversationStore, conversation: Conversation, clock: FixedClock
     ) -> None:
         await store.append(conversation.id, [user("first")])
@@ -134,7 +136,7 @@ class LogContract(Contract):
         entries = await store.page(conversation.id, limit=10)
         assert contents(entries) == ["first", "second"]
 
-    async def test_a_message_from_the_far_future_does_not_drag_others_along(
+    async def test_a_message_from_the_future_does_not_affect_later_timestamps(
         self, store: ConversationStore, conversation: Conversation, clock: FixedClock
     ) -> None:
         future = clock() + timedelta(days=365)
@@ -144,7 +146,7 @@ class LogContract(Contract):
         assert contents(entries) == ["now", "future"]
         assert entries[0].message.timestamp == clock()
 
-    async def test_the_record_moves_with_the_log(
+    async def test_append_updates_the_record(
         self, store: ConversationStore, conversation: Conversation, clock: FixedClock
     ) -> None:
         clock.advance(timedelta(minutes=1))
@@ -156,7 +158,7 @@ class LogContract(Contract):
         assert record.updated_at == clock()
         assert record.expires_at == clock() + timedelta(days=30)
 
-    async def test_an_older_message_is_not_the_last(
+    async def test_a_message_with_an_older_time_does_not_become_the_last(
         self, store: ConversationStore, conversation: Conversation, clock: FixedClock
     ) -> None:
         await store.append(conversation.id, [assistant("now")])
@@ -179,7 +181,7 @@ class LogContract(Contract):
         assert contents(await store.page(conversation.id, limit=10)) == ["hello", "more"]
         assert second.conversation.message_count == 2
 
-    async def test_a_retry_may_hold_tuples_where_the_log_holds_lists(
+    async def test_a_retry_may_contain_tuples_instead_of_lists(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         message = user({"pair": (1, (2, 3))}, message_id="m1")
@@ -188,7 +190,7 @@ class LogContract(Contract):
         assert (len(first.new), len(again.new), len(again.known)) == (1, 0, 1)
         assert again.known[0].message.content == {"pair": [1, [2, 3]]}
 
-    async def test_a_turn_that_is_known_changes_nothing_and_is_not_refused(
+    async def test_appending_a_stored_turn_again_changes_nothing(
         self, store: ConversationStore, conversation: Conversation, clock: FixedClock
     ) -> None:
         turn = [user("hello", message_id="m1"), assistant("hi", message_id="m2")]
@@ -198,7 +200,7 @@ class LogContract(Contract):
         assert again.conversation == first.conversation
         assert (again.new, again.known) == ((), first.new)
 
-    async def test_an_id_twice_in_one_turn_is_stored_once(
+    async def test_a_repeated_id_in_one_turn_is_stored_once(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         message = user("hello", message_id="m1")
@@ -207,7 +209,7 @@ class LogContract(Contract):
         assert appended.known == appended.new
         assert appended.conversation.message_count == 1
 
-    async def test_an_id_with_other_content_is_refused_and_nothing_is_stored(
+    async def test_a_used_id_with_other_content_is_refused_and_nothing_is_stored(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         await store.append(conversation.id, [user("hello", message_id="m1")])
@@ -219,7 +221,7 @@ class LogContract(Contract):
         assert contents(await store.page(conversation.id, limit=10)) == ["hello"]
         assert await store.get(conversation.id) == before
 
-    async def test_ids_of_one_conversation_mean_nothing_in_another(
+    async def test_message_ids_are_unique_per_conversation_only(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         other = await store.create(new_conversation(store))
@@ -227,7 +229,7 @@ class LogContract(Contract):
         appended = await store.append(other.id, [user("there", message_id="m1")])
         assert len(appended.new) == 1
 
-    async def test_a_revision_that_has_passed_is_refused_and_nothing_is_stored(
+    async def test_append_checks_the_expected_revision(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         first = await store.append(conversation.id, [user("a")], expected_revision=0)
@@ -246,7 +248,7 @@ class LogContract(Contract):
         assert appended.conversation == conversation
         assert (appended.new, appended.known) == ((), ())
 
-    async def test_pages_and_tails_cut_where_they_say(
+    async def test_page_and_tail_respect_limit_and_offset(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         for number in range(10):
@@ -258,7 +260,7 @@ class LogContract(Contract):
                 page = await store.page(conversation.id, limit=limit, offset=offset)
                 assert contents(page) == log[offset : offset + limit]
 
-    async def test_tails_lead_back_to_the_beginning(
+    async def test_recent_reads_back_to_the_first_message(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         turn = [user(number, timestamp=NOON + timedelta(seconds=number // 3)) for number in range(11)]
@@ -271,14 +273,14 @@ class LogContract(Contract):
         assert read == list(range(11))
 
     @pytest.mark.parametrize("bad", [(2**70, 1), (1, 2**70), ("x", 1)])
-    async def test_a_position_that_no_message_has_is_refused(
+    async def test_invalid_positions_are_refused(
         self, store: ConversationStore, conversation: Conversation, bad: Any
     ) -> None:
         with pytest.raises(InvalidInput, match="before"):
             await store.tail(conversation.id, limit=1, before=Position(*bad))
 
     @pytest.mark.parametrize("bad", [-1, 1.5, "3", None, True, 2**70])
-    async def test_counts_that_are_none_are_refused(
+    async def test_invalid_limits_and_offsets_are_refused(
         self, store: ConversationStore, conversation: Conversation, bad: Any
     ) -> None:
         with pytest.raises(InvalidInput, match="limit"):
@@ -288,7 +290,7 @@ class LogContract(Contract):
         with pytest.raises(InvalidInput, match="offset"):
             await store.page(conversation.id, limit=1, offset=bad)
 
-    async def test_a_rewrite_takes_the_place_of_everything(
+    async def test_rewrite_replaces_the_whole_log(
         self, store: ConversationStore, conversation: Conversation, clock: FixedClock
     ) -> None:
         await store.append(conversation.id, [user("a", message_id="m1"), user("b"), user("c")])
@@ -303,7 +305,7 @@ class LogContract(Contract):
         assert (record.message_count, record.unread_count, record.revision) == (1, 1, 2)
         assert (record.last_message_at, record.last_message_from) == (clock(), "assistant")
 
-    async def test_a_rewrite_to_nothing_leaves_an_empty_conversation(
+    async def test_rewrite_to_nothing_leaves_an_empty_conversation(
         self, store: ConversationStore, conversation: Conversation, clock: FixedClock
     ) -> None:
         await store.append(conversation.id, [user("a")])
@@ -314,7 +316,7 @@ class LogContract(Contract):
         assert record.updated_at == clock()
         assert await store.page(conversation.id, limit=10) == []
 
-    async def test_a_rewrite_that_fails_leaves_the_log_as_it_was(
+    async def test_a_failed_rewrite_changes_nothing(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         await store.append(conversation.id, [user("a")])

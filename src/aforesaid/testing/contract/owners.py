@@ -1,4 +1,4 @@
-"""Owners: nobody sees, counts, changes or senses what belongs to somebody else."""
+"""Owners: no owner can read, count, change or detect another owner's data."""
 
 import pytest
 
@@ -31,7 +31,9 @@ HOSTILE = [
 
 
 class OwnersContract(Contract):
-    async def test_another_owner_is_told_that_there_is_nothing(
+    """Isolation between owners."""
+
+    async def test_another_owners_conversation_looks_absent(
         self, backend: Backend, store: ConversationStore, conversation: Conversation
     ) -> None:
         await store.append(conversation.id, [user("secret", message_id="m1")])
@@ -72,7 +74,7 @@ class OwnersContract(Contract):
         await other.delete(conversation.id)
         assert [entry.message.content for entry in await store.page(conversation.id, limit=5)] == ["mine"]
 
-    async def test_hostile_names_are_names_like_any_other(self, backend: Backend) -> None:
+    async def test_owner_names_are_opaque(self, backend: Backend) -> None:
         prefix = new_id()
         made = {}
         for name in HOSTILE:
@@ -85,11 +87,11 @@ class OwnersContract(Contract):
             assert await store.session(name) == made[name]
 
     @pytest.mark.parametrize("owner", ["", "x" * 1025, "a\0b", "\udfff", None, 7, b"erin"])
-    async def test_what_is_no_owner_is_refused(self, backend: Backend, owner: object) -> None:
+    async def test_invalid_owners_are_refused(self, backend: Backend, owner: object) -> None:
         with pytest.raises(InvalidId, match="owner"):
             backend.of(owner)  # type: ignore[arg-type]
 
-    async def test_operators_can_list_the_owners(self, backend: Backend) -> None:
+    async def test_a_backend_lists_its_owners(self, backend: Backend) -> None:
         names = {f"listed-{number}-{new_id()}" for number in range(3)}
         for name in names:
             store = backend.of(name)

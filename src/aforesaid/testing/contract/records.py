@@ -1,4 +1,4 @@
-"""Records: creating, reading, changing, listing, deleting."""
+"""Records: create, read, update, list, delete."""
 
 from datetime import timedelta
 from typing import Any
@@ -28,6 +28,8 @@ async def listed(store: ConversationStore, **filters: object) -> list[str]:
 
 
 class RecordsContract(Contract):
+    """`create`, `get`, `update`, `find` and `delete`."""
+
     async def test_a_new_record_reads_back_equal(self, store: ConversationStore) -> None:
         record = new_conversation(
             store,
@@ -44,7 +46,7 @@ class RecordsContract(Contract):
         assert await store.create(record) == record
         assert await store.get(record.id) == record
 
-    async def test_every_value_of_every_set_is_kept(self, store: ConversationStore) -> None:
+    async def test_every_allowed_value_is_stored(self, store: ConversationStore) -> None:
         for field, values in VALUE_SETS.items():
             for value in values:
                 metadata: dict[str, Any] = {field: value}
@@ -53,11 +55,13 @@ class RecordsContract(Contract):
                 assert stored is not None
                 assert stored[field] == value
 
-    async def test_an_id_is_taken_once(self, store: ConversationStore, conversation: Conversation) -> None:
+    async def test_create_refuses_a_used_id(
+        self, store: ConversationStore, conversation: Conversation
+    ) -> None:
         with pytest.raises(ConversationExists):
             await store.create(conversation)
 
-    async def test_what_is_not_there_is_none_or_not_found(self, store: ConversationStore) -> None:
+    async def test_a_missing_conversation_is_none_or_raises(self, store: ConversationStore) -> None:
         missing = new_id()
         assert await store.get(missing) is None
         with pytest.raises(ConversationNotFound):
@@ -74,9 +78,7 @@ class RecordsContract(Contract):
             await store.bind("session", missing)
 
     @pytest.mark.parametrize("malformed", ["", "kitchen", "1", "'; DROP TABLE conversations; --", "*", "\0"])
-    async def test_a_malformed_id_is_an_error_that_names_it(
-        self, store: ConversationStore, malformed: str
-    ) -> None:
+    async def test_malformed_ids_are_refused(self, store: ConversationStore, malformed: str) -> None:
         with pytest.raises(InvalidId, match="conversation_id"):
             await store.get(malformed)
         with pytest.raises(InvalidId, match="conversation_id"):
@@ -84,12 +86,12 @@ class RecordsContract(Contract):
         with pytest.raises(InvalidId, match="conversation_id"):
             await store.delete(malformed)
 
-    async def test_ids_are_the_same_in_any_spelling(
+    async def test_ids_ignore_case_and_notation(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         assert await store.get(conversation.id.upper()) == conversation
 
-    async def test_only_what_is_given_changes(
+    async def test_update_changes_only_the_given_fields(
         self, store: ConversationStore, conversation: Conversation, clock: FixedClock
     ) -> None:
         clock.advance(timedelta(seconds=5))
@@ -108,13 +110,13 @@ class RecordsContract(Contract):
         assert changed == expected
         assert await store.get(conversation.id) == expected
 
-    async def test_a_field_can_be_cleared(self, store: ConversationStore) -> None:
+    async def test_update_can_clear_a_field(self, store: ConversationStore) -> None:
         record = await store.create(new_conversation(store, subject="old", tags=("a",)))
         changed = await store.update(record.id, Changes(subject=None, tags=()))
         assert (changed.subject, changed.tags) == (None, ())
         assert await store.get(record.id) == changed
 
-    async def test_a_change_can_insist_on_the_revision(
+    async def test_update_checks_the_expected_revision(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         await store.update(conversation.id, Changes(subject="first"), expected_revision=0)
@@ -125,9 +127,7 @@ class RecordsContract(Contract):
         assert stored is not None
         assert stored.subject == "first"
 
-    async def test_the_most_recently_active_comes_first(
-        self, store: ConversationStore, clock: FixedClock
-    ) -> None:
+    async def test_find_orders_by_last_activity(self, store: ConversationStore, clock: FixedClock) -> None:
         ids = []
         for _ in range(3):
             ids.append((await store.create(new_conversation(store))).id)
@@ -152,7 +152,7 @@ class RecordsContract(Contract):
         assert len(seen) == 23
         assert set(seen) == ids
 
-    async def test_a_full_last_page_says_that_it_is_the_last(self, store: ConversationStore) -> None:
+    async def test_a_full_last_page_has_no_next(self, store: ConversationStore) -> None:
         for _ in range(4):
             await store.create(new_conversation(store))
         first = await store.find(Query(limit=2))
@@ -192,7 +192,7 @@ class RecordsContract(Contract):
         assert await listed(store, status="pending", channel="voice") == []
         assert await listed(store, date_from=clock()) == [other.id]
 
-    async def test_as_many_are_unread_as_somebody_says_and_as_come_after(
+    async def test_unread_count_can_be_set_and_grows_with_messages(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         await store.update(conversation.id, Changes(unread_count=MOST_UNREAD))
@@ -205,7 +205,7 @@ class RecordsContract(Contract):
             with pytest.raises(InvalidInput, match="unread_count"):
                 Changes(unread_count=nonsense)  # type: ignore[arg-type]
 
-    async def test_a_query_outside_the_sets_is_refused(self, store: ConversationStore) -> None:
+    async def test_invalid_queries_are_refused(self, store: ConversationStore) -> None:
         with pytest.raises(InvalidInput, match="status"):
             await store.find(Query(status="lost"))  # type: ignore[arg-type]
         with pytest.raises(InvalidInput, match="limit"):
@@ -214,7 +214,7 @@ class RecordsContract(Contract):
             with pytest.raises(InvalidInput, match="after"):
                 await store.find(Query(after=nonsense))
 
-    async def test_deleting_removes_everything_and_may_be_repeated(
+    async def test_delete_removes_everything_and_is_idempotent(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         await store.append(conversation.id, [user("hello", message_id="m1")])
@@ -224,13 +224,13 @@ class RecordsContract(Contract):
         assert await store.get(conversation.id) is None
         assert await store.session("kitchen") is None
         assert await listed(store) == []
-        # The id is free again, and nothing of the old log shows.
+        # The id is free again, and the old log is gone.
         again = await store.create(conversation)
         assert await store.page(again.id, limit=10) == []
         stored = await store.append(again.id, [user("other words", message_id="m1")])
         assert len(stored.new) == 1
 
-    async def test_deleting_one_leaves_the_others(self, store: ConversationStore) -> None:
+    async def test_delete_keeps_other_conversations(self, store: ConversationStore) -> None:
         kept, gone = [await store.create(new_conversation(store)) for _ in range(2)]
         await store.append(kept.id, [user("stay")])
         await store.delete(gone.id)

@@ -1,10 +1,10 @@
-"""Searching: for stores that are `Searchable`. What an index says is what the log says.
+"""Search, for stores that implement `Searchable`: the index agrees with the log.
 
     class TestMySearch(SearchContract):
         @pytest.fixture
         async def backend(self, clock): ...
 
-Every answer is compared with counting by hand over all that the owner has.
+Every result is compared with counts over all of the owner's messages.
 """
 
 import asyncio
@@ -68,11 +68,11 @@ HOSTILE = (
     "x" * 5_000,
     "é" * 33,
 )
-"""Terms that no message can have, some with a meaning in somebody's query language."""
+"""Terms that no message has, some with a meaning in a query language."""
 
 
 async def entries_of(store: ConversationStore) -> list[Entry]:
-    """All that the owner has, expired conversations left out."""
+    """Return all entries of the owner, except those of expired conversations."""
     found: list[Entry] = []
     after = None
     while True:
@@ -84,9 +84,9 @@ async def entries_of(store: ConversationStore) -> list[Entry]:
             return found
 
 
-def counted(entries: Sequence[Entry], terms: Sequence[str]) -> Matches:
-    """What an index has to say, without one: everything that matches, in the order of places."""
-    held = [Counter(indexed_terms(entry.message)) for entry in entries if entry.unreadable is None]
+def expected_matches(entries: Sequence[Entry], terms: Sequence[str]) -> Matches:
+    """Return the expected matches, computed without an index, in order."""
+    term_counts = [Counter(indexed_terms(entry.message)) for entry in entries if entry.unreadable is None]
     found = [
         Match(
             conversation_id=entry.conversation_id,
@@ -95,18 +95,18 @@ def counted(entries: Sequence[Entry], terms: Sequence[str]) -> Matches:
             counts=tuple(counts[term] for term in terms),
             length=counts.total(),
         )
-        for entry, counts in zip(entries, held, strict=True)
+        for entry, counts in zip(entries, term_counts, strict=True)
         if any(counts[term] for term in terms)
     ]
     return Matches(
-        found=tuple(sorted(found, key=place_of)),
-        frequencies=tuple(sum(term in counts for counts in held) for term in terms),
-        messages=sum(counts.total() > 0 for counts in held),
-        terms=sum(counts.total() for counts in held),
+        found=tuple(sorted(found, key=sort_key)),
+        frequencies=tuple(sum(term in counts for counts in term_counts) for term in terms),
+        messages=sum(counts.total() > 0 for counts in term_counts),
+        terms=sum(counts.total() for counts in term_counts),
     )
 
 
-def place_of(match: Match) -> tuple[str, Position]:
+def sort_key(match: Match) -> tuple[str, Position]:
     return match.conversation_id, match.position
 
 
@@ -115,22 +115,24 @@ async def searched(store: ConversationStore, *terms: str, limit: int = EVERYTHIN
 
 
 async def check(store: ConversationStore, *terms: str) -> Matches:
-    """The index's answer, which must be what counting gives."""
+    """Return the index's matches after comparing them with the expected ones."""
     answer = await searched(store, *terms)
-    in_order = replace(answer, found=tuple(sorted(answer.found, key=place_of)))
-    assert in_order == counted(await entries_of(store), terms)
+    in_order = replace(answer, found=tuple(sorted(answer.found, key=sort_key)))
+    assert in_order == expected_matches(await entries_of(store), terms)
     return in_order
 
 
 class SearchContract(Contract):
-    async def test_a_store_that_searches_says_so(self, store: ConversationStore) -> None:
+    """The contract of `matches`."""
+
+    async def test_the_store_is_searchable(self, store: ConversationStore) -> None:
         assert isinstance(store, Searchable)
 
-    async def test_nothing_is_found_where_nothing_is(self, store: ConversationStore) -> None:
+    async def test_an_empty_store_has_no_matches(self, store: ConversationStore) -> None:
         nothing = Matches(found=(), frequencies=(0, 0), messages=0, terms=0)
         assert await searched(store, "door", "window") == nothing
 
-    async def test_the_numbers_are_those_of_the_log(
+    async def test_counts_agree_with_the_log(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         await store.append(
@@ -151,7 +153,7 @@ class SearchContract(Contract):
         assert (2, 1, 0, 0, 0) in [match.counts for match in known.found]
         assert {match.role for match in known.found} == {"user", "assistant"}
 
-    async def test_a_term_may_be_asked_for_twice_or_not_at_all(
+    async def test_repeated_and_empty_terms(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         await store.append(conversation.id, [user("door door"), user("window")])
@@ -161,7 +163,7 @@ class SearchContract(Contract):
         assert (none.found, none.frequencies) == ((), ())
         assert none.messages == 2
 
-    async def test_any_term_is_safe(self, store: ConversationStore, conversation: Conversation) -> None:
+    async def test_terms_are_opaque(self, store: ConversationStore, conversation: Conversation) -> None:
         said = [user(f"{term} door window") for term in HOSTILE if "\ud800" not in term]
         await store.append(conversation.id, said)
         known = await check(store, *HOSTILE, "door")
@@ -169,7 +171,7 @@ class SearchContract(Contract):
         for term in HOSTILE:
             assert (await searched(store, term)).found == ()
 
-    async def test_only_so_many_are_found_and_the_best_are(
+    async def test_limit_returns_the_best_matches(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         for first in range(0, 60, 10):
@@ -187,7 +189,7 @@ class SearchContract(Contract):
             with pytest.raises(InvalidInput):
                 await cast(Searchable, store).matches(["lamp"], limit=wrong)  # type: ignore[arg-type]
 
-    async def test_a_turn_that_is_told_twice_counts_once(
+    async def test_a_repeated_turn_is_indexed_once(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         turn = [user("door", message_id="m1"), assistant("window", message_id="m2")]
@@ -196,7 +198,7 @@ class SearchContract(Contract):
         await store.append(conversation.id, [*turn, user("door again", message_id="m3")])
         assert (await check(store, "door", "window")).frequencies == (2, 1)
 
-    async def test_what_is_refused_is_not_found(
+    async def test_a_refused_turn_is_not_indexed(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         await store.append(conversation.id, [user("door", message_id="m1")])
@@ -205,7 +207,7 @@ class SearchContract(Contract):
                 await store.append(conversation.id, turn, expected_revision=None if len(turn) > 1 else 9)
         assert (await check(store, "door", "window", "other")).frequencies == (1, 0, 0)
 
-    async def test_what_is_rewritten_replaced_or_deleted_is_not_found(
+    async def test_rewritten_replaced_and_deleted_messages_are_not_found(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         other = await store.create(new_conversation(store))
@@ -223,7 +225,7 @@ class SearchContract(Contract):
         nothing = Matches(found=(), frequencies=(0,), messages=0, terms=0)
         assert await searched(store, "tabl") == nothing
 
-    async def test_a_history_that_is_rewritten_as_a_longer_one_is_found_from_its_start(
+    async def test_a_longer_rewritten_history_is_indexed_from_its_start(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         await store.append(conversation.id, [user("door")])
@@ -231,7 +233,7 @@ class SearchContract(Contract):
         await store.rewrite(conversation.id, [user("window"), user("lamp"), user("chair")])
         assert (await check(store, "door", "window", "lamp", "chair")).frequencies == (0, 1, 1, 1)
 
-    async def test_what_has_expired_counts_nowhere_also_before_the_sweep(
+    async def test_expired_messages_do_not_count_even_before_a_purge(
         self, store: ConversationStore, conversation: Conversation, clock: FixedClock
     ) -> None:
         short = await store.create(new_conversation(store, ttl=HOUR))
@@ -248,24 +250,24 @@ class SearchContract(Contract):
         await store.append(again.id, [user("window")])
         assert (await check(store, "door", "window")).frequencies == (1, 1)
 
-    async def test_what_is_restored_is_found(
+    async def test_restored_messages_are_found(
         self, backend: Backend, store: ConversationStore, conversation: Conversation, clock: FixedClock
     ) -> None:
         await store.append(conversation.id, [user("door", message_id="m1"), user("window"), user("lamp")])
         record = await store.get(conversation.id)
         entries = await store.page(conversation.id, limit=9)
         assert record is not None
-        elsewhere = backend.of(f"elsewhere-{new_id()}")
+        other_store = backend.of(f"elsewhere-{new_id()}")
         for part in (entries[1:], entries[:2], entries):
-            await elsewhere.restore(record, part)
-            await check(elsewhere, "door", "window", "lamp")
-        assert (await check(elsewhere, "door", "window", "lamp")).frequencies == (1, 1, 1)
+            await other_store.restore(record, part)
+            await check(other_store, "door", "window", "lamp")
+        assert (await check(other_store, "door", "window", "lamp")).frequencies == (1, 1, 1)
         clock.advance(timedelta(days=31))
         alive = replace(record, expires_at=clock() + HOUR)
-        await elsewhere.restore(alive, [replace(entries[0], message=entries[0].message)])
-        assert (await check(elsewhere, "door", "window")).frequencies == (1, 0)
+        await other_store.restore(alive, [replace(entries[0], message=entries[0].message)])
+        assert (await check(other_store, "door", "window")).frequencies == (1, 0)
 
-    async def test_others_change_no_number(
+    async def test_other_owners_do_not_affect_counts(
         self, backend: Backend, store: ConversationStore, conversation: Conversation
     ) -> None:
         await store.append(conversation.id, [user("door and window")])
@@ -279,7 +281,7 @@ class SearchContract(Contract):
         await other.clear()
         assert await check(store, "door", "window", "lamp") == before
 
-    async def test_turns_that_meet_are_all_found(
+    async def test_concurrent_turns_are_all_found(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         other = await store.create(new_conversation(store))
@@ -292,31 +294,31 @@ class SearchContract(Contract):
         assert (await check(store, "door", "window")).frequencies == (40, 40)
 
     @pytest.mark.parametrize("seed", range(4))
-    async def test_whatever_happens_the_numbers_are_those_of_the_log(
+    async def test_counts_agree_with_the_log_after_random_operations(
         self, backend: Backend, store: ConversationStore, clock: FixedClock, seed: int
     ) -> None:
-        life = _Life(store, backend.of(f"elsewhere-{new_id()}"), clock, random.Random(seed))
+        operations = _RandomOperations(store, backend.of(f"elsewhere-{new_id()}"), clock, random.Random(seed))
         for _ in range(12):
             for _ in range(6):
-                await life.something_happens()
-            for one in (life.store, life.elsewhere):
-                await check(one, *life.some_terms())
+                await operations.run_one()
+            for one in (operations.store, operations.other_store):
+                await check(one, *operations.some_terms())
 
 
-class _Life:
-    """Random things that happen to two owners."""
+class _RandomOperations:
+    """Random operations on the stores of two owners."""
 
     words = ("door", "window", "lamp", "kettle", "the", "Straße", "门窗", "running", "x" * 70)
 
     def __init__(
         self,
         store: ConversationStore,
-        elsewhere: ConversationStore,
+        other_store: ConversationStore,
         clock: FixedClock,
         chance: random.Random,
     ) -> None:
         self.store = store
-        self.elsewhere = elsewhere
+        self.other_store = other_store
         self._clock = clock
         self._chance = chance
         self._ids: list[str] = []
@@ -324,10 +326,10 @@ class _Life:
     def some_terms(self) -> list[str]:
         return [term for word in self._words(5) for term in terms_of(word)]
 
-    async def something_happens(self) -> None:
-        happenings = (self._create, self._say, self._say, self._say, self._change, self._end, self._move)
-        with suppress(AforesaidError):  # what was not there any more, or not yet: nothing has happened then
-            await self._chance.choice(happenings)()
+    async def run_one(self) -> None:
+        choices = (self._create, self._say, self._say, self._say, self._change, self._end, self._move)
+        with suppress(AforesaidError):  # an operation on a missing conversation changes nothing
+            await self._chance.choice(choices)()
 
     async def _create(self) -> None:
         ttl = self._chance.choice((None, HOUR, HOUR * 8))
@@ -360,7 +362,7 @@ class _Life:
         record = await self.store.get(self._some_id())
         if record is not None:
             entries = await self.store.page(record.id, limit=100)
-            await self.elsewhere.restore(record, entries[self._chance.randint(0, 3) :])
+            await self.other_store.restore(record, entries[self._chance.randint(0, 3) :])
 
     def _some_id(self) -> str:
         return self._chance.choice(self._ids) if self._ids else new_id()

@@ -1,1 +1,1 @@
-"""What each provider demands of a request's messages: one module a dialect, one comment a rule."""
+"""What each provider requires of a request's messages: one module per dialect, one comment per rule."""

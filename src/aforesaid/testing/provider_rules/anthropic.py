@@ -1,4 +1,4 @@
-"""Anthropic's Messages."""
+"""Rules of Anthropic's Messages API."""
 
 import re
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ from aforesaid.testing.provider_rules.common import (
 
 _ROLES = ("user", "assistant", "system")
 _THINKING = ("thinking", "redacted_thinking")
-_USERS_ALONE = ("tool_result", "image", "document", "search_result")
-_ASSISTANTS_ALONE = ("tool_use", "server_tool_use", *_THINKING)
+_USER_ONLY = ("tool_result", "image", "document", "search_result")
+_ASSISTANT_ONLY = ("tool_use", "server_tool_use", *_THINKING)
 _MEDIA_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _ID = re.compile(r"[a-zA-Z0-9_-]+", re.ASCII)
 
 
 def problems(messages: Messages) -> Iterator[str]:
-    # User and assistant take turns; newer models take a system message among them.
+    # Roles are user and assistant; newer models also accept system messages between them.
     yield from role_problems(messages, _ROLES)
     # The first message must use the user role.
     if messages[0].get("role") != "user":
@@ -47,7 +47,7 @@ def problems(messages: Messages) -> Iterator[str]:
 
 
 def system_problems(system: Any) -> Iterator[str]:
-    # The system parameter is text or a list of text blocks, and what is there says something.
+    # The system parameter is text or a list of text blocks, none of them blank.
     if isinstance(system, str):
         if is_blank(system):
             yield "the system prompt is empty"
@@ -74,7 +74,7 @@ def _block_problems(block: dict[str, Any], role: str, place: str) -> Iterator[st
     if kind == "text" and is_blank(block.get("text")):
         yield f"{place} has an empty text block"
     # Results and media come from the user, calls and thinking from the assistant.
-    if (kind in _USERS_ALONE and role != "user") or (kind in _ASSISTANTS_ALONE and role != "assistant"):
+    if (kind in _USER_ONLY and role != "user") or (kind in _ASSISTANT_ONLY and role != "assistant"):
         yield f"{place} of role {role} must not hold a {kind} block"
     if kind == "tool_use":
         yield from _tool_use_problems(block, place)
@@ -91,7 +91,7 @@ def _tool_use_problems(block: dict[str, Any], place: str) -> Iterator[str]:
     if not isinstance(block.get("input"), dict):
         yield f"{place} has a tool use whose input is not an object"
     if isinstance(block.get("id"), str) and not _ID.fullmatch(block["id"]):
-        yield f"{place} has a tool use id with characters that are not taken: {block['id']!r:.60}"
+        yield f"{place} has a tool use id with invalid characters: {block['id']!r:.60}"
 
 
 def _tool_result_problems(block: dict[str, Any], place: str) -> Iterator[str]:
@@ -110,13 +110,13 @@ def _tool_result_problems(block: dict[str, Any], place: str) -> Iterator[str]:
 def _image_problems(block: dict[str, Any], place: str) -> Iterator[str]:
     match block.get("source"):
         case {"type": "base64", "media_type": str(kind), "data": str()}:
-            # Four kinds of pictures are taken.
+            # Four image types are accepted.
             if kind not in _MEDIA_TYPES:
                 yield f"{place} has an image of kind {kind}"
         case {"type": "url", "url": str()} | {"type": "file", "file_id": str()}:
             return
         case _:
-            # A picture has a source: its data, an address or a file.
+            # An image has a source: data, a URL or a file.
             yield f"{place} has an image without a source"
 
 

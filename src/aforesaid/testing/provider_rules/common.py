@@ -1,4 +1,4 @@
-"""What the rules of several providers share. Below: the standard library."""
+"""Rules that several providers share."""
 
 import json
 from collections.abc import Collection, Iterator, Sequence
@@ -8,14 +8,14 @@ Messages = Sequence[dict[str, Any]]
 
 
 class Call(NamedTuple):
-    """A tool call as far as the rules of order need it."""
+    """A tool call with its place in the request."""
 
     id: Any
     place: str
 
 
 def shape_problems(messages: Any) -> Iterator[str]:
-    """The least that every provider demands: a list with something in it, all of it objects."""
+    """Check the shape that every provider requires: a non-empty list of objects."""
     if not isinstance(messages, (list, tuple)):
         yield "the messages are not a list"
     elif not messages:
@@ -32,12 +32,12 @@ def role_problems(messages: Messages, roles: Collection[str]) -> Iterator[str]:
 
 
 def blocks_in(content: Any) -> list[dict[str, Any]]:
-    """The blocks of a content that is a list; those that are none are reported elsewhere."""
+    """Return the blocks of list content. Invalid blocks are reported elsewhere."""
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
 def block_problems(content: Any, place: str, kinds: Collection[str] | None) -> Iterator[str]:
-    """Content is text or a list of typed blocks, of the kinds that may stand there; None allows any."""
+    """Check that content is text or a list of typed blocks of these kinds; None allows any."""
     if isinstance(content, str):
         return
     if not isinstance(content, list) or not content:
@@ -56,21 +56,21 @@ def is_blank(text: Any) -> bool:
 
 
 def id_problems(calls: Sequence[Call], *, max_length: int | None = None) -> Iterator[str]:
-    """Each call has an id, and no two share one."""
-    seen: set[str] = set()
+    """Check that each call has an id and that ids are unique."""
+    used_ids: set[str] = set()
     for call in calls:
         if not isinstance(call.id, str) or not call.id:
             yield f"{call.place} has a tool call without an id"
             continue
-        if call.id in seen:
+        if call.id in used_ids:
             yield f"{call.place} uses the tool call id {call.id!r} again"
         if max_length is not None and len(call.id) > max_length:
             yield f"{call.place} has a tool call id of more than {max_length} characters"
-        seen.add(call.id)
+        used_ids.add(call.id)
 
 
 def arguments_problems(arguments: Any, place: str) -> Iterator[str]:
-    """OpenAI takes a call's arguments as text, which is to be JSON, or nothing at all."""
+    """Check that a call's arguments are JSON text or empty."""
     if not isinstance(arguments, str):
         yield f"{place} has arguments that are not text"
     elif arguments.strip() and not _is_json(arguments):
@@ -86,7 +86,7 @@ def _is_json(text: str) -> bool:
 
 
 def thread_problems(messages: Messages) -> Iterator[str]:
-    """Every call of an assistant's message is answered, once, by the tool messages directly behind it."""
+    """Check that tool messages directly after an assistant message answer each of its calls once."""
     open_calls: list[Any] = []
     answered: list[Any] = []
     for at, message in enumerate(messages):

@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions."""
+"""Rules of OpenAI's Chat Completions API."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +16,7 @@ from aforesaid.testing.provider_rules.common import (
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _KINDS = {
-    # Instructions, answers and tool messages are words; only a user sends more.
+    # Only user messages may contain more than text.
     "system": ("text",),
     "developer": ("text",),
     "tool": ("text",),
@@ -24,20 +24,20 @@ _KINDS = {
     "user": ("text", "image_url", "input_audio", "file"),
 }
 _INSTEAD_OF_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
-_LONGEST_ID = 40
+_MAX_CALL_ID_LENGTH = 40
 
 
 def problems(messages: Messages) -> Iterator[str]:
-    # The roles of the reference; `function` is deprecated and still taken.
+    # The roles of the API reference; `function` is deprecated but still accepted.
     yield from role_problems(messages, _ROLES)
     for at, message in enumerate(messages):
         place = f"message {at}"
         yield from _content_problems(message, place)
         yield from _calls_problems(message, place)
-    made = [(at, call) for at, message in enumerate(messages) for call in _calls_of(message)]
+    calls = [(at, call) for at, message in enumerate(messages) for call in _calls_of(message)]
     # Ids tie results to calls: unique, and at most forty characters.
     yield from id_problems(
-        [Call(call.get("id"), f"message {at}") for at, call in made], max_length=_LONGEST_ID
+        [Call(call.get("id"), f"message {at}") for at, call in calls], max_length=_MAX_CALL_ID_LENGTH
     )
     # An assistant message with tool_calls must be followed by tool messages for each tool_call_id, and
     # a tool message must be a response to a preceding message with tool_calls.
@@ -47,7 +47,7 @@ def problems(messages: Messages) -> Iterator[str]:
 def _content_problems(message: dict[str, Any], place: str) -> Iterator[str]:
     role, content = message.get("role"), message.get("content")
     if content is None:
-        # Content is required, but in an assistant message that calls, refuses or speaks aloud.
+        # Content is required, except in an assistant message with calls, a refusal or audio.
         if role != "assistant" or not any(message.get(field) for field in _INSTEAD_OF_CONTENT):
             yield f"{place} has no content"
         return
@@ -60,7 +60,7 @@ def _part_problems(block: dict[str, Any], place: str) -> Iterator[str]:
     # A text part carries text.
     if block.get("type") == "text" and (not isinstance(block.get("text"), str) or not block["text"]):
         yield f"{place} has an empty text part"
-    # An image part carries an object with the address, or with the data as an address.
+    # An image part has an object with a URL, possibly a data URL.
     match block:
         case {"type": "image_url", "image_url": {"url": str()}}:
             return

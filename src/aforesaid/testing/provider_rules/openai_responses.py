@@ -1,4 +1,4 @@
-"""OpenAI's Responses: the `input` list."""
+"""Rules for the `input` list of OpenAI's Responses API."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ from aforesaid.testing.provider_rules.common import (
 )
 
 _KINDS = {
-    # Input content goes in, output content came out: an assistant's message holds the latter.
+    # An assistant message contains output content; other roles contain input content.
     "user": ("input_text", "input_image", "input_file", "input_audio"),
     "system": ("input_text", "input_image", "input_file"),
     "developer": ("input_text", "input_image", "input_file"),
@@ -22,16 +22,16 @@ _KINDS = {
 _OUTPUT_KINDS = ("input_text", "input_image", "input_file")
 _CALLS = ("function_call", "custom_tool_call", "computer_call", "shell_call", "apply_patch_call")
 _OUTPUTS = tuple(f"{kind}_output" for kind in _CALLS)
-_LONGEST_ID = 64
+_MAX_CALL_ID_LENGTH = 64
 
 
 def problems(items: Messages) -> Iterator[str]:
     for at, item in enumerate(items):
         yield from _item_problems(item, f"item {at}")
-    made = [(at, item) for at, item in enumerate(items) if item.get("type") in _CALLS]
+    calls = [(at, item) for at, item in enumerate(items) if item.get("type") in _CALLS]
     # Ids tie outputs to calls: unique, and at most sixty-four characters.
     yield from id_problems(
-        [Call(item.get("call_id"), f"item {at}") for at, item in made], max_length=_LONGEST_ID
+        [Call(item.get("call_id"), f"item {at}") for at, item in calls], max_length=_MAX_CALL_ID_LENGTH
     )
     yield from _pairing_problems(items)
     yield from _reasoning_problems(items)
@@ -44,7 +44,7 @@ def _item_problems(item: dict[str, Any], place: str) -> Iterator[str]:
     elif kind == "function_call":
         yield from _call_problems(item, place)
     elif kind in ("function_call_output", "custom_tool_call_output"):
-        # An output is text, or a list of what a user could have sent.
+        # An output is text or a list of input content.
         yield from block_problems(item.get("output"), place, _OUTPUT_KINDS)
         yield from _part_problems(item.get("output"), place)
     elif kind == "item_reference" and not isinstance(item.get("id"), str):
@@ -67,7 +67,7 @@ def _part_problems(content: Any, place: str) -> Iterator[str]:
         # A text part carries text.
         if block.get("type") in ("input_text", "output_text") and not isinstance(block.get("text"), str):
             yield f"{place} has a text part without text"
-        # An image is at an address (its data may be one) or an uploaded file.
+        # An image is a URL, possibly a data URL, or an uploaded file.
         has_image = isinstance(block.get("image_url"), str) or isinstance(block.get("file_id"), str)
         if block.get("type") == "input_image" and not has_image:
             yield f"{place} has an image without image_url or file_id"
@@ -109,11 +109,11 @@ def _reasoning_problems(items: Messages) -> Iterator[str]:
         if not isinstance(item.get("summary"), list):
             yield f"item {at} is reasoning without a summary"
         # A reasoning item was provided without its required following item.
-        if at + 1 == len(items) or not _is_the_models(items[at + 1]):
-            yield f"item {at} is reasoning that nothing of the model's follows"
+        if at + 1 == len(items) or not _is_from_model(items[at + 1]):
+            yield f"item {at} is reasoning without a following item of the model"
 
 
-def _is_the_models(item: dict[str, Any]) -> bool:
+def _is_from_model(item: dict[str, Any]) -> bool:
     if "role" in item:
         return str(item["role"]) == "assistant"
     return not str(item.get("type", "")).endswith(("_output", "_response"))

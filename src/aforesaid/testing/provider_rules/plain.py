@@ -1,4 +1,4 @@
-"""The plain form: no provider behind it, so no more than what keeps a conversation readable."""
+"""Rules of the plain form: the minimum that keeps a conversation readable."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ def problems(messages: Messages) -> Iterator[str]:
     # The four roles of a message.
     yield from role_problems(messages, _ROLES)
     for at, message in enumerate(messages):
-        # A message says something or calls a tool.
+        # A message has content or tool calls.
         if "content" not in message and not message.get("tool_calls"):
             yield f"message {at} has neither content nor tool calls"
         # A call names its tool.
@@ -33,8 +33,8 @@ def problems(messages: Messages) -> Iterator[str]:
     ]
     # A result finds its call by the id.
     yield from id_problems(calls)
-    # Results follow their calls; a tool message without an id answers nobody and may stand anywhere.
-    yield from thread_problems([message for message in messages if not _answers_nobody(message)])
+    # Results follow their calls; a tool message without a call id may be anywhere.
+    yield from thread_problems([message for message in messages if not _answers_no_call(message)])
 
 
 def _calls_of(message: dict[str, Any]) -> list[Any]:
@@ -42,5 +42,5 @@ def _calls_of(message: dict[str, Any]) -> list[Any]:
     return calls if isinstance(calls, list) else []
 
 
-def _answers_nobody(message: dict[str, Any]) -> bool:
+def _answers_no_call(message: dict[str, Any]) -> bool:
     return message.get("role") == "tool" and "tool_call_id" not in message

@@ -1,11 +1,11 @@
-"""Providers that run on this machine: real HTTP, real streams, and replies that a test has written.
+"""Fake providers on this machine: real HTTP, real streams, scripted replies.
 
     async with FakeProvider("anthropic") as provider:
         agent = AnthropicAgent("claude", base_url=provider.url, api_key="k")
         provider.will(Says("It is raining."))
 
-Every request is judged by the provider's rules (`aforesaid.testing.validity`) and answered with 400 when
-it breaks one; `provider.requests` has them all. Below: `http`, one module for each provider.
+Every request is checked against the provider's rules (`aforesaid.testing.validity`) and answered with 400
+if it breaks one. `provider.requests` contains all requests.
 """
 
 from aforesaid.testing.providers.provider import FakeProvider

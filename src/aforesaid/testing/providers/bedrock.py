@@ -1,4 +1,4 @@
-"""Amazon Bedrock's Converse over HTTP, its binary event stream included."""
+"""Amazon Bedrock's Converse API over HTTP, including its binary event stream."""
 
 import json
 import zlib
@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 from aforesaid.testing.providers.http import Request, Response, json_response
+from aforesaid.testing.providers.protocol import arguments_text, as_says, cut, halves, retry_headers
 from aforesaid.testing.providers.script import Act, Fails, Refuses
-from aforesaid.testing.providers.speaking import arguments_text, as_says, cut, halves, retry_headers
 from aforesaid.testing.validity import problems as rule_problems
 
 BASE_PATH = ""
@@ -18,7 +18,7 @@ _ERRORS = {429: "ThrottlingException", 400: "ValidationException", 403: "AccessD
 
 
 def problems(body: dict[str, Any]) -> list[str]:
-    messages = [_as_claudes(message) for message in body.get("messages", [])]
+    messages = [_as_anthropic(message) for message in body.get("messages", [])]
     found = rule_problems(messages, "anthropic")
     roles = [message["role"] for message in messages]
     if any(one == other for one, other in pairwise(roles)):
@@ -62,12 +62,12 @@ def _blocks(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     return (block for message in body.get("messages", []) for block in message["content"])
 
 
-def _as_claudes(message: dict[str, Any]) -> dict[str, Any]:
-    """In the form whose rules are the same: Anthropic's."""
-    return {"role": message["role"], "content": [_as_claudes_block(block) for block in message["content"]]}
+def _as_anthropic(message: dict[str, Any]) -> dict[str, Any]:
+    """Convert a message to Anthropic's format, which has the same rules."""
+    return {"role": message["role"], "content": [_as_anthropic_block(block) for block in message["content"]]}
 
 
-def _as_claudes_block(block: dict[str, Any]) -> dict[str, Any]:
+def _as_anthropic_block(block: dict[str, Any]) -> dict[str, Any]:
     match block:
         case {"toolUse": {"toolUseId": call_id, "name": name, "input": given}}:
             return {"type": "tool_use", "id": call_id, "name": name, "input": given}
@@ -75,7 +75,7 @@ def _as_claudes_block(block: dict[str, Any]) -> dict[str, Any]:
             return {
                 "type": "tool_result",
                 "tool_use_id": call_id,
-                "content": [_as_claudes_block(inner) for inner in content],
+                "content": [_as_anthropic_block(inner) for inner in content],
             }
         case {"reasoningContent": {"reasoningText": {"text": text, "signature": signature}}}:
             return {"type": "thinking", "thinking": text, "signature": signature}
@@ -135,7 +135,7 @@ def _deltas(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _frame(name: str, document: dict[str, Any]) -> bytes:
-    """One event in AWS's binary form: lengths, their checksum, headers, payload, the checksum of it all."""
+    """Encode one event in AWS's binary format: lengths, their checksum, headers, payload, total checksum."""
     is_error = name.endswith("Exception")
     headers = b"".join(
         _header(key, value)

@@ -1,12 +1,11 @@
-"""Anthropic's Messages over HTTP."""
+"""Anthropic's Messages API over HTTP."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from aforesaid.dialects import Request as Written
 from aforesaid.testing.providers.http import Request, Response, json_response
-from aforesaid.testing.providers.script import Act, Fails, Refuses
-from aforesaid.testing.providers.speaking import (
+from aforesaid.testing.providers.protocol import (
     arguments_text,
     as_says,
     event_stream,
@@ -14,6 +13,7 @@ from aforesaid.testing.providers.speaking import (
     retry_headers,
     sse,
 )
+from aforesaid.testing.providers.script import Act, Fails, Refuses
 from aforesaid.testing.validity import problems as rule_problems
 
 BASE_PATH = ""

@@ -1,4 +1,4 @@
-"""The least HTTP/1.1 server that SDKs are content with. Below: asyncio. Above: `provider`."""
+"""A minimal HTTP/1.1 server that satisfies the SDKs."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What came in."""
+    """A received request."""
 
     method: str
     path: str
@@ -23,7 +23,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class Response(Struct, frozen=True, kw_only=True):
-    """What goes out: whole, or in pieces. One that `breaks` loses its connection before the end."""
+    """A response, whole or in pieces. With `breaks`, the connection is lost before the end."""
 
     status: int = 200
     headers: Mapping[str, str] = {}
@@ -41,7 +41,7 @@ def json_response(document: Any, *, status: int = 200, headers: Mapping[str, str
 
 
 class HttpServer:
-    """Listens on loopback, on a port of its own, and answers with what `handle` gives."""
+    """Listens on a free loopback port and answers with the result of `handle`."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
@@ -49,7 +49,7 @@ class HttpServer:
         self._talking: set[asyncio.Task[None]] = set()
 
     async def start(self) -> int:
-        """Listen; gives the port."""
+        """Listen and return the port."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -75,7 +75,7 @@ class HttpServer:
                 if response.breaks:
                     return
         except (ConnectionError, asyncio.CancelledError):
-            return  # the client has left, or the server stops
+            return  # the client disconnected, or the server stops
         finally:
             writer.close()
 
@@ -95,7 +95,7 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
 def _write(writer: asyncio.StreamWriter, response: Response) -> None:
     headers = dict(response.headers)
     if response.pieces is None:
-        # One that breaks promises more than it sends.
+        # A broken response announces more bytes than it sends.
         headers["content-length"] = str(len(response.body) + (100 if response.breaks else 0))
         payload = response.body
     else:

@@ -1,11 +1,10 @@
-"""OpenAI's Chat Completions over HTTP, as OpenAI, Azure, Ollama and vLLM have it."""
+"""OpenAI's Chat Completions API over HTTP, as OpenAI, Azure, Ollama and vLLM implement it."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from aforesaid.testing.providers.http import Request, Response, json_response
-from aforesaid.testing.providers.script import Act, Fails, Refuses
-from aforesaid.testing.providers.speaking import (
+from aforesaid.testing.providers.protocol import (
     arguments_text,
     as_says,
     event_stream,
@@ -13,6 +12,7 @@ from aforesaid.testing.providers.speaking import (
     retry_headers,
     sse,
 )
+from aforesaid.testing.providers.script import Act, Fails, Refuses
 from aforesaid.testing.validity import problems as rule_problems
 
 BASE_PATH = "/v1"

@@ -1,12 +1,12 @@
-"""OpenAI's Responses over HTTP."""
+"""OpenAI's Responses API over HTTP."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from aforesaid.testing.providers.http import Request, Response, json_response
 from aforesaid.testing.providers.openai_chat import failure
+from aforesaid.testing.providers.protocol import arguments_text, as_says, event_stream, halves, sse
 from aforesaid.testing.providers.script import Act, Fails, Refuses
-from aforesaid.testing.providers.speaking import arguments_text, as_says, event_stream, halves, sse
 from aforesaid.testing.validity import problems as rule_problems
 
 __all__ = ["BASE_PATH", "failure", "problems", "reply", "stream", "wants_stream"]
@@ -25,7 +25,7 @@ def problems(body: dict[str, Any]) -> list[str]:
     found = rule_problems(body.get("input", []), "openai_responses")
     items = [item for item in body.get("input", []) if isinstance(item, dict)]
     if body.get("store") is False:
-        # Nothing is kept, so nothing can be looked up: reasoning must come sealed.
+        # Without storage the provider cannot look up items, so reasoning must be encrypted.
         found += [
             "reasoning that was not kept came back unsealed"
             for item in items

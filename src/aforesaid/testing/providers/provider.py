@@ -1,7 +1,4 @@
-"""A fake provider: takes requests as the real one does, judges them, and replies as it was told.
-
-Below: `http`, `speaking`, the providers' rules.
-"""
+"""A fake provider that validates requests and returns scripted replies."""
 
 import asyncio
 from collections import deque
@@ -10,12 +7,12 @@ from typing import Any, Literal, Self
 
 from aforesaid.testing.providers import bedrock, claude, openai_chat, openai_responses
 from aforesaid.testing.providers.http import HttpServer, Request, Response
+from aforesaid.testing.providers.protocol import ProviderApi
 from aforesaid.testing.providers.script import Act, Fails, Garbage, Says, Silence
-from aforesaid.testing.providers.speaking import Speaker
 
 Kind = Literal["anthropic", "openai_chat", "openai_responses", "bedrock"]
 
-_SPEAKERS: dict[str, Speaker] = {
+_APIS: dict[str, ProviderApi] = {
     "anthropic": claude,
     "openai_chat": openai_chat,
     "openai_responses": openai_responses,
@@ -24,29 +21,29 @@ _SPEAKERS: dict[str, Speaker] = {
 
 
 class FakeProvider:
-    """One provider on a port of this machine. `will` says what comes next; without it, `otherwise` does."""
+    """A provider on a local port. `will` scripts the next replies; `otherwise` is the default reply."""
 
     def __init__(self, kind: Kind, *, otherwise: Act | None = None) -> None:
-        self._speaker = _SPEAKERS[kind]
+        self._api = _APIS[kind]
         self._script: deque[Act] = deque()
         self._otherwise = otherwise or Fails(500, "nothing was scripted")
         self._server = HttpServer(self._handle)
         self._port = 0
         self.requests: list[dict[str, Any]] = []
-        """The bodies of all requests."""
+        """Bodies of all requests."""
         self.headers: list[dict[str, str]] = []
         self.paths: list[str] = []
         self.refused: list[str] = []
-        """What the provider's rules had against any of them."""
+        """Rule violations in any of them."""
         self.asked = asyncio.Event()
-        """Set when a request has come in."""
+        """Set when a request has arrived."""
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}{self._speaker.BASE_PATH}"
+        return f"http://127.0.0.1:{self._port}{self._api.BASE_PATH}"
 
     def will(self, *acts: Act) -> None:
-        """Do these next, one for each request."""
+        """Script the next replies, one per request."""
         self._script.extend(acts)
 
     async def __aenter__(self) -> Self:
@@ -63,10 +60,10 @@ class FakeProvider:
         self.headers.append(request.headers)
         self.paths.append(request.path)
         self.asked.set()
-        problems = self._speaker.problems(request.json)
+        problems = self._api.problems(request.json)
         if problems:
             self.refused += problems
-            return self._speaker.failure(Fails(400, "; ".join(problems), kind="invalid_request_error"))
+            return self._api.failure(Fails(400, "; ".join(problems), kind="invalid_request_error"))
         return await self._perform(self._script.popleft() if self._script else self._otherwise, request)
 
     async def _perform(self, act: Act, request: Request) -> Response:
@@ -75,9 +72,9 @@ class FakeProvider:
         if isinstance(act, Garbage):
             return Response(headers={"content-type": act.content_type}, body=act.body.encode())
         if isinstance(act, Fails) and not act.inside:
-            return self._speaker.failure(act)
-        streams = self._speaker.wants_stream(request)
+            return self._api.failure(act)
+        streams = self._api.wants_stream(request)
         if isinstance(act, Says) and act.ending != "whole" and not streams:
-            whole = self._speaker.reply(act, request)
+            whole = self._api.reply(act, request)
             return Response(headers=whole.headers, body=whole.body[: len(whole.body) // 2], breaks=True)
-        return self._speaker.stream(act, request) if streams else self._speaker.reply(act, request)
+        return self._api.stream(act, request) if streams else self._api.reply(act, request)

@@ -1,15 +1,15 @@
-"""What a fake provider's model does next, in words that no provider owns. Below: nothing."""
+"""Provider-independent replies of a fake provider."""
 
 from typing import Any, Literal
 
 from msgspec import Struct
 
 Ending = Literal["whole", "breaks", "stops"]
-"""Whether a reply comes whole, its connection breaks in the middle, or it just stops without an end."""
+"""Whether a reply is complete, loses its connection in the middle, or stops without an end event."""
 
 
 class Called(Struct, frozen=True):
-    """A call of a tool. `arguments` is an object, or text where a model garbles it."""
+    """A tool call. `arguments` is an object, or malformed text."""
 
     id: str
     name: str
@@ -17,25 +17,25 @@ class Called(Struct, frozen=True):
 
 
 class Says(Struct, frozen=True):
-    """The model replies."""
+    """A reply of the model."""
 
     text: str = ""
     calls: tuple[Called, ...] = ()
     thinking: str = ""
     ending: Ending = "whole"
     out_of_room: bool = False
-    """Whether it was cut off by its limit of tokens."""
+    """Whether the reply reached the token limit."""
     paused: bool = False
 
 
 class Refuses(Struct, frozen=True):
-    """The model will not answer."""
+    """A refusal of the model."""
 
     words: str = ""
 
 
 class Fails(Struct, frozen=True):
-    """The provider answers with an error; `inside` the stream, where it began well."""
+    """An error of the provider; with `inside`, in the middle of a stream."""
 
     status: int
     words: str = "something went wrong"
@@ -45,11 +45,11 @@ class Fails(Struct, frozen=True):
 
 
 class Silence(Struct, frozen=True):
-    """The provider takes the request and never answers."""
+    """The provider accepts the request and never answers."""
 
 
 class Garbage(Struct, frozen=True):
-    """What comes back is no reply: a portal's page, a proxy's notice, an empty object."""
+    """A response that is not a reply: a login page, a proxy error, an empty object."""
 
     body: str
     content_type: str = "text/html"

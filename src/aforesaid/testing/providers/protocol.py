@@ -1,4 +1,4 @@
-"""What each provider's module offers, and what they share. Below: `http`, `script`."""
+"""The interface of a provider's module, and helpers that they share."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -8,8 +8,8 @@ from aforesaid.testing.providers.http import Request, Response
 from aforesaid.testing.providers.script import Act, Called, Fails, Refuses, Says
 
 
-class Speaker(Protocol):
-    """One provider's HTTP."""
+class ProviderApi(Protocol):
+    """One provider's HTTP API."""
 
     @property
     def BASE_PATH(self) -> str: ...  # noqa: N802  # a module's constant
@@ -21,12 +21,12 @@ class Speaker(Protocol):
 
 
 def as_says(act: Act) -> Says:
-    """What is said in any case: a refusal has words too."""
+    """Return the reply; a refusal becomes one with its text."""
     return act if isinstance(act, Says) else Says(act.words if isinstance(act, Refuses) else "")
 
 
 def halves(text: str) -> Iterator[str]:
-    """The text in two pieces, as a stream brings it."""
+    """Yield the text in two pieces, as a stream does."""
     middle = len(text) // 2
     yield from (piece for piece in (text[:middle], text[middle:]) if piece)
 
@@ -38,24 +38,24 @@ def arguments_text(call: Called) -> str:
 def retry_headers(act: Fails) -> dict[str, str]:
     if act.retry_after is None:
         return {}
-    # Milliseconds for those who read them, so that no test waits for a whole second.
+    # SDKs that read milliseconds do not make a test wait for a whole second.
     return {"retry-after-ms": f"{act.retry_after * 1000:g}", "retry-after": f"{act.retry_after:g}"}
 
 
 def cut(events: Sequence[bytes], act: Act) -> tuple[Sequence[bytes], bool]:
-    """As many of a stream's events as are sent, and whether the connection breaks then."""
+    """Return the events that are sent, and whether the connection then breaks."""
     if not isinstance(act, Says) or act.ending == "whole":
         return events, False
     return events[: max(1, len(events) // 2)], act.ending == "breaks"
 
 
 def event_stream(events: Sequence[bytes], act: Act) -> Response:
-    """Server-sent events, as far as they get."""
+    """Return server-sent events, truncated as the reply requires."""
     pieces, breaks = cut(events, act)
     return Response(headers={"content-type": "text/event-stream"}, pieces=pieces, breaks=breaks)
 
 
 def sse(document: Any, *, event: str | None = None) -> bytes:
-    """One server-sent event."""
+    """Encode one server-sent event."""
     name = f"event: {event}\n" if event else ""
     return f"{name}data: {json.dumps(document)}\n\n".encode()

@@ -1,4 +1,4 @@
-"""Changing what was said, seeing what a purge will remove, and removing everything: the exceptional calls."""
+"""Replacing messages, previewing a purge, clearing an owner, scrubbing."""
 
 from datetime import timedelta
 
@@ -11,13 +11,15 @@ from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message, Speech
 from aforesaid.testing.clocks import FixedClock
 from aforesaid.testing.contract.base import Contract, assistant, new_conversation, user
-from aforesaid.testing.contract.counting import counted
+from aforesaid.testing.contract.tallies import shared_counts
 
 HOUR = timedelta(hours=1)
 
 
-class ChangingContract(Contract):
-    async def test_an_entry_is_found_by_its_message_id(
+class ReplacingContract(Contract):
+    """`replace`, `expired`, `clear`, conditional `delete`, and `scrub`."""
+
+    async def test_find_an_entry_by_message_id(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         appended = await store.append(
@@ -28,7 +30,7 @@ class ChangingContract(Contract):
         with pytest.raises(ConversationNotFound):
             await store.entry(new_id(), "m1")
 
-    async def test_a_message_is_replaced_in_its_place(
+    async def test_replace_keeps_sequence_and_time(
         self, store: ConversationStore, conversation: Conversation, clock: FixedClock
     ) -> None:
         at = clock() - timedelta(days=3)
@@ -59,9 +61,7 @@ class ChangingContract(Contract):
         )
         assert await store.entry(conversation.id, "m2") == entry
 
-    async def test_a_conversation_goes_on_after_a_replacement(
-        self, store: ConversationStore, conversation: Conversation
-    ) -> None:
+    async def test_append_after_replace(self, store: ConversationStore, conversation: Conversation) -> None:
         await store.append(conversation.id, [user("only", message_id="m1")])
         await store.replace(conversation.id, user("[gone]", message_id="m1"))
         appended = await store.append(conversation.id, [assistant("next")])
@@ -71,7 +71,7 @@ class ChangingContract(Contract):
             "next",
         ]
 
-    async def test_what_was_derived_from_the_log_goes_with_a_replaced_message(
+    async def test_replace_deletes_derived_documents(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         await store.append(conversation.id, [user("the secret", message_id="m1")])
@@ -81,9 +81,7 @@ class ChangingContract(Contract):
         assert await store.document_kinds(conversation_id=conversation.id) == []
         assert await store.document_kinds() == ["notes"]
 
-    async def test_what_was_derived_stays_where_only_labels_are_replaced(
-        self, store: ConversationStore
-    ) -> None:
+    async def test_replace_of_metadata_keeps_derived_documents(self, store: ConversationStore) -> None:
         conversation = await store.create(new_conversation(store))
         await store.append(conversation.id, [assistant("a long answer", message_id="m1")])
         await store.put_document("summary", "1", b"what was said", conversation_id=conversation.id)
@@ -96,7 +94,7 @@ class ChangingContract(Contract):
         assert kept is not None
         assert kept.data == b"what was said"
 
-    async def test_what_cannot_be_replaced_is_refused(
+    async def test_invalid_replacements_are_refused(
         self, backend: Backend, store: ConversationStore, conversation: Conversation
     ) -> None:
         await store.append(conversation.id, [user("one", message_id="m1")])
@@ -117,7 +115,7 @@ class ChangingContract(Contract):
         assert entry.message.content == "one"
         assert entry.revision == 1
 
-    async def test_a_conversation_is_deleted_only_at_the_revision_that_is_expected(
+    async def test_delete_checks_the_expected_revision(
         self, store: ConversationStore, conversation: Conversation, clock: FixedClock
     ) -> None:
         await store.append(conversation.id, [user("one")])
@@ -128,7 +126,7 @@ class ChangingContract(Contract):
         assert await store.get(conversation.id) is None
         await store.delete(conversation.id, expected_revision=1)
 
-    async def test_what_a_purge_will_remove_is_seen_before(
+    async def test_expired_lists_what_a_purge_will_remove(
         self, store: ConversationStore, clock: FixedClock
     ) -> None:
         lifetimes = (HOUR * 3, HOUR, None, HOUR * 2)
@@ -142,7 +140,7 @@ class ChangingContract(Contract):
         assert await store.purge_expired() == 2
         assert await store.expired(by=clock()) == []
 
-    async def test_clearing_removes_everything_of_one_owner(
+    async def test_clear_removes_everything_of_one_owner(
         self, backend: Backend, store: ConversationStore, clock: FixedClock
     ) -> None:
         other = backend.of(f"another-{new_id()}")
@@ -156,7 +154,7 @@ class ChangingContract(Contract):
         await store.put_document("summaries", "1", b"short", conversation_id=record.id)
         await other.put_document("notes", "allergies", b"none")
         clock.advance(HOUR)
-        assert counted(await store.clear()) == Tally(
+        assert shared_counts(await store.clear()) == Tally(
             conversations=3, messages=4, sessions=2, documents={"notes": 1, "summaries": 1}
         )
         assert await store.document_kinds() == []
@@ -169,10 +167,8 @@ class ChangingContract(Contract):
         assert await other.document_kinds() == ["notes"]
         assert await other.session("kitchen") is not None
 
-    async def test_scrubbing_changes_nothing_that_is_kept(
-        self, backend: Backend, store: ConversationStore
-    ) -> None:
-        """A backend with files, that is: others have nothing to scrub."""
+    async def test_scrub_keeps_live_data(self, backend: Backend, store: ConversationStore) -> None:
+        """Applies to backends with files; others have nothing to scrub."""
         record = await store.resume("kitchen", new_conversation(store))
         gone = await store.create(new_conversation(store))
         await store.append(record.id, [user("stays", message_id="m1")])
@@ -182,7 +178,7 @@ class ChangingContract(Contract):
         before = await store.page(record.id, limit=9), await store.get_document("notes", "1")
         if isinstance(backend, Scrubbable):
             for _ in range(2):
-                assert await backend.scrub("whoever it is") == ()
+                assert await backend.scrub("any owner") == ()
         assert (await store.page(record.id, limit=9), await store.get_document("notes", "1")) == before
         await store.append(record.id, [assistant("and goes on")])
         assert len(await store.tail(record.id, limit=9)) == 2

@@ -1,4 +1,4 @@
-"""Counting: what is removed is counted by its kind, exactly, and can be counted before."""
+"""Tallies: removals are counted exactly by kind, and can be counted beforehand."""
 
 import asyncio
 from datetime import timedelta
@@ -18,16 +18,16 @@ MANY = 105
 """More than any store takes in one step."""
 
 
-def counted(tally: Tally) -> Tally:
-    """What every store counts alike: not all keep an index or keys of their own."""
+def shared_counts(tally: Tally) -> Tally:
+    """Return the counts that all stores share. Counts of indexes and keys differ by store."""
     assert 0 <= tally.index_entries <= tally.messages
     return replace(tally, index_entries=0, keys=0)
 
 
-class CountingContract(Contract):
-    """What `tally`, `delete` and `clear` count."""
+class TallyContract(Contract):
+    """The counts of `tally`, `delete` and `clear`."""
 
-    async def test_a_conversation_is_counted_with_all_that_belongs_to_it(
+    async def test_tally_counts_everything_of_a_conversation(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         other = await store.resume("hall", new_conversation(store))
@@ -38,13 +38,13 @@ class CountingContract(Contract):
         await store.bind("moved", other.id)
         await store.put_document("notes", "allergies", b"nuts")
         holds = Tally(conversations=1, messages=3, sessions=2, documents={"summaries": 2, "vectors/x": 1})
-        assert counted(await store.tally(conversation.id)) == holds
-        assert counted(await store.delete(conversation.id)) == holds
+        assert shared_counts(await store.tally(conversation.id)) == holds
+        assert shared_counts(await store.delete(conversation.id)) == holds
         assert await store.tally(conversation.id) == Tally()
         assert await store.delete(conversation.id) == Tally()
-        assert counted(await store.tally(other.id)) == holds
+        assert shared_counts(await store.tally(other.id)) == holds
 
-    async def test_an_owner_is_counted_kind_by_kind(
+    async def test_tally_counts_an_owner_by_kind(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         await fill(store, conversation)
@@ -59,19 +59,21 @@ class CountingContract(Contract):
             sessions=1,
             documents={"contacts": 1, "notes": 3, "summaries": 5, "vectors/x": 2},
         )
-        assert counted(await store.tally()) == holds
-        assert counted(await store.clear()) == holds
+        assert shared_counts(await store.tally()) == holds
+        assert shared_counts(await store.clear()) == holds
         assert await store.tally() == Tally()
 
-    async def test_what_has_expired_is_counted_too(self, store: ConversationStore, clock: FixedClock) -> None:
+    async def test_tally_includes_expired_conversations(
+        self, store: ConversationStore, clock: FixedClock
+    ) -> None:
         over = await store.resume("kitchen", new_conversation(store, ttl=HOUR))
         await fill(store, over)
         clock.advance(HOUR)
         holds = Tally(conversations=1, messages=3, sessions=1, documents={"summaries": 2, "vectors/x": 1})
-        assert counted(await store.tally(over.id)) == counted(await store.tally()) == holds
-        assert counted(await store.delete(over.id)) == holds
+        assert shared_counts(await store.tally(over.id)) == shared_counts(await store.tally()) == holds
+        assert shared_counts(await store.delete(over.id)) == holds
 
-    async def test_what_was_never_there_or_stays_is_not_counted(
+    async def test_tally_excludes_what_is_missing_or_kept(
         self, backend: Backend, store: ConversationStore, conversation: Conversation
     ) -> None:
         await fill(store, conversation)
@@ -84,15 +86,15 @@ class CountingContract(Contract):
             await store.tally("not an id")
         assert (await store.tally()).messages == 3
 
-    async def test_many_conversations_are_all_counted(self, store: ConversationStore) -> None:
+    async def test_tally_counts_more_conversations_than_one_batch(self, store: ConversationStore) -> None:
         await asyncio.gather(*(store.create(new_conversation(store)) for _ in range(MANY)))
         holds = Tally(conversations=MANY)
-        assert counted(await store.tally()) == holds
-        assert counted(await store.clear()) == holds
+        assert shared_counts(await store.tally()) == holds
+        assert shared_counts(await store.clear()) == holds
 
 
 async def fill(store: ConversationStore, conversation: Conversation) -> None:
-    """Three messages, and three documents of two kinds."""
+    """Add three messages, and three documents of two kinds."""
     await store.append(conversation.id, [user("one"), assistant("two"), user("three")])
     for kind, key in (("summaries", "1"), ("summaries", "2"), ("vectors/x", "1")):
         await store.put_document(kind, key, b"derived", conversation_id=conversation.id)

@@ -1,6 +1,6 @@
-"""Glancing: for stores that are `SnapshotReader`. What is read in one step is what is read part by part.
+"""Snapshots, for stores that implement `SnapshotReader`: one read returns the same as separate reads.
 
-class TestMyGlances(GlanceContract):
+class TestMySnapshots(SnapshotContract):
     @pytest.fixture
     async def backend(self, clock): ...
 """
@@ -25,17 +25,17 @@ NOTES = parse_listing(KIND, None, None, 3)
 async def snapshot_of(
     store: ConversationStore, conversation_id: str, *, front: int = 2, tail: int = 4
 ) -> tuple[Any, ...]:
-    """What a glance says, to be compared."""
-    seen = await cast(SnapshotReader, store).read_snapshot(
+    """Return a snapshot as a comparable value."""
+    snapshot = await cast(SnapshotReader, store).read_snapshot(
         conversation_id, front=front, tail=tail, documents=NOTES
     )
-    return seen.message_count, list(seen.front), list(seen.tail), list(seen.documents)
+    return snapshot.message_count, list(snapshot.front), list(snapshot.tail), list(snapshot.documents)
 
 
 async def by_parts(
     store: ConversationStore, conversation_id: str, *, front: int = 2, tail: int = 4
 ) -> tuple[Any, ...]:
-    """The same from the calls that say one thing each."""
+    """Return the same from separate reads."""
     record = await store.get(conversation_id)
     if record is None:
         raise ConversationNotFound(conversation_id)
@@ -45,17 +45,17 @@ async def by_parts(
 
 
 async def check(store: ConversationStore, conversation_id: str) -> None:
-    """Compare both, at several lengths; what was read before must not show."""
+    """Compare both at several lengths, twice, so that a cached result cannot differ."""
     for front, tail in ((2, 4), (0, 1), (3, 40), (2, 0)):
-        seen = await snapshot_of(store, conversation_id, front=front, tail=tail)
-        assert seen == await by_parts(store, conversation_id, front=front, tail=tail)
-        assert seen == await snapshot_of(store, conversation_id, front=front, tail=tail)
+        snapshot = await snapshot_of(store, conversation_id, front=front, tail=tail)
+        assert snapshot == await by_parts(store, conversation_id, front=front, tail=tail)
+        assert snapshot == await snapshot_of(store, conversation_id, front=front, tail=tail)
 
 
 class SnapshotContract(Contract):
-    """All of it."""
+    """The contract of `read_snapshot`."""
 
-    async def test_a_glance_says_what_the_parts_say(
+    async def test_a_snapshot_equals_separate_reads(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         assert isinstance(store, SnapshotReader)
@@ -64,7 +64,9 @@ class SnapshotContract(Contract):
             await store.append(conversation.id, [user(f"question {number}"), assistant(f"answer {number}")])
             await check(store, conversation.id)
 
-    async def test_every_change_shows(self, store: ConversationStore, conversation: Conversation) -> None:
+    async def test_a_snapshot_shows_every_change(
+        self, store: ConversationStore, conversation: Conversation
+    ) -> None:
         await store.append(conversation.id, [user("one", message_id="m1"), user("two", message_id="m2")])
         await check(store, conversation.id)
         await store.replace(conversation.id, user("one, in other words", message_id="m1"))
@@ -79,7 +81,7 @@ class SnapshotContract(Contract):
         await store.rewrite(conversation.id, [user("another beginning")])
         await check(store, conversation.id)
 
-    async def test_what_is_said_with_an_earlier_time_stands_in_its_place(
+    async def test_a_snapshot_orders_messages_by_time(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         await store.append(conversation.id, [user(str(number)) for number in range(6)])
@@ -88,7 +90,7 @@ class SnapshotContract(Contract):
         await store.append(conversation.id, [Message(role="system", content="rule", timestamp=earlier)])
         await check(store, conversation.id)
 
-    async def test_what_is_brought_in_parts_shows_with_every_part(self, store: ConversationStore) -> None:
+    async def test_a_snapshot_shows_each_part_of_a_restore(self, store: ConversationStore) -> None:
         elsewhere = await store.create(new_conversation(store))
         await store.append(elsewhere.id, [user(str(number)) for number in range(8)])
         record, entries = await store.get(elsewhere.id), await store.page(elsewhere.id, limit=8)
@@ -98,7 +100,7 @@ class SnapshotContract(Contract):
             await store.restore(record, entries[start : start + 4])
             await check(store, elsewhere.id)
 
-    async def test_what_is_not_there_is_not_found(
+    async def test_a_snapshot_of_a_missing_conversation_raises(
         self, backend: Backend, clock: FixedClock, store: ConversationStore
     ) -> None:
         brief = await store.create(new_conversation(store, ttl=timedelta(hours=1)))
@@ -111,7 +113,7 @@ class SnapshotContract(Contract):
         with pytest.raises(ConversationNotFound):
             await snapshot_of(store, brief.id)
 
-    async def test_what_was_deleted_is_not_found(
+    async def test_a_snapshot_of_a_deleted_conversation_raises(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         await store.append(conversation.id, [user("hello")])
@@ -120,10 +122,10 @@ class SnapshotContract(Contract):
         with pytest.raises(ConversationNotFound):
             await snapshot_of(store, conversation.id)
 
-    async def test_what_somebody_does_with_what_they_were_given_is_theirs(
+    async def test_changing_a_snapshot_does_not_affect_the_next(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
-        """Contents with parts can be written to: the next who looks must not see that."""
+        """Content can be mutable; changes by one caller must not be visible to the next."""
         await store.append(conversation.id, [user([{"type": "text", "text": "hello"}]), user("words")])
         before = contents((await by_parts(store, conversation.id))[2])
         for _ in range(2):
@@ -132,7 +134,7 @@ class SnapshotContract(Contract):
             tail[0].message.content[0]["cache_control"] = {"type": "ephemeral"}
             tail.clear()
 
-    async def test_numbers_and_names_are_checked(
+    async def test_invalid_snapshot_arguments_are_refused(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         with pytest.raises(InvalidInput, match="tail"):

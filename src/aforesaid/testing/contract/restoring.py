@@ -1,0 +1,254 @@
+"""Restoring: a conversation read from one store is written to another unchanged."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from msgspec.structs import replace
+
+from aforesaid.contracts import Backend, ConversationStore, Entry
+from aforesaid.errors import ConversationNotFound, InvalidInput, MessageConflict
+from aforesaid.model.conversations import Changes, Conversation, Query
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.testing.clocks import FixedClock
+from aforesaid.testing.contract.base import Contract, assistant, contents, new_conversation, user
+
+HOUR = timedelta(hours=1)
+LONG_AGO = datetime(1990, 5, 4, 3, 2, 1, 1, tzinfo=UTC)
+
+
+def entry(record: Conversation, sequence: int, message: Message, *, revision: int = 1) -> Entry:
+    return Entry(
+        conversation_id=record.id,
+        sequence=sequence,
+        revision=revision,
+        stored_at=LONG_AGO,
+        message=message if message.timestamp else message.with_(timestamp=LONG_AGO),
+    )
+
+
+async def everything(store: ConversationStore, conversation_id: str) -> tuple[object, ...]:
+    """Return everything that can be read of a conversation, including tokens, which equality ignores."""
+    entries = await store.page(conversation_id, limit=10_000)
+    return await store.get(conversation_id), entries, [one.message.tokens for one in entries]
+
+
+class RestoringContract(Contract):
+    """`restore` and `sessions_of`."""
+
+    @pytest.fixture
+    def other_store(self, backend: Backend) -> ConversationStore:
+        return backend.of(f"elsewhere-{new_id()}")
+
+    @pytest.fixture
+    async def original(self, store: ConversationStore, clock: FixedClock) -> Conversation:
+        """A conversation with a history: no field of its record has its initial value."""
+        record = await store.resume("kitchen", new_conversation(store, channel="text", tags=("b", "a")))
+        clock.advance(HOUR)
+        await store.append(record.id, [user("to be replaced", message_id="m0")])
+        await store.rewrite(record.id, [user("hello", message_id="m1", tokens={"estimate": 3})])
+        clock.advance(HOUR)
+        await store.append(
+            record.id,
+            [
+                assistant([{"type": "text", "text": "\ud800 and \0"}], tags=("x",), extra={"n": 1.5}),
+                user("earlier", timestamp=LONG_AGO.astimezone(timezone(HOUR)), message_id="m3"),
+            ],
+        )
+        changes = Changes(
+            client_id=new_id(), client_name="Sam", subject="Leeks", notes="n", status="closed", ttl=HOUR * 9
+        )
+        await store.update(record.id, changes)
+        moved = await store.get(record.id)
+        assert moved is not None
+        return moved
+
+    async def test_a_restored_conversation_reads_back_equal(
+        self,
+        store: ConversationStore,
+        other_store: ConversationStore,
+        original: Conversation,
+        clock: FixedClock,
+    ) -> None:
+        before = await everything(store, original.id)
+        clock.advance(HOUR)
+        await other_store.restore(original, await store.page(original.id, limit=100))
+        assert await everything(other_store, original.id) == before
+        assert await everything(store, original.id) == before
+        (listed,) = (await other_store.find(Query())).conversations
+        assert listed == original
+        tail = await other_store.tail(original.id, limit=2)
+        assert tail == await store.tail(original.id, limit=2)
+
+    async def test_restore_accepts_parts_in_any_order_and_repeatedly(
+        self, store: ConversationStore, other_store: ConversationStore, conversation: Conversation
+    ) -> None:
+        for number in range(7):
+            await store.append(conversation.id, [user(number, message_id=f"m{number}"), assistant(number)])
+        record = await store.get(conversation.id)
+        assert record is not None
+        entries = await store.page(record.id, limit=100)
+        for first in (10, 3, 5, 0, 10):
+            await other_store.restore(record, entries[first : first + 4])
+        await other_store.restore(record, entries)
+        assert await everything(other_store, record.id) == await everything(store, record.id)
+
+    async def test_restore_keeps_the_last_record(
+        self, other_store: ConversationStore, original: Conversation
+    ) -> None:
+        await other_store.restore(original, [])
+        plain = Conversation(id=original.id, created_at=LONG_AGO, updated_at=LONG_AGO, revision=2)
+        await other_store.restore(plain, [])
+        assert await other_store.get(original.id) == plain
+        assert (await other_store.find(Query())).conversations == (plain,)
+        assert (await other_store.find(Query(client_id=original.client_id))).conversations == ()
+        await other_store.restore(original, [])
+        assert await other_store.get(original.id) == original
+
+    async def test_restore_ignores_messages_in_the_record(
+        self, other_store: ConversationStore, original: Conversation
+    ) -> None:
+        await other_store.restore(replace(original, messages=(user("x"),)), [])
+        assert await other_store.get(original.id) == original
+
+    async def test_restore_does_not_overwrite_an_existing_sequence(
+        self, other_store: ConversationStore, original: Conversation
+    ) -> None:
+        await other_store.restore(original, [entry(original, 4, user("first", message_id="m1"))])
+        other = entry(original, 4, user("second", message_id="m2", timestamp=LONG_AGO + HOUR))
+        await other_store.restore(original, [other, entry(original, 2, user("third"))])
+        assert contents(await other_store.page(original.id, limit=9)) == ["third", "first"]
+        appended = await other_store.append(original.id, [user("second", message_id="m2")])
+        assert [one.sequence for one in appended.new] == [5]
+
+    async def test_append_after_restore_continues_the_highest_sequence(
+        self, other_store: ConversationStore, original: Conversation
+    ) -> None:
+        await other_store.restore(original, [entry(original, 41, user("a")), entry(original, 7, user("b"))])
+        appended = await other_store.append(original.id, [user("c"), user("d")])
+        assert [one.sequence for one in appended.new] == [42, 43]
+        assert appended.conversation.revision == original.revision + 1
+        assert appended.conversation.message_count == original.message_count + 2
+
+    async def test_restored_message_ids_are_idempotency_keys(
+        self, other_store: ConversationStore, original: Conversation
+    ) -> None:
+        await other_store.restore(original, [entry(original, 1, user("a", message_id="m1"))])
+        appended = await other_store.append(original.id, [user("a", message_id="m1")])
+        assert appended.new == ()
+        with pytest.raises(MessageConflict):
+            await other_store.append(original.id, [user("other", message_id="m1")])
+
+    async def test_restore_refuses_an_id_of_another_entry_and_changes_nothing(
+        self, other_store: ConversationStore, original: Conversation
+    ) -> None:
+        await other_store.restore(original, [entry(original, 1, user("a", message_id="m1"))])
+        before = await everything(other_store, original.id)
+        changed = replace(original, subject="another", revision=99)
+        for entries in (
+            [entry(original, 2, user("b")), entry(original, 3, user("a", message_id="m1"))],
+            [entry(original, 2, user("b", message_id="m2")), entry(original, 3, user("b", message_id="m2"))],
+        ):
+            with pytest.raises(MessageConflict):
+                await other_store.restore(changed, entries)
+            assert await everything(other_store, original.id) == before
+
+    async def test_restore_of_an_expired_conversation_is_stored_but_not_returned(
+        self, other_store: ConversationStore, conversation: Conversation, clock: FixedClock
+    ) -> None:
+        now = clock()
+        over = replace(conversation, ttl=HOUR, expires_at=now - HOUR, message_count=2)
+        await other_store.restore(over, [entry(over, 1, user("a"))])
+        await other_store.restore(over, [entry(over, 2, user("b"))])
+        assert await other_store.get(over.id) is None
+        assert (await other_store.find(Query())).conversations == ()
+        clock.set(now - HOUR * 2)
+        assert await other_store.get(over.id) == over
+        assert contents(await other_store.page(over.id, limit=9)) == ["a", "b"]
+        clock.set(now)
+        assert await other_store.purge_expired() == 1
+
+    async def test_restore_over_an_expired_conversation_starts_empty(
+        self, other_store: ConversationStore, clock: FixedClock
+    ) -> None:
+        old = await other_store.resume("kitchen", new_conversation(other_store, ttl=HOUR))
+        await other_store.append(old.id, [user("secret", message_id="m1")])
+        clock.advance(HOUR * 2)
+        alive = replace(old, expires_at=clock() + HOUR)
+        await other_store.restore(alive, [entry(alive, 5, user("new", message_id="m1"))])
+        assert contents(await other_store.page(old.id, limit=9)) == ["new"]
+        assert await other_store.session("kitchen") is None
+        assert await other_store.sessions(old.id) == []
+
+    async def test_restore_keeps_bound_sessions(
+        self, store: ConversationStore, original: Conversation
+    ) -> None:
+        await store.restore(replace(original, subject="other"), [])
+        assert await store.sessions(original.id) == ["kitchen"]
+        bound = await store.session("kitchen")
+        assert bound is not None
+        assert bound.subject == "other"
+
+    async def test_restore_is_isolated_by_owner(
+        self, store: ConversationStore, other_store: ConversationStore, original: Conversation
+    ) -> None:
+        before = await everything(store, original.id)
+        await other_store.restore(replace(original, subject="theirs"), [entry(original, 1, user("theirs"))])
+        assert await everything(store, original.id) == before
+
+    async def test_an_owner_with_only_restored_conversations_is_listed(
+        self, backend: Backend, original: Conversation
+    ) -> None:
+        name = f"moved-{new_id()}"
+        await backend.of(name).restore(original, [])
+        assert name in [owner async for owner in backend.owners()]
+
+    async def test_restore_refuses_invalid_conversations(
+        self, other_store: ConversationStore, original: Conversation
+    ) -> None:
+        good = entry(original, 1, user("a"))
+        naive = datetime(2026, 1, 1)
+        for bad in (
+            replace(good, conversation_id=new_id()),
+            replace(good, sequence=0),
+            replace(good, sequence=2**54),
+            replace(good, revision=-1),
+            replace(good, stored_at=naive),
+            replace(good, message=user("no time")),
+            replace(good, message=good.message.with_(content={1: "keys are text"})),
+        ):
+            with pytest.raises(InvalidInput):
+                await other_store.restore(original, [entry(original, 2, user("b")), bad])
+        for record in (
+            replace(original, revision=-1),
+            replace(original, message_count=-1),
+            replace(original, created_at=naive),
+            replace(original, expires_at=naive),
+        ):
+            with pytest.raises(InvalidInput):
+                await other_store.restore(record, [good])
+        assert await other_store.get(original.id) is None
+
+    async def test_sessions_of_a_conversation(
+        self, store: ConversationStore, other_store: ConversationStore, conversation: Conversation
+    ) -> None:
+        long = "ä" * 1024
+        other = await store.create(new_conversation(store))
+        assert await store.sessions(conversation.id) == []
+        for session_id in ("kitchen", long, "sha256/x", "phone"):
+            await store.bind(session_id, conversation.id)
+        await store.bind("phone", other.id)
+        await store.bind("gone", conversation.id)
+        await store.unbind("gone")
+        assert await store.sessions(conversation.id) == sorted(["kitchen", long, "sha256/x"])
+        assert await store.sessions(other.id) == ["phone"]
+        with pytest.raises(ConversationNotFound):
+            await other_store.sessions(conversation.id)
+
+    async def test_sessions_of_an_expired_conversation_are_not_returned(
+        self, store: ConversationStore, clock: FixedClock
+    ) -> None:
+        record = await store.resume("kitchen", new_conversation(store, ttl=HOUR))
+        clock.advance(HOUR)
+        with pytest.raises(ConversationNotFound):
+            await store.sessions(record.id)
