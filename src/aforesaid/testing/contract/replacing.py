@@ -17,7 +17,7 @@ HOUR = timedelta(hours=1)
 
 
 class ReplacingContract(Contract):
-    """`replace`, `expired`, `clear`, conditional `delete`, and `scrub`."""
+    """`entry`, `replace`, `expired`, `clear`, conditional `delete`, and `scrub`."""
 
     async def test_find_an_entry_by_message_id(
         self, store: ConversationStore, conversation: Conversation

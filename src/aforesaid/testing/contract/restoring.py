@@ -34,7 +34,7 @@ async def everything(store: ConversationStore, conversation_id: str) -> tuple[ob
 
 
 class RestoringContract(Contract):
-    """`restore` and `sessions_of`."""
+    """`restore` and `sessions`."""
 
     @pytest.fixture
     def other_store(self, backend: Backend) -> ConversationStore:
