@@ -13,16 +13,16 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
 HEAD = """\
 # The command line
 
-Made from the commands themselves. `aforesaid COMMAND --help` says the same.
+Generated from the commands by `scripts/cli_reference.py`. `aforesaid COMMAND --help` prints the same text.
 
-Without `--url`, the store is the one that `AFORESAID_URL` names, or `sqlite:///aforesaid.db`.
+Without `--url`, commands use the store of `AFORESAID_URL`, by default `sqlite:///aforesaid.db`.
 """
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     group: Any = typer.main.get_command(app)
-    parts = [HEAD, "| exit code | meaning |", "| --- | --- |", "| 0 | it worked |"]
+    parts = [HEAD, "| exit code | meaning |", "| --- | --- |", "| 0 | success |"]
     parts += [f"| {code} | `{kind.__name__}`: {_first_line(kind)} |" for kind, code in EXIT_CODES]
     for name, command in sorted(group.commands.items()):
         parts += _section(name, command)

@@ -37,11 +37,11 @@ def test_it_remembers_from_one_run_to_the_next(run: Run) -> None:
 def test_the_conversation_goes_on_until_another_is_asked_for(run: Run) -> None:
     talk(run, TILES)
     assert TILES in talk(run, "/context")
-    assert "Nothing was said" in talk(run, "/new", "/context")
+    assert "no messages yet" in talk(run, "/new", "/context")
     talk(run, "hello")
     assert TILES not in talk(run, "/context")
-    assert "Nothing was said" in talk(run, "/context", options=("--new",))
-    assert "Nothing was said" in talk(run, "/context", options=("--session", "another"))
+    assert "no messages yet" in talk(run, "/context", options=("--new",))
+    assert "no messages yet" in talk(run, "/context", options=("--session", "another"))
     assert len(json.loads(run("conversations", "--json").stdout)) == 2
 
 
@@ -66,7 +66,7 @@ def test_commands_are_taken_besides_words(run: Run) -> None:
     assert f"User: {TILES}" in said
     assert "Remembered: my name is Erin" in said
     assert "Forgotten: my name is Erin" in said
-    assert "Nothing is noted." in said
+    assert "No notes." in said
     assert "There is no such note." in said
     assert "/help lists them" in said
     assert "text must have words" in said, "what goes wrong is told, and the talk goes on"
@@ -115,7 +115,7 @@ def test_the_memory_may_be_behind_a_server(run: Run) -> None:
         options = ("--url", server.url)
         assert "I keep that" in talk(run, TILES, options=options)
         assert TILES in talk(run, "/context", options=options)
-        assert "Nothing was said" in talk(run, "/new", "/context", options=options)
+        assert "no messages yet" in talk(run, "/new", "/context", options=options)
         assert TILES in talk(run, "/search tiles", options=options)
         assert "I will remember" in talk(run, "remember that my name is Erin", options=options)
         assert "My name is Erin" in talk(run, "what is my name?", "/notes", options=options)
@@ -148,9 +148,9 @@ class _Terminal:
 def test_at_a_terminal_there_is_a_prompt_and_a_name(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = _Terminal("hello")
     monkeypatch.setattr("builtins.input", terminal.read)
-    monkeypatch.setattr(chat_module._Talk, "_stands_at_terminal", staticmethod(terminal.isatty))
+    monkeypatch.setattr(chat_module._ChatSession, "_stdin_is_terminal", staticmethod(terminal.isatty))
     said = talk(run)
-    assert "without a model" in said
+    assert "no model" in said
     assert "recall> Hello!" in said
 
 
@@ -178,7 +178,7 @@ def test_notes_are_added_listed_found_and_forgotten(run: Run) -> None:
     assert "coffee" in run("notes", "list").stdout
     (found,) = json.loads(run("notes", "search", "coffee", "--words", "--json").stdout)
     assert found["text"] == "no milk"
-    assert "Nothing was found" in run("notes", "search", "bicycle", "--words").stdout
+    assert "No results" in run("notes", "search", "bicycle", "--words").stdout
     run("notes", "forget", "bedroom lights", code=1, standard_input=b"n\n")
     assert "Forgotten: 1 note" in run("notes", "forget", "bedroom lights", "--yes").stdout
     assert "no such note" in run("notes", "forget", "bedroom lights", "--yes").stdout

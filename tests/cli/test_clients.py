@@ -63,7 +63,7 @@ def test_a_file_is_imported_and_its_bad_lines_named(run: Run, demo: str, tmp_pat
 def test_whom_a_text_names(run: Run, ann: Any) -> None:
     shown = run("clients", "identify", "Mrs Oakley called", *ERIN).stdout
     assert "Ann Oakley" in shown
-    assert "Nobody" in run("clients", "identify", "the lights", *ERIN).stdout
+    assert "No contact" in run("clients", "identify", "the lights", *ERIN).stdout
     assert json.loads(run("clients", "identify", "the lights", *ERIN, "--json").stdout) is None
     run("clients", "add", "Bo Oakley", *ERIN)
     match = json.loads(run("clients", "identify", "Oakley called", *ERIN, "--by-ear", "--json").stdout)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from aforesaid.cli.lean import parsed, run_lean
+from aforesaid.cli.lean import parse_options, run_lean
 from aforesaid.cli.serve import serve
 from aforesaid.model.ids import new_id
 from aforesaid.settings import ENVIRONMENT
@@ -24,7 +24,7 @@ def demo(run: Run) -> Any:
 
 def test_the_demo_stores_restarts_and_shows_the_context(run: Run) -> None:
     shown = run("demo").stdout
-    assert "6 messages new, 0 known already" in shown
+    assert "6 new messages, 0 already stored" in shown
     assert "closed, and opened again" in shown
     assert "How many potatoes did you say?" in shown
     assert "lock_state" in shown
@@ -32,7 +32,7 @@ def test_the_demo_stores_restarts_and_shows_the_context(run: Run) -> None:
 
 def test_the_demo_may_be_repeated(run: Run) -> None:
     run("demo")
-    assert "0 messages new, 6 known already" in run("demo").stdout
+    assert "0 new messages, 6 already stored" in run("demo").stdout
 
 
 def test_the_demo_as_json_is_a_record_and_a_context(demo: Any) -> None:
@@ -42,7 +42,7 @@ def test_the_demo_as_json_is_a_record_and_a_context(demo: Any) -> None:
 
 
 def test_conversations_are_listed(run: Run, demo: Any) -> None:
-    assert "Slots and dinner" in run("conversations").stdout
+    assert "Doors and dinner" in run("conversations").stdout
     (listed,) = json.loads(run("conversations", "--json", "--owner", "erin", "--tag", "demo").stdout)
     assert listed["id"] == demo["conversation"]["id"]
     assert listed["owner"] == "erin"
@@ -57,7 +57,7 @@ def test_one_conversation_is_shown(run: Run, demo: Any) -> None:
     assert "unlocked since 18:40" in shown
     page = json.loads(run("show", conversation_id, "--json", "--limit", "2", "--offset", "4").stdout)
     assert [message["role"] for message in page["messages"]] == ["user", "assistant"]
-    assert "--offset 2 goes on" in run("show", conversation_id, "--limit", "2").stdout
+    assert "continue with --offset 2" in run("show", conversation_id, "--limit", "2").stdout
 
 
 def test_a_context_is_explained(run: Run, demo: Any) -> None:
@@ -107,7 +107,7 @@ def test_no_password_in_an_address_is_shown(run: Run, monkeypatch: pytest.Monkey
         (["show", "kitchen"], 2, "must be a UUID"),
         (["show", new_id()], 3, "there is no conversation"),
         (["conversations", "--status", "lost"], 2, "open, pending, resolved, closed"),
-        (["conversations", "--url", "sqlite:///nowhere.db"], 4, "there is no file nowhere.db"),
+        (["conversations", "--url", "sqlite:///nowhere.db"], 4, "nowhere.db does not exist"),
         (["conversations", "--url", "ftp://x"], 2, "there is no store for"),
         (["show"], 2, "Missing argument"),
         (["context", new_id(), "--budget", "0"], 3, "there is no conversation"),
@@ -154,7 +154,7 @@ def test_without_its_extra_the_command_says_what_to_type() -> None:
     ],
 )
 def test_the_options_of_a_server_are_read_as_it_declares_them(arguments: str, given: dict[str, Any]) -> None:
-    found = parsed(serve, arguments.split())
+    found = parse_options(serve, arguments.split())
     assert found is not None
     assert {name: value for name, value in found.items() if value is not None} == given
     assert found.keys() == signature(serve).parameters.keys()
@@ -162,7 +162,7 @@ def test_the_options_of_a_server_are_read_as_it_declares_them(arguments: str, gi
 
 @pytest.mark.parametrize("arguments", ["--help", "--port x", "--por 80", "extra", "--url", "--nope"])
 def test_what_is_no_plain_option_is_left_to_the_full_command_line(arguments: str) -> None:
-    assert parsed(serve, arguments.split()) is None
+    assert parse_options(serve, arguments.split()) is None
     shown = subprocess.run(
         [sys.executable, "-m", "aforesaid", "serve", *arguments.split()],
         capture_output=True,
@@ -209,7 +209,7 @@ def test_what_was_said_is_found_and_explained(run: Run, demo: Any) -> None:
     assert [passage["owner"] for passage in found] == ["erin"]
     assert "leeks" in found[0]["text"]
     assert json.loads(run("search", "", "--words", "--json", "--to", "1999-12-31").stdout) == []
-    assert "Nothing was found" in run("search", "xyzzy", "--words").stdout
+    assert "No results" in run("search", "xyzzy", "--words").stdout
     assert "role must be one of" in run("search", "door", "--words", "--role", "god", code=2).output
     assert "--from must be a day" in run("search", "door", "--words", "--from", "soon", code=2).output
 
@@ -236,5 +236,5 @@ def test_a_disk_without_room_is_told_in_words(arguments: list[str]) -> None:
         )
     assert (shown.returncode, shown.stderr) == (
         4,
-        "aforesaid: the output cannot be written: No space left on device\n",
+        "aforesaid: cannot write the output: No space left on device\n",
     )

@@ -66,8 +66,8 @@ async def test_what_waits_in_the_spool_is_told(tmp_path: Path) -> None:
     findings = await checkup(AWAY, with_spool(tmp_path), clock=lambda: soon)
     spool = of(findings, "spool")
     assert spool.state == "warning"
-    assert "1 operations wait" in spool.found
-    assert "the first since 1:00:0" in spool.found
+    assert "1 operations waiting" in spool.found
+    assert "the oldest for 1:00:0" in spool.found
     await layer.close()
 
 
@@ -123,7 +123,7 @@ async def test_a_file_that_others_can_read_is_told(tmp_path: Path) -> None:
 
 async def test_a_look_makes_no_file(tmp_path: Path) -> None:
     findings = await checkup(f"sqlite:///{tmp_path}/memory.db", Settings())
-    assert of(findings, "store").found.endswith("the first turn makes it")
+    assert of(findings, "store").found.endswith("the first turn creates it")
     assert list(tmp_path.iterdir()) == []
 
 

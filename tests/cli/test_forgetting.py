@@ -15,7 +15,7 @@ def demo(run: Run) -> Any:
 
 
 def test_a_purge_can_be_looked_at_first(run: Run, demo: str) -> None:
-    assert "Nothing would go" in run("purge", "--dry-run").stdout
+    assert "Nothing to purge" in run("purge", "--dry-run").stdout
     (going,) = json.loads(run("purge", "--dry-run", "--within", "31", "--json").stdout)
     assert going["owner"] == "erin"
     assert going["expiring"]["conversation_id"] == demo
@@ -34,7 +34,7 @@ def test_rules_are_set_and_shown(run: Run, demo: str) -> None:
     assert "channel voice: 7 days" in shown
     assert "tag legal: keep" in shown
     assert "everything else: 90 days" in shown
-    assert "1 conversation got another lifetime" in shown
+    assert "1 conversation changed lifetime" in shown
     changed = run("retention", "--owner", "erin", "--channel", "voice=-1", "--json", "--yes").stdout
     assert json.loads(changed)["rules"]["channels"] == {}
     run("retention", "--owner", "erin", "--channel", "voice", "--yes", code=2)
@@ -106,7 +106,7 @@ def test_erasing_asks_first_and_gives_a_receipt(run: Run, demo: str, tmp_path: P
     assert json.loads(run("stats", "--json").stdout)["messages"] == 6
     receipt = json.loads(run("erase", demo, "--owner", "erin", "--yes", "--json").stdout)
     assert receipt["erased"] == {"conversations": 1, "messages": 6, "sessions": 1, "index_entries": 6}
-    assert "nothing was there" in run("erase", "--owner", "erin", "--yes").stdout
+    assert "nothing found" in run("erase", "--owner", "erin", "--yes").stdout
     run("notes", "add", "likes tea", "--owner", "erin")
     assert "\n  notes  1\n" in run("erase", "--owner", "erin", "--yes").stdout
     assert json.loads(run("stats", "--json").stdout)["messages"] == 0

@@ -77,7 +77,7 @@ class TestEveryStore:
     def test_people_get_a_table(self, run: Run) -> None:
         shown = run("loadgen", *SMALL[:-1]).stdout
         assert "turns/s" in shown
-        assert "bytes a message" in shown
+        assert "bytes/message" in shown
 
 
 @pytest.mark.parametrize(

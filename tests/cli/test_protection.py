@@ -56,7 +56,7 @@ def test_a_master_key_is_replaced(run: Run, key: str, monkeypatch: pytest.Monkey
         failed = run(*command, "--url", SEALED, code=4)
         assert master_keys_from(key).current in failed.stderr
     monkeypatch.setenv("AFORESAID_MASTER_KEY", f"{new} {key}")
-    assert "1 wrapped by the new master key" in run("keys", "rotate", "--url", SEALED).stdout
+    assert "1 data keys rewrapped with the new master key" in run("keys", "rotate", "--url", SEALED).stdout
     monkeypatch.setenv("AFORESAID_MASTER_KEY", new)
     run("show", listed["id"], "--url", SEALED)
     done = json.loads(run("keys", "rotate", "--deep", "--json", "--url", SEALED).stdout)
@@ -64,7 +64,7 @@ def test_a_master_key_is_replaced(run: Run, key: str, monkeypatch: pytest.Monkey
     assert done["messages"] > 0
     describe = run("keys", "rotate", "--deep", "--url", SEALED).stdout
     assert "1 old data key kept for other processes" in describe
-    assert "once nothing waits in a spool" in " ".join(describe.split())
+    assert "when all spools are empty" in " ".join(describe.split())
     run("show", listed["id"], "--url", SEALED)
 
 
@@ -77,7 +77,7 @@ def test_archives_open_with_the_new_master_key_alone(
     new = run("keys", "generate").stdout.strip()
     monkeypatch.setenv("AFORESAID_MASTER_KEY", f"{new} {key}")
     monkeypatch.setenv("AFORESAID_ARCHIVE_FOLDER", "archives")
-    assert "1 archive: the key is wrapped" in run("keys", "rotate", "--url", SEALED).stdout
+    assert "1 archive: rewrapped" in run("keys", "rotate", "--url", SEALED).stdout
     monkeypatch.setenv("AFORESAID_MASTER_KEY", new)
     assert "archive" not in run("keys", "rotate", "--url", SEALED).stdout
     run("restore", listed["id"], "--url", SEALED)
@@ -94,7 +94,7 @@ def test_archives_that_need_another_master_key_are_counted(
     assert "archive" not in run("keys", "rotate", "--url", SEALED).stdout  # it does not know of them
     monkeypatch.setenv("AFORESAID_MASTER_KEY", f"{newest} {new}")
     describe = run("keys", "rotate", "--url", SEALED, "--folder", "archives").stdout
-    assert "1 archive could not be opened" in describe
+    assert "1 archive could not be decrypted" in describe
     done = json.loads(run("keys", "rotate", "--url", SEALED, "--folder", "archives", "--json").stdout)
     assert (done["archives"], done["archives_left"]) == (0, 1)
 

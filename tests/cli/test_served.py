@@ -40,7 +40,7 @@ def test_what_an_owner_decides_works(run: Run, demo: Any, tmp_path: Path) -> Non
     conversation_id = demo["conversation"]["id"]
     run("retention", "--owner", "erin", "--days", "7", "--yes")
     assert "7 days" in run("retention", "--owner", "erin").stdout
-    assert "Nothing would go" in run("purge", "--dry-run").stdout
+    assert "Nothing to purge" in run("purge", "--dry-run").stdout
     run("archive", conversation_id)
     (archived,) = json.loads(run("archives", "--json").stdout)
     assert archived["archive"]["conversation_id"] == conversation_id
@@ -91,7 +91,7 @@ def test_what_needs_the_store_itself_says_so(run: Run, server: Served, command: 
     given = [server.url if part == "SERVER" else part for part in command]
     more = [] if "copy" in command else ["--url", server.url]
     said = run(*given, *more, code=2).stderr
-    assert "the store itself" in said or "the server's" in said
+    assert "needs a store, not a server" in said or "needs the URL of a store" in said
 
 
 def test_a_server_that_is_not_there_is_an_error_of_the_store(run: Run) -> None:

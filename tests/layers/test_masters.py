@@ -177,7 +177,7 @@ async def test_doctor_knows_a_wrong_key_from_a_missing_one(url: str) -> None:
     assert about(await checkup(url, sealed(master_key=right))).state == "well"
     found = about(await checkup(url, sealed(master_key=wrong)))
     assert found.state == "problem"
-    assert "does not open" in found.found
+    assert "does not decrypt" in found.found
     assert right not in str(found)
     assert wrong not in str(found)
     missing = about(await checkup(url, sealed()))

@@ -81,7 +81,7 @@ def test_it_says_where_to_go_and_stops_cleanly(tmp_path: Path, kind: signal.Sign
     assert f"{address}/schema" in said
     assert f"curl {address}/v1/sessions/answers" in said
     assert f"aforesaid chat --url {address}" in said
-    assert "Everything that was said is in" in said
+    assert "The data is in" in said
     assert "memory.db" in said
 
 

@@ -1,9 +1,9 @@
-"""The command line: `aforesaid`. One file per command; thin: parse, call the manager, render.
+"""The `aforesaid` command line. Each command parses its options, calls the manager and renders the result.
 
-app       the commands, put together
-running   what they share: options, opening the store, errors and exit codes
-rendering how values look in a terminal
-lean      a command alone, for one that runs for long
+app      the Typer application with all commands
+runtime  shared options, opening the store, errors and exit codes
+render   terminal output of values
+lean     option parsing for `serve` without Typer
 """
 
 import errno
@@ -13,10 +13,10 @@ import sys
 
 
 def main() -> None:
-    """The entry point of the `aforesaid` script."""
+    """Run the `aforesaid` script."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that knows no arrows gets question marks
+            stream.reconfigure(errors="replace")  # an ASCII terminal gets question marks for arrows
     try:
         _run(sys.argv[1:])
     except ImportError as error:
@@ -25,15 +25,15 @@ def main() -> None:
         print("aforesaid: the command line needs pip install 'aforesaid[cli]'", file=sys.stderr)  # noqa: T201
         sys.exit(1)
     except OSError as error:
-        if error.errno not in _NO_ROOM:
+        if error.errno not in _DISK_FULL:
             raise
-        # What is left in the stream would be tried once more at the end, and fail once more.
+        # Python flushes stdout at exit; redirecting it prevents a second failure there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        print(f"aforesaid: the output cannot be written: {error.strerror}", file=sys.stderr)  # noqa: T201
+        print(f"aforesaid: cannot write the output: {error.strerror}", file=sys.stderr)  # noqa: T201
         sys.exit(4)
 
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def _run(arguments: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""`aforesaid archive`, `restore` and `archives`: conversations out of the store, back, and a list of them."""
+"""`aforesaid archive`, `restore` and `archives`: move conversations to archive files and back; list them."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated
@@ -27,7 +27,7 @@ from aforesaid.model.lifetimes import Archiving, days
 from aforesaid.transfer.archives import Archive
 
 FolderOption = Annotated[
-    str | None, typer.Option(help="Where archives are; else AFORESAID_ARCHIVE_FOLDER decides.")
+    str | None, typer.Option(help="The archive folder. Default: AFORESAID_ARCHIVE_FOLDER.")
 ]
 IdArgument = Annotated[str, typer.Argument(metavar="ID")]
 
@@ -38,28 +38,28 @@ def archive(
     owner: OwnerOption = None,
     folder: FolderOption = None,
     older_than: Annotated[
-        float | None, typer.Option(help="Instead of one: everything that was silent for so many days.")
+        float | None, typer.Option(help="Archive every conversation without activity for this many days.")
     ] = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Move a conversation out of the store into an archive file; or all that are old."""
+    """Move one conversation, or with --older-than all old ones, from the store to archive files."""
     if (conversation_id is None) == (older_than is None):
-        raise typer.BadParameter("name a conversation, or --older-than some days")
+        raise typer.BadParameter("give either a conversation ID or --older-than")
     if older_than is not None:
-        confirm(f"Archive everything that was silent for {older_than:g} days?", yes=yes)
+        confirm(f"Archive every conversation without activity for {older_than:g} days?", yes=yes)
         archived = run(lambda: _archive_old(url, folder, older_than))
         if as_json:
             print_json({"archived": archived})
         else:
             console().print(f"{counted(archived, 'conversation')} archived")
         return
-    made = run(lambda: _archive(url, owner, folder, str(conversation_id)))
+    result = run(lambda: _archive(url, owner, folder, str(conversation_id)))
     if as_json:
-        print_json(made)
+        print_json(result)
     else:
-        said = counted(made.messages, "message")
-        console().print(f"{made.conversation_id} archived: {said}", soft_wrap=True)
+        size = counted(result.messages, "message")
+        console().print(f"{result.conversation_id} archived: {size}", soft_wrap=True)
 
 
 async def _archive(url: str | None, owner: str | None, folder: str | None, conversation_id: str) -> Archive:
@@ -71,7 +71,7 @@ async def _archive(url: str | None, owner: str | None, folder: str | None, conve
 async def _archive_old(url: str | None, folder: str | None, older_than: float) -> int:
     span = days(older_than, field="--older-than")
     if span is None:
-        raise InvalidInput("--older-than must be more than 0 days", field="--older-than", value=older_than)
+        raise InvalidInput("--older-than must be greater than 0 days", field="--older-than", value=older_than)
     async with memory_at(url, archives=folder) as memory:
         return await memory.archive_old(Archiving(after=span))
 
@@ -83,11 +83,11 @@ def restore(
     folder: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Move a conversation back out of its archive into the store."""
+    """Move a conversation from its archive file back to the store."""
 
     async def work() -> Conversation:
         async with memory_at(url, archives=folder) as memory:
-            async for _, manager in _archivists(memory, owner):
+            async for _, manager in _archive_managers(memory, owner):
                 if any(one.conversation_id == conversation_id for one in await manager.archives()):
                     return await manager.restore(conversation_id)
             raise ArchiveNotFound(conversation_id)
@@ -99,10 +99,13 @@ def restore(
         console().print(f"{record.id} restored: {counted(record.message_count, 'message')}", soft_wrap=True)
 
 
-async def _archivists(
+async def _archive_managers(
     memory: aforesaid.Memory, owner: str | None
 ) -> AsyncIterator[tuple[str, ConversationManager]]:
-    """The handle of one owner, or of everybody who has archives, whether they have anything else or not."""
+    """Yield the name and handle of one owner, by default of every owner with archives.
+
+    The archive folder is read because an owner may have archives and nothing in the store.
+    """
     if owner is not None or memory.archives is None:
         async for name, manager in managers(memory, owner):
             yield name, manager
@@ -111,8 +114,8 @@ async def _archivists(
         if found is not None:
             yield found, memory.of(found)
         else:
-            said = "Somebody has archives that cannot be read here: name the owner with --owner"
-            errors_console().print(f"[yellow]! {said}[/]", soft_wrap=True)
+            warning = "The owner of some archives cannot be read: name the owner with --owner"
+            errors_console().print(f"[yellow]! {warning}[/]", soft_wrap=True)
 
 
 def archives(
@@ -121,13 +124,13 @@ def archives(
     folder: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List archived conversations, most recently active first. Files that cannot be read need --owner."""
+    """List archived conversations, most recently active first. Unreadable archives need --owner."""
 
     async def work() -> list[tuple[str, Archive]]:
         async with memory_at(url, archives=folder) as memory:
             return [
                 (name, one)
-                async for name, manager in _archivists(memory, owner)
+                async for name, manager in _archive_managers(memory, owner)
                 for one in await manager.archives()
             ]
 

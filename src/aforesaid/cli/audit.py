@@ -1,4 +1,4 @@
-"""`aforesaid audit …`: who did what, on whose data."""
+"""`aforesaid audit …`: show, verify and export the audit trail."""
 
 import asyncio
 from datetime import datetime
@@ -18,19 +18,21 @@ from aforesaid.errors import InvalidSetting
 from aforesaid.layers.options import audit_key_in
 from aforesaid.settings import ProtectionConfig, Settings
 
-audit = typer.Typer(name="audit", help="Who did what, on whose data.", no_args_is_help=True)
+audit = typer.Typer(name="audit", help="Show, verify and export the audit trail.", no_args_is_help=True)
 
 FileOption = Annotated[
-    Path | None, typer.Option("--file", "-f", help="The trail; else AFORESAID_AUDIT_FILE names it.")
+    Path | None, typer.Option("--file", "-f", help="The audit trail. Default: AFORESAID_AUDIT_FILE.")
 ]
-ActionOption = Annotated[str | None, typer.Option(help="Only this: read, append, delete, erase, search, …")]
-ActorOption = Annotated[str | None, typer.Option(help="Only what this actor did.")]
-OutcomeOption = Annotated[str | None, typer.Option(help="Only these: done, denied or failed.")]
+ActionOption = Annotated[
+    str | None, typer.Option(help="Only this action: read, append, delete, erase, search, …")
+]
+ActorOption = Annotated[str | None, typer.Option(help="Only events of this actor.")]
+OutcomeOption = Annotated[str | None, typer.Option(help="Only this outcome: done, denied or failed.")]
 
 
 @audit.callback()
 def about_audit() -> None:
-    """Who did what, on whose data."""
+    """Show, verify and export the audit trail."""
 
 
 @audit.command()
@@ -40,7 +42,7 @@ def show(
     actor: ActorOption = None,
     action: ActionOption = None,
     outcome: OutcomeOption = None,
-    limit: Annotated[int, typer.Option(help="At most so many, the newest.")] = 50,
+    limit: Annotated[int, typer.Option(help="Maximum number of events.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
     """Show the newest events."""
@@ -61,14 +63,14 @@ def show(
 def verify(
     file: FileOption = None,
     known: Annotated[
-        str | None, typer.Option("--known", help="NUMBER:HASH of a line, noted earlier elsewhere.")
+        str | None, typer.Option("--known", help="NUMBER:HASH of a line, recorded earlier in another place.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check every line against the one before it; exit 1 when anything was changed."""
+    """Verify the hash chain of the trail; exit 1 if a line was changed or removed."""
 
     async def work() -> Checked:
-        path, config = _where(file)
+        path, config = _trail(file)
         return await asyncio.to_thread(check_trail, path, key=audit_key_in(config), known=_parse_known(known))
 
     checked = run(work)
@@ -93,41 +95,41 @@ def export(
     action: ActionOption = None,
     outcome: OutcomeOption = None,
 ) -> None:
-    """Write events to standard output as JSON Lines, with their numbers and hashes."""
+    """Write events with their numbers and hashes to standard output as JSON Lines."""
     for line in _selected(file, owner, actor=actor, action=action, outcome=outcome):
         typer.echo(msgspec.json.encode(line).decode())
 
 
-def _selected(file: Path | None, owner: str | None, **wanted: str | None) -> list[Line]:
+def _selected(file: Path | None, owner: str | None, **filters: str | None) -> list[Line]:
     async def work() -> list[Line]:
-        path, config = _where(file)
+        path, config = _trail(file)
         names = _names(path, config, owner)
         lines = await asyncio.to_thread(lambda: list(read_trail(path)))
-        return [line for line in lines if _is_wanted(line, names, wanted)]
+        return [line for line in lines if _matches(line, names, filters)]
 
     return run(work)
 
 
 def _names(path: Path, config: ProtectionConfig, owner: str | None) -> set[str] | None:
-    """What an owner may be called in the trail: by name, or by digest."""
+    """Return the names of an owner in the trail: the plain name and, with a key, its digest."""
     if owner is None:
         return None
     key = audit_key_in(config)
     return {owner} | ({AuditTrail(path, key=key).chain.owner(owner)} if key else set())
 
 
-def _is_wanted(line: Line, names: set[str] | None, wanted: dict[str, str | None]) -> bool:
+def _matches(line: Line, names: set[str] | None, filters: dict[str, str | None]) -> bool:
     if names is not None and line.owner not in names:
         return False
-    return all(value is None or getattr(line, field) == value for field, value in wanted.items())
+    return all(value is None or getattr(line, field) == value for field, value in filters.items())
 
 
-def _where(file: Path | None) -> tuple[Path, ProtectionConfig]:
+def _trail(file: Path | None) -> tuple[Path, ProtectionConfig]:
     config = Settings.load().protection
     name = file or config.audit_file
     if not name:
         raise InvalidSetting(
-            "there is no audit trail: name it with --file or AFORESAID_AUDIT_FILE",
+            "no audit trail is set: name it with --file or AFORESAID_AUDIT_FILE",
             field="AFORESAID_AUDIT_FILE",
         )
     return Path(name), config

@@ -1,4 +1,4 @@
-"""`aforesaid chat`: an assistant in the terminal; memory, tools and streaming are the same as elsewhere."""
+"""`aforesaid chat`: talk with an assistant in the terminal."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from aforesaid.cli.context import print_context
 from aforesaid.cli.notes import notes_table
-from aforesaid.cli.render import console, counted, readable
+from aforesaid.cli.render import console, readable
 from aforesaid.cli.runtime import DEFAULT_OWNER, UrlOption, memory_at, run
 from aforesaid.errors import AforesaidError
 from aforesaid.memory.manager import ConversationManager
@@ -23,36 +23,34 @@ if TYPE_CHECKING:
     from aforesaid.agents import Answer, Apology, Assistants
 
 HELP = """\
-/new               start another conversation
-/context           what the assistant sees now, and why
-/search WORDS      what was said about something, in all conversations
-/notes [WORDS]     what is noted, or the notes about something
-/remember TEXT     note something
-/forget WHAT       forget a note: its id, its subject, or words that are in it
-/help              this
-/quit              leave; so does the end of the input"""
+/new               start a new conversation
+/context           show the model's context and what was left out
+/search WORDS      search all conversations
+/notes [WORDS]     list the notes, or search them
+/remember TEXT     add a note
+/forget WHAT       remove a note by its id, its subject or words in it
+/help              show this list
+/quit              quit; the end of input also quits"""
 
 
 def chat(
     url: UrlOption = None,
     owner: Annotated[
-        str, typer.Option("--owner", "-o", envvar="AFORESAID_OWNER", help="Who you are.")
+        str, typer.Option("--owner", "-o", envvar="AFORESAID_OWNER", help="Your name as an owner.")
     ] = DEFAULT_OWNER,
     session: Annotated[
-        str, typer.Option("--session", "-s", help="Goes on with the conversation of this session.")
+        str, typer.Option("--session", "-s", help="Continue the conversation of this session.")
     ] = "terminal",
-    new: Annotated[bool, typer.Option("--new", help="Start another conversation.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Start a new conversation.")] = False,
     provider: Annotated[
         str | None,
-        typer.Option(
-            help="Whose model answers: anthropic, openai, openai_responses, bedrock; recall needs none."
-        ),
+        typer.Option(help="anthropic, openai, openai_responses, bedrock, or recall (no model)."),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="The provider's name of the model.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model's name at the provider.")] = None,
 ) -> None:
-    """Talk with an assistant that remembers. Without a provider it answers from what you said before.
+    """Talk with an assistant. Without a provider, the recall agent answers from your history and notes.
 
-    Reads lines from the terminal, or from a pipe; /help lists what it takes besides words.
+    Reads lines from the terminal or a pipe; /help lists the commands.
     """
 
     from aforesaid.agents import Assistants
@@ -62,11 +60,11 @@ def chat(
         assistants = Assistants(config, clock=system_clock)
         try:
             async with memory_at(url, create=True) as memory:
-                talk = _Talk(memory.of(owner), assistants, session)
-                await talk.check_admitted()
+                chat_session = _ChatSession(memory.of(owner), assistants, session)
+                await chat_session.check_access()
                 if new:
-                    await talk.start_another()
-                await talk.go_on()
+                    await chat_session.start_new()
+                await chat_session.run()
         finally:
             await assistants.close()
 
@@ -74,14 +72,14 @@ def chat(
 
 
 def _config(provider: str | None, model: str | None) -> AgentConfig:
-    """The settings, with what the command line says in their place."""
-    given = {"AFORESAID_PROVIDER": provider, "AFORESAID_MODEL": model}
-    said = {name: value for name, value in given.items() if value is not None}
-    return Settings.load(environ={**os.environ, **said}).agent
+    """Return the agent settings, overridden by the command line options."""
+    options = {"AFORESAID_PROVIDER": provider, "AFORESAID_MODEL": model}
+    overrides = {name: value for name, value in options.items() if value is not None}
+    return Settings.load(environ={**os.environ, **overrides}).agent
 
 
-class _Talk:
-    """One person at the terminal."""
+class _ChatSession:
+    """The input loop of one user at the terminal."""
 
     def __init__(self, manager: ConversationManager, assistants: "Assistants", session: str) -> None:
         self._manager = manager
@@ -89,7 +87,7 @@ class _Talk:
         self._name = "assistant" if assistants.uses_model else "recall"
         self._session = session
         self._out: Console = console()
-        self._is_terminal = self._stands_at_terminal()
+        self._is_terminal = self._stdin_is_terminal()
         self._commands: dict[str, Callable[[str], Awaitable[Any]]] = {
             "/new": self._new,
             "/context": self._context,
@@ -101,24 +99,24 @@ class _Talk:
         }
 
     @staticmethod
-    def _stands_at_terminal() -> bool:
+    def _stdin_is_terminal() -> bool:
         return sys.stdin.isatty()
 
-    async def check_admitted(self) -> None:
-        """Look once before anybody speaks: a key that does not reach so far is no reason for an apology."""
+    async def check_access(self) -> None:
+        """Raise before the first prompt if the key does not reach this owner."""
         await self._manager.session(self._session)
 
-    async def go_on(self) -> None:
-        """Until somebody leaves."""
+    async def run(self) -> None:
+        """Read and handle lines until /quit or the end of input."""
         if self._is_terminal:
-            who = "a model" if self._name == "assistant" else "the recall agent, without a model"
-            self._out.print(f"[dim]You talk with {who}. /help lists what else there is.[/]")
+            agent = "a model" if self._name == "assistant" else "the recall agent (no model)"
+            self._out.print(f"[dim]You are talking with {agent}. /help lists the commands.[/]")
         while (line := await asyncio.to_thread(self._read)) is not None:
-            words = line.strip()
-            if words in ("/quit", "/exit"):
+            text = line.strip()
+            if text in ("/quit", "/exit"):
                 return
-            if words:
-                await self._take(words)
+            if text:
+                await self._handle(text)
 
     def _read(self) -> str | None:
         if not self._is_terminal:
@@ -128,28 +126,28 @@ class _Talk:
         except EOFError:
             return None
 
-    async def _take(self, words: str) -> None:
-        """A command, or something said. What goes wrong is told, and the talk goes on."""
+    async def _handle(self, text: str) -> None:
+        """Run a command or answer a message; print an error and continue."""
         try:
-            if words.startswith("/"):
-                name, _, rest = words.partition(" ")
-                await self._commands.get(name, self._unknown)(rest.strip())
+            if text.startswith("/"):
+                name, _, argument = text.partition(" ")
+                await self._commands.get(name, self._unknown)(argument.strip())
             else:
-                await self._ask(words)
+                await self._answer(text)
         except AforesaidError as error:
             self._out.print(f"[red]{escape(readable(str(error)))}[/]", soft_wrap=True)
 
-    async def _ask(self, words: str) -> None:
+    async def _answer(self, text: str) -> None:
         streamed: list[str] = []
 
-        def hear(piece: str) -> None:
+        def print_piece(piece: str) -> None:
             streamed.append(piece)
             self._write(piece)
 
         if self._is_terminal:
             self._out.print(f"[bold green]{self._name}>[/] ", end="")
-        answer = await self._assistant.answer_or_apology(words, self._session, on_text=hear)
-        if not "".join(streamed).endswith(answer.text):  # an apology, or words that were not streamed
+        answer = await self._assistant.answer_or_apology(text, self._session, on_text=print_piece)
+        if not "".join(streamed).endswith(answer.text):  # an apology is not streamed
             self._write(f"\n{answer.text}" if streamed else answer.text)
         self._write("\n")
         self._warn(answer)
@@ -157,27 +155,27 @@ class _Talk:
     def _warn(self, answer: "Answer | Apology") -> None:
         failed = getattr(answer, "not_stored", None)
         if failed is not None:
-            later = "It is stored as soon as that is possible." if failed.queued else ""
+            later = "It is queued and will be stored later." if failed.queued else ""
             self._out.print(f"[yellow]This answer is not stored: {escape(str(failed.error))}. {later}[/]")
 
     def _write(self, text: str) -> None:
         sys.stdout.write(readable(text))
         sys.stdout.flush()
 
-    async def start_another(self) -> None:
-        """The next thing that is said starts a conversation. The one before stays."""
+    async def start_new(self) -> None:
+        """Leave the current conversation; the next message starts a new one."""
         await self._manager.leave_session(self._session)
 
     # Commands
 
     async def _new(self, _: str) -> None:
-        await self.start_another()
-        self._out.print("[dim]Another conversation begins.[/]")
+        await self.start_new()
+        self._out.print("[dim]Started a new conversation.[/]")
 
     async def _context(self, _: str) -> None:
         record = await self._manager.session(self._session)
         if record is None:
-            self._out.print("[dim]Nothing was said in this conversation yet.[/]")
+            self._out.print("[dim]This conversation has no messages yet.[/]")
             return
         print_context(self._out, await self._manager.load_context(record.id), explain=True)
 
@@ -187,26 +185,25 @@ class _Talk:
             self._out.print(escape(readable(passage)), soft_wrap=True)
             self._out.print()
         if not found:
-            self._out.print("[dim]Nothing was found.[/]")
+            self._out.print("[dim]No results.[/]")
 
     async def _notes(self, words: str) -> None:
         found = await self._manager.recall(words, 50) if words else await self._manager.notes()
-        self._out.print(notes_table(found) if found else "[dim]Nothing is noted.[/]")
+        self._out.print(notes_table(found) if found else "[dim]No notes.[/]")
 
     async def _remember(self, words: str) -> None:
         note = await self._manager.remember(words)
         self._out.print(f"Remembered: {escape(readable(note.text))}", soft_wrap=True)
 
     async def _forget(self, words: str) -> None:
-        gone = await self._manager.forget(words)
-        for note in gone:
+        forgotten = await self._manager.forget(words)
+        for note in forgotten:
             self._out.print(f"Forgotten: {escape(readable(note.text))}", soft_wrap=True)
-        if not gone:
-            self._out.print("[dim]There is no such note.[/]")
+        if not forgotten:
+            self._out.print("[dim]No such note.[/]")
 
     async def _help(self, _: str) -> None:
         self._out.print(escape(HELP))
 
     async def _unknown(self, _: str) -> None:
-        names = counted(len(self._commands) + 1, "command")
-        self._out.print(f"[dim]That is none of the {names}; /help lists them.[/]")
+        self._out.print("[dim]Unknown command; /help lists the commands.[/]")

@@ -1,8 +1,4 @@
-"""The checkup: is everything there that keeping conversations needs, and if not, what is to be done.
-
-Looks at store, schema, encryption, spool, clock, free disk and permissions, and repairs none of them. Above:
-`aforesaid doctor`. Below: stores, layers, settings.
-"""
+"""Check store, schema, encryption, spool, clock, free disk space and permissions. Nothing is repaired."""
 
 import asyncio
 import os
@@ -29,15 +25,15 @@ from aforesaid.stores.urls import backend_for
 State = Literal["well", "warning", "problem"]
 
 EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
-"""A clock that says less has lost its battery."""
-LITTLE_DISK, NO_DISK = 1024**3, 100 * 1024**2
-"""Bytes below which there is a warning, and below which there is a problem."""
-OWNERS_LOOKED_AT = 20
+"""An earlier date means that the clock was reset."""
+LOW_DISK, FULL_DISK = 1024**3, 100 * 1024**2
+"""Free bytes: less than the first is a warning, less than the second a problem."""
+OWNERS_SAMPLED = 20
 DEADLINE = 15.0
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """What was found about one thing, and what to do about it."""
+    """The result of one check, with advice if something is wrong."""
 
     about: str
     state: State
@@ -46,7 +42,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 async def checkup(url: str, settings: Settings, *, clock: Clock = system_clock) -> list[Finding]:
-    """Look at everything, one after the other."""
+    """Run all checks and return their findings."""
     findings = [finding async for finding in _store(url, settings, clock)]
     findings += await asyncio.to_thread(_local, url, settings, clock())
     return findings
@@ -60,7 +56,7 @@ async def _store(url: str, settings: Settings, clock: Clock) -> AsyncIterator[Fi
     where = masked_url(url)
     file = _file_of(backend)
     if file is not None and not await asyncio.to_thread(file.exists):
-        yield Finding(about="store", state="well", found=f"{where}: no file yet; the first turn makes it")
+        yield Finding(about="store", state="well", found=f"{where}: no file yet; the first turn creates it")
         return
     try:
         async with asyncio.timeout(DEADLINE):
@@ -68,11 +64,11 @@ async def _store(url: str, settings: Settings, clock: Clock) -> AsyncIterator[Fi
             yield schema
             if schema.state != "well":
                 yield Finding(about="store", state="well", found=f"{where} answers")
-                return  # opening it would bring it up to date, which is not for us to decide
+                return  # opening the store would migrate it
             await backend.open()
             try:
                 yield Finding(about="store", state="well", found=f"{where} answers")
-                yield await _ahead(backend, clock())
+                yield await _future_times(backend, clock())
                 yield await _encryption(backend, settings)
             finally:
                 await backend.close()
@@ -86,19 +82,19 @@ async def _store(url: str, settings: Settings, clock: Clock) -> AsyncIterator[Fi
         )
 
 
-def _unreachable(where: str, why: str) -> Finding:
+def _unreachable(where: str, reason: str) -> Finding:
     return Finding(
         about="store",
         state="problem",
-        found=f"{where} cannot be used: {why}",
-        advice="start the server, or check address, firewall and password; turns go to the spool meanwhile "
-        "where the resilient layer is on",
+        found=f"{where} is not usable: {reason}",
+        advice="start the server, or check address, firewall and password; "
+        "until then the resilient layer, if enabled, spools turns",
     )
 
 
 async def _schema(backend: Backend) -> Finding:
     if not isinstance(backend, Migratable):
-        return Finding(about="schema", state="well", found="this store needs none")
+        return Finding(about="schema", state="well", found="this store has no schema")
     version = await backend.schema_version()
     if version.found == version.needed:
         return Finding(about="schema", state="well", found=f"version {version.found}, up to date")
@@ -106,32 +102,32 @@ async def _schema(backend: Backend) -> Finding:
         about="schema",
         state="warning",
         found=f"version {version.found}; this release needs {version.needed}",
-        advice="run `aforesaid migrate`; opening the store does it too",
+        advice="run `aforesaid migrate`; opening the store also migrates it",
     )
 
 
-async def _ahead(backend: Backend, now: datetime) -> Finding:
-    """Whether what was stored last lies in the future: then this clock is late, or another was early."""
+async def _future_times(backend: Backend, now: datetime) -> Finding:
+    """Check that no recent conversation has a time in the future, which means that a clock is wrong."""
     latest = now
-    looked_at = 0
+    sampled = 0
     async for owner in backend.owners():
         page = await backend.of(owner).find(Query(limit=1))
         latest = max([latest, *(record.updated_at for record in page.conversations)])
-        looked_at += 1
-        if looked_at == OWNERS_LOOKED_AT:
+        sampled += 1
+        if sampled == OWNERS_SAMPLED:
             break
     if latest <= now + CLOCK_SKEW:
-        return Finding(about="clock", state="well", found="nothing was stored in the future")
+        return Finding(about="clock", state="well", found="no stored time lies in the future")
     return Finding(
         about="clock",
         state="problem",
         found=f"a conversation was stored {latest - now} ahead of this clock",
-        advice="set the clocks of all machines by a time server: lifetimes and order depend on them",
+        advice="synchronize the clocks of all machines (NTP): lifetimes and order depend on them",
     )
 
 
 async def _encryption(backend: Backend, settings: Settings) -> Finding:
-    """Whether the master key that the settings name opens what is stored."""
+    """Check that the master key of the settings decrypts the owners' data keys."""
     from aforesaid.layers.encrypted import encrypted
     from aforesaid.layers.options import encryption_in
 
@@ -147,36 +143,39 @@ async def _encryption(backend: Backend, settings: Settings) -> Finding:
             if encryption.keyring is not None:
                 await encryption.keyring.close()
     except AforesaidError as error:
-        return _sealed_badly(f"the master key cannot be used: {error}")
+        return _encryption_problem(f"the master key is not usable: {error}")
     if found.is_wrong:
-        return _sealed_badly(f"the master key does not open this store: {found.error}")
+        return _encryption_problem(f"the master key does not decrypt this store: {found.error}")
     if found.failed:
         tried = found.opened + found.failed
-        return _sealed_badly(f"the keys of {found.failed} of {tried} owners do not open: {found.error}")
-    opened = f"the master key opens the keys of {found.opened} owners"
-    what = opened if found.opened else "nothing is sealed yet"
-    return Finding(about="encryption", state="well", found=what)
+        return _encryption_problem(
+            f"the data keys of {found.failed} of {tried} owners cannot be decrypted: {found.error}"
+        )
+    result = f"the master key decrypts the data keys of {found.opened} owners"
+    if not found.opened:
+        result = "nothing is encrypted yet"
+    return Finding(about="encryption", state="well", found=result)
 
 
-def _sealed_badly(found: str) -> Finding:
+def _encryption_problem(found: str) -> Finding:
     return Finding(
         about="encryption",
         state="problem",
         found=found,
-        advice="set AFORESAID_MASTER_KEY or AFORESAID_MASTER_KEY_FILE to the master key that this store was "
-        "encrypted with; after a rotation the old one may stand behind the new one",
+        advice="set AFORESAID_MASTER_KEY or AFORESAID_MASTER_KEY_FILE to the master key of this store; "
+        "during a rotation, list the new key first and the old key after it",
     )
 
 
 async def _without_master_key(backend: Backend) -> Finding:
     from aforesaid.layers.encrypted.keyring import KIND
 
-    looked_at = 0
+    sampled = 0
     async for owner in backend.owners():
         if await backend.of(owner).get_document(KIND, "data") is not None:
-            return _sealed_badly("the store is encrypted, and no master key is set")
-        looked_at += 1
-        if looked_at == OWNERS_LOOKED_AT:
+            return _encryption_problem("the store is encrypted, but no master key is set")
+        sampled += 1
+        if sampled == OWNERS_SAMPLED:
             break
     return Finding(about="encryption", state="well", found="off for this store")
 
@@ -189,10 +188,10 @@ def _local(url: str, settings: Settings, now: datetime) -> list[Finding]:
     file = _file_of(backend_for(url))
     if file is not None:
         findings += [_permissions(file), _disk("free disk (store)", file.parent)]
-    chosen = resilience_in(settings.resilience, url)
-    if isinstance(chosen, Resilience):
-        folder = spool_folder(url, chosen.folder)
-        findings += [_spool(folder, chosen, now), _writable(folder), _disk("free disk (spool)", folder)]
+    resilience = resilience_in(settings.resilience, url)
+    if isinstance(resilience, Resilience):
+        folder = spool_folder(url, resilience.folder)
+        findings += [_spool(folder, resilience, now), _writable(folder), _disk("free disk (spool)", folder)]
     else:
         findings.append(Finding(about="spool", state="well", found="off for this store"))
     return findings
@@ -204,8 +203,8 @@ def _clock(now: datetime) -> Finding:
     return Finding(
         about="clock",
         state="problem",
-        found=f"it says {now:%Y-%m-%d}",
-        advice="set the clock: messages are stamped with it, and lifetimes end by it",
+        found=f"the clock shows {now:%Y-%m-%d}",
+        advice="set the clock: message times and lifetimes depend on it",
     )
 
 
@@ -214,24 +213,24 @@ def _permissions(file: Path) -> Finding:
     if not file.exists():
         problem = why_not_writable(file.parent)
         if problem is None:
-            return Finding(about=about, state="well", found=f"{file.parent} can be written")
+            return Finding(about=about, state="well", found=f"{file.parent} is writable")
         return Finding(about=about, state="problem", found=problem, advice="choose another folder")
     if not os.access(file, os.R_OK | os.W_OK) or not os.access(file.parent, os.W_OK):
         return Finding(
             about=about,
             state="problem",
-            found=f"{file} or its folder cannot be written by this user",
-            advice=f"run as the user who owns it, or change the owner of {file.parent}",
+            found=f"{file} or its folder is not writable for this user",
+            advice=f"run as the owner of the file, or change the owner of {file.parent}",
         )
     mode = stat.S_IMODE(file.stat().st_mode)
     if os.name != "nt" and mode & 0o077:
         return Finding(
             about=about,
             state="warning",
-            found=f"others on this machine can read {file} ({mode:o})",
+            found=f"other users of this machine can read {file} ({mode:o})",
             advice=f"chmod 600 {file}",
         )
-    return Finding(about=about, state="well", found=f"{file} is this user's alone")
+    return Finding(about=about, state="well", found=f"only this user can read {file}")
 
 
 def _disk(about: str, folder: Path) -> Finding:
@@ -239,50 +238,52 @@ def _disk(about: str, folder: Path) -> Finding:
         folder = folder.parent
     free = shutil.disk_usage(folder).free
     found = f"{free / 1024**3:,.1f} GB at {folder}"
-    if free >= LITTLE_DISK:
+    if free >= LOW_DISK:
         return Finding(about=about, state="well", found=found)
-    state: State = "problem" if free < NO_DISK else "warning"
-    return Finding(about=about, state=state, found=found, advice="make room, or keep data elsewhere")
+    state: State = "problem" if free < FULL_DISK else "warning"
+    return Finding(about=about, state=state, found=found, advice="free disk space, or move the data")
 
 
 def _writable(folder: Path) -> Finding:
     problem = why_not_writable(folder)
     if problem is None:
-        return Finding(about="permissions (spool)", state="well", found=f"{folder} can be written")
+        return Finding(about="permissions (spool)", state="well", found=f"{folder} is writable")
     return Finding(
         about="permissions (spool)",
         state="problem",
         found=problem,
-        advice="set AFORESAID_SPOOL_FOLDER to a folder that this user may write",
+        advice="set AFORESAID_SPOOL_FOLDER to a writable folder",
     )
 
 
-def _spool(folder: Path, chosen: Resilience, now: datetime) -> Finding:
+def _spool(folder: Path, resilience: Resilience, now: datetime) -> Finding:
     try:
-        held = look(folder)
+        spool = look(folder)
     except StoreUnavailable as error:
         return Finding(about="spool", state="problem", found=str(error), advice="see permissions (spool)")
-    if held.damaged or held.dead_letters:
+    if spool.damaged or spool.dead_letters:
         return Finding(
             about="spool",
             state="problem",
-            found=f"{held.dead_letters} dead letters and {held.damaged} damaged files in {folder}",
-            advice="read them: each is something that was said and is not in the store; then remove them",
+            found=f"{spool.dead_letters} dead letters and {spool.damaged} damaged files in {folder}",
+            advice="inspect them: each is a write that is missing from the store; then remove them",
         )
-    if not held.operations:
-        return Finding(about="spool", state="well", found="nothing waits")
+    if not spool.operations:
+        return Finding(about="spool", state="well", found="empty")
     return Finding(
         about="spool",
-        state="problem" if held.bytes > 0.8 * chosen.spool_limit else "warning",
-        found=_waiting(held, now),
-        advice="they are stored when the store is back and a process with this spool runs; "
-        "if it fills up, raise AFORESAID_SPOOL_LIMIT_MB",
+        state="problem" if spool.bytes > 0.8 * resilience.spool_limit else "warning",
+        found=_waiting(spool, now),
+        advice="a process with this spool replays them when the store is available again; "
+        "if the spool fills up, raise AFORESAID_SPOOL_LIMIT_MB",
     )
 
 
-def _waiting(held: SpoolState, now: datetime) -> str:
-    age = timedelta(seconds=round((now - held.oldest).total_seconds())) if held.oldest else "an unknown time"
-    return f"{held.operations:,} operations wait, {held.bytes:,} bytes, the first since {age}"
+def _waiting(spool: SpoolState, now: datetime) -> str:
+    age = (
+        timedelta(seconds=round((now - spool.oldest).total_seconds())) if spool.oldest else "an unknown time"
+    )
+    return f"{spool.operations:,} operations waiting, {spool.bytes:,} bytes, the oldest for {age}"
 
 
 def _file_of(backend: Backend) -> Path | None:

@@ -1,4 +1,4 @@
-"""`aforesaid clients`: an owner's contacts, whom a text names, and which conversation is about whom."""
+"""`aforesaid clients`: manage contacts and link conversations to them."""
 
 import asyncio
 from pathlib import Path
@@ -10,7 +10,15 @@ from rich.table import Table
 
 from aforesaid.cli.confirm import YesOption, confirm
 from aforesaid.cli.render import console, counted, readable
-from aforesaid.cli.runtime import DEFAULT_OWNER, JsonOption, UrlOption, WhoOption, memory_at, print_json, run
+from aforesaid.cli.runtime import (
+    DEFAULT_OWNER,
+    DefaultedOwnerOption,
+    JsonOption,
+    UrlOption,
+    memory_at,
+    print_json,
+    run,
+)
 from aforesaid.contacts import ClientAssociationService, ClientMatch, Contact
 from aforesaid.contacts.csv_import import Imported
 from aforesaid.errors import InvalidInput, NotFound
@@ -18,28 +26,28 @@ from aforesaid.model.conversations import Conversation
 
 clients = typer.Typer(
     name="clients",
-    help="Contacts, whom a text names, and which conversation is about whom.",
+    help="Manage contacts and link conversations to them.",
     no_args_is_help=True,
 )
 
 IdArgument = Annotated[str, typer.Argument(metavar="CLIENT", help="The id of a contact.")]
 ConversationArgument = Annotated[str, typer.Argument(metavar="CONVERSATION")]
-NicknameOption = Annotated[list[str] | None, typer.Option("--nickname", help="May be repeated.")]
-CompanyOption = Annotated[str | None, typer.Option(help="Whom they work for.")]
-EmailOption = Annotated[str | None, typer.Option(help="As in ann@example.org.")]
-PhoneOption = Annotated[str | None, typer.Option(help="A number, as it is dialled.")]
-NotesOption = Annotated[str | None, typer.Option(help="Anything else.")]
+NicknameOption = Annotated[list[str] | None, typer.Option("--nickname", help="A nickname; repeatable.")]
+CompanyOption = Annotated[str | None, typer.Option(help="The company.")]
+EmailOption = Annotated[str | None, typer.Option(help="The e-mail address, as in ann@example.org.")]
+PhoneOption = Annotated[str | None, typer.Option(help="The phone number.")]
+NotesOption = Annotated[str | None, typer.Option(help="Free text.")]
 
 
 @clients.command("list")
 def list_(
-    owner: WhoOption = DEFAULT_OWNER,
-    query: Annotated[str, typer.Argument(help="Parts of a name, a company, an address, a number.")] = "",
+    owner: DefaultedOwnerOption = DEFAULT_OWNER,
+    query: Annotated[str, typer.Argument(help="Part of a name, company, address or number.")] = "",
     url: UrlOption = None,
-    limit: Annotated[int, typer.Option(help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option(help="Maximum number of contacts.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """List contacts, by name, or those that match a query, misspelt or not."""
+    """List contacts by name, or search them; the search tolerates misspellings."""
 
     async def work() -> list[Contact]:
         async with memory_at(url, by_meaning=False) as memory:
@@ -56,8 +64,8 @@ def list_(
 
 @clients.command()
 def add(
-    name: Annotated[str, typer.Argument(help="What they are called.")],
-    owner: WhoOption = DEFAULT_OWNER,
+    name: Annotated[str, typer.Argument(help="The contact's name.")],
+    owner: DefaultedOwnerOption = DEFAULT_OWNER,
     url: UrlOption = None,
     nickname: NicknameOption = None,
     company: CompanyOption = None,
@@ -80,7 +88,7 @@ def add(
 @clients.command()
 def show(
     client_id: IdArgument,
-    owner: WhoOption = DEFAULT_OWNER,
+    owner: DefaultedOwnerOption = DEFAULT_OWNER,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -96,18 +104,18 @@ def show(
 @clients.command()
 def edit(
     client_id: IdArgument,
-    owner: WhoOption = DEFAULT_OWNER,
+    owner: DefaultedOwnerOption = DEFAULT_OWNER,
     url: UrlOption = None,
-    name: Annotated[str | None, typer.Option(help="Another name; their conversations follow.")] = None,
+    name: Annotated[str | None, typer.Option(help="The new name; linked conversations are updated.")] = None,
     nickname: NicknameOption = None,
     company: CompanyOption = None,
     email: EmailOption = None,
     phone: PhoneOption = None,
     notes: NotesOption = None,
-    clear: Annotated[list[str] | None, typer.Option(help="A field to empty; may be repeated.")] = None,
+    clear: Annotated[list[str] | None, typer.Option(help="A field to clear; repeatable.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change what is given of a contact."""
+    """Change the given fields of a contact."""
 
     async def work() -> Contact:
         async with memory_at(url, by_meaning=False) as memory:
@@ -128,12 +136,12 @@ def edit(
 @clients.command()
 def remove(
     client_id: IdArgument,
-    owner: WhoOption = DEFAULT_OWNER,
+    owner: DefaultedOwnerOption = DEFAULT_OWNER,
     url: UrlOption = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove a contact; its conversations stay, without a client."""
+    """Remove a contact; its conversations stay and lose the link."""
     confirm(f"Remove contact {readable(client_id)}?", yes=yes)
 
     async def work() -> bool:
@@ -144,68 +152,68 @@ def remove(
     if as_json:
         print_json({"id": client_id, "removed": removed})
     else:
-        console().print("removed" if removed else "there was no such contact")
+        console().print("removed" if removed else "no such contact")
 
 
 @clients.command("import")
 def import_(
     file: Annotated[Path, typer.Argument(help="A CSV file with headers: name, nicknames, phone, email, …")],
-    owner: WhoOption = DEFAULT_OWNER,
+    owner: DefaultedOwnerOption = DEFAULT_OWNER,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring a CSV file into the contacts. Done twice, it is done once.
+    """Import contacts from a CSV file. Repeating the import adds nothing.
 
-    Lines that cannot be used are named with the reason, and the exit code is 1; all others are imported.
+    Invalid lines are listed with the reason and the exit code is 1; all other lines are imported.
     """
 
     async def work() -> Imported:
-        text = await asyncio.to_thread(_text_of, file)
+        text = await asyncio.to_thread(_read_text, file)
         async with memory_at(url, create=True, by_meaning=False) as memory:
             return await memory.of(owner).clients.import_csv(text)
 
-    done = run(work)
+    result = run(work)
     if as_json:
         print_json(
             {
-                "added": [contact.to_dict() for contact in done.added],
-                "updated": [contact.to_dict() for contact in done.updated],
-                "known": done.known,
-                "bad": done.bad,
+                "added": [contact.to_dict() for contact in result.added],
+                "updated": [contact.to_dict() for contact in result.updated],
+                "known": result.known,
+                "bad": result.bad,
             }
         )
     else:
-        _show_imported(done)
-    if done.bad:
+        _show_imported(result)
+    if result.bad:
         raise typer.Exit(1)
 
 
-def _text_of(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         return file.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{file} cannot be read: {error}", field="file", value=str(file)) from None
+        raise InvalidInput(f"cannot read {file}: {error}", field="file", value=str(file)) from None
 
 
-def _show_imported(done: Imported) -> None:
+def _show_imported(result: Imported) -> None:
     out = console()
-    added = counted(len(done.added), "contact")
-    out.print(f"{added} added, {len(done.updated):,} changed, {done.known:,} known before")
-    for bad in done.bad:
+    added = counted(len(result.added), "contact")
+    out.print(f"{added} added, {len(result.updated):,} changed, {result.known:,} unchanged")
+    for bad in result.bad:
         out.print(f"line {bad.line}: {readable(bad.reason)}", markup=False, soft_wrap=True)
 
 
 @clients.command()
 def identify(
-    text: Annotated[str, typer.Argument(help="What somebody said.")],
-    owner: WhoOption = DEFAULT_OWNER,
+    text: Annotated[str, typer.Argument(help="A text that may name a contact.")],
+    owner: DefaultedOwnerOption = DEFAULT_OWNER,
     url: UrlOption = None,
     by_ear: Annotated[
-        bool, typer.Option("--by-ear", help="It was heard: names that sound alike are the same.")
+        bool, typer.Option("--by-ear", help="The text is a transcription: match names that sound alike.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell which client a text names."""
+    """Find the contact that a text names."""
 
     async def work() -> ClientMatch | None:
         async with memory_at(url, by_meaning=False) as memory:
@@ -213,14 +221,14 @@ def identify(
 
     match = run(work)
     if as_json:
-        print_json(None if match is None else _plain(match))
+        print_json(None if match is None else _match_document(match))
     elif match is None:
-        console().print("[dim]Nobody.[/]")
+        console().print("[dim]No contact.[/]")
     else:
         _show_match(match)
 
 
-def _plain(match: ClientMatch) -> dict[str, Any]:
+def _match_document(match: ClientMatch) -> dict[str, Any]:
     return {
         "client": None if match.client is None else match.client.to_dict(),
         "confidence": match.confidence,
@@ -234,7 +242,7 @@ def _plain(match: ClientMatch) -> dict[str, Any]:
 def _show_match(match: ClientMatch) -> None:
     out = console()
     if match.client is None:
-        out.print("It may be:")
+        out.print("Candidates:")
     for one in match.candidates:
         out.print(
             f"{one.confidence:.0%}  {readable(one.contact.name)}  {one.contact.id}  ({readable(one.words)})",
@@ -249,7 +257,7 @@ def link(
     client: Annotated[
         str, typer.Argument(metavar="CLIENT", help="The id of a contact, or a text that names one.")
     ],
-    owner: WhoOption = DEFAULT_OWNER,
+    owner: DefaultedOwnerOption = DEFAULT_OWNER,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -261,7 +269,8 @@ def link(
             linked = await service.link_conversation_to_client(conversation_id, client)
             if linked is None:
                 raise NotFound(
-                    f"{client!r} names no single client; `aforesaid clients identify` shows who may be meant"
+                    f"{client!r} does not name exactly one client; "
+                    "`aforesaid clients identify` lists the candidates"
                 )
             return linked
 
@@ -271,11 +280,11 @@ def link(
 @clients.command()
 def unlink(
     conversation_id: ConversationArgument,
-    owner: WhoOption = DEFAULT_OWNER,
+    owner: DefaultedOwnerOption = DEFAULT_OWNER,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take the link away; what is said later does not bring it back."""
+    """Remove the link of a conversation; later messages do not restore it."""
 
     async def work() -> Conversation:
         async with memory_at(url, by_meaning=False) as memory:
@@ -290,8 +299,8 @@ def _show_link(record: Conversation, *, as_json: bool) -> None:
     elif record.client_id is None:
         console().print(f"{record.id} has no client", soft_wrap=True)
     else:
-        describe = f"{record.id} is about {readable(record.client_name or '')}, {record.client_id}"
-        console().print(describe, markup=False, soft_wrap=True)
+        line = f"{record.id} is about {readable(record.client_name or '')}, {record.client_id}"
+        console().print(line, markup=False, soft_wrap=True)
 
 
 def _show(contact: Contact, *, as_json: bool) -> None:

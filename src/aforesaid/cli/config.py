@@ -1,4 +1,4 @@
-"""`aforesaid config`: every setting, its value, and where it came from."""
+"""`aforesaid config`: print every setting with its value and source."""
 
 import asyncio
 
@@ -11,12 +11,12 @@ from aforesaid.settings import ENVIRONMENT, SECRETS, Setting, every_setting, mas
 
 
 def config(file: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Print every setting, its value and where it came from; passwords are masked."""
+    """Print every setting with its value and source; secrets are masked."""
 
     async def work() -> list[Setting]:
         return await asyncio.to_thread(every_setting, file=file)
 
-    settings = [(setting, _shown(setting)) for setting in run(work)]
+    settings = [(setting, _masked(setting)) for setting in run(work)]
     if as_json:
         print_json(
             [
@@ -37,7 +37,7 @@ def config(file: ConfigOption = None, as_json: JsonOption = False) -> None:
     console().print(table)
 
 
-def _shown(setting: Setting) -> object:
+def _masked(setting: Setting) -> object:
     if setting.name in SECRETS:
         return "***" if setting.value else ""
     return masked_url(setting.value) if setting.name.endswith(("url", "jwks")) else setting.value

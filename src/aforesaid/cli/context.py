@@ -1,4 +1,4 @@
-"""`aforesaid context ID`: what a model would get, and why."""
+"""`aforesaid context ID`: show a model's context and what was left out."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from aforesaid.cli.render import console, readable, spoken
+from aforesaid.cli.render import console, message_line, readable
 from aforesaid.cli.runtime import (
     JsonOption,
     OwnerOption,
@@ -26,18 +26,18 @@ def context(
     conversation_id: Annotated[str, typer.Argument(metavar="ID")],
     url: UrlOption = None,
     owner: OwnerOption = None,
-    budget: Annotated[int | None, typer.Option(help="Tokens of the whole request.")] = None,
-    turns: Annotated[int | None, typer.Option(help="The most recent turns; 0 is all.")] = None,
-    messages: Annotated[int | None, typer.Option(help="The most recent messages; 0 is all.")] = None,
-    agent: Annotated[str | None, typer.Option(help="The view of this agent.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="Only what has this tag; may be repeated.")] = None,
+    budget: Annotated[int | None, typer.Option(help="Token limit of the whole request.")] = None,
+    turns: Annotated[int | None, typer.Option(help="Number of most recent turns; 0 means all.")] = None,
+    messages: Annotated[int | None, typer.Option(help="Number of most recent messages; 0 means all.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Build this agent's view.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Only messages with this tag; repeatable.")] = None,
     dialect: Annotated[
         str | None, typer.Option(help="Print the request as this provider's JSON: anthropic, openai_chat …")
     ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Say what was left out and why.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="List what was left out and why.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the context that a model would get from a conversation."""
+    """Show the context that a model receives for a conversation."""
     limited = budget is not None or turns is not None or messages is not None
 
     async def work() -> tuple[Context, Request | None]:
@@ -62,9 +62,9 @@ def context(
 
 
 def print_context(out: Console, found: Context, *, explain: bool) -> None:
-    """What a model would get, message by message; with `explain`, and why."""
+    """Print the messages of a context; with `explain`, also the report."""
     for message in found.messages:
-        out.print(spoken(message))
+        out.print(message_line(message))
     report = found.report
     left = len(report.left_out) + report.not_read
     from_log = len(found) - bool(report.notes)

@@ -1,4 +1,4 @@
-"""`aforesaid conversations`: what is there, most recently active first."""
+"""`aforesaid conversations`: list conversations."""
 
 from typing import Annotated
 
@@ -14,8 +14,8 @@ def conversations(
     owner: OwnerOption = None,
     status: Annotated[str | None, typer.Option(help="open, pending, resolved or closed.")] = None,
     channel: Annotated[str | None, typer.Option(help="voice, text, email or phone.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="With this tag; may be repeated.")] = None,
-    limit: Annotated[int, typer.Option(help="At most so many of each owner.")] = 50,
+    tag: Annotated[list[str] | None, typer.Option(help="Only with this tag; repeatable.")] = None,
+    limit: Annotated[int, typer.Option(help="Maximum number for each owner.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
     """List conversations, most recently active first."""

@@ -1,4 +1,4 @@
-"""`aforesaid demo`: the main job in one go, on the embedded store."""
+"""`aforesaid demo`: store a sample conversation, reopen the store, build a context and search."""
 
 import shutil
 import sys
@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.rule import Rule
 
-from aforesaid.cli.render import console, spoken
+from aforesaid.cli.render import console, message_line
 from aforesaid.cli.runtime import JsonOption, UrlOption, memory_at, print_json, run
 from aforesaid.contracts import Appended
 from aforesaid.model.contexts import Context
@@ -45,25 +45,25 @@ TURNS: tuple[tuple[dict[str, Any], ...], ...] = (
         },
     ),
 )
-"""A sample of our own: a question by voice, a tool call, and a follow-up by text."""
+"""A question by voice, a tool call, and a follow-up by text."""
 
 FOLLOW_UP = "How many potatoes did you say?"
-LOOKED_FOR = "which door was open"
+QUERY = "which door was open"
 
 
 def demo(url: UrlOption = None, as_json: JsonOption = False) -> None:
-    """Store a conversation, restart, show the context a model would get, and find what was said."""
+    """Store a sample conversation, reopen the store, show a model's context and search."""
     place = url or DEMO_URL
 
     async def work() -> tuple[Conversation, list[Appended], Context, list[str]]:
         stored = await _store(place)
-        # The store is closed now, as after the end of a process; everything below is read back.
+        # `_store` closed the store, so everything below is read from disk.
         async with memory_at(place, create=True) as memory:
             erin = memory.of(OWNER)
             conversation = await erin.get_or_create_conversation(SESSION)
             turn = erin.turn(conversation.id)
             turn.user(FOLLOW_UP)
-            found = await erin.search_history(LOOKED_FOR, max_results=1)
+            found = await erin.search_history(QUERY, max_results=1)
             return conversation, stored, await turn.load_context(), found
 
     conversation, stored, context, found = run(work)
@@ -81,12 +81,12 @@ async def _store(url: str) -> list[Appended]:
         erin = memory.of(OWNER)
         conversation = await erin.get_or_create_conversation(SESSION)
         if conversation.subject is None:
-            await erin.update_metadata(conversation.id, subject="Slots and dinner", tags=["demo"])
+            await erin.update_metadata(conversation.id, subject="Doors and dinner", tags=["demo"])
         stored = []
         for number, messages in enumerate(TURNS):
             async with erin.turn(conversation.id) as turn:
                 for place, message in enumerate(messages):
-                    # Ids of our own make the demo repeatable: what is known is not stored again.
+                    # Fixed ids make the demo repeatable: a stored id is not stored again.
                     turn.add({**message, "message_id": f"demo-{number}-{place}"})
             assert turn.stored is not None
             stored.append(turn.stored)
@@ -98,38 +98,38 @@ def _print(url: str, conversation: Conversation, stored: list[Appended], context
     new = sum(len(one.new) for one in stored)
     known = sum(len(one.known) for one in stored)
     out.print(Rule(f"stored in {url}", align="left", style="dim"))
-    out.print(f"{len(stored)} turns for [bold]{OWNER}[/]: {new} messages new, {known} known already")
-    out.print(Rule("closed, and opened again", align="left", style="dim"))
+    out.print(f"{len(stored)} turns for [bold]{OWNER}[/]: {new} new messages, {known} already stored")
+    out.print(Rule("closed and reopened", align="left", style="dim"))
     out.print(
         f"{conversation.message_count} messages in [bold]{conversation.subject}[/], "
         f"session [bold]{SESSION}[/]"
     )
-    out.print(Rule("what a model would get for the next question", align="left", style="dim"))
+    out.print(Rule("the model's context for the next question", align="left", style="dim"))
     for message in context.messages:
-        out.print(spoken(message))
+        out.print(message_line(message))
 
 
 def _print_found(found: list[str]) -> None:
     out = console()
-    out.print(Rule(f"what was said before: {LOOKED_FOR}", align="left", style="dim"))
+    out.print(Rule(f"search: {QUERY}", align="left", style="dim"))
     for snippet in found:
         out.print(snippet, markup=False)
 
 
 def _print_next(url: str, conversation: Conversation) -> None:
     out = console()
-    out.print(Rule("look around", align="left", style="dim"))
+    out.print(Rule("next", align="left", style="dim"))
     for command in (
         "conversations",
         f"show {conversation.id}",
         f"context {conversation.id} --budget 200 --explain",
-        f'search "{LOOKED_FOR}" --explain',
+        f'search "{QUERY}" --explain',
         "stats",
     ):
         out.print(f"  {_invocation()} {command} --url {url}", soft_wrap=True, markup=False)
 
 
 def _invocation() -> str:
-    """How to call the command line from here: by its name, or by the path that was used just now."""
+    """Return `aforesaid`, or the path of this script if `aforesaid` is not on the PATH."""
     used = sys.argv[0]
     return used if Path(used).name == "aforesaid" and not shutil.which("aforesaid") else "aforesaid"

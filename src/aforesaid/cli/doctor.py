@@ -1,4 +1,4 @@
-"""`aforesaid doctor`: is everything well, and if not, what is to be done."""
+"""`aforesaid doctor`: print the findings of all checks with advice."""
 
 import typer
 from rich.markup import escape
@@ -6,7 +6,7 @@ from rich.table import Table
 
 from aforesaid.cli.checkup import Finding, checkup
 from aforesaid.cli.render import console, readable
-from aforesaid.cli.runtime import JsonOption, UrlOption, print_json, run, settled_url
+from aforesaid.cli.runtime import JsonOption, UrlOption, print_json, run, store_url
 from aforesaid.settings import Settings
 
 MARKS = {"well": "[green]well[/]", "warning": "[yellow]warning[/]", "problem": "[bold red]problem[/]"}
@@ -17,7 +17,7 @@ def doctor(url: UrlOption = None, as_json: JsonOption = False) -> None:
 
     async def work() -> list[Finding]:
         settings = Settings.load()
-        return await checkup(settled_url(url), settings)
+        return await checkup(store_url(url), settings)
 
     findings = run(work)
     if as_json:

@@ -1,4 +1,4 @@
-"""`aforesaid erase`: an owner, or one conversation, goes from everywhere, for good."""
+"""`aforesaid erase`: permanently erase an owner's data or one conversation."""
 
 from typing import Annotated
 
@@ -11,22 +11,22 @@ from aforesaid.cli.render import console, readable
 from aforesaid.cli.runtime import JsonOption, UrlOption, memory_at, print_json, run
 from aforesaid.retention.receipts import Receipt
 
-RequiredOwner = Annotated[str, typer.Option("--owner", "-o", help="Whose data it is.")]
+RequiredOwner = Annotated[str, typer.Option("--owner", "-o", help="The owner of the data.")]
 
 
 def erase(
     owner: RequiredOwner,
     conversation_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="One conversation; without it, everything.")
+        str | None, typer.Argument(metavar="[ID]", help="One conversation. Default: everything.")
     ] = None,
     url: UrlOption = None,
     folder: FolderOption = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Erase all that an owner has, or one conversation: rows, copies, pictures, archives, spools, files."""
+    """Permanently erase an owner's data or one conversation, with images, archives, spools and copies."""
     what = f"conversation {conversation_id}" if conversation_id else "everything"
-    confirm(f"Erase {what} of {readable(owner)!r} for good?", yes=yes)
+    confirm(f"Permanently erase {what} of {readable(owner)!r}?", yes=yes)
 
     async def work() -> Receipt:
         async with memory_at(url, archives=folder, spools=True) as memory:
@@ -37,7 +37,7 @@ def erase(
         print_json(receipt)
         return
     out = console()
-    out.print("Erased:" if receipt.erased else "Erased: nothing was there", soft_wrap=True)
+    out.print("Erased:" if receipt.erased else "Erased: nothing found", soft_wrap=True)
     kinds = {kind.replace("_", " "): f"{count:,}" for kind, count in receipt.erased.items()}
     name, number = (max(map(len, texts), default=0) for texts in (kinds, kinds.values()))
     for kind, count in kinds.items():

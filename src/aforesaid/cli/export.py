@@ -1,4 +1,4 @@
-"""`aforesaid export`: everything, or what one owner has, as JSON Lines."""
+"""`aforesaid export`: write all owners' data or one owner's data as JSON Lines."""
 
 import asyncio
 import os
@@ -25,16 +25,16 @@ def export(
     output: Annotated[str, typer.Option(help="The file to write; - is standard output.")] = "-",
     folder: Annotated[
         str | None,
-        typer.Option(help="With --owner: a new folder for all that is held about them, with a page to read."),
+        typer.Option(help="With --owner: write all data of the owner to a new folder, with a readable page."),
     ] = None,
 ) -> None:
-    """Write conversations as JSON Lines, to be kept or imported elsewhere."""
+    """Export conversations as JSON Lines, for backup or import."""
     if folder is not None:
         _print_manifest(run(lambda: _export_folder(url, owner, folder)))
         return
 
     async def work() -> ExportReport:
-        async with memory_at(url) as memory, _opened(output) as file:
+        async with memory_at(url) as memory, _open_output(output) as file:
             return await export_all(memory.backend, file, owner=owner)
 
     report = run(work)
@@ -44,13 +44,13 @@ def export(
         soft_wrap=True,
     )
     if report.unreadable:
-        lost = counted(report.unreadable, "message")
-        errors_console().print(f"[yellow]! {lost} cannot be read, and are not in it[/]", soft_wrap=True)
+        skipped = counted(report.unreadable, "message")
+        errors_console().print(f"[yellow]! {skipped} could not be read and were skipped[/]", soft_wrap=True)
 
 
 async def _export_folder(url: str | None, owner: str | None, folder: str) -> Manifest:
     if owner is None:
-        raise InvalidInput("--folder is for one owner: name them with --owner", field="owner")
+        raise InvalidInput("--folder needs --owner", field="owner")
     async with memory_at(url) as memory:
         return await memory.of(owner).export(folder)
 
@@ -60,32 +60,32 @@ def _print_manifest(manifest: Manifest) -> None:
     errors_console().print(f"exported: {counts}", soft_wrap=True)
     for name in manifest.unreadable:
         errors_console().print(
-            f"[yellow]! the archive of {escape(name)} cannot be read and is not in the folder[/]",
+            f"[yellow]! the archive of {escape(name)} could not be read and was skipped[/]",
             soft_wrap=True,
         )
 
 
 @asynccontextmanager
-async def _opened(output: str) -> AsyncIterator[BinaryIO]:
-    """Where the export goes. Links go on to lead where they led, and a pipe stays one."""
+async def _open_output(output: str) -> AsyncIterator[BinaryIO]:
+    """Open the output; follow symbolic links, and write into a pipe instead of replacing it."""
     if output == "-":
-        if sys.stdout is None:  # what Python makes of one that was closed before it began
+        if sys.stdout is None:  # Python sets it to None if the descriptor is closed at startup
             raise StoreUnavailable("standard output is closed")
         yield sys.stdout.buffer
         return
     place = Path(await asyncio.to_thread(os.path.realpath, output))
-    writing = _poured if await asyncio.to_thread(_is_no_file, place) else _made
-    async with writing(place) as file:
+    open_file = _existing_stream if await asyncio.to_thread(_is_special_file, place) else _atomic_file
+    async with open_file(place) as file:
         yield file
 
 
-def _is_no_file(place: Path) -> bool:
-    """Whether something else is there, as a pipe, that is written into and not replaced."""
+def _is_special_file(place: Path) -> bool:
+    """Return whether the path is a pipe or device."""
     return place.exists() and not place.is_file()
 
 
 @asynccontextmanager
-async def _poured(place: Path) -> AsyncIterator[BinaryIO]:
+async def _existing_stream(place: Path) -> AsyncIterator[BinaryIO]:
     file = await asyncio.to_thread(_open, place, os.O_WRONLY)
     try:
         yield file
@@ -94,8 +94,8 @@ async def _poured(place: Path) -> AsyncIterator[BinaryIO]:
 
 
 @asynccontextmanager
-async def _made(place: Path) -> AsyncIterator[BinaryIO]:
-    """A file that is there under its name only when it is whole."""
+async def _atomic_file(place: Path) -> AsyncIterator[BinaryIO]:
+    """Write to a temporary file and rename it when it is complete."""
     unfinished = Path(f"{place}.part")
     file = await asyncio.to_thread(_open, unfinished, os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
     try:
@@ -108,7 +108,7 @@ async def _made(place: Path) -> AsyncIterator[BinaryIO]:
 
 def _open(path: Path, flags: int) -> BinaryIO:
     try:
-        # Conversations are nobody else's business.
+        # Only this user may read exported conversations.
         return os.fdopen(os.open(path, flags, 0o600), "wb")
     except OSError as error:
         raise _unwritable(path, error) from error
@@ -132,7 +132,7 @@ def _finish(file: BinaryIO, unfinished: Path, place: Path) -> None:
 
 
 def _unwritable(path: Path, error: OSError) -> StoreUnavailable:
-    return StoreUnavailable(f"{path} cannot be written: {error.strerror or error}")
+    return StoreUnavailable(f"cannot write {path}: {error.strerror or error}")
 
 
 def _discard(file: BinaryIO, unfinished: Path) -> None:

@@ -1,4 +1,4 @@
-"""`aforesaid import FILE`: what an export holds, into a store."""
+"""`aforesaid import FILE`: import an export into a store."""
 
 import asyncio
 import sys
@@ -21,15 +21,16 @@ from aforesaid.transfer.folders import Manifest, read_manifest
 
 def import_(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="An export, or the folder of an owner; - is standard input.")
+        str, typer.Argument(metavar="FILE", help="An export file or an owner's folder; - is standard input.")
     ],
     url: UrlOption = None,
     owner: Annotated[
-        str | None, typer.Option("--owner", "-o", help="Whose a folder becomes; else as it says.")
+        str | None,
+        typer.Option("--owner", "-o", help="The new owner of a folder. Default: its original owner."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring what an export holds into a store, made if need be. May be repeated."""
+    """Import an export into a store, created if missing. Repeating the import adds nothing."""
     if Path(file).is_dir():
         manifest = run(lambda: _import_folder(url, owner, file))
         if as_json:
@@ -39,11 +40,11 @@ def import_(
         return
 
     async def work() -> CopyReport:
-        async with _opened(file) as export, memory_at(url, create=True) as memory:
+        async with _open_export(file) as export, memory_at(url, create=True) as memory:
             if as_json:
                 return await import_all(export, memory.backend)
-            with progress_bar("importing", total=None) as tell:
-                return await import_all(export, memory.backend, progress=tell)
+            with progress_bar("importing", total=None) as progress:
+                return await import_all(export, memory.backend, progress=progress)
 
     report = run(work)
     if as_json:
@@ -59,7 +60,7 @@ async def _import_folder(url: str | None, owner: str | None, folder: str) -> Man
 
 
 @asynccontextmanager
-async def _opened(file: str) -> AsyncIterator[BinaryIO]:
+async def _open_export(file: str) -> AsyncIterator[BinaryIO]:
     if file == "-":
         yield sys.stdin.buffer
         return
@@ -67,4 +68,4 @@ async def _opened(file: str) -> AsyncIterator[BinaryIO]:
         async with opened(lambda: open(file, "rb")) as export:
             yield export
     except OSError as error:
-        raise StoreUnavailable(f"{file} cannot be read: {error.strerror or error}") from error
+        raise StoreUnavailable(f"cannot read {file}: {error.strerror or error}") from error

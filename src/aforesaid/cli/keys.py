@@ -1,4 +1,4 @@
-"""`aforesaid keys …`: the keys that a store is encrypted with, and those that a server lets in."""
+"""`aforesaid keys …`: manage encryption keys and API keys."""
 
 import asyncio
 import re
@@ -21,7 +21,7 @@ from aforesaid.cli.runtime import (
     print_json,
     require_master_key,
     run,
-    settled_url,
+    store_url,
 )
 from aforesaid.errors import InvalidInput, shown
 from aforesaid.settings import Settings
@@ -33,19 +33,17 @@ if TYPE_CHECKING:
     from aforesaid.server.auth.keys import ApiKey
     from aforesaid.transfer.archives import ArchiveFolder
 
-keys = typer.Typer(
-    name="keys", help="Keys: to a server, and those that a store is encrypted with.", no_args_is_help=True
-)
+keys = typer.Typer(name="keys", help="Manage encryption keys and API keys.", no_args_is_help=True)
 
 
 @keys.callback()
 def about_keys() -> None:
-    """Keys: to a server, and those that a store is encrypted with."""
+    """Manage encryption keys and API keys."""
 
 
 @keys.command()
 def generate() -> None:
-    """Print a new master key. Keep it where the store is not: without it, nothing can be read again."""
+    """Print a new master key. Keep it apart from the store; without it, the data cannot be decrypted."""
     from aforesaid.encryption.master_keys import generate_master_key
 
     typer.echo(generate_master_key())
@@ -56,15 +54,15 @@ def rotate(
     url: UrlOption = None,
     owner: OwnerOption = None,
     deep: Annotated[
-        bool, typer.Option("--deep", help="New data keys too: everything is encrypted anew, step by step.")
+        bool, typer.Option("--deep", help="Also replace the data keys and re-encrypt all data.")
     ] = False,
     folder: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Wrap all keys, of data and of archives, with the first of the master keys.
+    """Rewrap all data keys and archive keys with the first master key.
 
-    No message is rewritten, unless with --deep. Put the new master key before the old one, rotate, then take
-    the old one away.
+    Put the new master key before the old one, rotate, then remove the old one. Messages are rewritten only
+    with --deep.
     """
     from aforesaid.layers.encrypted import encrypted
     from aforesaid.layers.encrypted.rotation import rotate as rotate_keys
@@ -76,7 +74,7 @@ def rotate(
         require_master_key(settings)
         encryption = encryption_in(settings.protection)
         assert encryption is not None
-        place = settled_url(url)
+        place = store_url(url)
         await asyncio.to_thread(check_exists, place)
         backend = encrypted(backend_for(place), encryption)
         await backend.open()
@@ -94,28 +92,30 @@ def rotate(
     if as_json:
         print_json(done)
     else:
-        _tell(done, deep=deep)
+        _show_rotation(done, deep=deep)
 
 
-def _tell(done: "Rotation", *, deep: bool) -> None:
+def _show_rotation(done: "Rotation", *, deep: bool) -> None:
     out = console()
-    out.print(f"{counted(done.owners, 'owner')}: {done.rewrapped:,} wrapped by the new master key")
+    out.print(
+        f"{counted(done.owners, 'owner')}: {done.rewrapped:,} data keys rewrapped with the new master key"
+    )
     if done.archives:
-        out.print(f"{counted(done.archives, 'archive')}: the key is wrapped by the new master key")
+        out.print(f"{counted(done.archives, 'archive')}: rewrapped with the new master key")
     if deep:
         sealed = f"{counted(done.messages, 'message')} and {counted(done.documents, 'document')}"
-        out.print(f"{sealed} encrypted anew; {done.retired:,} old data keys are gone")
+        out.print(f"{sealed} re-encrypted; {done.retired:,} old data keys removed")
     if done.unreadable:
-        out.print(f"[yellow]! {done.unreadable:,} could not be read and were left as they are[/]")
+        out.print(f"[yellow]! {done.unreadable:,} could not be read and were left unchanged[/]")
     if done.archives_left:
         out.print(
-            f"[yellow]! {counted(done.archives_left, 'archive')} could not be opened: "
+            f"[yellow]! {counted(done.archives_left, 'archive')} could not be decrypted: "
             "keep the old master key until none is left[/]"
         )
     if done.waiting:
         out.print(
             f"[yellow]! {counted(done.waiting, 'old data key')} kept for other processes: "
-            "run it again in some minutes, once nothing waits in a spool[/]"
+            "run the command again in a few minutes, when all spools are empty[/]"
         )
 
 
@@ -124,11 +124,11 @@ def verify(
     url: UrlOption = None,
     owner: OwnerOption = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Keep what is proven, and remove everything else of such a log.")
+        bool, typer.Option("--repair", help="Keep the verified part of a damaged log and remove the rest.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare every encrypted log with its head; exit with 1 where one is not as it was written."""
+    """Verify every encrypted log against its head; exit 1 if a log was changed."""
     from aforesaid.layers.encrypted import encrypted
     from aforesaid.layers.encrypted.verification import verify as verify_logs
     from aforesaid.layers.options import encryption_in
@@ -139,7 +139,7 @@ def verify(
         require_master_key(settings)
         encryption = encryption_in(settings.protection)
         assert encryption is not None
-        place = settled_url(url)
+        place = store_url(url)
         await asyncio.to_thread(check_exists, place)
         backend = encrypted(backend_for(place), encryption)
         await backend.open()
@@ -159,10 +159,10 @@ def verify(
 
 def _show_verification(done: "Verification") -> None:
     out = console()
-    out.print(f"{counted(done.owners, 'owner')}, {counted(done.conversations, 'conversation')}: compared")
+    out.print(f"{counted(done.owners, 'owner')}, {counted(done.conversations, 'conversation')} verified")
     for one in done.violated:
-        state = "repaired" if one.repaired else "not as it was written"
-        counts = f"{one.violations:,} violations, {one.readable:,} messages are proven"
+        state = "repaired" if one.repaired else "changed"
+        counts = f"{one.violations:,} violations, {one.readable:,} messages verified"
         out.print(f"[yellow]! {escape(one.owner)} {one.conversation_id}: {state} ({counts})[/]")
 
 
@@ -172,24 +172,29 @@ async def _archives(
     from aforesaid.memory.opening import archives_at
     from aforesaid.transfer.archives import archive_folder
 
-    kept = settings.retention
-    place = folder or kept.archive_folder
-    opened = await asyncio.to_thread(archive_folder, place, kept.archive_key_file) if place else None
-    return archives_at(opened, encryption)
+    path = folder or settings.retention.archive_folder
+    key_file = settings.retention.archive_key_file
+    archives = await asyncio.to_thread(archive_folder, path, key_file) if path else None
+    return archives_at(archives, encryption)
 
 
-# Keys to a server
+# API keys
 
 KeyOwners = Annotated[
-    list[str], typer.Option("--owner", "-o", help="Whose data the key reaches; '*' is everybody's.")
+    list[str],
+    typer.Option("--owner", "-o", help="An owner that the key can access; '*' means all owners. Repeatable."),
 ]
 ScopeOption = Annotated[
-    str, typer.Option("--scope", "-s", help="read; write, too; or admin: retention, export, erasure, too.")
+    str,
+    typer.Option(
+        "--scope", "-s", help="read, write (includes read) or admin (adds retention, export and erasure)."
+    ),
 ]
 ExpiresOption = Annotated[
-    str | None, typer.Option("--expires", "-e", help="After how long: 12h, 90d, 1y; without it, never.")
+    str | None,
+    typer.Option("--expires", "-e", help="Lifetime, as in 12h, 90d or 1y. Default: never expires."),
 ]
-NameOption = Annotated[str, typer.Option("--name", "-n", help="What it is for, to know it again.")]
+NameOption = Annotated[str, typer.Option("--name", "-n", help="A label for the key.")]
 
 
 @keys.command()
@@ -201,7 +206,7 @@ def create(
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a key to a server on this store, and print it: this once, for only its digest is kept."""
+    """Create an API key and print it once; only its digest is stored."""
 
     async def work() -> "tuple[str, ApiKey]":
         from aforesaid.server.auth.callers import parse_reach
@@ -215,17 +220,17 @@ def create(
 
     text, key = run(work)
     if as_json:
-        print_json({"key": text, **_told(key)})
+        print_json({"key": text, **_key_document(key)})
         return
     typer.echo(text)
-    until = "for good" if key.expires_at is None else f"until {key.expires_at:%Y-%m-%d %H:%M} UTC"
-    typer.echo(f"Key {key.id} ({key.scope}) reaches {', '.join(key.owners)}, {until}.", err=True)
-    typer.echo("It is shown this once.", err=True)
+    until = "without expiry" if key.expires_at is None else f"until {key.expires_at:%Y-%m-%d %H:%M} UTC"
+    typer.echo(f"Key {key.id} ({key.scope}) for {', '.join(key.owners)}, valid {until}.", err=True)
+    typer.echo("The key is not shown again.", err=True)
 
 
 @keys.command("list")
 def list_(url: UrlOption = None, as_json: JsonOption = False) -> None:
-    """List the keys to a server on this store. The keys themselves are not kept, and not shown."""
+    """List the API keys of this store, without the secret keys."""
 
     async def work() -> "list[tuple[ApiKey, bool]]":
         from aforesaid.server.auth.keys import ApiKeys
@@ -236,24 +241,24 @@ def list_(url: UrlOption = None, as_json: JsonOption = False) -> None:
 
     found = run(work)
     if as_json:
-        print_json([_told(key) | {"holds": holds} for key, holds in found])
+        print_json([_key_document(key) | {"holds": holds} for key, holds in found])
         return
     table = Table(box=None, header_style="dim", pad_edge=False)
-    for column in ("id", "name", "scope", "owners", "made", "expires", ""):
+    for column in ("id", "name", "scope", "owners", "created", "expires", ""):
         table.add_column(column, overflow="fold")
     for key, holds in found:
         state = "revoked" if key.revoked_at else "" if holds else "expired"
-        row = (key.name, key.scope, ", ".join(key.owners), _day(key.created_at), _day(key.expires_at))
+        row = (key.name, key.scope, ", ".join(key.owners), _minute(key.created_at), _minute(key.expires_at))
         table.add_row(key.id, *map(escape, row), state, style="" if holds else "dim")
     console().print(table)
 
 
 @keys.command()
 def revoke(
-    key_id: Annotated[str, typer.Argument(help="The id of the key, as `aforesaid keys list` shows it.")],
+    key_id: Annotated[str, typer.Argument(help="The id of the key, from `aforesaid keys list`.")],
     url: UrlOption = None,
 ) -> None:
-    """Make a key worthless. Servers that run refuse it after five seconds at the latest."""
+    """Revoke an API key. Running servers refuse it within five seconds."""
 
     async def work() -> "ApiKey":
         from aforesaid.server.auth.keys import ApiKeys
@@ -262,16 +267,16 @@ def revoke(
             return await ApiKeys(memory.backend).revoke(key_id)
 
     key = run(work)
-    console().print(f"Key {key.id} is worthless since {_day(key.revoked_at)}.")
+    console().print(f"Key {key.id} revoked at {_minute(key.revoked_at)}.")
 
 
-def _told(key: "ApiKey") -> dict[str, object]:
-    """All that is known of a key but its digest."""
+def _key_document(key: "ApiKey") -> dict[str, object]:
+    """Return all fields of a key except its digest."""
     names = [name for name in key.__struct_fields__ if name != "digest"]
     return {name: getattr(key, name) for name in names}
 
 
-def _day(moment: datetime | None) -> str:
+def _minute(moment: datetime | None) -> str:
     return "never" if moment is None else f"{moment:%Y-%m-%d %H:%M}"
 
 
@@ -280,10 +285,10 @@ _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=
 
 
 def parse_span(text: str) -> timedelta:
-    """A length of time as people write it: 12h, 90d, 6w, 1y."""
+    """Parse a duration such as 12h, 90d, 6w or 1y."""
     found = _SPAN(text.strip().lower())
     if not found or not int(found[1]):
         raise InvalidInput(
-            f"expires must be a length of time, as in 12h, 90d or 1y; got {shown(text)}", field="expires"
+            f"expires must be a duration, as in 12h, 90d or 1y; got {shown(text)}", field="expires"
         )
     return int(found[1]) * _UNITS[found[2]]

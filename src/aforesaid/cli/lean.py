@@ -1,9 +1,8 @@
-"""A command without the rest of the command line around it. Above: `main`.
+"""Parse the options of one command without loading the other commands.
 
-A server runs for long, and what its process loads it keeps. To read a handful of options, the full command
-line loads every command and a library for validation: some twenty megabytes. So the options of a command that
-runs for long are read here, as the command declares them. Whatever is not plain sailing (help, a mistake) is
-left to the full command line, which has the words for it.
+The full command line imports every command and costs a server process about 20 MB for its lifetime. This
+module reads the options that the command declares with argparse. The full command line still handles --help
+and invalid arguments.
 """
 
 import argparse
@@ -14,43 +13,43 @@ from typing import Any, NoReturn, get_args, get_type_hints
 import typer
 
 Command = Callable[..., None]
-STOPPED = 130
-"""The exit code of a command that somebody stopped with Ctrl-C, as shells have it."""
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, by shell convention."""
 
 
 def run_lean(command: Command, arguments: Sequence[str]) -> bool:
-    """Run the command by these arguments; whether they could be read. Ends the process as a command does."""
-    given = parsed(command, arguments)
-    if given is None:
+    """Run the command with these arguments. Return False if they need the full command line."""
+    options = parse_options(command, arguments)
+    if options is None:
         return False
     try:
-        command(**given)
-    except typer.Exit as ending:
-        sys.exit(ending.exit_code)
+        command(**options)
+    except typer.Exit as error:
+        sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        sys.exit(STOPPED)
+        sys.exit(INTERRUPTED)
     return True
 
 
-def parsed(command: Command, arguments: Sequence[str]) -> dict[str, Any] | None:
-    """The values of the command's options; None where the arguments are more than that, or wrong."""
+def parse_options(command: Command, arguments: Sequence[str]) -> dict[str, Any] | None:
+    """Return the values of the command's options, or None if the arguments are unknown or invalid."""
     parser = _Parser(add_help=False, allow_abbrev=False)
-    for name, declared in get_type_hints(command, include_extras=True).items():
+    for name, annotation in get_type_hints(command, include_extras=True).items():
         if name != "return":
-            kind, option = get_args(declared)
-            # In an annotation an option has no default, so its first name stands in that place.
+            kind, option = get_args(annotation)
+            # typer.Option stores its first positional argument, here the option's name, as the default.
             parser.add_argument(option.default, *option.param_decls, dest=name, type=get_args(kind)[0])
     try:
-        given, others = parser.parse_known_args(arguments)
-    except _Unclear:
+        options, unknown = parser.parse_known_args(arguments)
+    except _ParseError:
         return None
-    return None if others else vars(given)
+    return None if unknown else vars(options)
 
 
-class _Unclear(Exception):
-    """The arguments are not what was declared."""
+class _ParseError(Exception):
+    """The arguments do not match the declared options."""
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise _Unclear(message)
+        raise _ParseError(message)

@@ -1,4 +1,4 @@
-"""`aforesaid loadgen`: made-up load on a store of this machine, to see how it grows and how fast it is."""
+"""`aforesaid loadgen`: generate load on a local store and measure growth and speed."""
 
 import tempfile
 from collections.abc import Iterator
@@ -18,25 +18,23 @@ DEFAULT = Load()
 
 Url = Annotated[
     str | None,
-    typer.Option(
-        "--url", "-u", help="A store on this machine; without it, a SQLite file that is removed again."
-    ),
+    typer.Option("--url", "-u", help="A store on this machine. Default: a temporary SQLite file."),
 ]
 
 
 def loadgen(
     url: Url = None,
-    owners: Annotated[int, typer.Option(help="Made-up owners.")] = DEFAULT.owners,
-    conversations: Annotated[int, typer.Option(help="Of each owner.")] = DEFAULT.conversations,
-    messages: Annotated[int, typer.Option(help="Of each conversation.")] = DEFAULT.messages,
-    letters: Annotated[int, typer.Option(help="Of a message, on average.")] = DEFAULT.letters,
-    at_once: Annotated[int, typer.Option(help="Conversations at the same time.")] = DEFAULT.at_once,
-    rate: Annotated[float, typer.Option(help="Turns a second; 0: as many as go.")] = DEFAULT.rate,
-    steps: Annotated[int, typer.Option(help="How often the store is weighed.")] = DEFAULT.steps,
-    seed: Annotated[int, typer.Option(help="The same seed says the same words.")] = DEFAULT.seed,
+    owners: Annotated[int, typer.Option(help="Number of owners.")] = DEFAULT.owners,
+    conversations: Annotated[int, typer.Option(help="Conversations for each owner.")] = DEFAULT.conversations,
+    messages: Annotated[int, typer.Option(help="Messages in each conversation.")] = DEFAULT.messages,
+    letters: Annotated[int, typer.Option(help="Average characters in a message.")] = DEFAULT.letters,
+    at_once: Annotated[int, typer.Option(help="Concurrent conversations.")] = DEFAULT.at_once,
+    rate: Annotated[float, typer.Option(help="Turns per second; 0 means unlimited.")] = DEFAULT.rate,
+    steps: Annotated[int, typer.Option(help="How often the size of the store is measured.")] = DEFAULT.steps,
+    seed: Annotated[int, typer.Option(help="Seed of the generated text.")] = DEFAULT.seed,
     as_json: JsonOption = False,
 ) -> None:
-    """Fill a store with made-up conversations, within bounds, and say how it grows and how fast it is."""
+    """Fill a store with generated conversations and print its growth and speed."""
 
     async def work() -> Grown:
         load = Load(
@@ -49,9 +47,9 @@ def loadgen(
             steps=steps,
             seed=seed,
         )
-        return await _at(place, load)
+        return await _generate(target, load)
 
-    with _place(url) as place:
+    with _target_url(url) as target:
         grown = run(work)
     if as_json:
         print_json(grown)
@@ -60,8 +58,8 @@ def loadgen(
 
 
 @contextmanager
-def _place(url: str | None) -> Iterator[str]:
-    """The store, or a file for as long as this takes; never the one of the settings: that is somebody's."""
+def _target_url(url: str | None) -> Iterator[str]:
+    """Yield the URL, by default of a temporary file: the store of the settings holds real data."""
     if url is not None:
         yield url
         return
@@ -69,15 +67,15 @@ def _place(url: str | None) -> Iterator[str]:
         yield f"sqlite:///{Path(folder) / 'load.db'}"
 
 
-async def _at(url: str, load: Load) -> Grown:
-    """The bare store: no layer, no sweep, nothing expires, words only."""
+async def _generate(url: str, load: Load) -> Grown:
+    """Generate the load on the bare store: no layers, no sweep, no expiry, no vectors."""
     check_near(url)
     async with aforesaid.open(url, resilience="off", sweep_every=None, ttl=None, embedder=None) as memory:
         return await generate(memory, url, load)
 
 
 def _show(grown: Grown) -> None:
-    table = Table("messages", "turns/s", "p50 ms", "p99 ms", "bytes a message")
+    table = Table("messages", "turns/s", "p50 ms", "p99 ms", "bytes/message")
     for step in grown.steps:
         size = sum(step.bytes.values()) / step.messages
         cells = (step.turns_a_second, step.p50, step.p99, size)
@@ -85,4 +83,4 @@ def _show(grown: Grown) -> None:
     console().print(table)
     for part, size in sorted(grown.parts.items(), key=lambda pair: -pair[1]):
         if size:
-            console().print(f"{part}: {size:,.1f} bytes a message", markup=False)
+            console().print(f"{part}: {size:,.1f} bytes/message", markup=False)

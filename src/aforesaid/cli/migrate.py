@@ -1,4 +1,4 @@
-"""`aforesaid migrate`: bring a store's schema up to date, or say whether it is."""
+"""`aforesaid migrate`: migrate a store's schema, or check its version."""
 
 from typing import Annotated
 
@@ -6,14 +6,14 @@ import typer
 from msgspec import Struct
 
 from aforesaid.cli.render import console
-from aforesaid.cli.runtime import JsonOption, UrlOption, print_json, run, settled_url
+from aforesaid.cli.runtime import JsonOption, UrlOption, print_json, run, store_url
 from aforesaid.contracts import Migratable, SchemaVersion
 from aforesaid.settings import masked_url
 from aforesaid.stores.urls import backend_for
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What the store has, what it needs, and what was done. A store without a schema has neither."""
+    """The schema version found, the version needed, and whether the store was migrated. None: no schema."""
 
     url: str
     found: int | None = None
@@ -23,9 +23,9 @@ class Outcome(Struct, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         if self.found is None:
-            return "needs no schema"
+            return "has no schema"
         if self.migrated:
-            return f"brought from schema {self.found} to {self.needed}"
+            return f"migrated from schema {self.found} to {self.needed}"
         if self.found == self.needed:
             return f"has schema {self.found} and is up to date"
         return f"has schema {self.found} and needs {self.needed}"
@@ -33,13 +33,15 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 def migrate(
     url: UrlOption = None,
-    check: Annotated[bool, typer.Option("--check", help="Change nothing; exit 1 when it is needed.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit 1 if a migration is needed.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring the schema of a store up to date; a new store is made."""
+    """Migrate the schema of a store; create the store if it is missing."""
 
     async def work() -> Outcome:
-        return await _migrate(settled_url(url), only_look=check)
+        return await _migrate(store_url(url), check_only=check)
 
     outcome = run(work)
     if as_json:
@@ -50,7 +52,7 @@ def migrate(
         raise typer.Exit(1)
 
 
-async def _migrate(url: str, *, only_look: bool) -> Outcome:
+async def _migrate(url: str, *, check_only: bool) -> Outcome:
     backend = backend_for(url)
     version: SchemaVersion | None = None
     if isinstance(backend, Migratable):
@@ -58,7 +60,7 @@ async def _migrate(url: str, *, only_look: bool) -> Outcome:
     if version is None:
         return Outcome(url=masked_url(url))
     outcome = Outcome(url=masked_url(url), found=version.found, needed=version.needed)
-    if only_look or version.found == version.needed:
+    if check_only or version.found == version.needed:
         return outcome
     await backend.open()
     await backend.close()

@@ -1,4 +1,4 @@
-"""`aforesaid notes …`: what is remembered about an owner, beyond any conversation."""
+"""`aforesaid notes …`: manage an owner's notes."""
 
 from typing import Annotated
 
@@ -8,67 +8,79 @@ from rich.table import Table
 
 from aforesaid.cli.confirm import YesOption, confirm
 from aforesaid.cli.render import ago, console, counted, readable
-from aforesaid.cli.runtime import DEFAULT_OWNER, JsonOption, UrlOption, WhoOption, memory_at, print_json, run
+from aforesaid.cli.runtime import (
+    DEFAULT_OWNER,
+    DefaultedOwnerOption,
+    JsonOption,
+    UrlOption,
+    memory_at,
+    print_json,
+    run,
+)
 from aforesaid.notes.records import Note, meant
 from aforesaid.search.queries import last_moment, local_zone
 
-notes = typer.Typer(name="notes", help="What is remembered about an owner.", no_args_is_help=True)
+notes = typer.Typer(name="notes", help="Manage an owner's notes.", no_args_is_help=True)
 
 
 @notes.callback()
 def about_notes() -> None:
-    """What is remembered about an owner."""
+    """Manage an owner's notes."""
 
 
 @notes.command("list")
 def list_notes(
     url: UrlOption = None,
-    owner: WhoOption = DEFAULT_OWNER,
+    owner: DefaultedOwnerOption = DEFAULT_OWNER,
     tag: Annotated[str | None, typer.Option(help="Only notes with this tag.")] = None,
-    history: Annotated[bool, typer.Option("--history", help="Replaced notes too.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="Include replaced notes.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List the notes that hold, oldest first."""
+    """List current notes, oldest first."""
 
     async def work() -> list[Note]:
         async with memory_at(url) as memory:
             return await memory.of(owner).notes(tag=tag, history=history)
 
-    _show(run(work), as_json=as_json, nothing="Nothing is noted.")
+    _show(run(work), as_json=as_json, empty="No notes.")
 
 
 @notes.command()
 def search(
-    query: Annotated[str, typer.Argument(help="What to look for.")],
+    query: Annotated[str, typer.Argument(help="The search query.")],
     url: UrlOption = None,
-    owner: WhoOption = DEFAULT_OWNER,
+    owner: DefaultedOwnerOption = DEFAULT_OWNER,
     tag: Annotated[str | None, typer.Option(help="Only notes with this tag.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 10,
-    by_words: Annotated[bool, typer.Option("--words", help="By words alone, without the encoder.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of notes.")] = 10,
+    by_words: Annotated[
+        bool, typer.Option("--words", help="Lexical search only, without the embedder.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Find notes, the best first."""
+    """Search notes, best match first."""
 
     async def work() -> list[Note]:
         async with memory_at(url, by_meaning=not by_words) as memory:
             return await memory.of(owner).recall(query, limit, tag=tag)
 
-    _show(run(work), as_json=as_json, nothing="Nothing was found.")
+    _show(run(work), as_json=as_json, empty="No results.")
 
 
 @notes.command()
 def add(
-    text: Annotated[str, typer.Argument(help="The note, a sentence.")],
+    text: Annotated[str, typer.Argument(help="The text of the note.")],
     url: UrlOption = None,
-    owner: WhoOption = DEFAULT_OWNER,
+    owner: DefaultedOwnerOption = DEFAULT_OWNER,
     subject: Annotated[
-        str | None, typer.Option(help="What it is about; a note on the same subject is replaced.")
+        str | None, typer.Option(help="The subject; a note with the same subject is replaced.")
     ] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="A label; may be repeated.")] = None,
-    expires: Annotated[str | None, typer.Option(help="The last day or moment on which it holds.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="A tag; repeatable.")] = None,
+    expires: Annotated[
+        str | None, typer.Option(help="The last day or time at which the note is valid.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remember something."""
+    """Add a note."""
 
     async def work() -> Note:
         until = last_moment(expires, field="--expires", zone=local_zone(None))
@@ -86,44 +98,44 @@ def add(
 
 @notes.command()
 def forget(
-    what: Annotated[str, typer.Argument(help="An id, a subject, or words that are all in the note.")],
+    what: Annotated[str, typer.Argument(help="An id, a subject, or words that all occur in the note.")],
     url: UrlOption = None,
-    owner: WhoOption = DEFAULT_OWNER,
+    owner: DefaultedOwnerOption = DEFAULT_OWNER,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Forget notes, with all that they replaced."""
+    """Remove notes and the notes that they replaced."""
 
-    async def look() -> list[Note]:
+    async def matching() -> list[Note]:
         async with memory_at(url) as memory:
-            known = await memory.of(owner).notes(history=True)
-            exactly = [note for note in known if note.id == what]
-            return exactly or meant([note for note in known if note.replaced_by is None], what)
+            all_notes = await memory.of(owner).notes(history=True)
+            by_id = [note for note in all_notes if note.id == what]
+            return by_id or meant([note for note in all_notes if note.replaced_by is None], what)
 
     async def work() -> list[Note]:
         async with memory_at(url) as memory:
-            gone = [await memory.of(owner).forget(note.id) for note in found]
-            return [note for notes_ in gone for note in notes_]
+            removed = [await memory.of(owner).forget(note.id) for note in found]
+            return [note for versions in removed for note in versions]
 
-    found = run(look)
+    found = run(matching)
     if found:
         for note in found:
             console().print(f"  {escape(readable(note.text))}", soft_wrap=True)
-        confirm(f"Forget {counted(len(found), 'note')} for good?", yes=yes)
-    gone = run(work)
+        confirm(f"Permanently remove {counted(len(found), 'note')}?", yes=yes)
+    removed = run(work)
     if as_json:
-        print_json(gone)
+        print_json(removed)
     else:
-        console().print(f"Forgotten: {counted(len(gone), 'note')}" if gone else "There is no such note.")
+        console().print(f"Removed: {counted(len(removed), 'note')}" if removed else "No such note.")
 
 
-def _show(found: list[Note], *, as_json: bool, nothing: str) -> None:
+def _show(found: list[Note], *, as_json: bool, empty: str) -> None:
     if as_json:
         print_json(found)
     elif found:
         console().print(notes_table(found))
     else:
-        console().print(f"[dim]{nothing}[/]")
+        console().print(f"[dim]{empty}[/]")
 
 
 def notes_table(found: list[Note]) -> Table:

@@ -1,36 +1,36 @@
-"""`aforesaid postgres …`: what only PostgreSQL has."""
+"""`aforesaid postgres …`: commands for PostgreSQL only."""
 
 import typer
 
 from aforesaid.cli.render import console
-from aforesaid.cli.runtime import UrlOption, run, settled_url
+from aforesaid.cli.runtime import UrlOption, run, store_url
 from aforesaid.errors import InvalidSetting
 from aforesaid.settings import masked_url
 from aforesaid.stores.urls import backend_for, parse_url
 
-postgres = typer.Typer(name="postgres", help="What only PostgreSQL has.", no_args_is_help=True)
+postgres = typer.Typer(name="postgres", help="Commands for PostgreSQL only.", no_args_is_help=True)
 
 
 @postgres.callback()
 def only_postgres() -> None:
-    """What only PostgreSQL has."""
+    """Commands for PostgreSQL only."""
 
 
 @postgres.command()
 def distribute(url: UrlOption = None) -> None:
-    """Spread the tables over the machines of a Citus cluster, by owner: once, while nobody writes."""
+    """Distribute the tables over a Citus cluster by owner. Run it once, while no process writes."""
 
     async def work() -> str:
-        place = settled_url(url)
-        if parse_url(place).scheme not in ("postgres", "postgresql"):
+        target = store_url(url)
+        if parse_url(target).scheme not in ("postgres", "postgresql"):
             raise InvalidSetting(
-                f"only a postgresql: store can be distributed; got {masked_url(place)}", field="url"
+                f"only a postgresql: store can be distributed; got {masked_url(target)}", field="url"
             )
         from aforesaid.stores.postgres import PostgresBackend
 
-        backend = backend_for(place)
+        backend = backend_for(target)
         assert isinstance(backend, PostgresBackend)
         await backend.distribute()
-        return masked_url(place)
+        return masked_url(target)
 
     console().print(f"{run(work)} is distributed by owner", soft_wrap=True, markup=False)

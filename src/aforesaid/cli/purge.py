@@ -1,4 +1,4 @@
-"""`aforesaid purge`: remove what has expired, now; or only say what would go, and why."""
+"""`aforesaid purge`: remove expired conversations, or list them."""
 
 from datetime import timedelta
 from typing import Annotated, Any
@@ -13,25 +13,27 @@ from aforesaid.cli.runtime import JsonOption, OwnerOption, UrlOption, memory_at,
 from aforesaid.model.lifetimes import days
 from aforesaid.retention.rules import Expiring
 
-Going = list[tuple[str, Expiring]]
+Expirations = list[tuple[str, Expiring]]
 
 
 def purge(
     url: UrlOption = None,
     owner: OwnerOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Remove nothing; list what would go, and why.")
+        bool, typer.Option("--dry-run", help="Remove nothing; list expired conversations and the reasons.")
     ] = False,
-    within: Annotated[float, typer.Option(help="With --dry-run: what will go in so many days.")] = 0,
+    within: Annotated[
+        float, typer.Option(help="With --dry-run: include conversations that expire within this many days.")
+    ] = 0,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Remove expired conversations."""
     if dry_run:
-        _print_going(run(lambda: _going(url, owner, within)), as_json=as_json)
+        _print_expiring(run(lambda: _find_expiring(url, owner, within)), as_json=as_json)
         return
-    if not yes and (going := run(lambda: _going(url, owner, 0))):
-        confirm(f"Remove {counted(len(going), 'expired conversation')} for good?", yes=yes)
+    if not yes and (expiring := run(lambda: _find_expiring(url, owner, 0))):
+        confirm(f"Permanently remove {counted(len(expiring), 'expired conversation')}?", yes=yes)
 
     async def work() -> int:
         async with memory_at(url) as memory:
@@ -46,7 +48,7 @@ def purge(
         console().print(f"{counted(purged, 'expired conversation')} removed")
 
 
-async def _going(url: str | None, owner: str | None, within: float) -> Going:
+async def _find_expiring(url: str | None, owner: str | None, within: float) -> Expirations:
     span = days(within, field="--within") or timedelta(0)
     async with memory_at(url) as memory:
         if owner is not None:
@@ -54,20 +56,20 @@ async def _going(url: str | None, owner: str | None, within: float) -> Going:
         return await memory.would_purge(span)
 
 
-def _print_going(going: Going, *, as_json: bool) -> None:
+def _print_expiring(expiring: Expirations, *, as_json: bool) -> None:
     if as_json:
-        rows: list[dict[str, Any]] = [{"owner": owner, "expiring": one} for owner, one in going]
+        rows: list[dict[str, Any]] = [{"owner": owner, "expiring": one} for owner, one in expiring]
         print_json(rows)
         return
-    if not going:
-        console().print("[dim]Nothing would go.[/]")
+    if not expiring:
+        console().print("[dim]Nothing to purge.[/]")
         return
     table = Table(box=None, header_style="dim", pad_edge=False)
     for column in ("conversation", "owner", "messages", "expires", "why"):
         table.add_column(column, justify="right" if column == "messages" else "left", overflow="fold")
-    for owner, one in going:
+    for owner, one in expiring:
         moment = f"{one.expires_at:%Y-%m-%d %H:%M}"
         cells = (one.conversation_id, escape(readable(owner)), f"{one.messages:,}", moment)
         table.add_row(*cells, escape(readable(one.why)))
     console().print(table)
-    console().print(f"[dim]{counted(len(going), 'conversation')} would go[/]")
+    console().print(f"[dim]{counted(len(expiring), 'conversation')} would go[/]")

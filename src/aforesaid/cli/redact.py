@@ -1,4 +1,4 @@
-"""`aforesaid redact ID MESSAGE`: the words of one message go, a mark stays."""
+"""`aforesaid redact ID MESSAGE`: permanently replace the content of a message."""
 
 from typing import Annotated
 
@@ -24,15 +24,15 @@ def redact(
     message_id: Annotated[str, typer.Argument(metavar="MESSAGE")],
     url: UrlOption = None,
     owner: OwnerOption = None,
-    mark: Annotated[str, typer.Option(help="What stands in the place of the words.")] = MARK,
+    mark: Annotated[str, typer.Option(help="The replacement text.")] = MARK,
     scrub: Annotated[
-        bool, typer.Option("--scrub", help="Also out of a server's files at once; rewrites them.")
+        bool, typer.Option("--scrub", help="Also scrub the database server's files now; rewrites them.")
     ] = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Take the words out of a message; its place in the conversation stays."""
-    confirm(f"Take the words out of message {readable(message_id)!r} for good?", yes=yes)
+    """Remove the content of a message and keep its place in the conversation."""
+    confirm(f"Permanently redact message {readable(message_id)!r}?", yes=yes)
 
     async def work() -> Message:
         async with memory_at(url) as memory:

@@ -1,4 +1,4 @@
-"""`aforesaid reindex`: bring the index of words up to date, and make the vectors anew."""
+"""`aforesaid reindex`: complete the lexical index and rebuild the vectors."""
 
 from typing import Annotated
 
@@ -16,76 +16,78 @@ from aforesaid.search.indexing import Indexer, remove_vectors
 from aforesaid.search.searcher import WITHOUT_VECTORS
 
 
-class Done(Struct, kw_only=True):
-    """What was done."""
+class Result(Struct, kw_only=True):
+    """Counts of indexed messages and removed vectors."""
 
     words: int = 0
-    """Messages that the store's own index lacked."""
+    """Messages added to the store's lexical index."""
     model: str | None = None
     conversations: int = 0
     messages: int = 0
-    """Messages that were encoded, or found to have no words."""
+    """Messages embedded, or without text."""
     removed: int = 0
-    """Blocks of vectors that went: this model's old ones, and those of other models."""
+    """Removed vector blocks: this model's old ones and those of other models."""
 
 
 def reindex(
     url: UrlOption = None,
     owner: OwnerOption = None,
-    missing: Annotated[bool, typer.Option("--missing", help="Keep what is there; add what lacks.")] = False,
+    missing: Annotated[
+        bool, typer.Option("--missing", help="Keep existing vectors; add missing ones.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring the search index up to date: words where they lack, vectors anew; other models' vectors go."""
+    """Complete the lexical index, rebuild the vectors, and remove the vectors of other models."""
 
-    async def work() -> Done:
-        done = Done()
+    async def work() -> Result:
+        result = Result()
         async with memory_at(url) as memory:
             with Progress(console=errors_console(), transient=True) as progress:
-                await _reindex_words(memory, done, progress)
+                await _reindex_words(memory, result, progress)
                 if memory.search_resources.indexer is not None:
                     await _reindex_vectors(
-                        memory, memory.search_resources.indexer, done, progress, owner, missing=missing
+                        memory, memory.search_resources.indexer, result, progress, owner, missing=missing
                     )
-        return done
+        return result
 
-    done = run(work)
+    result = run(work)
     if as_json:
-        print_json(done)
+        print_json(result)
         return
-    if done.words:
-        console().print(f"{counted(done.words, 'message')} indexed by words")
-    if done.model is None:
+    if result.words:
+        console().print(f"{counted(result.words, 'message')} added to the lexical index")
+    if result.model is None:
         console().print(f"[dim]{WITHOUT_VECTORS}[/]")
         return
-    where = counted(done.conversations, "conversation")
-    console().print(f"{counted(done.messages, 'message')} in {where}, by {done.model}")
-    if done.removed:
-        console().print(f"[dim]{counted(done.removed, 'block')} of vectors removed[/]")
+    where = counted(result.conversations, "conversation")
+    console().print(f"{counted(result.messages, 'message')} in {where}, by {result.model}")
+    if result.removed:
+        console().print(f"[dim]{counted(result.removed, 'block')} of vectors removed[/]")
 
 
-async def _reindex_words(memory: Memory, done: Done, progress: Progress) -> None:
+async def _reindex_words(memory: Memory, result: Result, progress: Progress) -> None:
     if isinstance(memory.backend, Reindexable):
         bar = progress.add_task("words", total=None)
-        done.words = await memory.backend.reindex(lambda number: progress.update(bar, completed=number))
+        result.words = await memory.backend.reindex(lambda number: progress.update(bar, completed=number))
         progress.remove_task(bar)
 
 
 async def _reindex_vectors(
-    memory: Memory, indexer: Indexer, done: Done, progress: Progress, owner: str | None, *, missing: bool
+    memory: Memory, indexer: Indexer, result: Result, progress: Progress, owner: str | None, *, missing: bool
 ) -> None:
-    done.model = indexer.embedder.name
-    everybody = [one async for one in managers(memory, owner)]
-    total = sum([record.message_count for _, m in everybody async for record in every_record(m.store)])
+    result.model = indexer.embedder.name
+    owners = [one async for one in managers(memory, owner)]
+    total = sum([record.message_count for _, m in owners async for record in every_record(m.store)])
     bar = progress.add_task("vectors", total=total)
-    for name, manager in everybody:
+    for name, manager in owners:
         async for record in every_record(manager.store):
-            await _reindex_one(indexer, done, name, manager, record.id, missing=missing)
+            await _reindex_one(indexer, result, name, manager, record.id, missing=missing)
             progress.advance(bar, record.message_count)
 
 
 async def _reindex_one(
     indexer: Indexer,
-    done: Done,
+    result: Result,
     owner: str,
     manager: ConversationManager,
     conversation_id: str,
@@ -93,6 +95,6 @@ async def _reindex_one(
     missing: bool,
 ) -> None:
     keep = indexer.embedder.name if missing else None
-    done.removed += await remove_vectors(manager.store, conversation_id, all_but=keep)
-    done.messages += await indexer.index(owner, manager.store, conversation_id)
-    done.conversations += 1
+    result.removed += await remove_vectors(manager.store, conversation_id, all_but=keep)
+    result.messages += await indexer.index(owner, manager.store, conversation_id)
+    result.conversations += 1

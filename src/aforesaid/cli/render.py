@@ -1,4 +1,4 @@
-"""How values look in a terminal."""
+"""Terminal output of messages, conversations and times."""
 
 import json
 import re
@@ -26,22 +26,22 @@ def errors_console() -> Console:
     return Console(stderr=True, highlight=False)
 
 
-# Control characters, which could move the cursor or rename the window, and halves of surrogate pairs.
-_UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+# Control characters, which can move the cursor or rename the window, and lone surrogates.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def readable(text: str) -> str:
-    """The text as it is safe to show: what somebody said must not command the terminal."""
-    return _UNREADABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+    """Replace control characters and lone surrogates, so that stored text cannot control the terminal."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def counted(number: int, noun: str) -> str:
-    """A number and its noun, one or many."""
+    """Return a number with its noun in singular or plural."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def ago(moment: datetime | None, *, now: datetime | None = None) -> str:
-    """A moment as people say it."""
+    """Return a relative time, as in '3 days ago'; a future time as a date."""
     if moment is None:
         return "never"
     seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
@@ -71,29 +71,29 @@ def conversations_table(rows: list[tuple[str, Conversation]]) -> Table:
     return table
 
 
-def spoken(message: Message) -> Text:
-    """A message as somebody would read it aloud: who, and what."""
+def message_line(message: Message) -> Text:
+    """Return the speaker and the content of a message as one line."""
     role = "tool" if carries_tool_results(message) else message.role
     line = Text()
-    # A question is labelled with the agent that answered it: that is not who speaks.
+    # On a user message, agent_name is the agent that answered, not the speaker.
     name = role if role == "user" else message.agent_name or role
     line.append(f"{readable(name):>10}  ", style=ROLE_STYLES[role])
-    return line + summary(message)
+    return line + message_content(message)
 
 
-def summary(message: Message) -> Text:
-    """What a message says: its text, tool calls and results; any other JSON as it is."""
+def message_content(message: Message) -> Text:
+    """Return the text, tool calls and tool results of a message; other content as JSON."""
     meaning = meaning_of(message)
     parts = [Text(readable(meaning.text))] if meaning.text else []
     parts += [
-        Text(f"→ {readable(call.name)}({_brief(call.arguments)})", style="yellow") for call in meaning.calls
+        Text(f"→ {readable(call.name)}({_shorten(call.arguments)})", style="yellow") for call in meaning.calls
     ]
-    parts += [Text(f"← {_brief(result.content)}", style="yellow") for result in meaning.results]
+    parts += [Text(f"← {_shorten(result.content)}", style="yellow") for result in meaning.results]
     if not parts:
-        parts = [Text(_brief("" if message.content is UNSET else message.content), style="dim")]
+        parts = [Text(_shorten("" if message.content is UNSET else message.content), style="dim")]
     return Text(" ").join(parts)
 
 
-def _brief(value: Any, longest: int = 160) -> str:
+def _shorten(value: Any, limit: int = 160) -> str:
     text = readable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,4 +1,4 @@
-"""`aforesaid retention`: an owner's rules of how long conversations are kept."""
+"""`aforesaid retention`: show or change an owner's retention rules."""
 
 from typing import Annotated
 
@@ -14,30 +14,34 @@ from aforesaid.cli.runtime import JsonOption, UrlOption, memory_at, print_json, 
 from aforesaid.errors import InvalidInput
 from aforesaid.model.lifetimes import Lifetime, RetentionRules, days, spoken_span
 
-RuleOption = Annotated[list[str] | None, typer.Option(help="As in voice=7; 0 keeps. May be repeated.")]
+RuleOption = Annotated[
+    list[str] | None,
+    typer.Option(help="NAME=DAYS, as in voice=7; 0 keeps forever, -1 removes the rule. Repeatable."),
+]
 
 
 def retention(
     owner: RequiredOwner,
     url: UrlOption = None,
     ttl: Annotated[
-        float | None, typer.Option("--days", help="Days for this owner; 0 keeps, -1 takes the rule away.")
+        float | None,
+        typer.Option("--days", help="Days for this owner; 0 keeps forever, -1 removes the rule."),
     ] = None,
     channel: RuleOption = None,
     tag: RuleOption = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the rules of an owner, or set those that are given, and apply them."""
+    """Show an owner's retention rules, or change the given rules and apply them."""
     if ttl is not None or channel or tag:
-        confirm("Set these rules? What is older than its new lifetime will be removed.", yes=yes)
+        confirm("Set these rules? Conversations older than their new lifetime will be removed.", yes=yes)
 
     async def work() -> tuple[RetentionRules, int | None]:
         async with memory_at(url) as memory:
             manager = memory.of(owner)
-            known = await manager.retention()
-            rules = _changed(known, ttl, channel or [], tag or [])
-            changed = None if rules == known else await manager.set_retention(rules)
+            current = await manager.retention()
+            rules = _updated(current, ttl, channel or [], tag or [])
+            changed = None if rules == current else await manager.set_retention(rules)
             return await manager.retention(), changed
 
     rules, changed = run(work)
@@ -45,38 +49,40 @@ def retention(
         print_json({"rules": msgspec.to_builtins(rules), "changed": changed})
         return
     out = console()
-    for name, ttl_ in _listed(rules):
+    for name, ttl_ in _rule_rows(rules):
         out.print(
             f"{escape(readable(name))}: {'keep' if ttl_ is None else spoken_span(ttl_)}", soft_wrap=True
         )
     if not rules:
-        out.print("[dim]No rules of its own.[/]")
+        out.print("[dim]No rules.[/]")
     if changed is not None:
-        out.print(f"{counted(changed, 'conversation')} got another lifetime")
+        out.print(f"{counted(changed, 'conversation')} changed lifetime")
 
 
-def _changed(
-    known: RetentionRules, ttl: float | None, channels: list[str], tags: list[str]
+def _updated(
+    current: RetentionRules, ttl: float | None, channels: list[str], tags: list[str]
 ) -> RetentionRules:
-    owner = known.owner if ttl is None else UNSET if ttl == -1 else days(ttl, field="--days")
+    owner = current.owner if ttl is None else UNSET if ttl == -1 else days(ttl, field="--days")
     return RetentionRules(
         owner=owner,
-        channels=_with(known.channels, channels, "--channel"),
-        tags=_with(known.tags, tags, "--tag"),
-        conversations=known.conversations,
+        channels=_merge(current.channels, channels, "--channel"),
+        tags=_merge(current.tags, tags, "--tag"),
+        conversations=current.conversations,
     )
 
 
-def _with(known: dict[str, Lifetime], given: list[str], option: str) -> dict[str, Lifetime]:
-    rules = dict(known)
-    for pair in given:
+def _merge(rules: dict[str, Lifetime], pairs: list[str], option: str) -> dict[str, Lifetime]:
+    rules = dict(rules)
+    for pair in pairs:
         name, equals, number = pair.rpartition("=")
         try:
             value = float(number)
         except ValueError:
             equals = ""
         if not equals or not name:
-            raise InvalidInput(f"{option} looks like voice=7; got {pair!r}", field=option, value=pair)
+            raise InvalidInput(
+                f"{option} must be NAME=DAYS, as in voice=7; got {pair!r}", field=option, value=pair
+            )
         if value == -1:
             rules.pop(name, None)
         else:
@@ -84,7 +90,7 @@ def _with(known: dict[str, Lifetime], given: list[str], option: str) -> dict[str
     return rules
 
 
-def _listed(rules: RetentionRules) -> list[tuple[str, Lifetime]]:
+def _rule_rows(rules: RetentionRules) -> list[tuple[str, Lifetime]]:
     general: list[tuple[str, Lifetime]] = [] if rules.owner is UNSET else [("everything else", rules.owner)]
     return [
         *((f"conversation {name}", ttl) for name, ttl in rules.conversations.items()),

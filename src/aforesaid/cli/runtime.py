@@ -1,4 +1,4 @@
-"""What the commands share: options, opening the store, errors and exit codes."""
+"""Shared options, opening the store, error reporting and exit codes."""
 
 import asyncio
 import getpass
@@ -36,19 +36,21 @@ UrlOption = Annotated[
     typer.Option(
         "--url",
         "-u",
-        help="A store, as in sqlite:///memory.db, or a server, as in https://…; else AFORESAID_URL.",
+        help="A store (sqlite:///memory.db) or a server (https://…). Default: AFORESAID_URL.",
     ),
 ]
 OwnerOption = Annotated[
-    str | None, typer.Option("--owner", "-o", help="Only this owner; without it, everybody.")
+    str | None, typer.Option("--owner", "-o", help="Only this owner. Default: all owners.")
 ]
-WhoOption = Annotated[str, typer.Option("--owner", "-o", envvar="AFORESAID_OWNER", help="Whose data it is.")]
+DefaultedOwnerOption = Annotated[
+    str, typer.Option("--owner", "-o", envvar="AFORESAID_OWNER", help="The owner of the data.")
+]
 DEFAULT_OWNER = "default"
-"""Who it is on a machine that one person uses: whom a chat talks with, whose notes and contacts these are."""
-JsonOption = Annotated[bool, typer.Option("--json", help="Plain JSON instead of a picture.")]
+"""The owner in `chat`, `notes` and `clients` when neither --owner nor AFORESAID_OWNER is set."""
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="A YAML file of settings; the environment goes before it."),
+    typer.Option("--config", "-c", help="A YAML file with settings. Environment variables take precedence."),
 ]
 
 EXIT_CODES: tuple[tuple[type[AforesaidError], int], ...] = (
@@ -57,7 +59,7 @@ EXIT_CODES: tuple[tuple[type[AforesaidError], int], ...] = (
     (StoreError, 4),
     (AforesaidError, 1),
 )
-"""Error → exit code. 0 is success, 2 also what a command line that makes no sense gives."""
+"""Exit code by error class. 0 is success; Typer also exits with 2 on a usage error."""
 
 
 def run(
@@ -65,14 +67,14 @@ def run(
     *,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> T:
-    """Run a command's work; one of our errors becomes a line on stderr and an exit code."""
+    """Run a command's coroutine; print an `AforesaidError` to stderr and exit with its code."""
 
-    async def waited() -> T:
+    async def main() -> T:  # a Runner needs a coroutine; `work` may return any awaitable
         return await work()
 
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            return runner.run(waited())
+            return runner.run(main())
     except AforesaidError as error:
         errors_console().print(f"[bold red]aforesaid:[/] {escape(readable(str(error)))}", soft_wrap=True)
         code = next(code for kind, code in EXIT_CODES if isinstance(error, kind))
@@ -89,10 +91,11 @@ async def memory_at(
     plain: bool = False,
     spools: bool = False,
 ) -> AsyncIterator[aforesaid.Memory]:
-    """The memory at this URL, or at the one that the settings name. Reading makes no new file.
+    """Open the memory at this URL, by default at the URL of the settings.
 
-    `plain`: as it is stored, also where the settings have a master key. `spools`: with what processes that
-    are gone had accepted while the store was away.
+    - `create`: create a missing file; otherwise a missing file is an error.
+    - `plain`: do not decrypt, even if the settings have a master key.
+    - `spools`: adopt the spools of processes that have ended.
     """
     settings = Settings.load()
     url = url or settings.store.url
@@ -104,15 +107,17 @@ async def memory_at(
         return
     if not create:
         await asyncio.to_thread(check_exists, url)
-    kept = settings.retention
-    folder = archives or kept.archive_folder
+    retention = settings.retention
+    folder = archives or retention.archive_folder
     async with aforesaid.open(
         url,
         config=settings.conversation,
-        ttl=kept.ttl,
-        retention=kept.retention,
+        ttl=retention.ttl,
+        retention=retention.retention,
         blobs=settings.store.blobs_folder or None,
-        archives=await asyncio.to_thread(archive_folder, folder, kept.archive_key_file) if folder else None,
+        archives=await asyncio.to_thread(archive_folder, folder, retention.archive_key_file)
+        if folder
+        else None,
         sweep_every=None,
         warm=False,
         **_layers(settings, url, spools=spools) | ({"encryption": None} if plain else {}),
@@ -122,21 +127,23 @@ async def memory_at(
 
 
 def refuse_through_server(url: str | None, option: str) -> None:
-    """Refuse an option that only the server could follow, where the URL is that of one."""
+    """Raise `InvalidSetting` if the URL is a server's: the server does not accept this option."""
     if is_server(url or Settings.load().store.url):
-        raise InvalidSetting(f"{option} is the server's to decide, or that of the store itself", field=option)
+        raise InvalidSetting(
+            f"{option} needs the URL of a store; a server uses its own setting", field=option
+        )
 
 
 def _operator() -> str:
-    """Who types, for the audit trail: the name of their account."""
+    """Return the name of the operating system account, for the audit trail."""
     try:
         return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # an account without a name, as in some containers
+    except (OSError, KeyError, ImportError):  # some containers run as a user id without a name
         return "operator"
 
 
 def _layers(settings: Settings, url: str, *, spools: bool) -> dict[str, Any]:
-    """The layers that the settings ask for; but an operator wants the store itself, and its errors."""
+    """Return the layers of the settings without cache and retry: an operator needs the store's own errors."""
     from aforesaid.layers.build import layers_in, resilience_in
 
     resilience = resilience_in(settings.resilience, url) if spools else "off"
@@ -144,39 +151,39 @@ def _layers(settings: Settings, url: str, *, spools: bool) -> dict[str, Any]:
 
 
 def require_master_key(settings: Settings) -> None:
-    """Refuse to go on without one."""
+    """Raise `InvalidSetting` if the settings have no master key."""
     if not (settings.protection.master_key or settings.protection.master_key_file):
         raise InvalidSetting(
-            "there is no master key: set AFORESAID_MASTER_KEY or AFORESAID_MASTER_KEY_FILE",
+            "no master key is set: set AFORESAID_MASTER_KEY or AFORESAID_MASTER_KEY_FILE",
             field="AFORESAID_MASTER_KEY",
         )
 
 
-def settled_url(url: str | None) -> str:
-    """The URL, or the one that the settings name; of a store, for commands that need the store itself."""
-    place = url or Settings.load().store.url
-    if is_server(place):
+def store_url(url: str | None) -> str:
+    """Return the URL, by default that of the settings. Raise `InvalidSetting` if it is a server's."""
+    url = url or Settings.load().store.url
+    if is_server(url):
         raise InvalidSetting(
-            "this command needs the store itself: run it where the store is, with --url of the store",
+            "this command needs a store, not a server: run it with --url of the store",
             field="url",
         )
-    return place
+    return url
 
 
 def check_exists(url: str) -> None:
-    """Refuse a store in a file that is not there: a wrong name must not become an empty store."""
+    """Raise `StoreUnavailable` if the store's file is missing; a typo must not create an empty store."""
     file = getattr(backend_for(url), "path", None)
     if file is not None and not Path(file).exists():
         raise StoreUnavailable(
-            f"there is no file {file}; name a store with --url or AFORESAID_URL, "
-            "or make one with `aforesaid demo`"
+            f"{file} does not exist; name a store with --url or AFORESAID_URL, "
+            "or create one with `aforesaid demo`"
         )
 
 
 async def managers(
     memory: aforesaid.Memory, owner: str | None
 ) -> AsyncIterator[tuple[str, ConversationManager]]:
-    """The handle of one owner, or of everybody, one after the other."""
+    """Yield the name and handle of one owner, by default of every owner."""
     if owner is not None:
         yield owner, memory.of(owner)
         return
@@ -187,7 +194,7 @@ async def managers(
 async def find_conversation(
     memory: aforesaid.Memory, owner: str | None, conversation_id: str
 ) -> tuple[str, ConversationManager, Conversation]:
-    """Whose conversation this is, and its record. Raises `ConversationNotFound`."""
+    """Return the owner, the handle and the record of a conversation, or raise `ConversationNotFound`."""
     async for name, manager in managers(memory, owner):
         with suppress(ConversationNotFound):
             return name, manager, await manager.get_conversation(conversation_id)
@@ -195,8 +202,8 @@ async def find_conversation(
 
 
 def print_json(value: Any) -> None:
-    """Plain JSON on stdout, for another program."""
+    """Print a value as indented JSON."""
     try:
         typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
-    except UnicodeEncodeError:  # half of a surrogate pair has a form in JSON, but none in UTF-8
+    except UnicodeEncodeError:  # a lone surrogate can be escaped in JSON but not encoded in UTF-8
         typer.echo(json.dumps(msgspec.to_builtins(value), indent=2))

@@ -1,4 +1,4 @@
-"""`aforesaid search "…"`: what was said about something, with the matches marked."""
+"""`aforesaid search "…"`: search conversations and highlight the matches."""
 
 from typing import Annotated, Any
 
@@ -28,23 +28,27 @@ Found = list[tuple[str, Passage]]
 
 
 def search(
-    query: Annotated[str, typer.Argument(help="What to look for; empty shows the latest.")] = "",
+    query: Annotated[str, typer.Argument(help="The search query; empty lists the latest messages.")] = "",
     url: UrlOption = None,
     owner: OwnerOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many passages.")] = 5,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of passages.")] = 5,
     role: Annotated[str | None, typer.Option(help="user, assistant or tool.")] = None,
-    date_from: Annotated[str | None, typer.Option("--from", help="Not before this day or moment.")] = None,
-    date_to: Annotated[str | None, typer.Option("--to", help="Not after it.")] = None,
-    tag: Annotated[str | None, typer.Option(help="The message or its conversation has this tag.")] = None,
+    date_from: Annotated[str | None, typer.Option("--from", help="The first day or time.")] = None,
+    date_to: Annotated[str | None, typer.Option("--to", help="The last day or time.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Only messages or conversations with this tag.")] = None,
     channel: Annotated[str | None, typer.Option(help="voice, text, email or phone.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Bound all passages together.")] = None,
-    by_words: Annotated[bool, typer.Option("--words", help="By words alone, without the encoder.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="What every score is made of.")] = False,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Token limit of all passages together.")
+    ] = None,
+    by_words: Annotated[
+        bool, typer.Option("--words", help="Lexical search only, without the embedder.")
+    ] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the parts of each score.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Find what was said: the passages that answer best, with who, when and where."""
+    """Search conversations; show the best passages with speaker, time and conversation."""
 
-    async def ask(manager: ConversationManager) -> Findings:
+    async def search_one(manager: ConversationManager) -> Findings:
         zone = local_zone(None)
         return await manager.search(
             query,
@@ -65,7 +69,7 @@ def search(
             refuse_through_server(url, "--words")
         async with memory_at(url, by_meaning=not by_words) as memory:
             async for name, manager in managers(memory, owner):
-                findings = await ask(manager)
+                findings = await search_one(manager)
                 note = note or findings.note
                 found += [(name, passage) for passage in findings.passages]
         return _best(found, query, limit), note
@@ -78,13 +82,13 @@ def search(
     for name, passage in found:
         _print(out, name, passage, terms_of(query))
     if not found:
-        out.print("[dim]Nothing was found.[/]")
+        out.print("[dim]No results.[/]")
     if note and query and not by_words:
         errors_console().print(f"[dim]{escape(note)}[/]")
 
 
 def _best(found: Found, query: str, limit: int) -> Found:
-    """Of several owners together: by score, or, where nothing was asked for, the latest."""
+    """Merge the passages of several owners: best score first; without a query, latest first."""
     if query:
         return sorted(found, key=lambda one: one[1].score, reverse=True)[:limit]
     return sorted(found, key=lambda one: one[1].said_at, reverse=True)[:limit]
@@ -102,22 +106,22 @@ def _print(out: Console, owner: str, passage: Passage, terms: list[str]) -> None
     facts += [escape(readable(passage.subject))] if passage.subject else []
     out.print(f"[dim]{' · '.join(facts)} · {passage.conversation_id}[/]")
     if passage.before:
-        out.print(_beside(passage.before))
+        out.print(_neighbour(passage.before))
     line = Text(f"{readable(passage.speaker)}: ", style=ROLE_STYLES[passage.role])
-    out.print(line + _marked(passage.text, terms))
+    out.print(line + _highlighted(passage.text, terms))
     if passage.after:
-        out.print(_beside(passage.after))
+        out.print(_neighbour(passage.after))
     if passage.parts:
         out.print(Text(f"  {explained(passage.score, passage.parts)}", style="magenta"))
     out.print()
 
 
-def _beside(line: Line) -> Text:
+def _neighbour(line: Line) -> Text:
     return Text(readable(f"  … {line.speaker}: {line.text}"), style="dim")
 
 
-def _marked(text: str, terms: list[str]) -> Text:
-    marked = Text(readable(text), style="")
+def _highlighted(text: str, terms: list[str]) -> Text:
+    highlighted = Text(readable(text), style="")
     for span in spans_of(text, terms):
-        marked.stylize("bold yellow", span.start, span.end)
-    return marked
+        highlighted.stylize("bold yellow", span.start, span.end)
+    return highlighted

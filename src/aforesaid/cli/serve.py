@@ -1,4 +1,4 @@
-"""`aforesaid serve`: the server."""
+"""`aforesaid serve`: run the HTTP server."""
 
 import asyncio
 import socket
@@ -18,24 +18,25 @@ from aforesaid.settings import LOG_LEVELS, LOGS, Settings, masked_url
 from aforesaid.stores.urls import backend_for
 
 HostOption = Annotated[
-    str | None, typer.Option("--host", help="The address to listen on; without it, this machine alone.")
+    str | None, typer.Option("--host", help="The address to listen on. Default: loopback only.")
 ]
-PortOption = Annotated[int | None, typer.Option("--port", "-p", help="The port; 0 takes any that is free.")]
+PortOption = Annotated[int | None, typer.Option("--port", "-p", help="The port; 0 chooses a free one.")]
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", "-w", help="Processes; more than one need a store they can share.")
+    int | None,
+    typer.Option(
+        "--workers", "-w", help="Worker processes; more than one needs a store that processes can share."
+    ),
 ]
 
 
-LogOption = Annotated[
-    str | None, typer.Option("--log", help="How lines of the log look: text for people, json for machines.")
-]
+LogOption = Annotated[str | None, typer.Option("--log", help="Log format: text or json.")]
 LogLevelOption = Annotated[
-    str | None, typer.Option("--log-level", help="From which level on: debug, info, warning, error.")
+    str | None, typer.Option("--log-level", help="Minimum level: debug, info, warning or error.")
 ]
 
 
 class _Plan(Struct, frozen=True, kw_only=True):
-    """What is served, where, and to whom."""
+    """The store, the address and the access of a server."""
 
     settings: Settings
     url: str
@@ -43,7 +44,7 @@ class _Plan(Struct, frozen=True, kw_only=True):
     port: int
     workers: int
     is_open: bool
-    """Whether programs on this machine are let in without a key."""
+    """Whether local programs may connect without a key."""
 
 
 def serve(
@@ -55,13 +56,13 @@ def serve(
     log: LogOption = None,
     log_level: LogLevelOption = None,
 ) -> None:
-    """Serve the store over HTTP: to this machine alone, unless told otherwise. Ctrl-C stops it.
+    """Serve the store over HTTP, by default on the loopback address only. Ctrl-C stops the server.
 
-    Beyond this machine it wants keys (`aforesaid keys create`) or tokens.
+    On other addresses the server requires API keys (`aforesaid keys create`) or tokens.
     """
     _check_installed()
 
-    def asked() -> tuple[Settings, str, str, int, int]:
+    def load() -> tuple[Settings, str, str, int, int]:
         settings = with_log(Settings.load(file=config), log, log_level)
         server = settings.server
         return (
@@ -72,13 +73,13 @@ def serve(
             server.server_workers if workers is None else workers,
         )
 
-    plan = run(partial(_planned, asked))
-    listening = run(partial(_listening, plan))
+    plan = run(partial(_plan, load))
+    listening = run(partial(_bind, plan))
     try:
         _serve(plan, listening)
     finally:
         listening.close()
-    console().print(f"Stopped. {kept(plan.url)}")
+    console().print(f"Stopped. {data_location(plan.url)}")
 
 
 def _check_installed() -> None:
@@ -92,11 +93,11 @@ def _check_installed() -> None:
     run(look)
 
 
-async def _planned(asked: Callable[[], tuple[Settings, str, str, int, int]]) -> _Plan:
-    """The plan, when it can be carried out: the store opens, and nobody gets in who should not."""
+async def _plan(load: Callable[[], tuple[Settings, str, str, int, int]]) -> _Plan:
+    """Check that the store opens and that access is restricted; return the plan."""
     from aforesaid.server.process import check_guarded, check_workers, is_loopback, opened
 
-    settings, url, host, port, workers = await asyncio.to_thread(asked)
+    settings, url, host, port, workers = await asyncio.to_thread(load)
     check_workers(url, workers)
     async with opened(url, settings) as memory:
         is_open = await check_guarded(memory, settings.server, host)
@@ -110,7 +111,7 @@ async def _planned(asked: Callable[[], tuple[Settings, str, str, int, int]]) -> 
     )
 
 
-async def _listening(plan: _Plan) -> socket.socket:
+async def _bind(plan: _Plan) -> socket.socket:
     from aforesaid.server.process import bound_socket
 
     return bound_socket(plan.host, plan.port)
@@ -134,13 +135,13 @@ def _serve(plan: _Plan, listening: socket.socket) -> None:
 
 
 def with_log(settings: Settings, log: str | None, level: str | None) -> Settings:
-    """The settings with what the options say about the log."""
-    chosen = {"log": (log, LOGS), "log_level": (level, LOG_LEVELS)}
-    given = {name: value for name, (value, _) in chosen.items() if value is not None}
-    for name, value in given.items():
-        if value not in chosen[name][1]:
-            raise InvalidSetting.not_in(name, value, chosen[name][1])
-    return replace(settings, telemetry=replace(settings.telemetry, **given))
+    """Return the settings, overridden by the log options."""
+    choices = {"log": (log, LOGS), "log_level": (level, LOG_LEVELS)}
+    overrides = {name: value for name, (value, _) in choices.items() if value is not None}
+    for name, value in overrides.items():
+        if value not in choices[name][1]:
+            raise InvalidSetting.not_in(name, value, choices[name][1])
+    return replace(settings, telemetry=replace(settings.telemetry, **overrides))
 
 
 def _in_url(host: str) -> str:
@@ -148,33 +149,35 @@ def _in_url(host: str) -> str:
 
 
 def _announce(plan: _Plan, address: str) -> None:
-    """Where to go next."""
+    """Print the address and examples."""
     out = console()
     out.print(f"Aforesaid serves {masked_url(plan.url)} on [bold]{address}[/]", soft_wrap=True)
     if plan.is_open:
         out.print(
-            "No key is needed on this machine; the first `aforesaid keys create` closes the door.",
+            "No key is needed on this machine until the first `aforesaid keys create`.",
             soft_wrap=True,
         )
     key = "" if plan.is_open else " -H 'Authorization: Bearer YOUR-KEY'"
-    said = '{"session_id": "kitchen", "text": "Remember that I like leeks."}'
-    out.print(f"  look   {address}/schema", soft_wrap=True)
+    body = '{"session_id": "kitchen", "text": "Remember that I like leeks."}'
+    out.print(f"  docs   {address}/schema", soft_wrap=True)
     out.print(
-        f"  try    curl {address}/v1/sessions/answers{key} -H 'Content-Type: application/json' -d '{said}'",
+        f"  try    curl {address}/v1/sessions/answers{key} -H 'Content-Type: application/json' -d '{body}'",
         soft_wrap=True,
         markup=False,
         highlight=False,
     )
-    talk = ("", "") if plan.is_open else ("AFORESAID_KEY=YOUR-KEY ", " --owner ITS-OWNER")
-    out.print(f"  talk   {talk[0]}aforesaid chat --url {address}{talk[1]}", soft_wrap=True, highlight=False)
-    out.print("Ctrl-C stops it.")
+    key_variable, owner = ("", "") if plan.is_open else ("AFORESAID_KEY=YOUR-KEY ", " --owner YOUR-OWNER")
+    out.print(
+        f"  chat   {key_variable}aforesaid chat --url {address}{owner}", soft_wrap=True, highlight=False
+    )
+    out.print("Ctrl-C stops the server.")
 
 
-def kept(url: str) -> str:
-    """Where the data are, for somebody who has just stopped the server."""
+def data_location(url: str) -> str:
+    """Return a sentence that says where the data is stored."""
     file = getattr(backend_for(url), "path", None)
     if file is not None:
-        return f"Everything that was said is in {Path(file).resolve()}."
+        return f"The data is in {Path(file).resolve()}."
     if url.startswith("memory:"):
-        return "What was said was kept in memory only, and is gone."
-    return f"Everything that was said is in {masked_url(url)}."
+        return "The data was in memory only and is lost."
+    return f"The data is in {masked_url(url)}."

@@ -1,4 +1,4 @@
-"""`aforesaid show ID`: one conversation, all of it or a page."""
+"""`aforesaid show ID`: show one conversation, page by page."""
 
 from typing import Annotated, Any
 
@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from aforesaid.cli.render import ago, console, readable, spoken
+from aforesaid.cli.render import ago, console, message_line, readable
 from aforesaid.cli.runtime import (
     JsonOption,
     OwnerOption,
@@ -24,11 +24,11 @@ def show(
     conversation_id: Annotated[str, typer.Argument(metavar="ID")],
     url: UrlOption = None,
     owner: OwnerOption = None,
-    limit: Annotated[int, typer.Option(help="At most so many messages.")] = 100,
-    offset: Annotated[int, typer.Option(help="Counted from the oldest.")] = 0,
+    limit: Annotated[int, typer.Option(help="Maximum number of messages.")] = 100,
+    offset: Annotated[int, typer.Option(help="Number of oldest messages to skip.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one conversation: its record and its messages."""
+    """Show the record and the messages of one conversation."""
 
     async def work() -> tuple[str, Conversation, list[Entry]]:
         async with memory_at(url) as memory:
@@ -42,10 +42,10 @@ def show(
     out = console()
     _print_record(out, name, record)
     for entry in entries:
-        out.print(spoken(entry.message) if unreadable_reason(entry) is None else _unreadable(entry))
+        out.print(message_line(entry.message) if unreadable_reason(entry) is None else _unreadable(entry))
     rest = record.message_count - offset - len(entries)
     if rest > 0:
-        out.print(f"[dim]… {rest:,} more; --offset {offset + len(entries)} goes on[/]")
+        out.print(f"[dim]… {rest:,} more; continue with --offset {offset + len(entries)}[/]")
 
 
 def _document(entry: Entry) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`aforesaid stats`: how much is there."""
+"""`aforesaid stats`: count owners, conversations and messages."""
 
 from collections import Counter
 from typing import Any
@@ -22,7 +22,7 @@ def stats(url: UrlOption = None, owner: OwnerOption = None, as_json: JsonOption 
         async with memory_at(url) as memory:
             async for _, manager in managers(memory, owner):
                 totals["owners"] += 1
-                for record in await _every(manager):
+                for record in await _all_records(manager):
                     totals["conversations"] += 1
                     totals["messages"] += record.message_count
                     totals["unread"] += record.unread_count
@@ -46,7 +46,7 @@ def stats(url: UrlOption = None, owner: OwnerOption = None, as_json: JsonOption 
     console().print(table)
 
 
-async def _every(manager: ConversationManager) -> list[Conversation]:
+async def _all_records(manager: ConversationManager) -> list[Conversation]:
     records: list[Conversation] = []
     after: str | None = None
     while True:
