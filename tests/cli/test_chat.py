@@ -67,7 +67,7 @@ def test_commands_are_taken_besides_words(run: Run) -> None:
     assert "Remembered: my name is Erin" in said
     assert "Forgotten: my name is Erin" in said
     assert "No notes." in said
-    assert "There is no such note." in said
+    assert "No such note." in said
     assert "/help lists them" in said
     assert "text must have words" in said, "what goes wrong is told, and the talk goes on"
     assert "start another conversation" in said
@@ -122,7 +122,7 @@ def test_the_memory_may_be_behind_a_server(run: Run) -> None:
         assert f"you said: “{TILES}”" in talk(run, "what did I say about tiles?", options=options)
         assert "My name is Erin" in run("notes", "list", *options).stdout
         run("notes", "forget", "name", "--yes", *options)
-        assert "Nothing is noted" in run("notes", "list", *options).stdout
+        assert "No notes" in run("notes", "list", *options).stdout
 
 
 def test_a_client_who_is_named_in_a_pipe_is_linked(run: Run) -> None:
@@ -180,11 +180,11 @@ def test_notes_are_added_listed_found_and_forgotten(run: Run) -> None:
     assert found["text"] == "no milk"
     assert "No results" in run("notes", "search", "bicycle", "--words").stdout
     run("notes", "forget", "bedroom lights", code=1, standard_input=b"n\n")
-    assert "Forgotten: 1 note" in run("notes", "forget", "bedroom lights", "--yes").stdout
+    assert "Removed: 1 note" in run("notes", "forget", "bedroom lights", "--yes").stdout
     assert "no such note" in run("notes", "forget", "bedroom lights", "--yes").stdout
     (left,) = json.loads(run("notes", "forget", found["id"], "--yes", "--json").stdout.partition("\n")[2])
     assert left["id"] == found["id"]
-    assert "Nothing is noted" in run("notes", "list").stdout
+    assert "No notes" in run("notes", "list").stdout
 
 
 def test_notes_are_an_owners(run: Run) -> None:

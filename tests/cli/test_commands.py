@@ -25,7 +25,7 @@ def demo(run: Run) -> Any:
 def test_the_demo_stores_restarts_and_shows_the_context(run: Run) -> None:
     shown = run("demo").stdout
     assert "6 new messages, 0 already stored" in shown
-    assert "closed, and opened again" in shown
+    assert "closed and reopened" in shown
     assert "How many potatoes did you say?" in shown
     assert "lock_state" in shown
 

@@ -157,7 +157,7 @@ class TestExportAndImport:
         assert "cannot read none.jsonl" in run("import", "none.jsonl", code=4).output
         assert "cannot write" in run("export", "--output", "no/folder/x.jsonl", code=4).output
         (tmp_path / "folder").mkdir()
-        assert "cannot write" in run("export", "--output", "folder", code=4).output
+        assert "/folder: Is a directory" in run("export", "--output", "folder", code=4).output
         assert list(tmp_path.glob("*.part")) == []
 
 

@@ -23,16 +23,16 @@ from aforesaid.remote.attempts import (
     Pause,
     RetryPolicy,
     Send,
-    advanced,
-    course_of,
+    advance,
     retry_after,
+    steps_of,
 )
 from aforesaid.remote.calls import Answer, Call, path_of
 from aforesaid.remote.responses import reader
 
 GOOD = Answer(status=200, headers={"content-type": "application/json"}, content=b'{"a": 1}')
 AWAY = Failure(error=StoreUnavailable("away"))
-UNSENT = Failure(error=StoreUnavailable("nobody there"), arrived=False)
+UNSENT = Failure(error=StoreUnavailable("nobody there"), may_have_arrived=False)
 
 
 def problem(error: AforesaidError, status: int, **headers: str) -> Answer:
@@ -49,14 +49,14 @@ def call(**fields: Any) -> Call[Any]:
 
 def play(outcomes: list[Outcome], described: Call[Any], **patience: Any) -> tuple[Any, list[Send | Pause]]:
     """What comes of it, and the steps that were taken."""
-    course = course_of(described, RetryPolicy(**patience), clock=lambda: 0.0, chance=lambda: 0.5)
+    course = steps_of(described, RetryPolicy(**patience), clock=lambda: 0.0, chance=lambda: 0.5)
     steps: list[Send | Pause] = []
     left = iter(outcomes)
     try:
-        step = advanced(course, None)
+        step = advance(course, None)
         while not isinstance(step, Done):
             steps.append(step)
-            step = advanced(course, next(left) if isinstance(step, Send) else None)
+            step = advance(course, next(left) if isinstance(step, Send) else None)
     except AforesaidError as error:
         return error, steps
     return step.value, steps
@@ -112,35 +112,35 @@ def test_a_server_that_asks_for_time_gets_it_or_is_not_waited_for() -> None:
 
 def test_a_deadline_is_for_all_attempts_together() -> None:
     now = [0.0]
-    course = course_of(
+    course = steps_of(
         call(deadline=1.0), RetryPolicy(first_pause=0.4), clock=lambda: now[0], chance=lambda: 0.99
     )
-    assert advanced(course, None) == Send(timeout=1.0)
-    assert isinstance(advanced(course, AWAY), Pause)
+    assert advance(course, None) == Send(timeout=1.0)
+    assert isinstance(advance(course, AWAY), Pause)
     now[0] = 0.9
-    second = advanced(course, None)
+    second = advance(course, None)
     assert isinstance(second, Send)
-    assert second.again
+    assert second.is_retry
     assert second.timeout == pytest.approx(0.1)
     with pytest.raises(StoreUnavailable, match="away"):
-        advanced(course, AWAY)
+        advance(course, AWAY)
 
 
 def test_something_else_can_stand_in_for_a_server_that_is_away_but_not_for_its_word() -> None:
-    instead = call(instead=lambda error: f"instead: {error}")
+    instead = call(fallback=lambda error: f"instead: {error}")
     assert play([AWAY] * 4, instead)[0] == "instead: away"
     refused, _ = play([problem(ConversationNotFound("x"), 404)], instead)
     assert isinstance(refused, ConversationNotFound)
 
 
 def test_what_is_not_there_can_be_a_value() -> None:
-    assert play([problem(NotFound(), 404)], call(absent=lambda error: None))[0] is None
+    assert play([problem(NotFound(), 404)], call(on_not_found=lambda error: None))[0] is None
     elsewhere = Answer(status=404, headers={"content-type": "text/html"}, content=b"<p>nginx</p>")
-    assert isinstance(play([elsewhere], call(absent=lambda error: None))[0], StoreForeign)
+    assert isinstance(play([elsewhere], call(on_not_found=lambda error: None))[0], StoreForeign)
 
 
 def test_a_mapped_call_maps_whatever_it_gives() -> None:
-    described = call(instead=lambda error: 7).map(lambda number: number * 2)
+    described = call(fallback=lambda error: 7).map(lambda number: number * 2)
     assert play([GOOD], described)[0] == 2
     assert play([AWAY] * 4, described)[0] == 14
 

@@ -52,12 +52,12 @@ async def asked(url: str, patience: RetryPolicy = QUICK) -> Any:
     [
         (answer(200, "<html>welcome</html>", "text/html"), StoreForeign, "is the URL right"),
         (answer(200, "", ""), StoreForeign, "is the URL right"),
-        (answer(200, '{"id": "', "application/json"), StoreUnavailable, "breaks off"),
-        (answer(200, b"\xff\xfe", "application/json"), StoreUnavailable, "breaks off"),
+        (answer(200, '{"id": "', "application/json"), StoreUnavailable, "truncated or invalid JSON"),
+        (answer(200, b"\xff\xfe", "application/json"), StoreUnavailable, "truncated or invalid JSON"),
         (answer(200, "[]"), StoreForeign, "another release"),
         (answer(200, '{"id": 7}'), StoreForeign, "another release"),
         (answer(200, RECORD.replace("2026", "x")), StoreForeign, "another release"),
-        (answer(200, "[" * 100_000), StoreUnavailable, "breaks off"),
+        (answer(200, "[" * 100_000), StoreUnavailable, "truncated or invalid JSON"),
         (answer(301, "", "text/html", location="https://elsewhere"), StoreForeign, "elsewhere"),
         (answer(404, "<p>nginx</p>", "text/html"), StoreForeign, "404"),
         (answer(404, "not json", "application/problem+json"), StoreForeign, "404"),
@@ -151,7 +151,7 @@ async def test_a_context_comes_in_time_with_what_is_being_said() -> None:
                 context = await erin.load_context(ID, pending=pending)
             assert context.report.degraded
             assert [message["content"] for message in context] == ["is anybody there?"]
-            assert "does not answer" in context.report.warnings[0]
+            assert "did not answer" in context.report.warnings[0]
 
 
 async def test_closing_twice_and_using_after_close() -> None:

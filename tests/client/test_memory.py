@@ -266,7 +266,7 @@ class TestFaces:
             await service.unlink_conversation(new_id())
 
     async def test_the_store_itself_is_not_there_and_says_so(self, memory: RemoteMemory) -> None:
-        with pytest.raises(InvalidSetting, match="behind the server"):
+        with pytest.raises(InvalidSetting, match="not available through a server"):
             _ = memory.of("erin").store
         with pytest.raises(InvalidSetting, match="the server's"):
             await memory.sweep()

@@ -8,7 +8,7 @@ import pytest
 
 from aforesaid.errors import InvalidInput
 from aforesaid.remote.calls import Call
-from aforesaid.remote.transport import _Luggage
+from aforesaid.remote.transport import _TransferFiles
 
 
 def test_a_file_that_cannot_be_packed_leaves_no_folder(
@@ -21,5 +21,5 @@ def test_a_file_that_cannot_be_packed_leaves_no_folder(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     call: Call[None] = Call(method="POST", path="/", read=lambda _: None, upload=upload)
     with pytest.raises(InvalidInput):
-        _Luggage(call)
+        _TransferFiles(call)
     assert list(tmp_path.iterdir()) == []

@@ -1,19 +1,20 @@
-"""A memory behind a server, with the interface of one in this process. Below: protocol, memory.
+"""A client with the interface of a local memory, for a memory behind a server.
 
     async with aforesaid.open("https://memory.example.org", key="…") as memory: ...
-    with aforesaid.client.Client("https://memory.example.org", key="…") as memory: ...
+    with aforesaid.remote.Client("https://memory.example.org", key="…") as memory: ...
 
-    addresses     where the server is, and the key
-    calls         a call as a value: what is sent, how the answer is read
-    describing/   every method of the manager as a call
-    answers       from an answer to a value or an error
-    exchanging    what is sent again, when, and when no more
-    events        server-sent events
-    sending       the two that send: awaiting, waiting
-    managers      the two faces of an owner's handle
-    memories      the two faces of a memory
+    addresses    the server's URL and the key
+    calls        a call as a value: the request and the function that reads the answer
+    requests/    one call for each method of the manager
+    responses    from an answer to a value or an error
+    attempts     retries, pauses and deadlines, without I/O
+    events       server-sent events
+    transport    sending over httpx, async and sync
+    methods      manager methods made from calls
+    managers     an owner's handle, async and sync
+    memories     a memory, async and sync
 
-httpx comes with `aforesaid[client]`, and is imported when a client is opened.
+httpx comes with `aforesaid[client]` and is imported when a client is opened.
 """
 
 from typing import Any
@@ -27,5 +28,5 @@ __all__ = ["Client", "RemoteManager", "RemoteMemory", "RetryPolicy", "SyncManage
 
 
 def connect(url: str, **options: Any) -> Client:
-    """A client for code that does not await, ready to use; close it afterwards. Options as for `Client`."""
+    """Return an opened sync client with the options of `Client`. The caller closes it."""
     return Client(url, **options).start()

@@ -1,4 +1,4 @@
-"""Where the server is and what opens it: the URL and the key, checked. No I/O. Below: stores.urls, errors."""
+"""Parse and check the URL and the key of a server. No I/O."""
 
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
@@ -10,7 +10,7 @@ from aforesaid.stores.urls import is_server
 
 
 class Secret:
-    """A key that shows itself to nobody who prints it."""
+    """A key that does not appear in repr or logs."""
 
     __slots__ = ("_value",)
 
@@ -25,7 +25,7 @@ class Secret:
 
 
 class Server(Struct, frozen=True, kw_only=True):
-    """A server's address. `base` ends without a slash; a path in it is where a proxy has put the server."""
+    """A server's address. `base` has no trailing slash; it may have a path if a proxy adds a prefix."""
 
     base: str
     host: str
@@ -39,7 +39,7 @@ class Server(Struct, frozen=True, kw_only=True):
 
 
 def server_at(url: str, *, key: str | None = None, plain_http: bool = False) -> Server:
-    """The server at this URL. A key goes to another machine over TLS, or not at all without `plain_http`."""
+    """Return the server at this URL. Without `plain_http`, a key for another machine requires TLS."""
     parts = _parts(url)
     host = parts.hostname or ""
     _refuse_other_services(host, url)
@@ -52,8 +52,8 @@ def server_at(url: str, *, key: str | None = None, plain_http: bool = False) -> 
     )
     if server.key is not None and not (server.tls or server.loopback or plain_http):
         raise InvalidSetting(
-            f"the key would go to {host} unencrypted: use https://, or plain_http=True where the way "
-            "there is private",
+            f"the key would be sent to {host} unencrypted: use https://, "
+            "or plain_http=True on a private network",
             field="url",
             value=url,
         )
@@ -63,29 +63,33 @@ def server_at(url: str, *, key: str | None = None, plain_http: bool = False) -> 
 def _parts(url: str) -> SplitResult:
     if not is_server(url):
         raise InvalidSetting(
-            f"a server's URL looks like https://memory.example.org; got {shown(url)}", field="url", value=url
+            f"a server's URL must look like https://memory.example.org; got {shown(url)}",
+            field="url",
+            value=url,
         )
     try:
         parts = urlsplit(url)
         usable = bool(parts.hostname) and parts.port != 0
     except ValueError as error:
-        raise InvalidSetting(f"{shown(url)} is no URL: {error}", field="url", value=url) from None
+        raise InvalidSetting(f"{shown(url)} is not a URL: {error}", field="url", value=url) from None
     if parts.username is not None or parts.password is not None:
-        # Not shown: what stands there is a secret.
-        raise InvalidSetting("a server's URL has no user and password in it; give key=…", field="url")
+        # The message does not quote the URL, because it contains a secret.
+        raise InvalidSetting("a server's URL must not contain a user or password; use key=…", field="url")
     if not usable or parts.query or parts.fragment or not url.isascii() or any(c <= " " for c in url):
         raise InvalidSetting(
-            f"a server's URL is a host, a port and a path, in ASCII; got {shown(url)}", field="url", value=url
+            f"a server's URL must be a host, a port and a path, in ASCII; got {shown(url)}",
+            field="url",
+            value=url,
         )
     return parts
 
 
 def _refuse_other_services(host: str, url: str) -> None:
-    """Refuse addresses that are known to be something else, before anything is sent there."""
+    """Raise `InvalidSetting` for hosts of other services, before anything is sent."""
     if host.endswith((".supabase.co", ".supabase.com")):
         project = host.partition(".")[0]
         raise InvalidSetting(
-            f"{host} is the API of a Supabase project, not a Aforesaid server; use the connection string of "
+            f"{host} is the API of a Supabase project, not an Aforesaid server; use the connection string of "
             f"its database: postgresql://postgres:PASSWORD@db.{project}.supabase.co:5432/postgres",
             field="url",
             value=url,
@@ -96,7 +100,9 @@ def _key(key: str | None) -> Secret | None:
     if key is None:
         return None
     if not isinstance(key, str) or not key or not all("!" <= character <= "~" for character in key):
-        raise InvalidSetting("a key is printable ASCII without spaces", field="key")  # and is not shown
+        raise InvalidSetting(
+            "a key must be printable ASCII without spaces", field="key"
+        )  # do not quote the key
     return Secret(key)
 
 

@@ -1,7 +1,7 @@
-"""One call, from the first attempt to an answer or an error: what is sent again, when, and when no more.
+"""Retries, pauses and deadlines of one call. No I/O.
 
-A generator that says what to do next and is told how it went, so that the one that waits and the one that
-awaits follow the same rules. No I/O. Below: calls, answers. Above: sending.
+A generator yields steps (send, pause) and receives their outcomes, so that the async and the sync sender
+share the same rules.
 """
 
 import random
@@ -21,29 +21,29 @@ from aforesaid.remote.responses import error_of
 S = TypeVar("S")
 T = TypeVar("T")
 
-AGAIN = frozenset((429, 502, 503, 504))
-"""Statuses after which the same may come through a little later."""
-REFUSED = frozenset((429,))
-"""Those of them that say that nothing was done."""
+RETRYABLE = frozenset((429, 502, 503, 504))
+"""Statuses after which a repeatable call is retried."""
+NOT_PROCESSED = frozenset((429,))
+"""Statuses that guarantee that the server did nothing; any call is retried."""
 
 
 class RetryPolicy(CheckedFields, frozen=True, kw_only=True):
-    """How long and how often a server is asked.
+    """Timeouts, attempts and pauses of a client.
 
-    Three more attempts within some seconds bridge a restart and a lost connection. Whoever waits longer
-    waits for an outage, and wants to know.
+    By default, three retries within a few seconds bridge a server restart or a lost connection. A longer
+    outage raises an error.
     """
 
     timeout: float = 30.0
-    """Seconds for one attempt: for each wait on the network."""
+    """Seconds for each network operation of one attempt."""
     connect_timeout: float = 5.0
-    """Seconds to be let in."""
+    """Seconds to establish a connection."""
     attempts: int = 4
-    """At most so many, the first included."""
+    """Maximum number of attempts, including the first."""
     first_pause: float = 0.1
-    """Seconds before the second attempt, half of it chance; twice as much before each further one."""
+    """Seconds before the second attempt, half of it random; doubled for each further attempt."""
     longest_pause: float = 5.0
-    """No pause is longer, and a server that asks for a longer one is not waited for."""
+    """Maximum pause in seconds. If the server asks for a longer one, the call fails at once."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,70 +61,70 @@ class RetryPolicy(CheckedFields, frozen=True, kw_only=True):
             )
 
     def pause(self, attempt: int, *, chance: float) -> float:
-        """Seconds after this attempt. Chance, in [0, 1), keeps many clients from coming back at once."""
+        """Return the seconds to wait after an attempt. `chance` in [0, 1) is the random part."""
         whole = min(self.longest_pause, self.first_pause * 2.0 ** (attempt - 1))
         return whole * (0.5 + chance / 2)
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """No answer came."""
+    """An attempt without an answer."""
 
     error: StoreError
-    arrived: bool = True
-    """Whether the request may have arrived."""
-    again: bool = True
-    """Whether another attempt could go otherwise."""
+    may_have_arrived: bool = True
+    """Whether the server may have received the request."""
+    retryable: bool = True
+    """Whether another attempt may succeed."""
 
 
 class Send(Struct, frozen=True, kw_only=True):
-    """Send the call, and wait no longer than this."""
+    """Send the call with this timeout."""
 
     timeout: float
-    again: bool = False
-    """Whether it was sent before."""
+    is_retry: bool = False
+    """Whether this is a retry."""
 
 
 class Pause(Struct, frozen=True, kw_only=True):
-    """Wait."""
+    """Wait before the next attempt."""
 
     seconds: float
 
 
 class Done(Struct, Generic[T], frozen=True, kw_only=True):
-    """It is answered."""
+    """The result of the call."""
 
     value: T
 
 
 Step: TypeAlias = Send | Pause
 Outcome: TypeAlias = Answer | Failure | None
-Course: TypeAlias = Generator[Step, Outcome, T]
+Steps: TypeAlias = Generator[Step, Outcome, T]
 Clock: TypeAlias = Callable[[], float]
 
 
-def course_of(
+def steps_of(
     call: Call[T],
     patience: RetryPolicy,
     *,
     clock: Clock = time.monotonic,
     chance: Callable[[], float] = random.random,
-) -> Course[T]:
-    """What to do until the call is answered. Raises what the server, or the way there, has to say."""
+) -> Steps[T]:
+    """Yield the steps of a call; return its value or raise the error of the last attempt."""
     until = None if call.deadline is None else clock() + call.deadline
     try:
         return (yield from _attempts(call, patience, until=until, clock=clock, chance=chance))
     except StoreError as error:
-        if call.instead is None:
+        if call.fallback is None:
             raise
-        return call.instead(error)
+        return call.fallback(error)
     except NotFound as error:
-        if call.absent is None:
+        if call.on_not_found is None:
             raise
-        return call.absent(error)
+        return call.on_not_found(error)
 
 
-def advanced(course: Generator[S, Any, T], outcome: Any) -> S | Done[T]:
-    """What comes next, now that this is how the last step went; None to begin, and after a pause."""
+def advance(course: Generator[S, Any, T], outcome: Any) -> S | Done[T]:
+    """Send the outcome of the last step and return the next step. Start with None."""
     try:
         return course.send(outcome)
     except StopIteration as end:
@@ -133,60 +133,62 @@ def advanced(course: Generator[S, Any, T], outcome: Any) -> S | Done[T]:
 
 def _attempts(
     call: Call[T], patience: RetryPolicy, *, until: float | None, clock: Clock, chance: Callable[[], float]
-) -> Course[T]:
+) -> Steps[T]:
     attempt = 0
     while True:
         attempt += 1
-        outcome = yield Send(timeout=_left(patience.timeout, until, clock), again=attempt > 1)
+        outcome = yield Send(timeout=_remaining(patience.timeout, until, clock), is_retry=attempt > 1)
         assert outcome is not None, "an attempt has an outcome"
         if isinstance(outcome, Answer) and 200 <= outcome.status < 300:
             return call.read(outcome)
         pause = patience.pause(attempt, chance=chance())
-        if attempt >= patience.attempts or not _may_go_again(call, outcome):
+        if attempt >= patience.attempts or not _may_retry(call, outcome):
             raise _error(call, outcome)
-        pause = max(pause, _asked_for(outcome))
+        pause = max(pause, _retry_after_seconds(outcome))
         if pause > patience.longest_pause or (until is not None and clock() + pause >= until):
             raise _error(call, outcome)
         yield Pause(seconds=pause)
 
 
-def _left(timeout: float, until: float | None, clock: Clock) -> float:
+def _remaining(timeout: float, until: float | None, clock: Clock) -> float:
     return timeout if until is None else max(0.001, min(timeout, until - clock()))
 
 
-def _may_go_again(call: Call[T], outcome: Answer | Failure) -> bool:
+def _may_retry(call: Call[T], outcome: Answer | Failure) -> bool:
     if isinstance(outcome, Failure):
-        return outcome.again and (call.repeatable or not outcome.arrived)
-    return outcome.status in (AGAIN if call.repeatable else REFUSED)
+        return outcome.retryable and (call.repeatable or not outcome.may_have_arrived)
+    return outcome.status in (RETRYABLE if call.repeatable else NOT_PROCESSED)
 
 
 def _error(call: Call[T], outcome: Answer | Failure) -> Exception:
     if isinstance(outcome, Answer):
         return error_of(outcome)
-    if call.repeatable or not outcome.arrived:
+    if call.repeatable or not outcome.may_have_arrived:
         return outcome.error
-    unknown = StoreUnavailable(f"{outcome.error}; whether {call.method} {_bare(call)} was done is not known")
+    unknown = StoreUnavailable(
+        f"{outcome.error}; it is unknown whether {call.method} {_path_without_query(call)} was executed"
+    )
     unknown.__cause__ = outcome.error.__cause__
     return unknown
 
 
-def _bare(call: Call[T]) -> str:
-    """The path without the query, in which there may be words of somebody."""
+def _path_without_query(call: Call[T]) -> str:
+    """Return the path without the query, which may contain user data."""
     return call.path.partition("?")[0]
 
 
-def _asked_for(outcome: Answer | Failure) -> float:
-    """The seconds of `Retry-After`; 0 where there is none."""
+def _retry_after_seconds(outcome: Answer | Failure) -> float:
+    """Return the seconds of `Retry-After`, or 0."""
     return retry_after(outcome) or 0.0 if isinstance(outcome, Answer) else 0.0
 
 
 def retry_after(answer: Answer) -> float | None:
-    """When the server wants to be asked again: seconds, or a date."""
-    given = answer.headers.get("retry-after", "").strip()
-    if given.isascii() and given.isdigit():
-        return float(given[:9])
+    """Parse `Retry-After`, given in seconds or as a date."""
+    header = answer.headers.get("retry-after", "").strip()
+    if header.isascii() and header.isdigit():
+        return float(header[:9])
     try:
-        moment = parsedate_to_datetime(given)
+        moment = parsedate_to_datetime(header)
     except (ValueError, TypeError):
         return None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

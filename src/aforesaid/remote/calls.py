@@ -1,7 +1,7 @@
-"""A call of the server, described: what is sent, and how the answer is read. No I/O. Below: errors, protocol.
+"""A server call as a value: the request and the function that reads the answer. No I/O.
 
-A `Call` is a value. `describing` makes one for every method of a manager, `exchanging` says what to do when
-an answer does not come, and `sending` has the two that really send: one that waits, one that awaits.
+`requests` builds a call for each method of a manager, `attempts` decides about retries, and `transport`
+sends it.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -18,13 +18,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 LONGEST_VALUE = 32_768
-"""Characters of one value in a URL: half of what HTTP clients and servers take for a whole URL."""
+"""Maximum characters of one URL value: half of the usual limit for a whole URL."""
 
 Query = Mapping[str, str | float | tuple[str, ...] | None]
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What came back. `file` has the body of an answer that was asked for as a file."""
+    """An HTTP response. `file` holds the body of a download."""
 
     status: int
     headers: Mapping[str, str] = {}
@@ -37,57 +37,57 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 class Call(Struct, Generic[T], frozen=True, kw_only=True):
-    """What to ask, and what to make of the answer."""
+    """A request and the function that reads its answer."""
 
     method: str
     path: str
-    """Below the server's URL, with the query."""
+    """The path below the server's URL, with the query."""
     read: Callable[[Answer], T]
-    """Reads an answer that is a success."""
+    """Reads a successful answer."""
     headers: Mapping[str, str] = {}
     body: bytes = b""
     repeatable: bool = True
-    """Whether it may be sent again when nobody knows if it arrived: done twice, it is done once."""
+    """Whether the call is idempotent, so that it can be retried if it may have arrived."""
     deadline: float | None = None
-    """Seconds for all attempts together; None leaves it to the client's patience."""
-    again: Mapping[str, str] = {}
-    """Headers that go with every attempt but the first: by them the server knows it again."""
-    instead: Callable[[StoreError], T] | None = None
-    """What to give where the server cannot be asked; None raises the error."""
-    absent: Callable[[NotFound], T] | None = None
-    """What to give where the server says that there is no such thing; None raises the error."""
+    """Seconds for all attempts together; None applies only the client's retry policy."""
+    retry_headers: Mapping[str, str] = {}
+    """Headers of every retry, such as the idempotency key."""
+    fallback: Callable[[StoreError], T] | None = None
+    """Returns the value if the server is unavailable; None raises the error."""
+    on_not_found: Callable[[NotFound], T] | None = None
+    """Returns the value if the server answers NotFound; None raises the error."""
     upload: Callable[[BinaryIO], None] | None = None
-    """Writes the body into a file, where it is too large to hold. Blocks."""
+    """Writes a large body to a file. Blocks."""
     download: bool = False
-    """Whether the answer's body goes into a file. `read` may then block."""
+    """Whether to save the answer's body to a file. `read` may then block."""
 
     def map(self, change: Callable[[T], R]) -> "Call[R]":
-        """The same call, with something else made of the answer."""
-        read, instead, absent = self.read, self.instead, self.absent
+        """Return the same call with its result converted."""
+        read, fallback, on_not_found = self.read, self.fallback, self.on_not_found
         changed: Call[R] = replace(
-            self,  # type: ignore[arg-type]  # all that is of T is replaced
+            self,  # type: ignore[arg-type]  # every field that depends on T is replaced
             read=lambda answer: change(read(answer)),
-            instead=None if instead is None else lambda error: change(instead(error)),
-            absent=None if absent is None else lambda error: change(absent(error)),
+            fallback=None if fallback is None else lambda error: change(fallback(error)),
+            on_not_found=None if on_not_found is None else lambda error: change(on_not_found(error)),
         )
         return changed
 
 
-Talk: TypeAlias = Generator[Call[Any], Any, T]
-"""Several calls, one after the other: each is yielded, and what it gave comes back."""
+CallSequence: TypeAlias = Generator[Call[Any], Any, T]
+"""Several calls in order: the generator yields each call and receives its result."""
 
 
 def path_of(*segments: str, query: Query | None = None) -> str:
-    """The path of these segments, each as a whole, and the query; what is None or empty is left out."""
+    """Return the path of the quoted segments with the query. Omit None and empty values."""
     path = "".join(f"/{quote(segment, safe='')}" for segment in segments)
-    given = [pair for name, value in (query or {}).items() for pair in _pairs(name, value)]
-    _check_pairs(given)
-    return f"{path}?{urlencode(given)}" if given else path
+    pairs = [pair for name, value in (query or {}).items() for pair in _pairs(name, value)]
+    _check_pairs(pairs)
+    return f"{path}?{urlencode(pairs)}" if pairs else path
 
 
-def _check_pairs(given: Sequence[tuple[str, str]]) -> None:
-    """Refuse text that has no place in a URL, with the name of its parameter."""
-    for name, value in given:
+def _check_pairs(pairs: Sequence[tuple[str, str]]) -> None:
+    """Raise `InvalidInput` for a value that cannot be part of a URL."""
+    for name, value in pairs:
         try:
             size = len(quote(value))
         except UnicodeEncodeError:

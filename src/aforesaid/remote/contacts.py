@@ -1,14 +1,11 @@
-"""An owner's contacts, and who is meant, behind a server: awaited or waited for.
-
-Below: describing, sending. Above: managers.
-"""
+"""An owner's contacts and client association behind a server, async and sync."""
 
 from collections.abc import Iterator
 
 from aforesaid.contacts.association import Association
 from aforesaid.contacts.book import PAGE, Contacts
 from aforesaid.model.contacts import Contact
-from aforesaid.remote.methods import awaited, waited
+from aforesaid.remote.methods import async_method, sync_method
 from aforesaid.remote.requests.contacts import AssociationCalls, ContactCalls
 from aforesaid.remote.transport import AsyncSender, SyncSender
 
@@ -17,38 +14,38 @@ class RemoteContacts(Contacts):
     """One owner's contacts behind a server; `manager.clients`."""
 
     def __init__(self, calls: ContactCalls, sender: AsyncSender) -> None:
-        # What contacts have of a store is the server's business: nothing of it is made here.
+        # Skips Contacts.__init__, which needs a store.
         self.calls = calls
         self.sender = sender
 
-    add = awaited(ContactCalls.add, Contacts.add)
-    get = awaited(ContactCalls.get, Contacts.get)
-    lookup = awaited(ContactCalls.lookup, Contacts.lookup)
-    list = awaited(ContactCalls.list, Contacts.list)
-    find = awaited(ContactCalls.find, Contacts.find)
-    update = awaited(ContactCalls.update, Contacts.update)
-    remove = awaited(ContactCalls.remove, Contacts.remove)
-    import_csv = awaited(ContactCalls.import_csv, Contacts.import_csv)
+    add = async_method(ContactCalls.add, Contacts.add)
+    get = async_method(ContactCalls.get, Contacts.get)
+    lookup = async_method(ContactCalls.lookup, Contacts.lookup)
+    list = async_method(ContactCalls.list, Contacts.list)
+    find = async_method(ContactCalls.find, Contacts.find)
+    update = async_method(ContactCalls.update, Contacts.update)
+    remove = async_method(ContactCalls.remove, Contacts.remove)
+    import_csv = async_method(ContactCalls.import_csv, Contacts.import_csv)
 
 
 class SyncContacts:
-    """One owner's contacts behind a server, for code that does not await; `manager.clients`."""
+    """One owner's contacts behind a server, sync; `manager.clients`."""
 
     def __init__(self, calls: ContactCalls, sender: SyncSender) -> None:
         self.calls = calls
         self.sender = sender
 
-    add = waited(ContactCalls.add, Contacts.add)
-    get = waited(ContactCalls.get, Contacts.get)
-    lookup = waited(ContactCalls.lookup, Contacts.lookup)
-    list = waited(ContactCalls.list, Contacts.list)
-    find = waited(ContactCalls.find, Contacts.find)
-    update = waited(ContactCalls.update, Contacts.update)
-    remove = waited(ContactCalls.remove, Contacts.remove)
-    import_csv = waited(ContactCalls.import_csv, Contacts.import_csv)
+    add = sync_method(ContactCalls.add, Contacts.add)
+    get = sync_method(ContactCalls.get, Contacts.get)
+    lookup = sync_method(ContactCalls.lookup, Contacts.lookup)
+    list = sync_method(ContactCalls.list, Contacts.list)
+    find = sync_method(ContactCalls.find, Contacts.find)
+    update = sync_method(ContactCalls.update, Contacts.update)
+    remove = sync_method(ContactCalls.remove, Contacts.remove)
+    import_csv = sync_method(ContactCalls.import_csv, Contacts.import_csv)
 
     def every(self) -> Iterator[Contact]:
-        """All contacts, one after the other."""
+        """Yield all contacts, page by page."""
         after: str | None = None
         while True:
             page = self.list(limit=PAGE, after=after)
@@ -59,29 +56,28 @@ class SyncContacts:
 
 
 class RemoteAssociation:
-    """Which client is meant, as the server says; `manager.association`."""
+    """Client identification and links, executed by the server; `manager.association`."""
 
     def __init__(self, calls: AssociationCalls, sender: AsyncSender) -> None:
-        # The names are known to the server: no index is made here.
         self.calls = calls
         self.sender = sender
 
-    identify_client = awaited(AssociationCalls.identify_client, Association.identify_client)
-    link_conversation_to_client = awaited(
+    identify_client = async_method(AssociationCalls.identify_client, Association.identify_client)
+    link_conversation_to_client = async_method(
         AssociationCalls.link_conversation_to_client, Association.link_conversation_to_client
     )
-    unlink_conversation = awaited(AssociationCalls.unlink_conversation, Association.unlink_conversation)
+    unlink_conversation = async_method(AssociationCalls.unlink_conversation, Association.unlink_conversation)
 
 
 class SyncAssociation:
-    """Which client is meant, as the server says, for code that does not await; `manager.association`."""
+    """Client identification and links, executed by the server, sync; `manager.association`."""
 
     def __init__(self, calls: AssociationCalls, sender: SyncSender) -> None:
         self.calls = calls
         self.sender = sender
 
-    identify_client = waited(AssociationCalls.identify_client, Association.identify_client)
-    link_conversation_to_client = waited(
+    identify_client = sync_method(AssociationCalls.identify_client, Association.identify_client)
+    link_conversation_to_client = sync_method(
         AssociationCalls.link_conversation_to_client, Association.link_conversation_to_client
     )
-    unlink_conversation = waited(AssociationCalls.unlink_conversation, Association.unlink_conversation)
+    unlink_conversation = sync_method(AssociationCalls.unlink_conversation, Association.unlink_conversation)

@@ -1,4 +1,4 @@
-"""Server-sent events, read piece by piece. No I/O. Below: errors. Above: sending."""
+"""Incremental parser for server-sent events. No I/O."""
 
 from aforesaid.errors import StoreForeign
 
@@ -6,31 +6,31 @@ EVENT_STREAM = "text/event-stream"
 
 
 class Events:
-    """Text in, as it comes; the data of whole events out. The first comment says that it began."""
+    """Parse text chunks into the data of complete events. The server's first comment sets `begun`."""
 
     def __init__(self, content_type: str) -> None:
         if content_type.partition(";")[0].strip().lower() != EVENT_STREAM:
-            raise StoreForeign(f"the server answers with {content_type or 'nothing'}, and not with events")
+            raise StoreForeign(f"the server must answer with events; got {content_type or 'no content type'}")
         self.begun = False
         self._rest = ""
         self._data: list[str] = []
-        self._whole: list[str] = []
+        self._complete: list[str] = []
 
     def feed(self, text: str) -> None:
-        """Take what has come. A line may come in pieces."""
+        """Parse a chunk of text, which may end inside a line."""
         self.begun = True
         *lines, self._rest = (self._rest + text).replace("\r\n", "\n").split("\n")
         for line in lines:
             self._line(line)
 
     def take(self) -> list[str]:
-        """The events that have come since, in order."""
-        whole, self._whole = self._whole, []
-        return whole
+        """Return and remove the complete events, in order."""
+        complete, self._complete = self._complete, []
+        return complete
 
     def _line(self, line: str) -> None:
         if line.startswith("data:"):
             self._data.append(line.removeprefix("data:").removeprefix(" "))
         elif not line and self._data:
-            self._whole.append("\n".join(self._data))
+            self._complete.append("\n".join(self._data))
             self._data = []

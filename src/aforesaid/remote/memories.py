@@ -1,4 +1,4 @@
-"""A memory behind a server: handles bound to owners, awaited or waited for. Below: managers, sending."""
+"""A memory behind a server, async (`RemoteMemory`) and sync (`Client`)."""
 
 import asyncio
 import ssl
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from aforesaid.retention.rules import Expiring
 
 
-class _Opened:
-    """What both kinds of client are opened with."""
+class _ClientBase:
+    """Options and checks shared by both clients."""
 
     def __init__(
         self,
@@ -60,26 +60,26 @@ class _Opened:
         self._start_unreached = start_unreached
         self._reached = reached_mark(server.base)
         self.options = Options(server=server, patience=patience, connections=connections, tls=tls)
-        self._own_config = config
-        self._remote_intake = Intake(ids=ids, redact=redact)
+        self._client_config = config
+        self._client_intake = Intake(ids=ids, redact=redact)
         self._idle_after = check_span(idle_after, field="idle_after")
 
-    def _check_may_be_away(self, error: StoreUnavailable) -> None:
-        """Raise unless the server was reached from this machine before. Blocks."""
+    def _check_reached_before(self, error: StoreUnavailable) -> None:
+        """Raise if this machine has never reached the server: the URL may be wrong. Blocks."""
         if not self._start_unreached and not self._reached.is_set():
             raise StoreUnavailable(
                 f"{self.server.base} was never reached from this machine, so the URL may be wrong: {error}. "
-                "To start without it, give Resilience(start_unreached=True)"
+                "To start without the server, use Resilience(start_unreached=True)"
             ) from error
 
     @property
     def server(self) -> Server:
-        """Where the server is."""
+        """The server's address and key."""
         return self.options.server
 
     def _calls(self, owner: str) -> OwnerCalls:
         return OwnerCalls(
-            owner, intake=self._remote_intake, config=self._own_config, idle_after=self._idle_after
+            owner, intake=self._client_intake, config=self._client_config, idle_after=self._idle_after
         )
 
     def __repr__(self) -> str:
@@ -87,19 +87,23 @@ class _Opened:
 
 
 @validated
-class RemoteMemory(_Opened, Memory):
-    """A memory behind a server: what `aforesaid.open("https://…")` gives.
+class RemoteMemory(_ClientBase, Memory):
+    """A memory behind a server, returned by `aforesaid.open("https://…")`.
 
-    `key`: an API key or a token of this server. `config`, `idle_after`, `ids` and `redact` are as for a store
-    of one's own; where `config` and `idle_after` are not given, the server decides. `patience`: timeouts
-    and repeated attempts. `connections`: requests under way at once. `tls`: whom to trust. `plain_http`:
-    whether a key may go unencrypted to another machine. `verify`: whether `start` checks that a server of
-    ours is there. `start_unreached`: whether a server may be away that this machine has never reached.
+    - `key`: an API key or a token of the server.
+    - `config`, `idle_after`, `ids`, `redact`: as for a local store; the server's `config` and `idle_after`
+      are the defaults.
+    - `patience`: timeouts and retries.
+    - `connections`: maximum concurrent requests.
+    - `tls`: the trusted certificates.
+    - `plain_http`: allow sending the key unencrypted to another machine.
+    - `verify`: check in `start` that an Aforesaid server answers.
+    - `start_unreached`: allow starting although this machine has never reached the server.
     """
 
     def __init__(self, url: str, **options: Any) -> None:
-        # What a memory has of a store is the server's business: nothing of it is made here.
-        _Opened.__init__(self, url, **options)
+        # Skips Memory.__init__, which needs a store.
+        _ClientBase.__init__(self, url, **options)
         self.sender = AsyncSender(self.options)
         self.unstored = UnstoredTurns()
 
@@ -108,27 +112,27 @@ class RemoteMemory(_Opened, Memory):
 
     @property
     def backend(self) -> Backend:  # type: ignore[override]
-        _servers_business("the store itself")
+        _not_available("the store")
 
     @property
     def search_resources(self) -> NoReturn:  # type: ignore[override]
-        _servers_business("what searches share")
+        _not_available("the search index")
 
     def of(self, owner: str) -> RemoteManager:
-        """The handle of one owner. Whether the key reaches them, the server says at the first call."""
+        """Return the handle of one owner. Its calls raise `NotAllowed` if the key does not cover the owner."""
         return RemoteManager(self._calls(owner), self.sender, self.unstored)
 
     async def owners(self) -> AsyncIterator[str]:
-        """Everybody whom the key reaches and who has something here."""
-        for owner in await self.sender.carry_out(_owners()):
+        """Yield every owner with data that the key covers."""
+        for owner in await self.sender.execute(_owners()):
             yield owner
 
     def acting_as(self, actor: str, *, source: str = "") -> Self:
-        """This memory: the server notes in its audit trail whose key it was."""
+        """Return this memory unchanged: the server's audit trail records the key."""
         return self
 
     async def start(self) -> Self:
-        """Get ready, and check that a server of ours is there. One that was reached before may be away."""
+        """Open and check that an Aforesaid server answers. A server reached before may be unavailable."""
         await self.sender.open()
         try:
             if self._verify:
@@ -142,53 +146,53 @@ class RemoteMemory(_Opened, Memory):
         try:
             await self.sender.run(_identity())
         except StoreUnavailable as error:
-            await asyncio.to_thread(self._check_may_be_away, error)
+            await asyncio.to_thread(self._check_reached_before, error)
         else:
             await asyncio.to_thread(self._reached.set)
 
     async def close(self) -> None:
-        """Let go of all connections. Closing twice is fine."""
+        """Close all connections. Closing twice is safe."""
         try:
             await self.unstored.close()
         finally:
             await self.sender.close()
 
     async def health(self) -> "Health | None":
-        """None: how the store is doing, `/ready` and `/metrics` of the server say."""
+        """Return None; see `/ready` and `/metrics` of the server."""
         return None
 
     async def purge_expired(self) -> int:
-        """Remove the expired conversations of everybody whom the key reaches; returns how many."""
+        """Remove the expired conversations of all owners that the key covers; return their number."""
         return sum([await self.of(owner).purge_expired() async for owner in self.owners()])
 
     async def would_purge(self, within: timedelta = timedelta(0)) -> "list[tuple[str, Expiring]]":
-        """What a purge would remove now, or will after some time, of whom and why: a dry run."""
+        """Return what a purge would remove now or within a time, with owner and reason."""
         found = [
             (owner, one) async for owner in self.owners() for one in await self.of(owner).expiring(within)
         ]
         return sorted(found, key=lambda pair: pair[1].expires_at)
 
     async def archive_old(self, archiving: "Archiving | None" = None) -> int:
-        _servers_business("archiving by age")
+        _not_available("archiving by age")
 
     async def resume_erasures(self) -> NoReturn:
-        _servers_business("going on with erasures")
+        _not_available("resuming erasures")
 
     async def sweep(self) -> int:
-        _servers_business("the sweep")
+        _not_available("the sweep")
 
     def scope(self, owner: str) -> NoReturn:
-        _servers_business("the premises")
+        _not_available("the owner scope")
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.start().__await__()
 
 
 @validated
-class Client(_Opened):
-    """A memory behind a server, for code that does not await; may be used by several threads.
+class Client(_ClientBase):
+    """A memory behind a server, sync and thread-safe.
 
-    with aforesaid.client.Client("https://memory.example.org", key="…") as memory:
+    with aforesaid.remote.Client("https://memory.example.org", key="…") as memory:
         memory.of("erin").add_message(conversation_id, "user", "hello")
     """
 
@@ -197,15 +201,15 @@ class Client(_Opened):
         self.sender = SyncSender(self.options)
 
     def of(self, owner: str) -> SyncManager:
-        """The handle of one owner. Whether the key reaches them, the server says at the first call."""
+        """Return the handle of one owner. Its calls raise `NotAllowed` if the key does not cover the owner."""
         return SyncManager(self._calls(owner), self.sender)
 
     def owners(self) -> Iterator[str]:
-        """Everybody whom the key reaches and who has something here."""
-        yield from self.sender.carry_out(_owners())
+        """Yield every owner with data that the key covers."""
+        yield from self.sender.execute(_owners())
 
     def start(self) -> Self:
-        """Get ready, and check that a server of ours is there. One that was reached before may be away."""
+        """Open and check that an Aforesaid server answers. A server reached before may be unavailable."""
         self.sender.open()
         try:
             if self._verify:
@@ -219,12 +223,12 @@ class Client(_Opened):
         try:
             self.sender.run(_identity())
         except StoreUnavailable as error:
-            self._check_may_be_away(error)
+            self._check_reached_before(error)
         else:
             self._reached.set()
 
     def close(self) -> None:
-        """Let go of all connections. Closing twice is fine."""
+        """Close all connections. Closing twice is safe."""
         self.sender.close()
 
     def __enter__(self) -> Self:
@@ -242,17 +246,17 @@ def _owners() -> Call[list[str]]:
 
 
 def _identity() -> Call[None]:
-    """Asks who is there. Raises `StoreForeign` for anything but a server of ours."""
-    return Call(method="GET", path="/health", read=reader(_check_ours))
+    """Return a call that raises `StoreForeign` unless an Aforesaid server answers."""
+    return Call(method="GET", path="/health", read=reader(_check_server))
 
 
-def _check_ours(document: Any) -> None:
+def _check_server(document: Any) -> None:
     body = msgspec.convert(document, HealthBody)
     if "server" not in document:
         raise KeyError(body.status)
 
 
-def _servers_business(what: str) -> NoReturn:
+def _not_available(what: str) -> NoReturn:
     raise InvalidSetting(
-        f"{what} is the server's business: open the store itself for this, not the server's URL", field="url"
+        f"{what} is not available through a server: open the store's URL instead", field="url"
     )

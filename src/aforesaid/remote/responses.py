@@ -1,7 +1,6 @@
-"""From an answer to a value or to one of our errors. No I/O. Below: protocol. Above: describing, exchanging.
+"""Convert an answer to a value or an `AforesaidError`. No I/O.
 
-What comes back is not believed: a proxy's page, a server of another release, or an answer that breaks off
-in the middle becomes an error that says so.
+Answers are validated: a proxy's page, a server of another release or a truncated answer raises an error.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,12 +25,12 @@ from aforesaid.remote.calls import Answer
 T = TypeVar("T")
 
 JSON = "application/json"
-FROM_BETWEEN = frozenset((408, 429, 500, 502, 503, 504))
-"""Statuses that a proxy gives by itself, with a page of its own, while the server is away."""
+PROXY_STATUSES = frozenset((408, 429, 500, 502, 503, 504))
+"""Statuses that a proxy sends with its own page while the server is unavailable."""
 
 
 def reader(read: Callable[[Any], T]) -> Callable[[Answer], T]:
-    """Reads the JSON of an answer by a function that expects the right one."""
+    """Return a function that converts an answer's JSON; wrong JSON raises `StoreForeign`."""
 
     def read_answer(answer: Answer) -> T:
         document = document_of(answer)
@@ -48,45 +47,45 @@ def reader(read: Callable[[Any], T]) -> Callable[[Answer], T]:
             msgspec.MsgspecError,
         ) as error:
             raise StoreForeign(
-                f"the server's answer is not as expected; is it of another release? ({shown_error(error)})"
+                f"unexpected answer; the server may be another release ({shown_error(error)})"
             ) from error
 
     return read_answer
 
 
 def document_of(answer: Answer) -> Any:
-    """The JSON of an answer."""
+    """Return the JSON of an answer."""
     if answer.media_type != JSON:
-        raise _not_ours(answer)
+        raise _foreign(answer)
     try:
         return from_json(answer.content)
     except InvalidInput as error:
-        raise StoreUnavailable("the server's answer breaks off, or is no JSON") from error
+        raise StoreUnavailable("the server's answer is truncated or invalid JSON") from error
 
 
-def nothing(answer: Answer) -> None:
-    """An answer that has nothing to say. A page in its place is somebody else's."""
+def expect_empty(answer: Answer) -> None:
+    """Check that an answer is empty; a page comes from another service."""
     if answer.content:
-        raise _not_ours(answer)
+        raise _foreign(answer)
 
 
 def error_of(answer: Answer) -> AforesaidError:
-    """The error that an answer tells of: the same that the manager would have raised."""
+    """Return the error of an answer, the same that a local manager would raise."""
     if answer.media_type == PROBLEM_JSON:
         problem = _problem(answer)
-        if problem is not None and not _is_no_route(problem, answer):
-            return _timed(error_of_problem(problem, status=answer.status), answer)
-    if answer.status in FROM_BETWEEN:
+        if problem is not None and not _is_unknown_route(problem, answer):
+            return _with_retry_after(error_of_problem(problem, status=answer.status), answer)
+    if answer.status in PROXY_STATUSES:
         return (
-            _timed(error_of_problem({}, status=answer.status), answer)
+            _with_retry_after(error_of_problem({}, status=answer.status), answer)
             if answer.status == 429
-            else _away(answer)
+            else _unavailable(answer)
         )
-    return _not_ours(answer)
+    return _foreign(answer)
 
 
-def _is_no_route(problem: Mapping[str, Any], answer: Answer) -> bool:
-    """Whether the server does not know what it was asked: it is of another release."""
+def _is_unknown_route(problem: Mapping[str, Any], answer: Answer) -> bool:
+    """Return whether the server lacks this route, because it is another release."""
     return answer.status in (404, 405) and problem.get("type", "about:blank") == "about:blank"
 
 
@@ -98,30 +97,32 @@ def _problem(answer: Answer) -> Mapping[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _timed(error: AforesaidError, answer: Answer) -> AforesaidError:
-    """When to come back, from the header that says so."""
-    given = answer.headers.get("retry-after", "")
+def _with_retry_after(error: AforesaidError, answer: Answer) -> AforesaidError:
+    """Add the seconds of the Retry-After header to a `TooManyRequests`."""
+    header = answer.headers.get("retry-after", "")
     if isinstance(error, TooManyRequests):
-        known = getattr(error, "retry_after", None)
-        error.retry_after = float(given[:9]) if known is None and given.isdigit() else known
+        from_body = getattr(error, "retry_after", None)
+        error.retry_after = float(header[:9]) if from_body is None and header.isdigit() else from_body
     return error
 
 
-def _away(answer: Answer) -> AforesaidError:
-    return StoreUnavailable(f"the server, or what stands before it, answers with {answer.status}")
+def _unavailable(answer: Answer) -> AforesaidError:
+    return StoreUnavailable(f"the server or a proxy answered with status {answer.status}")
 
 
-def _not_ours(answer: Answer) -> AforesaidError:
+def _foreign(answer: Answer) -> AforesaidError:
     if 300 <= answer.status < 400:
         where = shown(answer.headers.get("location", ""))
-        return StoreForeign(f"the server sends to {where} with {answer.status}: open that URL instead")
+        return StoreForeign(
+            f"the server redirects to {where} (status {answer.status}): open that URL instead"
+        )
     what = answer.media_type or "nothing"
     return StoreForeign(
-        f"the server answers with {answer.status} and {what}, which is not Aforesaid's: is the URL right, "
-        "and the server of a release that can do this?"
+        f"the answer with status {answer.status} and type {what} is not from Aforesaid: "
+        "check the URL and the release of the server"
     )
 
 
 def shown_error(error: Exception) -> str:
-    """An error's kind and words, cut short: they may quote the answer."""
+    """Return an error's type and message, shortened because it may quote the answer."""
     return f"{type(error).__name__}: {shown(str(error))}"

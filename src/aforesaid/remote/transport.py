@@ -1,6 +1,6 @@
-"""The two that send: one awaits, one waits. Both follow `exchanging`, and translate what httpx raises.
+"""Send calls over httpx, async and sync, by the rules of `attempts`; translate httpx errors.
 
-httpx is imported when a client is opened, on a thread. Below: exchanging. Above: the faces.
+httpx is imported on a thread when a client is opened.
 """
 
 import asyncio
@@ -19,17 +19,17 @@ from aforesaid.errors import AforesaidError, MissingExtra, Overloaded, StoreClos
 from aforesaid.protocol import HEARTBEAT
 from aforesaid.remote.addresses import Server
 from aforesaid.remote.attempts import (
-    Course,
     Done,
     Failure,
     Outcome,
     RetryPolicy,
     Send,
     Step,
-    advanced,
-    course_of,
+    Steps,
+    advance,
+    steps_of,
 )
-from aforesaid.remote.calls import Answer, Call, Talk
+from aforesaid.remote.calls import Answer, Call, CallSequence
 from aforesaid.remote.events import Events
 from aforesaid.remote.responses import error_of
 from aforesaid.telemetry.tracing import outgoing
@@ -40,23 +40,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CONNECTIONS = 32
-"""Requests under way at once; whoever comes after them waits for a place, as long as for an answer."""
+"""Maximum concurrent requests; further requests wait for a free connection until their timeout."""
 BLOCK = 256 * 1024
 MISSED_HEARTBEATS = 3
-"""After so many a server that tells of changes is taken to be away."""
+"""Missed heartbeats after which an event stream counts as disconnected."""
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """Everything that a client is opened with."""
+    """Connection options of a client."""
 
     server: Server
     patience: RetryPolicy = RetryPolicy()
     connections: int = CONNECTIONS
     tls: ssl.SSLContext | None = None
-    """Whom to trust, where that is not everybody whom this machine trusts."""
+    """Trusted certificates; None uses the system's."""
 
     def for_httpx(self) -> dict[str, Any]:
-        """What both of httpx's clients are made with. Redirects are not followed: the key stays here."""
+        """Return the arguments of httpx clients. Redirects are off, so that no other host gets the key."""
         httpx = _httpx()
         return {
             "headers": {"user-agent": "aforesaid", "accept": "application/json", **self.server.authorization},
@@ -65,39 +65,39 @@ class Options(Struct, frozen=True, kw_only=True):
                 max_connections=self.connections, max_keepalive_connections=self.connections
             ),
             "follow_redirects": False,
-            # What is on this machine is not asked for through a proxy; without TLS nobody is to be trusted.
+            # Requests to loopback bypass proxies; plain HTTP needs no certificates.
             "trust_env": not self.server.loopback,
             "verify": self.tls or self.server.tls,
         }
 
     def timeout(self, seconds: float) -> "httpx.Timeout":
-        """Each wait takes at most so long; to be let in, less."""
+        """Return a timeout for each network operation, with the shorter connect timeout."""
         timeout: httpx.Timeout = _httpx().Timeout(
             seconds, connect=min(seconds, self.patience.connect_timeout)
         )
         return timeout
 
-    def timeout_of_events(self) -> "httpx.Timeout":
-        """The same for an answer that goes on: a server that is well is silent until its next heartbeat."""
+    def event_timeout(self) -> "httpx.Timeout":
+        """Return the timeout of an event stream, which may be silent until the next heartbeat."""
         timeout = self.timeout(self.patience.timeout)
         timeout.read = max(self.patience.timeout, MISSED_HEARTBEATS * HEARTBEAT)
         return timeout
 
     def failure(self, error: "httpx.HTTPError") -> Failure:
-        """What httpx raises, as ours, and whether the request may have arrived."""
+        """Translate an httpx error; note whether the request may have arrived."""
         httpx = _httpx()
         base = self.server.base
         if isinstance(error, httpx.PoolTimeout):
-            wrong: StoreUnavailable = Overloaded(f"all {self.connections} connections to {base} are busy")
+            failure: StoreUnavailable = Overloaded(f"all {self.connections} connections to {base} are busy")
         elif isinstance(error, httpx.TimeoutException):
-            wrong = StoreUnavailable(f"{base} does not answer in time")
+            failure = StoreUnavailable(f"{base} did not answer in time")
         elif isinstance(error, httpx.ConnectError):
-            wrong = StoreUnavailable(f"{base} cannot be reached: {error}")
+            failure = StoreUnavailable(f"{base} cannot be reached: {error}")
         else:
-            wrong = StoreUnavailable(f"the connection to {base} broke: {error or type(error).__name__}")
-        wrong.__cause__ = error
+            failure = StoreUnavailable(f"the connection to {base} failed: {error or type(error).__name__}")
+        failure.__cause__ = error
         unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
-        return Failure(error=wrong, arrived=not unsent, again="CERTIFICATE" not in str(error))
+        return Failure(error=failure, may_have_arrived=not unsent, retryable="CERTIFICATE" not in str(error))
 
 
 def _httpx() -> Any:
@@ -108,8 +108,8 @@ def _httpx() -> Any:
     return httpx
 
 
-class _Luggage:
-    """The files of a call that sends or gets one. Blocks."""
+class _TransferFiles:
+    """Temporary files for the upload and the download of a call. Blocks."""
 
     def __init__(self, call: Call[Any]) -> None:
         self._folder = ScratchFolder()
@@ -131,91 +131,91 @@ class _Luggage:
 
 
 class AsyncSender:
-    """Sends calls without blocking the event loop. One event loop at a time."""
+    """Send calls from an event loop; one event loop at a time."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self._client: httpx.AsyncClient | None = None
         self._loop = LoopWatch()
         self._loop_end: LoopEnd | None = None
-        self._renewing = PerLoop(asyncio.Lock)
+        self._renewal_lock = PerLoop(asyncio.Lock)
 
     async def open(self) -> None:
         if self._client is None:
-            await self._make_here()
+            await self._connect_to_loop()
 
-    def _made(self) -> "httpx.AsyncClient":
+    def _new_client(self) -> "httpx.AsyncClient":
         return _httpx().AsyncClient(**self.options.for_httpx())  # type: ignore[no-any-return]
 
     async def close(self) -> None:
-        """Let go of all connections. Closing twice is fine."""
+        """Close all connections. Closing twice is safe."""
         client, self._client = self._client, None
         if client is not None:
             if self._loop_end is not None:
                 await self._loop_end.release()
-            if self._loop.is_here:  # else it was closed with its loop
+            if self._loop.is_here:  # otherwise the client was closed with its loop
                 await client.aclose()
 
-    async def carry_out(self, described: "Call[T] | Talk[T]") -> T:
-        """What the call gives, or the last of several."""
+    async def execute(self, described: "Call[T] | CallSequence[T]") -> T:
+        """Execute a call or a sequence of calls and return the result."""
         if isinstance(described, Call):
             return await self.run(described)
-        step = advanced(described, None)
+        step = advance(described, None)
         while not isinstance(step, Done):
-            step = advanced(described, await self.run(step))
+            step = advance(described, await self.run(step))
         return step.value
 
     async def run(self, call: Call[T]) -> T:
-        """Send it until it is answered, by the rules of `exchanging`."""
+        """Send a call, with retries, and return its result."""
         if call.upload is None and not call.download:
-            return await self._follow(call, None)
-        luggage = await asyncio.to_thread(_Luggage, call)
+            return await self._run_attempts(call, None)
+        files = await asyncio.to_thread(_TransferFiles, call)
         try:
-            return await self._follow(call, luggage)
+            return await self._run_attempts(call, files)
         finally:
-            await asyncio.to_thread(luggage.close)
+            await asyncio.to_thread(files.close)
 
-    async def _follow(self, call: Call[T], luggage: _Luggage | None) -> T:
-        course: Course[T] = course_of(call, self.options.patience)
-        step: Step | Done[T] = advanced(course, None)
+    async def _run_attempts(self, call: Call[T], files: _TransferFiles | None) -> T:
+        course: Steps[T] = steps_of(call, self.options.patience)
+        step: Step | Done[T] = advance(course, None)
         while not isinstance(step, Done):
             if isinstance(step, Send):
-                outcome: Outcome = await self._attempt(call, step, luggage)
+                outcome: Outcome = await self._attempt(call, step, files)
             else:
                 await asyncio.sleep(step.seconds)
                 outcome = None
-            if luggage is None:
-                step = advanced(course, outcome)
+            if files is None:
+                step = advance(course, outcome)
             else:
-                step = await asyncio.to_thread(partial(advanced, course, outcome))
+                step = await asyncio.to_thread(partial(advance, course, outcome))
         return step.value
 
-    async def _attempt(self, call: Call[Any], step: Send, luggage: _Luggage | None) -> Outcome:
-        client = await self._client_here()
+    async def _attempt(self, call: Call[Any], step: Send, files: _TransferFiles | None) -> Outcome:
+        client = await self._client_for_loop()
         try:
-            # httpx counts each wait by itself; a deadline is for all of them.
+            # httpx limits each network operation; a deadline limits their sum.
             async with asyncio.timeout(None if call.deadline is None else step.timeout):
-                async with self._stream(client, call, step, luggage) as response:
-                    if call.download and response.is_success and luggage is not None:
-                        await self._receive(response, luggage.received)
-                        return _answer(response, b"", luggage.received)
+                async with self._stream(client, call, step, files) as response:
+                    if call.download and response.is_success and files is not None:
+                        await self._receive(response, files.received)
+                        return _answer(response, b"", files.received)
                     return _answer(response, await response.aread())
         except TimeoutError:
-            slow = StoreUnavailable(f"{self.options.server.base} does not answer within {step.timeout:.3g} s")
+            slow = StoreUnavailable(f"{self.options.server.base} did not answer within {step.timeout:.3g} s")
             return Failure(error=slow)
         except _httpx().HTTPError as error:
             return self.options.failure(error)
         except RuntimeError as error:
-            raise self._closed_meanwhile(error) from error
+            raise self._closed_or(error) from error
 
     def _stream(
-        self, client: "httpx.AsyncClient", call: Call[Any], step: Send, luggage: _Luggage | None
+        self, client: "httpx.AsyncClient", call: Call[Any], step: Send, files: _TransferFiles | None
     ) -> "contextlib.AbstractAsyncContextManager[httpx.Response]":
         return client.stream(
             call.method,
             self.options.server.base + call.path,
             headers=_headers(call, step),
-            content=call.body if luggage is None or call.upload is None else _blocks_async(luggage.sent),
+            content=call.body if files is None or call.upload is None else _blocks_async(files.sent),
             timeout=self.options.timeout(step.timeout),
         )
 
@@ -230,14 +230,14 @@ class AsyncSender:
 
     @contextlib.asynccontextmanager
     async def events(self, call: Call[Any]) -> AsyncIterator[AsyncIterator[str]]:
-        """The data of the events of an answer that goes on. Entered once the server says that it began."""
-        client = await self._client_here()
+        """Open an event stream and yield an iterator of its data. Enter when the server has started it."""
+        client = await self._client_for_loop()
         try:
             async with client.stream(
                 call.method,
                 self.options.server.base + call.path,
                 headers={**outgoing(), **call.headers},
-                timeout=self.options.timeout_of_events(),
+                timeout=self.options.event_timeout(),
             ) as response:
                 if not response.is_success:
                     raise error_of(_answer(response, await response.aread()))
@@ -247,11 +247,11 @@ class AsyncSender:
                     events.feed(text)
                     if events.begun:
                         break
-                yield self._told(lines, events)
+                yield self._read_events(lines, events)
         except _httpx().HTTPError as error:
             raise self.options.failure(error).error from error
 
-    async def _told(self, lines: AsyncIterator[str], events: Events) -> AsyncIterator[str]:
+    async def _read_events(self, lines: AsyncIterator[str], events: Events) -> AsyncIterator[str]:
         for data in events.take():
             yield data
         try:
@@ -261,41 +261,41 @@ class AsyncSender:
                     yield data
         except _httpx().HTTPError as error:
             raise self.options.failure(error).error from error
-        raise StoreUnavailable(f"{self.options.server.base} has ended the watch")
+        raise StoreUnavailable(f"{self.options.server.base} ended the event stream")
 
-    async def _client_here(self) -> "httpx.AsyncClient":
-        """The client, made anew on another event loop: connections are bound to the loop that made them."""
+    async def _client_for_loop(self) -> "httpx.AsyncClient":
+        """Return the client of this event loop; connections cannot be shared between loops."""
         if self._loop.is_here:
             return self._open_client()
-        async with self._renewing.here():
+        async with self._renewal_lock.here():
             if not self._loop.is_here:
                 self._open_client()
-                await self._make_here()
+                await self._connect_to_loop()
         return self._open_client()
 
-    async def _make_here(self) -> None:
-        self._client = client = await asyncio.to_thread(self._made)
+    async def _connect_to_loop(self) -> None:
+        self._client = client = await asyncio.to_thread(self._new_client)
         self._loop.follow()
-        self._loop_end = LoopEnd(partial(_dropped, client))
+        self._loop_end = LoopEnd(partial(_close_quietly, client))
 
     def _open_client(self) -> "httpx.AsyncClient":
         if self._client is None:
             raise _closed(self.options.server)
         return self._client
 
-    def _closed_meanwhile(self, error: RuntimeError) -> BaseException:
-        """httpx says in a RuntimeError that it was closed; what else is one is not ours."""
+    def _closed_or(self, error: RuntimeError) -> BaseException:
+        """httpx raises RuntimeError when it is closed; return any other RuntimeError unchanged."""
         return _closed(self.options.server) if self._client is None else error
 
 
-async def _dropped(client: "httpx.AsyncClient") -> None:
-    """Close a client with its event loop. A server that does not take the goodbye makes no difference."""
+async def _close_quietly(client: "httpx.AsyncClient") -> None:
+    """Close a client at the end of its event loop; ignore connection errors."""
     with contextlib.suppress(RuntimeError, OSError):
         await client.aclose()
 
 
 class SyncSender:
-    """Sends calls and waits. May be used by several threads."""
+    """Send calls synchronously. Thread-safe."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -306,55 +306,55 @@ class SyncSender:
             self._client = _httpx().Client(**self.options.for_httpx())
 
     def close(self) -> None:
-        """Let go of all connections. Closing twice is fine."""
+        """Close all connections. Closing twice is safe."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
 
-    def carry_out(self, described: "Call[T] | Talk[T]") -> T:
-        """What the call gives, or the last of several."""
+    def execute(self, described: "Call[T] | CallSequence[T]") -> T:
+        """Execute a call or a sequence of calls and return the result."""
         if isinstance(described, Call):
             return self.run(described)
-        step = advanced(described, None)
+        step = advance(described, None)
         while not isinstance(step, Done):
-            step = advanced(described, self.run(step))
+            step = advance(described, self.run(step))
         return step.value
 
     def run(self, call: Call[T]) -> T:
-        """Send it until it is answered, by the rules of `exchanging`."""
+        """Send a call, with retries, and return its result."""
         if call.upload is None and not call.download:
-            return self._follow(call, None)
-        luggage = _Luggage(call)
+            return self._run_attempts(call, None)
+        files = _TransferFiles(call)
         try:
-            return self._follow(call, luggage)
+            return self._run_attempts(call, files)
         finally:
-            luggage.close()
+            files.close()
 
-    def _follow(self, call: Call[T], luggage: _Luggage | None) -> T:
-        course: Course[T] = course_of(call, self.options.patience)
-        step: Step | Done[T] = advanced(course, None)
+    def _run_attempts(self, call: Call[T], files: _TransferFiles | None) -> T:
+        course: Steps[T] = steps_of(call, self.options.patience)
+        step: Step | Done[T] = advance(course, None)
         while not isinstance(step, Done):
             if isinstance(step, Send):
-                outcome: Outcome = self._attempt(call, step, luggage)
+                outcome: Outcome = self._attempt(call, step, files)
             else:
                 time.sleep(step.seconds)
                 outcome = None
-            step = advanced(course, outcome)
+            step = advance(course, outcome)
         return step.value
 
-    def _attempt(self, call: Call[Any], step: Send, luggage: _Luggage | None) -> Outcome:
+    def _attempt(self, call: Call[Any], step: Send, files: _TransferFiles | None) -> Outcome:
         client = self._open_client()
         try:
             with client.stream(
                 call.method,
                 self.options.server.base + call.path,
                 headers=_headers(call, step),
-                content=call.body if luggage is None or call.upload is None else _blocks(luggage.sent),
+                content=call.body if files is None or call.upload is None else _blocks(files.sent),
                 timeout=self.options.timeout(step.timeout),
             ) as response:
-                if call.download and response.is_success and luggage is not None:
-                    _receive(response, luggage.received)
-                    return _answer(response, b"", luggage.received)
+                if call.download and response.is_success and files is not None:
+                    _receive(response, files.received)
+                    return _answer(response, b"", files.received)
                 return _answer(response, response.read())
         except _httpx().HTTPError as error:
             return self.options.failure(error)
@@ -363,14 +363,14 @@ class SyncSender:
 
     @contextlib.contextmanager
     def events(self, call: Call[Any]) -> Iterator[Iterator[str]]:
-        """The data of the events of an answer that goes on. Entered once the server says that it began."""
+        """Open an event stream and yield an iterator of its data. Enter when the server has started it."""
         client = self._open_client()
         try:
             with client.stream(
                 call.method,
                 self.options.server.base + call.path,
                 headers={**outgoing(), **call.headers},
-                timeout=self.options.timeout_of_events(),
+                timeout=self.options.event_timeout(),
             ) as response:
                 if not response.is_success:
                     raise error_of(_answer(response, response.read()))
@@ -380,11 +380,11 @@ class SyncSender:
                     events.feed(text)
                     if events.begun:
                         break
-                yield self._told(lines, events)
+                yield self._read_events(lines, events)
         except _httpx().HTTPError as error:
             raise self.options.failure(error).error from error
 
-    def _told(self, lines: Iterator[str], events: Events) -> Iterator[str]:
+    def _read_events(self, lines: Iterator[str], events: Events) -> Iterator[str]:
         yield from events.take()
         try:
             for text in lines:
@@ -392,7 +392,7 @@ class SyncSender:
                 yield from events.take()
         except _httpx().HTTPError as error:
             raise self.options.failure(error).error from error
-        raise StoreUnavailable(f"{self.options.server.base} has ended the watch")
+        raise StoreUnavailable(f"{self.options.server.base} ended the event stream")
 
     def _open_client(self) -> "httpx.Client":
         if self._client is None:
@@ -401,7 +401,7 @@ class SyncSender:
 
 
 def _closed(server: Server) -> AforesaidError:
-    return StoreClosed(f"the client of {server.base} is closed, or was not opened: use it in a `with` block")
+    return StoreClosed(f"the client of {server.base} is not open: use it in a `with` block")
 
 
 def _answer(response: "httpx.Response", content: bytes, file: ScratchPath | None = None) -> Answer:
@@ -409,7 +409,7 @@ def _answer(response: "httpx.Response", content: bytes, file: ScratchPath | None
 
 
 def _headers(call: Call[Any], step: Send) -> dict[str, str]:
-    return {**outgoing(), **call.headers, **(call.again if step.again else {})}
+    return {**outgoing(), **call.headers, **(call.retry_headers if step.is_retry else {})}
 
 
 def _receive(response: "httpx.Response", path: ScratchPath) -> None:

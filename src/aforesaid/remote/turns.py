@@ -1,4 +1,4 @@
-"""A turn in the making, for code that does not await. Below: `aforesaid.turns`. Above: the managers."""
+"""A sync turn on a memory behind a server."""
 
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class SyncTurn(TurnDraft):
-    """What `manager.turn(conversation_id)` gives: say things, then leave the block to store them.
+    """A turn, returned by `manager.turn(conversation_id)`; leaving the `with` block stores its messages.
 
-    When the block raises, nothing of the turn is stored. `stored` says afterwards what was.
+    If the block raises, nothing is stored. `stored` is the result after the block.
     """
 
     def __init__(
@@ -27,17 +27,17 @@ class SyncTurn(TurnDraft):
         self.stored: Appended | None = None
 
     def load_context(self, agent_name: str | None = None) -> Context:
-        """What a model should see now, the conversation so far and this turn, with a report."""
+        """Return the context of the conversation and this turn, with a report."""
         return self._manager.load_context(
             self._conversation_id, agent_name=agent_name, pending=self._messages
         )
 
     def context(self, dialect: str = "plain", *, agent_name: str | None = None) -> list[dict[str, Any]]:
-        """What a model should see now, as messages in a provider's dialect, ready to send."""
+        """Return the context as messages in a provider's dialect."""
         return self.request(dialect, agent_name=agent_name).messages
 
     def request(self, dialect: str = "plain", *, agent_name: str | None = None) -> Request:
-        """The same with the system prompt apart. Raises `NothingToSend` while nobody has said anything."""
+        """Return the messages and the separate system prompt. Raise `NothingToSend` if there are none."""
         return write_request(self.load_context(agent_name), dialect)
 
     def __enter__(self) -> Self:

@@ -1,14 +1,13 @@
-"""Every method of a manager as a call that can be sent: described once, for who awaits and who waits.
+"""One call for each method of a manager, shared by the async and the sync client.
 
-    base             whose calls these are
-    conversations    what is said: conversations, messages, contexts
-    finding          searches
-    contacts         clients
-    noting           notes, summaries
-    keeping          retention, archives, erasure, export, redaction
+    base             the owner's header, bodies and ids
+    conversations    conversations, messages, contexts
+    search           searches
+    contacts         contacts and client association
+    notes            notes, summaries
+    retention        retention, archives, erasure, export, redaction
 
-Signatures and checks are the manager's: what it refuses is refused here, before anything is sent. Below:
-calls, answers, protocol. Above: the faces.
+Signatures and validation are the manager's, so that invalid input raises before anything is sent.
 """
 
 from datetime import timedelta
@@ -20,62 +19,62 @@ from aforesaid.contracts import Change, TokenCounter
 from aforesaid.errors import StoreForeign
 from aforesaid.remote.calls import Call, path_of
 from aforesaid.remote.events import EVENT_STREAM
-from aforesaid.remote.requests.base import VERSION, Talk, conversation
+from aforesaid.remote.requests.base import VERSION, CallSequence, conversation
 from aforesaid.remote.requests.contacts import AssociationCalls, ContactCalls
 from aforesaid.remote.requests.conversations import ConversationCalls
-from aforesaid.remote.requests.notes import NotingCalls
-from aforesaid.remote.requests.retention import KeepingCalls
-from aforesaid.remote.requests.search import FindingCalls
-from aforesaid.remote.responses import nothing
+from aforesaid.remote.requests.notes import NoteCalls
+from aforesaid.remote.requests.retention import RetentionCalls
+from aforesaid.remote.requests.search import SearchCalls
+from aforesaid.remote.responses import expect_empty
 from aforesaid.tokens import counter_named
 
-__all__ = ["OwnerCalls", "Talk"]
+__all__ = ["CallSequence", "OwnerCalls"]
 
 
-class OwnerCalls(ConversationCalls, FindingCalls, KeepingCalls, NotingCalls):
+class OwnerCalls(ConversationCalls, SearchCalls, RetentionCalls, NoteCalls):
     """All calls of one owner."""
 
     @property
     def clients(self) -> ContactCalls:
-        """The calls that concern contacts."""
-        return ContactCalls(self.owner, intake=self.intake, config=self.given_config)
+        """The calls for contacts."""
+        return ContactCalls(self.owner, intake=self.intake, config=self.client_config)
 
     @property
     def association(self) -> AssociationCalls:
-        """The calls that concern who is meant."""
-        return AssociationCalls(self.owner, intake=self.intake, config=self.given_config)
+        """The calls for client association."""
+        return AssociationCalls(self.owner, intake=self.intake, config=self.client_config)
 
     def idling_after(self, idle_after: timedelta | None) -> "OwnerCalls":
-        """These calls, with sessions that start afresh after another time of silence."""
+        """Return these calls with another idle time of sessions."""
         return self._with(idle_after=idle_after)
 
     def counting_with(self, counter: TokenCounter) -> "OwnerCalls":
-        """These calls, with contexts counted by another counter, which the server has under its name."""
+        """Return these calls with another token counter, which the server must have under the same name."""
         counter_named(counter.name)
         return self._with(counter=counter, intake=self.intake.counting_with(counter))
 
     def _with(self, **changes: Any) -> "OwnerCalls":
-        given = {
+        options = {
             "intake": self.intake,
-            "config": self.given_config,
+            "config": self.client_config,
             "idle_after": self.idle_after,
             "counter": self.counter,
         }
-        return OwnerCalls(self.owner, **given | changes)
+        return OwnerCalls(self.owner, **options | changes)
 
     def changes(self, conversation_id: str | None = None) -> Call[None]:
-        """A call whose answer goes on: every change, as an event."""
+        """Return the call for the event stream of changes."""
         query = {} if conversation_id is None else {"conversation_id": conversation(conversation_id)}
         return Call(
             method="GET",
             path=path_of(VERSION, "changes", query=query),
             headers={**self._headers, "accept": EVENT_STREAM},
-            read=nothing,
+            read=expect_empty,
         )
 
     def change(self, data: str) -> Change:
-        """The change that an event tells of."""
+        """Parse the change in an event."""
         try:
             return msgspec.json.decode(data, type=Change)
         except msgspec.MsgspecError as error:
-            raise StoreForeign("the server tells of something that is no change") from error
+            raise StoreForeign("the server sent an invalid change event") from error

@@ -1,4 +1,4 @@
-"""What every description stands on: whose calls these are, and how one is made. Below: calls, protocol."""
+"""The base class of an owner's calls, and helpers for headers and ids."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -11,23 +11,32 @@ from aforesaid.intake.messages import Intake
 from aforesaid.model.conversations import check_count, check_span
 from aforesaid.model.ids import new_id, parse_name, parse_uuid
 from aforesaid.protocol import OWNER_HEADER, to_json
-from aforesaid.remote.calls import Answer, Call, Query, Talk, path_of
+from aforesaid.remote.calls import Answer, Call, CallSequence, Query, path_of
 from aforesaid.remote.responses import reader
 from aforesaid.settings import ConversationConfig
 
 T = TypeVar("T")
 
-__all__ = ["LARGEST_PAGE", "VERSION", "Calls", "Talk", "at_revision", "conversation", "known_again", "nobody"]
+__all__ = [
+    "LARGEST_PAGE",
+    "VERSION",
+    "CallSequence",
+    "Calls",
+    "at_revision",
+    "conversation",
+    "idempotency_header",
+    "none_if_absent",
+]
 
 LARGEST_PAGE = 1000
-"""What the server gives at once; more is asked for again."""
+"""The server's maximum page size; longer lists need several calls."""
 
 VERSION = "v1"
-"""The version of the interface, which every path begins with."""
+"""The API version, the first segment of every path."""
 
 
 class Calls:
-    """One owner's calls, as descriptions. Nothing is sent here."""
+    """Build the calls of one owner. Nothing is sent here."""
 
     def __init__(
         self,
@@ -39,15 +48,17 @@ class Calls:
         counter: TokenCounter | None = None,
     ) -> None:
         if owner == JOURNAL:
-            raise InvalidId(f"owner must not be {JOURNAL!r}: the name is taken", field="owner", value=owner)
+            raise InvalidId(
+                f"owner must not be {JOURNAL!r}: the name is reserved", field="owner", value=owner
+            )
         self.owner = parse_name(owner, field="owner")
         self.intake = intake
-        self.given_config = config
-        """What the caller decides; where that is nothing, the server does."""
+        self.client_config = config
+        """The caller's settings; None uses the server's."""
         self.config = config or ConversationConfig()
         self.idle_after = check_span(idle_after, field="idle_after")
         self.counter = counter
-        """Whose tokens a context is counted in; None leaves it to the server."""
+        """The token counter of contexts; None uses the server's."""
         self._headers = {OWNER_HEADER: quote(owner, safe="")}
 
     def _call(
@@ -60,7 +71,7 @@ class Calls:
         headers: Mapping[str, str] | None = None,
         **fields: Any,
     ) -> Call[T]:
-        """A call whose answer is JSON."""
+        """Return a call with a JSON answer."""
         return Call(
             method=method,
             path=path_of(VERSION, *segments, query=query),
@@ -70,7 +81,7 @@ class Calls:
             **fields,
         )
 
-    def _silent(
+    def _call_without_result(
         self,
         method: str,
         *segments: str,
@@ -79,7 +90,7 @@ class Calls:
         headers: Mapping[str, str] | None = None,
         **fields: Any,
     ) -> Call[None]:
-        """A call whose answer is that it is done."""
+        """Return a call without a result."""
         return Call(
             method=method,
             path=path_of(VERSION, *segments, query=query),
@@ -97,13 +108,13 @@ class Calls:
 _JSON = {"content-type": "application/json"}
 
 
-def known_again() -> dict[str, str]:
-    """A header, made now, by which the server knows a call again and answers alike; it costs a record."""
+def idempotency_header() -> dict[str, str]:
+    """Return a new idempotency key header. The server stores a record for each key."""
     return {"idempotency-key": new_id()}
 
 
 def at_revision(expected: int | None) -> dict[str, Any]:
-    """What makes a call insist on a revision. It is not sent again by itself: the first may have moved it."""
+    """Return the fields of a call that expects a revision. A retry could find a changed revision."""
     if expected is None:
         return {}
     check_count(expected, field="expected_revision", least=0)
@@ -111,14 +122,14 @@ def at_revision(expected: int | None) -> dict[str, Any]:
 
 
 def conversation(conversation_id: str) -> str:
-    """The id, checked before it becomes a part of a path."""
+    """Validate the id before it becomes part of a path."""
     return parse_uuid(conversation_id, field="conversation_id")
 
 
-def nobody(_: NotFound) -> None:
-    """Stands for what is not there."""
+def none_if_absent(_: NotFound) -> None:
+    """Return None for `NotFound`."""
     return
 
 
 def _done(answer: Answer) -> None:
-    """Whatever a success has to say."""
+    """Ignore the body of a successful answer."""

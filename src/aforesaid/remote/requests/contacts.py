@@ -1,4 +1,4 @@
-"""Contacts, as calls. Below: base. Signatures are those of `manager.clients` and `manager.association`."""
+"""Calls for contacts. The signatures are those of `manager.clients` and `manager.association`."""
 
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,14 @@ from aforesaid.model.conversations import Conversation, check_count
 from aforesaid.model.ids import new_id, parse_uuid
 from aforesaid.protocol import conversation_of
 from aforesaid.remote.calls import Call, path_of
-from aforesaid.remote.requests.base import LARGEST_PAGE, VERSION, Calls, Talk, conversation, nobody
+from aforesaid.remote.requests.base import (
+    LARGEST_PAGE,
+    VERSION,
+    Calls,
+    CallSequence,
+    conversation,
+    none_if_absent,
+)
 from aforesaid.remote.responses import reader
 
 if TYPE_CHECKING:
@@ -22,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ContactCalls(Calls):
-    """The clients that an owner knows."""
+    """Calls for an owner's contacts."""
 
     def add(
         self,
@@ -44,7 +51,7 @@ class ContactCalls(Calls):
             "notes": notes,
         }
         key = new_id() if client_id is None else parse_uuid(client_id, field="client_id")
-        # A second attempt would find the id taken by the first: so it is not sent again by itself.
+        # Not retried: a second attempt would find the id taken by the first.
         body = {**parse_fields(given), "client_id": key}
         return self._call("POST", "clients", body=body, read=_contact, repeatable=False)
 
@@ -52,9 +59,9 @@ class ContactCalls(Calls):
         return self._call("GET", "clients", _key(client_id), read=_contact)
 
     def lookup(self, client_id: str) -> Call[Contact | None]:
-        return self._call("GET", "clients", _key(client_id), read=_contact, absent=nobody)
+        return self._call("GET", "clients", _key(client_id), read=_contact, on_not_found=none_if_absent)
 
-    def list(self, limit: int = 50, after: str | None = None) -> Talk[ContactPage]:
+    def list(self, limit: int = 50, after: str | None = None) -> CallSequence[ContactPage]:
         check_count(limit, field="limit", least=1)
         found: list_[Contact] = []
         while True:
@@ -89,9 +96,9 @@ class ContactCalls(Calls):
         body = {**changes, **dict.fromkeys(cleared_fields(clear))}
         return self._call("PATCH", "clients", _key(client_id), body=body, read=_contact)
 
-    def remove(self, client_id: str) -> Talk[bool]:
+    def remove(self, client_id: str) -> CallSequence[bool]:
         found = yield self.lookup(client_id)
-        yield self._silent("DELETE", "clients", _key(client_id))
+        yield self._call_without_result("DELETE", "clients", _key(client_id))
         return found is not None
 
     def find(self, query: str, limit: int = 20) -> "Call[list_[Contact]]":
@@ -114,7 +121,7 @@ class ContactCalls(Calls):
 
 
 class AssociationCalls(Calls):
-    """Which client a text names, and which conversation is about whom."""
+    """Calls for client identification and links."""
 
     def identify_client(self, text: str, *, by_ear: bool = False) -> Call[ClientMatch | None]:
         if not isinstance(text, str):
@@ -124,7 +131,7 @@ class AssociationCalls(Calls):
 
     def link_conversation_to_client(
         self, conversation_id: str, client: str | ClientMatch | Contact
-    ) -> Talk[Conversation | None]:
+    ) -> CallSequence[Conversation | None]:
         place = ("conversations", conversation(conversation_id), "client")
         client_id = meant(client)
         if client_id is None and not isinstance(client, ClientMatch | Contact):
@@ -142,7 +149,7 @@ class AssociationCalls(Calls):
 
 
 list_ = list
-"""The built-in, where the method `list` hides it."""
+"""The built-in, which the method `list` shadows."""
 
 
 def _key(client_id: str) -> str:

@@ -1,4 +1,4 @@
-"""Conversations, messages and contexts, as calls. Below: base. The signatures are the manager's."""
+"""Calls for conversations, messages and contexts. The signatures are the manager's."""
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
@@ -33,18 +33,18 @@ from aforesaid.remote.calls import Call
 from aforesaid.remote.requests.base import (
     LARGEST_PAGE,
     Calls,
-    Talk,
+    CallSequence,
     at_revision,
     conversation,
-    known_again,
-    nobody,
+    idempotency_header,
+    none_if_absent,
 )
 from aforesaid.tokens import characters_in
 from aforesaid.windows import WindowPolicy, pending_window, write_request
 
 
 class ConversationCalls(Calls):
-    """What is said, and the records."""
+    """Calls for conversations, messages and contexts."""
 
     def get_or_create_conversation(
         self, session_id: str, client_id: str | None = None, channel: Channel = "voice"
@@ -62,7 +62,7 @@ class ConversationCalls(Calls):
             "session_id": parse_name(session_id, field="session_id"),
             **self._idle,
         }
-        return self._call("GET", "sessions", query=query, read=conversation_of, absent=nobody)
+        return self._call("GET", "sessions", query=query, read=conversation_of, on_not_found=none_if_absent)
 
     def get_conversation(self, conversation_id: str) -> Call[Conversation]:
         return self._call("GET", "conversations", conversation(conversation_id), read=conversation_of)
@@ -80,7 +80,7 @@ class ConversationCalls(Calls):
         date_to: datetime | None = None,
         limit: int | None = None,
         after: str | None = None,
-    ) -> Talk[Page]:
+    ) -> CallSequence[Page]:
         query = Query(
             client_id=client_id,
             channel=channel,
@@ -166,18 +166,18 @@ class ConversationCalls(Calls):
     def delete_conversation(
         self, conversation_id: str, *, expected_revision: int | None = None
     ) -> Call[None]:
-        return self._silent(
+        return self._call_without_result(
             "DELETE", "conversations", conversation(conversation_id), **at_revision(expected_revision)
         )
 
     def delete_session(self, session_id: str, *, tag: str) -> Call[None]:
         (label,) = parse_tags((tag,), field="tag")
         query = {"session_id": parse_name(session_id, field="session_id"), "tag": label}
-        return self._silent("DELETE", "sessions", query=query)
+        return self._call_without_result("DELETE", "sessions", query=query)
 
     def leave_session(self, session_id: str) -> Call[None]:
         body = {"session_id": parse_name(session_id, field="session_id")}
-        return self._silent("POST", "sessions", "leave", body=body)
+        return self._call_without_result("POST", "sessions", "leave", body=body)
 
     # Messages
 
@@ -224,7 +224,7 @@ class ConversationCalls(Calls):
             "turns",
             read=appended_of,
             body=body,
-            again=known_again(),  # the messages have ids: that the first attempt is known is not needed
+            retry_headers=idempotency_header(),  # message ids make the first attempt idempotent
         )
 
     def append_to_session(
@@ -242,35 +242,38 @@ class ConversationCalls(Calls):
             "tags": list_(parse_tags(tags)),
             **self._idle,
         }
-        # Also with the first attempt: ids are of no use once the session has moved to another conversation.
-        return self._call("POST", "sessions", "turns", read=appended_of, body=body, headers=known_again())
+        # The first attempt needs a key too: the session may move to another conversation before a retry.
+        return self._call(
+            "POST", "sessions", "turns", read=appended_of, body=body, headers=idempotency_header()
+        )
 
     def _turn(self, messages: Sequence[Message]) -> "list_[dict[str, Any]]":
-        """The messages with ids, so that sent twice they are stored once; and as the caller's redactor leaves
-        them, so that what it takes out never leaves this machine."""
+        """Return the redacted messages with ids, which make retries idempotent."""
         if isinstance(messages, str) or not isinstance(messages, Sequence):
             raise InvalidInput(f"messages must be a list; got {shown(messages)}", field="messages")
         complete = [self.intake.completed(message) for message in messages]
         redact = self.intake.redact
         return _documents(complete if redact is None else redacted(complete, redact))
 
-    def messages(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "Talk[list_[Message]]":
+    def messages(
+        self, conversation_id: str, limit: int = 50, offset: int = 0
+    ) -> "CallSequence[list_[Message]]":
         found = yield from self.entries(conversation_id, limit, offset)
         return [entry.message for entry in found if unreadable_reason(entry) is None]
 
-    def entries(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "Talk[list_[Entry]]":
+    def entries(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "CallSequence[list_[Entry]]":
         check_count(limit, field="limit", least=0)
         check_count(offset, field="offset", least=0)
         found: list_[Entry] = []
         while True:
             wanted = min(limit - len(found), LARGEST_PAGE)
-            page: list_[Entry] = yield self._part(conversation_id, wanted, offset + len(found))
+            page: list_[Entry] = yield self._entries_page(conversation_id, wanted, offset + len(found))
             found += page[:wanted]
             if len(page) < wanted or len(found) >= limit:
                 return found
 
-    def _part(self, conversation_id: str, limit: int, offset: int) -> "Call[list_[Entry]]":
-        """A part of the log. The server gives one message at the least."""
+    def _entries_page(self, conversation_id: str, limit: int, offset: int) -> "Call[list_[Entry]]":
+        """Return the call for a page of the log. The server's minimum limit is 1."""
         return self._call(
             "GET",
             "conversations",
@@ -317,10 +320,10 @@ class ConversationCalls(Calls):
     ) -> Call[Context]:
         if policy is not None and not isinstance(policy, WindowPolicy):
             raise InvalidInput(f"policy must be a WindowPolicy; got {shown(policy)}", field="policy")
-        wanted = self._wanted(policy)
+        wanted = self._effective_policy(policy)
         body = {
             "agent_name": agent_name if self.config.enable_agent_filtering else None,
-            **self._asked(wanted, pending),
+            **self._context_body(wanted, pending),
         }
         return self._call(
             "POST",
@@ -330,24 +333,29 @@ class ConversationCalls(Calls):
             read=context_of,
             body=body,
             deadline=float(self.config.context_deadline) or None,
-            instead=lambda error: self._degraded(conversation_id, wanted, agent_name, pending, error),
+            fallback=lambda error: self._degraded(conversation_id, wanted, agent_name, pending, error),
         )
 
     def first_context(
         self, pending: Sequence[Message], *, policy: WindowPolicy | None = None
     ) -> Call[Context]:
-        return self._call("POST", "context", read=context_of, body=self._asked(self._wanted(policy), pending))
+        return self._call(
+            "POST",
+            "context",
+            read=context_of,
+            body=self._context_body(self._effective_policy(policy), pending),
+        )
 
-    def _asked(self, policy: WindowPolicy | None, pending: Sequence[Message]) -> dict[str, Any]:
+    def _context_body(self, policy: WindowPolicy | None, pending: Sequence[Message]) -> dict[str, Any]:
         return {
             "policy": None if policy is None else msgspec.to_builtins(policy),
             "pending": _documents(pending),
             "counter": None if self.counter is None else self.counter.name,
         }
 
-    def _wanted(self, policy: WindowPolicy | None) -> WindowPolicy | None:
-        """The window as the caller's own settings complete it; without any, the server's do."""
-        config = self.given_config
+    def _effective_policy(self, policy: WindowPolicy | None) -> WindowPolicy | None:
+        """Complete the policy from the caller's settings; without settings the server completes it."""
+        config = self.client_config
         if config is None:
             return policy
         wanted = policy or WindowPolicy(max_messages=config.context_window_size)
@@ -363,12 +371,14 @@ class ConversationCalls(Calls):
         pending: Sequence[Message],
         error: StoreError,
     ) -> Context:
-        """The window over what is being said, which is all that is known here while the server is away."""
+        """Return a window over the pending messages, the only ones available without the server."""
         policy = policy or WindowPolicy(max_messages=self.config.context_window_size)
         if agent_name is not None and self.config.enable_agent_filtering:
             policy = replace(policy, agent_name=agent_name)
-        context = pending_window(conversation_id, policy, cost=_about, pending=pending, now=datetime.now(UTC))
-        return replace(context, report=_why(context.report, str(error)))
+        context = pending_window(
+            conversation_id, policy, cost=_estimated_tokens, pending=pending, now=datetime.now(UTC)
+        )
+        return replace(context, report=_with_reason(context.report, str(error)))
 
     def load_request(
         self,
@@ -384,7 +394,7 @@ class ConversationCalls(Calls):
 
 
 list_ = list
-"""The built-in, where the method `list` hides it."""
+"""The built-in, which the method `list` shadows."""
 
 
 def _documents(messages: Sequence[Message]) -> list_[dict[str, Any]]:
@@ -400,7 +410,7 @@ def _record_of(appended: Appended) -> Conversation:
 
 
 def _unchanged(record: Conversation, expected_revision: int | None) -> Appended:
-    """What a turn without messages leaves."""
+    """Return the result of a turn without messages."""
     check_revision(record.id, record.revision, expected_revision)
     return Appended(conversation=record, new=())
 
@@ -411,13 +421,13 @@ def _channel(channel: Channel) -> Channel:
     return channel
 
 
-def _why(report: Report, why: str) -> Report:
+def _with_reason(report: Report, why: str) -> Report:
     nothing = None if report.nothing_to_send is None else why
     return replace(report, warnings=(why, *report.warnings), nothing_to_send=nothing, degraded=True)
 
 
-def _about(message: Message) -> int:
-    """What a message costs at the most: the counter is the server's, and loading one here takes a while."""
+def _estimated_tokens(message: Message) -> int:
+    """Estimate tokens from above by characters; loading a token counter here would be slow."""
     return characters_in(message) // 2 + 8
 
 

@@ -1,4 +1,4 @@
-"""What is kept, how long, in which form, and that it goes, as calls. Below: base."""
+"""Calls for retention, archives, erasure, export and redaction."""
 
 from collections.abc import Collection
 from datetime import timedelta
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 ZIP = "application/zip"
 
 
-class KeepingCalls(Calls):
-    """Retention, archives, erasure, export and redaction."""
+class RetentionCalls(Calls):
+    """Calls for retention, archives, erasure, export and redaction."""
 
     def purge_expired(self) -> Call[int]:
         return self._call(
@@ -83,7 +83,7 @@ class KeepingCalls(Calls):
     # Erasure and export
 
     def erase(self, conversation_id: str | None = None) -> "Call[Receipt]":
-        """Not sent again by itself: the receipt of a second erasure counts nothing."""
+        """Not retried: the receipt of a second erasure would count nothing."""
         if conversation_id is None:
             return self._call("POST", "erase", read=_receipt, repeatable=False)
         return self._call(
@@ -96,7 +96,7 @@ class KeepingCalls(Calls):
             path=path_of(VERSION, "export"),
             headers={**self._headers, "accept": f"{ZIP}, application/json"},
             download=True,
-            read=partial(_unpacked, folder=Path(folder)),
+            read=partial(_unpack, folder=Path(folder)),
         )
 
     def import_(self, folder: str | Path) -> "Call[Manifest]":
@@ -104,7 +104,7 @@ class KeepingCalls(Calls):
             method="POST",
             path=path_of(VERSION, "import"),
             headers={**self._headers, "content-type": ZIP},
-            upload=partial(_packed, folder=Path(folder)),
+            upload=partial(_pack_upload, folder=Path(folder)),
             read=_manifest,
         )
 
@@ -157,18 +157,18 @@ def _manifest(answer: Answer) -> "Manifest":
     return msgspec.convert(document_of(answer), Manifest)
 
 
-def _unpacked(answer: Answer, *, folder: Path) -> "Manifest":
+def _unpack(answer: Answer, *, folder: Path) -> "Manifest":
     from aforesaid.transfer.zips import unpack_folder
 
     if answer.media_type != ZIP or answer.file is None:
         raise StoreForeign(
-            f"the server answers with {answer.media_type or 'nothing'}, and not with an export"
+            f"the server must answer with an export; got {answer.media_type or 'no content type'}"
         )
     with answer.file.open("rb") as file:
         return unpack_folder(file, folder)
 
 
-def _packed(file: BinaryIO, *, folder: Path) -> None:
+def _pack_upload(file: BinaryIO, *, folder: Path) -> None:
     from aforesaid.transfer.zips import pack_folder
 
     pack_folder(folder, file)

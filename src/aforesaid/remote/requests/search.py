@@ -1,4 +1,4 @@
-"""Searches, as calls. Below: base. The signatures are the manager's."""
+"""Calls for searches. The signatures are the manager's."""
 
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from aforesaid.search.searcher import Findings
 
 
-class FindingCalls(Calls):
-    """What was said before, found again."""
+class SearchCalls(Calls):
+    """Calls for searches."""
 
     def search_history(
         self,
@@ -77,7 +77,7 @@ class FindingCalls(Calls):
             "channel": filters.channel,
             "max_tokens": None if max_tokens is None else parse_limit(max_tokens, field="max_tokens"),
             "explain": explain,
-            "timezone": named_zone(zone),
+            "timezone": zone_name(zone),
         }
         return self._call("POST", "search", body=body, read=lambda found: _findings(found, zone))
 
@@ -111,7 +111,7 @@ class FindingCalls(Calls):
             "date_from": filters.date_from,
             "date_to": filters.date_to,
             "limit": filters.limit,
-            "timezone": named_zone(local_zone(timezone)),
+            "timezone": zone_name(local_zone(timezone)),
         }
         return self._call("POST", "search", "conversations", body=body, read=_found)
 
@@ -124,8 +124,8 @@ class FindingCalls(Calls):
         )
 
 
-def named_zone(zone: tzinfo) -> str:
-    """The zone as the server understands it: by its name, or as hours from UTC, as they are now."""
+def zone_name(zone: tzinfo) -> str:
+    """Return the zone's name, or its current offset from UTC."""
     name = getattr(zone, "key", None)
     if isinstance(name, str):
         return name
@@ -138,7 +138,7 @@ _NONE = datetime.max - datetime.max
 
 
 def _findings(document: Any, zone: tzinfo) -> "Findings":
-    """What was found, with its times in the caller's own zone: over the wire they only have an offset."""
+    """Parse findings and convert their times to the caller's zone; JSON has only an offset."""
     from aforesaid.search.searcher import Findings
 
     found = msgspec.convert(document, Findings)
