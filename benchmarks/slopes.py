@@ -2,7 +2,7 @@
 
     python -m benchmarks.slopes [--owners 400] [--page]
 
-Writes `benchmarks/results/slopes.json` and the tables of `docs/growth.md`. PostgreSQL is measured as it is,
+Writes `benchmarks/results/slopes.json` and the tables of `docs/internals/growth.md`. PostgreSQL is measured as it is,
 with its sixteen partitions, and with one that holds everything.
 """
 
@@ -29,7 +29,7 @@ from benchmarks.peers.environments import ROOT
 from benchmarks.report.numbers import size, table
 from benchmarks.report.writing import put_into
 
-PAGE = ROOT / "docs" / "growth.md"
+PAGE = ROOT / "docs" / "internals" / "growth.md"
 CONVERSATIONS, MESSAGES = 4, 25 * 2
 JSON_OWNERS = 5
 """The file is written anew for every commit: a few owners say enough."""

@@ -68,7 +68,7 @@ def test_what_only_looks_like_this_machine_is_another(host: str) -> None:
 
 @pytest.mark.parametrize("key", ["", "with space", "new\nline", "ключ", 7, b"bytes"])
 def test_what_is_no_key_is_refused_and_not_shown(key: Any) -> None:
-    with pytest.raises(InvalidSetting, match="a key is") as refused:
+    with pytest.raises(InvalidSetting, match="a key must be") as refused:
         server_at("https://example.org", key=key)
     assert not key or str(key) not in str(refused.value)
 

@@ -96,7 +96,7 @@ def test_what_must_not_be_done_twice_is_sent_again_only_where_it_never_arrived()
     given, steps = play([AWAY, GOOD], once)
     assert attempts(steps) == 1
     assert isinstance(given, StoreUnavailable)
-    assert "is not known" in str(given)
+    assert "it is unknown whether" in str(given)
     assert "secret" not in str(given), "what stands in a query is somebody's words"
 
 

@@ -50,8 +50,8 @@ async def asked(url: str, patience: RetryPolicy = QUICK) -> Any:
 @pytest.mark.parametrize(
     ("said", "error", "words"),
     [
-        (answer(200, "<html>welcome</html>", "text/html"), StoreForeign, "is the URL right"),
-        (answer(200, "", ""), StoreForeign, "is the URL right"),
+        (answer(200, "<html>welcome</html>", "text/html"), StoreForeign, "check the URL"),
+        (answer(200, "", ""), StoreForeign, "check the URL"),
         (answer(200, '{"id": "', "application/json"), StoreUnavailable, "truncated or invalid JSON"),
         (answer(200, b"\xff\xfe", "application/json"), StoreUnavailable, "truncated or invalid JSON"),
         (answer(200, "[]"), StoreForeign, "another release"),
@@ -72,14 +72,14 @@ async def asked(url: str, patience: RetryPolicy = QUICK) -> Any:
         (problem(403, "not-allowed"), NotAllowed, "said"),
         (problem(503, "overloaded"), Overloaded, "said"),
         (problem(418, "from-the-future"), AforesaidError, "said"),
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\nconnection: close\r\n\r\n{", StoreUnavailable, "broke"),
-        (b"220 smtp.example.org ESMTP\r\nconnection: close\r\n", StoreUnavailable, "broke"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\nconnection: close\r\n\r\n{", StoreUnavailable, "failed"),
+        (b"220 smtp.example.org ESMTP\r\nconnection: close\r\n", StoreUnavailable, "failed"),
         (
             b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 3\r\n\r\nabc",
             StoreUnavailable,
-            "broke",
+            "failed",
         ),
-        (DROP, StoreUnavailable, "broke"),
+        (DROP, StoreUnavailable, "failed"),
     ],
 )
 async def test_what_comes_back_is_not_believed(said: bytes, error: type[AforesaidError], words: str) -> None:
@@ -126,7 +126,7 @@ async def test_what_must_not_be_done_twice_is_not_sent_twice() -> None:
         scripted(DROP) as server,
         RemoteMemory(server.url, patience=QUICK, verify=False) as memory,
     ):
-        with pytest.raises(StoreUnavailable, match="is not known"):
+        with pytest.raises(StoreUnavailable, match="it is unknown whether"):
             await memory.of("erin").erase()
     assert len(server.asked) == 1
 

@@ -120,7 +120,7 @@ class TestReport:
         with pytest.raises(ValueError, match="no <!-- bench"):
             put_into("a page without marks", "new")
 
-    @pytest.mark.parametrize("name", ["performance.md", "growth.md"])
+    @pytest.mark.parametrize("name", ["performance.md", "internals/growth.md"])
     def test_the_pages_have_their_marks(self, name: str) -> None:
         text = (ROOT / "docs" / name).read_text("utf-8")
         assert (text.count(BEGIN), text.count(END)) == (1, 1)

@@ -119,7 +119,7 @@ class RemoteMemory(_ClientBase, Memory):
         _not_available("the search index")
 
     def of(self, owner: str) -> RemoteManager:
-        """Return the handle of one owner. Its calls raise `NotAllowed` if the key does not cover the owner."""
+        """Return the handle of one owner. Calls raise `NotAllowed` if the key does not cover the owner."""
         return RemoteManager(self._calls(owner), self.sender, self.unstored)
 
     async def owners(self) -> AsyncIterator[str]:
@@ -201,7 +201,7 @@ class Client(_ClientBase):
         self.sender = SyncSender(self.options)
 
     def of(self, owner: str) -> SyncManager:
-        """Return the handle of one owner. Its calls raise `NotAllowed` if the key does not cover the owner."""
+        """Return the handle of one owner. Calls raise `NotAllowed` if the key does not cover the owner."""
         return SyncManager(self._calls(owner), self.sender)
 
     def owners(self) -> Iterator[str]:
