@@ -2,7 +2,8 @@
 
     python -m benchmarks.slopes [--owners 400] [--page]
 
-Writes `benchmarks/results/slopes.json` and the tables of `docs/internals/growth.md`. PostgreSQL is measured as it is,
+Writes `benchmarks/results/slopes.json` and the tables of `docs/internals/growth.md`. PostgreSQL is measured
+as it is,
 with its sixteen partitions, and with one that holds everything.
 """
 

@@ -68,7 +68,7 @@ def test_commands_are_taken_besides_words(run: Run) -> None:
     assert "Forgotten: my name is Erin" in said
     assert "No notes." in said
     assert "No such note." in said
-    assert "/help lists them" in said
+    assert "Unknown command; /help lists the commands." in said
     assert "text must have words" in said, "what goes wrong is told, and the talk goes on"
     assert "start another conversation" in said
     assert "never said" not in str(run("search", "never", "--words").output)
@@ -181,7 +181,7 @@ def test_notes_are_added_listed_found_and_forgotten(run: Run) -> None:
     assert "No results" in run("notes", "search", "bicycle", "--words").stdout
     run("notes", "forget", "bedroom lights", code=1, standard_input=b"n\n")
     assert "Removed: 1 note" in run("notes", "forget", "bedroom lights", "--yes").stdout
-    assert "no such note" in run("notes", "forget", "bedroom lights", "--yes").stdout
+    assert "No such note" in run("notes", "forget", "bedroom lights", "--yes").stdout
     (left,) = json.loads(run("notes", "forget", found["id"], "--yes", "--json").stdout.partition("\n")[2])
     assert left["id"] == found["id"]
     assert "No notes" in run("notes", "list").stdout
