@@ -70,7 +70,7 @@ def test_commands_are_taken_besides_words(run: Run) -> None:
     assert "No such note." in said
     assert "Unknown command; /help lists the commands." in said
     assert "text must have words" in said, "what goes wrong is told, and the talk goes on"
-    assert "start another conversation" in said
+    assert "start a new conversation" in said
     assert "never said" not in str(run("search", "never", "--words").output)
 
 
