@@ -144,7 +144,7 @@ async def measure(kind: Kind, url: str, rounds: int, *, quiet_between: bool = Tr
 
         spent: dict[str, list[float]] = {name: [] for name in ("bare", "turn")}
         indexer = memory.search_resources.indexer
-        between = indexer.settled if quiet_between and indexer is not None else None
+        between = indexer.wait_until_idle if quiet_between and indexer is not None else None
         times = await side_by_side(
             {"bare": _spending(bare, spent["bare"]), "turn": _spending(turn, spent["turn"])},
             rounds=rounds,

@@ -104,7 +104,7 @@ async def labelled(urls: Sequence[str], title: str, person: Person, *, by_words:
                 conversation = await manager.get_or_create_conversation(f"session {number}")
                 await manager.append(conversation.id, messages)
             if (indexer := opened[name].search_resources.indexer) is not None:
-                await indexer.settled()
+                await indexer.wait_until_idle()
         await compare(managers, [one.text for one in person.questions], f"{title}, {person.name}")
 
 

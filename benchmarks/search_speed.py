@@ -90,7 +90,7 @@ async def fill(
     embedder: Embedder | None,
 ) -> None:
     start = datetime(2025, 1, 1, tzinfo=UTC)
-    indexer = None if embedder is None else Indexer(embedder, written=lambda *_: None)
+    indexer = None if embedder is None else Indexer(embedder, on_written=lambda *_: None)
     for number in range(conversations):
         conversation = await manager.get_or_create_conversation(f"s{number}")
         said = [

@@ -84,7 +84,7 @@ def _bare(memory: "aforesaid.Memory", owners: list[str]) -> "Litestar":
     async def vectors() -> None:
         """Make all vectors."""
         if memory.search_resources.indexer is not None:
-            await memory.search_resources.indexer.settled()
+            await memory.search_resources.indexer.wait_until_idle()
 
     @post("/no-vectors")
     async def no_vectors() -> None:

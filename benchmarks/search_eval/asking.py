@@ -71,7 +71,7 @@ class Asking:
                 await manager.append(conversation.id, messages)
                 numbers[conversation.id] = number
         if self._memory.search_resources.indexer is not None:
-            await self._memory.search_resources.indexer.settled()
+            await self._memory.search_resources.indexer.wait_until_idle()
 
     async def answers(self, weights: Weights, people: Sequence[Person] | None = None) -> list[Answered]:
         """Every question, or those of some people."""

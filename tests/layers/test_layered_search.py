@@ -51,7 +51,7 @@ async def erin(memory: aforesaid.Memory) -> ConversationManager:
 
 async def settled(memory: aforesaid.Memory) -> None:
     assert memory.search_resources.indexer is not None
-    await memory.search_resources.indexer.settled()
+    await memory.search_resources.indexer.wait_until_idle()
 
 
 async def texts(manager: ConversationManager, query: str, **filters: Any) -> list[str]:

@@ -4,8 +4,8 @@ import pytest
 
 from aforesaid.errors import StoreUnavailable
 from aforesaid.memory.manager import ConversationManager
+from aforesaid.search.resources import SearchResources
 from aforesaid.search.searcher import Searcher
-from aforesaid.search.shared import SearchResources
 from tests.layers.conftest import World
 from tests.search.embedders import WordEncoder
 
@@ -50,9 +50,9 @@ async def test_vectors_are_as_they_were_after_an_outage(world: World) -> None:
     await describe(world, "The key is under the flowerpot.", "Dinner is at eight.")
     room = SearchResources(WordEncoder(), quiet=0)
     searcher = searcher_of(world, room)
-    searcher.resources.note("erin", searcher.store)
+    searcher.resources.enqueue("erin", searcher.store)
     assert room.indexer is not None
-    await room.indexer.settled()
+    await room.indexer.wait_until_idle()
     assert (await searcher.search("flowerpot")).by_meaning
     held = room.vectors_of("erin").size
     world.failing.down()

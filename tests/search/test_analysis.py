@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid.model.messages import Message
-from aforesaid.search.analysis import LONGEST_TERM, indexed_terms, said_in, terms_of
+from aforesaid.search.analysis import LONGEST_TERM, indexed_terms, searchable_text, terms_of
 from aforesaid.search.stemmer import stem
 
 
@@ -96,7 +96,7 @@ def test_what_tools_were_asked_and_answered_is_found() -> None:
     result = {"type": "tool_result", "tool_use_id": "1", "content": "sunny, 20 degrees"}
     answered = Message(role="user", content=[result], dialect="anthropic")
     assert indexed_terms(asked) == ["topeka"]
-    assert said_in(answered) == "sunny, 20 degrees"
+    assert searchable_text(answered) == "sunny, 20 degrees"
 
 
 @pytest.mark.parametrize("content", ["", "?!", "🎂", None])
@@ -111,6 +111,6 @@ def test_instructions_are_not_found() -> None:
 def test_the_cache_of_words_is_bounded() -> None:
     from aforesaid.search import analysis
 
-    for number in range(analysis._MOST_KEPT + 10):
+    for number in range(analysis._MOST_CACHED + 10):
         terms_of(f"word{number}")
-    assert len(analysis._TERMS) <= analysis._MOST_KEPT
+    assert len(analysis._TERMS) <= analysis._MOST_CACHED

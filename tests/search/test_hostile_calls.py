@@ -54,7 +54,7 @@ async def _opened() -> tuple[aforesaid.Memory, ToolRegistry]:
         await manager.update_metadata(record.id, subject=said, tags=[said[:20]])
         await manager.add_message(record.id, "user", said)
     assert memory.search_resources.indexer is not None
-    await memory.search_resources.indexer.settled()
+    await memory.search_resources.indexer.wait_until_idle()
     return memory, history_tools(memory.of("erin"))
 
 

@@ -11,7 +11,7 @@ from aforesaid.contracts import Match, Matches, Position
 from aforesaid.model.clock import to_micros
 from aforesaid.model.messages import Role
 from aforesaid.search.dates import Period
-from aforesaid.search.ranking import Asked, Neighbour, Ranking, rank
+from aforesaid.search.ranking import AnalyzedQuestion, Neighbour, Ranking, rank
 
 DAY = to_micros(datetime(2026, 3, 1, tzinfo=UTC))
 
@@ -50,7 +50,7 @@ def ranked(
     *found: Match, terms: int = 1, periods: tuple[Period, ...] = (), vectors: Vectors | None = None
 ) -> Ranking:
     matches = Matches(found=found, frequencies=(3,) * terms * 2, messages=100, terms=1_000)
-    asked = Asked(terms=tuple(f"t{number}" for number in range(terms)), periods=periods, zone=UTC)
+    asked = AnalyzedQuestion(terms=tuple(f"t{number}" for number in range(terms)), periods=periods, zone=UTC)
     return rank(asked, matches, vectors)
 
 

@@ -43,7 +43,7 @@ async def erin(request: pytest.FixtureRequest) -> AsyncIterator[ConversationMana
         message = Message(role="assistant", content=said, tags=("sold",), timestamp=NOW - timedelta(days=900))
         await erin.append(rare.id, [message])
         if memory.search_resources.indexer is not None:
-            await memory.search_resources.indexer.settled()
+            await memory.search_resources.indexer.wait_until_idle()
         yield erin
 
 

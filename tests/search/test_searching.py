@@ -9,7 +9,7 @@ import aforesaid
 from aforesaid.errors import ConversationNotFound, InvalidInput
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
-from aforesaid.search.passages import ago, excerpt, marked
+from aforesaid.search.passages import ago, excerpt, mark_matches
 from aforesaid.testing import FixedClock
 
 NOW = datetime(2026, 3, 11, 12, tzinfo=UTC)
@@ -246,6 +246,6 @@ def test_a_long_message_is_quoted_where_it_matches() -> None:
 
 
 def test_matches_are_marked() -> None:
-    assert marked("Painted paintings, she paints", ["paint"], opening="<", closing=">") == (
+    assert mark_matches("Painted paintings, she paints", ["paint"], opening="<", closing=">") == (
         "<Painted> <paintings>, she <paints>"
     )

@@ -79,7 +79,7 @@ async def answers(url: str, embedder: WordEncoder | None) -> list[Any]:
         owner = f"agree-{'vectors' if embedder else 'words'}"
         manager = await filled(memory, owner)
         if memory.search_resources.indexer is not None:
-            await memory.search_resources.indexer.settled()
+            await memory.search_resources.indexer.wait_until_idle()
         found = [await _asked(manager, question) for question in QUESTIONS]
         for record in (await manager.list(limit=100)).conversations:
             await manager.delete_conversation(record.id)
@@ -156,7 +156,7 @@ async def test_a_server_with_vectors_is_asked_in_a_long_history(
         said = ["We have a new dog", *(f"Something else, number {number}" for number in range(20))]
         await erin.append(conversation.id, [Message(role="assistant", content=text) for text in said])
         assert memory.search_resources.indexer is not None
-        await memory.search_resources.indexer.settled()
+        await memory.search_resources.indexer.wait_until_idle()
         found = await erin.search("puppy", 5)
         assert found.by_meaning
         assert "We have a new dog" in [passage.text for passage in found.passages]

@@ -15,9 +15,9 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
 from aforesaid.search import encoders
 from aforesaid.search.encoders import LONGEST_TEXT, UniversalEncoder, embedded_text
-from aforesaid.search.indexing import Indexer, encoded, remove_vectors
+from aforesaid.search.indexing import Indexer, encode_block, remove_vectors
+from aforesaid.search.resources import SearchResources
 from aforesaid.search.searcher import Searcher
-from aforesaid.search.shared import SearchResources
 from aforesaid.search.vectors import BLOCK, blocks_of, kind_of
 from tests.search.embedders import HeldEncoder, WordEncoder
 
@@ -30,7 +30,7 @@ async def memory() -> AsyncIterator[aforesaid.Memory]:
 
 async def settled(memory: aforesaid.Memory) -> None:
     assert memory.search_resources.indexer is not None
-    await memory.search_resources.indexer.settled()
+    await memory.search_resources.indexer.wait_until_idle()
 
 
 async def said(manager: ConversationManager, *texts: str, session: str = "s") -> str:
@@ -147,7 +147,9 @@ async def test_a_message_that_is_redacted_meanwhile_has_no_vector_of_what_it_sai
         await erin.add_message(conversation.id, "user", "We have a new dog", message_id="m1")
         await redacted_meanwhile(memory, encoder, conversation.id)
         (block,) = await blocks_of(erin.store, conversation.id, encoder)
-        assert block == encoded(await erin.store.page(conversation.id, limit=10), encoder, begun=block.begun)
+        assert block == encode_block(
+            await erin.store.page(conversation.id, limit=10), encoder, begun=block.begun
+        )
 
 
 async def redacted_meanwhile(memory: aforesaid.Memory, encoder: HeldEncoder, conversation_id: str) -> None:
@@ -178,7 +180,7 @@ class Redacting:
 
 async def test_vectors_that_are_stored_just_after_a_redaction_do_not_stay() -> None:
     async with aforesaid.open("memory://", sweep_every=None, embedder=None) as memory:
-        erin, indexer = memory.of("erin"), Indexer(WordEncoder(), written=lambda _, __: None)
+        erin, indexer = memory.of("erin"), Indexer(WordEncoder(), on_written=lambda _, __: None)
         conversation = await erin.get_or_create_conversation("s")
         await erin.add_message(conversation.id, "user", "We have a new dog", message_id="m1")
         store: Any = Redacting(erin, "m1")
@@ -235,7 +237,7 @@ async def test_what_is_held_in_memory_is_bounded() -> None:
         manager = ConversationManager(store, searcher=Searcher(store, resources, owner))
         await said(manager, "We have a new dog", "The tap is leaking")
         assert resources.indexer is not None
-        await resources.indexer.settled()
+        await resources.indexer.wait_until_idle()
         assert await texts(manager, "puppy") == ["We have a new dog"]
     assert len(resources._indexes) <= 2
     assert resources._vectors is not None
@@ -314,13 +316,13 @@ async def test_vectors_are_made_when_it_is_quiet_or_when_it_never_is(quiet: floa
         written: asyncio.Queue[str] = asyncio.Queue()
         indexer = Indexer(
             WordEncoder(),
-            written=lambda _, conversation_id: written.put_nowait(conversation_id),
+            on_written=lambda _, conversation_id: written.put_nowait(conversation_id),
             quiet=quiet,
             patience=patience,
         )
         erin = memory.of("erin")
         conversation_id = await said(erin, "We have a new dog")
-        indexer.note("erin", erin.store, conversation_id)
+        indexer.enqueue("erin", erin.store, conversation_id)
         async with asyncio.timeout(120):
             assert await written.get() == conversation_id
         await indexer.close()
@@ -329,12 +331,12 @@ async def test_vectors_are_made_when_it_is_quiet_or_when_it_never_is(quiet: floa
 async def test_while_turns_keep_coming_vectors_wait() -> None:
     async with aforesaid.open("memory://", sweep_every=None, embedder=None) as memory:
         embedder = WordEncoder()
-        indexer = Indexer(embedder, written=lambda _, __: None, quiet=3600.0, patience=7200.0)
+        indexer = Indexer(embedder, on_written=lambda _, __: None, quiet=3600.0, patience=7200.0)
         erin = memory.of("erin")
         for _ in range(3):
-            indexer.note("erin", erin.store, await said(erin, "We have a new dog"))
+            indexer.enqueue("erin", erin.store, await said(erin, "We have a new dog"))
         assert embedder.texts == []
-        await indexer.settled()
+        await indexer.wait_until_idle()
         assert embedder.texts == ["We have a new dog"] * 3
         await indexer.close()
 
@@ -344,7 +346,7 @@ async def test_while_turns_keep_coming_the_indexer_rests_after_each_piece_until_
         written: asyncio.Queue[str] = asyncio.Queue()
         indexer = Indexer(
             WordEncoder(),
-            written=lambda _, conversation_id: written.put_nowait(conversation_id),
+            on_written=lambda _, conversation_id: written.put_nowait(conversation_id),
             quiet=3600.0,
             patience=0.0,
             rest=math.inf,
@@ -352,12 +354,12 @@ async def test_while_turns_keep_coming_the_indexer_rests_after_each_piece_until_
         erin = memory.of("erin")
         ids = [await said(erin, "We have a new dog", session=f"s-{at}") for at in range(3)]
         for conversation_id in ids:
-            indexer.note("erin", erin.store, conversation_id)
+            indexer.enqueue("erin", erin.store, conversation_id)
         async with asyncio.timeout(120):
             first = await written.get()
             for _ in range(50):  # time enough for the others, were there no rest
                 await asyncio.to_thread(str)
             assert written.empty()
-            await indexer.settled()
+            await indexer.wait_until_idle()
         assert sorted([first, *(written.get_nowait() for _ in range(2))]) == sorted(ids)
         await indexer.close()

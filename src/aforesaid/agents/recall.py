@@ -24,7 +24,7 @@ from aforesaid.model.ids import IdSource, new_id
 from aforesaid.model.messages import Message
 from aforesaid.notes.records import Note
 from aforesaid.search.analysis import terms_of
-from aforesaid.search.dates import dated
+from aforesaid.search.dates import find_periods
 from aforesaid.search.passages import Passage, ago, excerpt
 from aforesaid.search.queries import local_zone
 
@@ -195,7 +195,7 @@ def _split_period(about: str, now: datetime, zone: tzinfo) -> tuple[_Span | None
     """Return the period that a question names and its remaining topic, which is empty when it has no search
     terms.
     """
-    period = dated(about, now=now)
+    period = find_periods(about, now=now)
     topic = " ".join(period.rest.split())
     if not period.periods:
         return None, topic

@@ -20,7 +20,7 @@ from aforesaid.cli.runtime import (
 )
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.search.analysis import terms_of
-from aforesaid.search.passages import Line, Passage, explained, spans_of
+from aforesaid.search.passages import Line, Passage, explain_score, spans_of
 from aforesaid.search.queries import first_moment, last_moment, local_zone
 from aforesaid.search.searcher import Findings
 
@@ -112,7 +112,7 @@ def _print(out: Console, owner: str, passage: Passage, terms: list[str]) -> None
     if passage.after:
         out.print(_neighbour(passage.after))
     if passage.parts:
-        out.print(Text(f"  {explained(passage.score, passage.parts)}", style="magenta"))
+        out.print(Text(f"  {explain_score(passage.score, passage.parts)}", style="magenta"))
     out.print()
 
 

@@ -366,7 +366,7 @@ class ConversationManager:
         except ConversationNotFound:
             await self.pictures.forget(conversation_id)
             raise
-        self.searcher.noted(conversation_id)
+        self.searcher.enqueue_indexing(conversation_id)
         events.turn_stored(conversation_id, prepared, known=len(stored.known))
         if self.config.enable_client_association:
             self.contact_resources.waiting.note(self.scope.owner, self.store, conversation_id, prepared)
@@ -550,8 +550,8 @@ def calibrated(counter: TokenCounter, context: Context, usage: Any) -> float | N
 
 def _searcher(scope: OwnerScope) -> "Searcher":
     """Without a memory: a searcher that shares nothing."""
+    from aforesaid.search.resources import SearchResources
     from aforesaid.search.searcher import Searcher
-    from aforesaid.search.shared import SearchResources
 
     return Searcher(scope.store, SearchResources(), scope.owner)
 

@@ -85,7 +85,7 @@ class Memory:
         summarizer: Summarizer | Literal["extract"] | None = None,
     ) -> None:
         from aforesaid.contacts.shared import ContactResources
-        from aforesaid.search.shared import SearchResources
+        from aforesaid.search.resources import SearchResources
 
         check_images(images, has_blobs=blobs is not None)
         self._retention = retention_of(retention)

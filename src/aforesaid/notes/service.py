@@ -205,7 +205,7 @@ class Notes:
         try:
             return await texts.similarities(question, [one.text for one in notes])
         except EncoderFailed as error:
-            room.encoder_trouble = str(error)
+            room.encoder_error = str(error)
             log.warning("notes are searched by words alone: %s", describe(error))
             return None
 

@@ -137,7 +137,7 @@ class Removal:
         if reason == "redacted":
             # The index and vectors in memory still contain the words, so they are rebuilt.
             await self._searcher.resources.remove_copies(self.scope.owner, conversation_id)
-            self._searcher.noted(conversation_id)
+            self._searcher.enqueue_indexing(conversation_id)
             await self._remove_images(conversation_id, images)
         else:
             if reason != "archived":

@@ -1,10 +1,8 @@
-"""From text to terms: what is indexed and what is asked for, the same on every store.
+"""Convert text to terms, for the index and for questions, the same on every store.
 
-Letters are folded (case, width, accents), words split and stemmed, words that carry no meaning left
-out. Scripts that put no spaces between words become overlapping pairs of characters. Any text is
-fine: there is no query syntax, and what is neither letter nor digit separates.
-
-Below: dialects. Above: the stores that index, and the ranking.
+Letters are folded (case, width, accents), words are split and stemmed, and stop words are dropped. Scripts
+without spaces between words become overlapping pairs of characters. There is no query syntax: every character
+that is neither letter nor digit is a separator.
 """
 
 import re
@@ -23,14 +21,14 @@ from aforesaid.search.stemmer import stem
 from aforesaid.search.stop_words import STOP_WORDS
 
 LONGEST_TERM = 64
-"""Bytes. What is longer is no word that anybody looks for; its beginning stands for it."""
+"""Maximum length of a term in bytes; a longer word is truncated."""
 
 LONGEST_RESULT = 2_000
-"""Characters of a tool's answer that are indexed: its head says what it is about."""
+"""Characters of a tool result that are indexed: its beginning describes the topic."""
 
 
 def terms_of(text: str) -> list[str]:
-    """The terms of a text, in order: each letters and digits only, and at most 64 bytes long."""
+    """Return the terms of a text in order: letters and digits only, at most 64 bytes each."""
     if text.isascii():
         lower = text.lower()
         return _terms_of_words([lower] if lower.isalnum() else _ASCII_WORD.findall(lower))
@@ -42,39 +40,39 @@ def terms_of(text: str) -> list[str]:
 
 
 def indexed_terms(message: Message) -> list[str]:
-    """The terms that a message is found by: its words, who speaks, and when.
+    """Return the terms that find a message: its words, its speaker and its date.
 
-    A system message holds instructions, not something that was said: it has none. Nor has a message
-    without words, or one that is sealed. The message's time must be set where the date shall count.
+    A system message has no terms, because it contains instructions. A sealed message and a message without
+    words have none either. Date terms require a timestamp on the message.
     """
     if message.role == "system" or message.dialect == SEALED:
         return []
-    said = said_in(message)
-    terms = terms_of(said)
+    text = searchable_text(message)
+    terms = terms_of(text)
     if not terms:
         return []
-    if not said.isascii():
-        terms += _characters_within(_fold(said))
-    named = named_speaker(message)
-    terms += terms_of(named)
-    terms += map(spoken_by, terms_of(named or prefixed_speaker(said)))
+    if not text.isascii():
+        terms += _characters_within(_fold(text))
+    name = named_speaker(message)
+    terms += terms_of(name)
+    terms += map(speaker_term, terms_of(name or prefixed_speaker(text)))
     return [*terms, *_date_terms(message.timestamp)]
 
 
-def spoken_by(name: str) -> str:
-    """The term of a message that somebody of this name speaks, apart from those that mention the name."""
+def speaker_term(name: str) -> str:
+    """Return the term for messages spoken by this name, distinct from messages that mention it."""
     return f"speaker{name}"[:LONGEST_TERM] if name.isascii() else _cut(f"speaker{name}")
 
 
-def said_in(message: Message) -> str:
-    """The words of a message that a person would look for: its text, what tools were asked and answered."""
+def searchable_text(message: Message) -> str:
+    """Return a message's text, the arguments of its tool calls and its tool results."""
     meaning = meaning_of(message)
     if not meaning.calls and not meaning.results:
         return meaning.text
-    return "\n".join(filter(None, _parts_said(meaning)))
+    return "\n".join(filter(None, _text_parts(meaning)))
 
 
-def _parts_said(meaning: Meaning) -> Iterator[str]:
+def _text_parts(meaning: Meaning) -> Iterator[str]:
     yield meaning.text
     for call in meaning.calls:
         yield " ".join(_strings_in(call.arguments))
@@ -83,7 +81,7 @@ def _parts_said(meaning: Meaning) -> Iterator[str]:
 
 
 def _strings_in(value: Any) -> Iterator[str]:
-    """The texts among the arguments of a call, however they are nested."""
+    """Yield the strings among the arguments of a call, at any depth."""
     waiting = [value]
     while waiting:
         match waiting.pop():
@@ -96,15 +94,15 @@ def _strings_in(value: Any) -> Iterator[str]:
 
 
 def named_speaker(message: Message) -> str:
-    """The name of who speaks, where the message has it as a label; else nothing."""
-    # A question is labelled with the agent that answered it: that is not who speaks.
+    """Return the speaker's name from the message's labels, or an empty string."""
+    # A user message is labelled with the agent that answered it, which is not its speaker.
     agent = None if message.role == "user" else message.agent_name
     name = agent or (message.extra.get("name") if message.extra else None)
     return name if isinstance(name, str) else ""
 
 
 def prefixed_speaker(text: str) -> str:
-    """The name of who speaks, where a transcript says it first, as in "Erin: good morning"; else nothing."""
+    """Return the speaker's name from a transcript prefix such as "Erin: good morning", or an empty string."""
     found = _PREFIX.match(text)
     return found[1] if found and found[1][0].isupper() else ""
 
@@ -147,7 +145,7 @@ _UNSPACED = re.compile(
 )
 _CHINESE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _VOICED = ("\u3099", "\u309a")
-"""Marks that make another Japanese syllable, not the same with an accent."""
+"""Combining marks that form a different Japanese syllable, not an accented one."""
 
 
 def _terms_of_words(words: Iterable[str]) -> list[str]:
@@ -155,7 +153,7 @@ def _terms_of_words(words: Iterable[str]) -> list[str]:
 
 
 def _fold(text: str) -> str:
-    """One case and one width; marks that stand apart from their letter are gone, so they split no word."""
+    """Normalize case and width, and remove free-standing combining marks, which would split words."""
     folded = unicodedata.normalize("NFKC", text).casefold().translate(_APOSTROPHES)
     return folded if folded.isascii() else _marks().sub("", unicodedata.normalize("NFC", folded))
 
@@ -188,13 +186,13 @@ def _pairs(run: str) -> Iterator[str]:
 
 
 def _characters_within(folded: str) -> list[str]:
-    """Chinese characters inside longer runs: many are words by themselves, and a query may be one."""
+    """Return the Chinese characters inside longer runs, because a question may be one character."""
     runs = (run[0] for run in _UNSPACED.finditer(folded) if len(run[0]) > 1)
     return [character for run in runs for character in _CHINESE.findall(run)]
 
 
 def _term(word: str) -> str:
-    """The term of a folded word; empty for one that carries no meaning."""
+    """Return the term of a folded word, or an empty string for a stop word."""
     if word in STOP_WORDS:
         return ""
     word = _without_apostrophes(word) if "'" in word else word
@@ -204,7 +202,7 @@ def _term(word: str) -> str:
 
 
 def _without_apostrophes(word: str) -> str:
-    """The owner in "Erin's", the noun in "l'été"; else the letters alone."""
+    """Return "Erin" for "Erin's", "été" for "l'été", and otherwise the word without apostrophes."""
     head, _, tail = word.partition("'")
     if tail == "s":
         return head
@@ -233,20 +231,21 @@ def _cut(word: str) -> str:
     return word.encode("utf-8", "ignore")[:LONGEST_TERM].decode("utf-8", "ignore")
 
 
-_MOST_KEPT = 50_000
-_LONGEST_KEPT = 40
+_MOST_CACHED = 50_000
+_LONGEST_CACHED = 40
 
 
-class _Terms(dict[str, str]):
-    """The terms of words seen lately. Speech repeats itself: nearly every word is here already."""
+class _TermCache(dict[str, str]):
+    """Terms of recent words. Most words of a conversation repeat, so nearly every lookup is a hit."""
 
     def __missing__(self, word: str) -> str:
         term = _term(word[: LONGEST_TERM * 4])
-        if len(word) <= _LONGEST_KEPT:
-            if len(self) >= _MOST_KEPT:
+        if len(word) <= _LONGEST_CACHED:
+            # Clearing everything is cheaper per lookup than LRU bookkeeping on the hottest path.
+            if len(self) >= _MOST_CACHED:
                 self.clear()
             self[word] = term
         return term
 
 
-_TERMS = _Terms()
+_TERMS = _TermCache()

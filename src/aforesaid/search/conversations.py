@@ -1,7 +1,7 @@
-"""Conversations found by what is in them, and those that are like another. Below: searching.
+"""Find conversations by their content, and conversations similar to another.
 
-A conversation matches by its client's name, its subject, or something that was said in it. Filters choose
-among records; the ranking is that of messages, a conversation counting for what its best message does.
+A conversation matches by its client's name, its subject, or a message. Filters select records. The ranking is
+that of messages: a conversation scores as its best message.
 """
 
 import asyncio
@@ -18,33 +18,33 @@ from aforesaid.contracts.listing import known_records
 from aforesaid.errors import ConversationNotFound
 from aforesaid.model.clock import to_micros
 from aforesaid.model.conversations import Conversation, Query, Status
-from aforesaid.search.analysis import indexed_terms, said_in, terms_of
+from aforesaid.search.analysis import indexed_terms, searchable_text, terms_of
 from aforesaid.search.new_entries import all_entries
-from aforesaid.search.passages import excerpt, marked, speaker_of
-from aforesaid.search.queries import asked_of, local_zone
-from aforesaid.search.ranking import Asked, Ranked, rarity
+from aforesaid.search.passages import excerpt, mark_matches, speaker_of
+from aforesaid.search.queries import analyze_question, local_zone
+from aforesaid.search.ranking import AnalyzedQuestion, Ranked, rarity
 from aforesaid.search.searcher import BY_WORDS_FILTERED, Searcher
 
 EXCERPTS = 2
-"""Messages that are quoted of each conversation."""
+"""Messages quoted per conversation."""
 EXCERPT = 200
-"""Characters of each."""
+"""Characters per quotation."""
 BY_LABEL = 1.0
-"""What a question that the subject or the client's name answers in full is worth: as a message that does."""
+"""Score of a question that the subject or client name contains completely: equal to a perfect message."""
 CHARACTERISTIC = 24
-"""Terms that stand for a conversation when others like it are looked for."""
-_WORDS, _MEANING = 0.6, 0.4
+"""Terms that represent a conversation in a search for similar ones."""
+_WORDS_WEIGHT, _MEANING_WEIGHT = 0.6, 0.4
 
 
 class Excerpt(Struct, frozen=True, kw_only=True):
-    """Something in a conversation that matches."""
+    """A matching quotation from a conversation."""
 
     speaker: str
     said_at: datetime
     text: str
     """Verbatim."""
     marked: str
-    """The same with every match between two asterisks on both sides."""
+    """The same text with each match between double asterisks."""
 
 
 class FoundConversation(Struct, frozen=True, kw_only=True):
@@ -56,25 +56,25 @@ class FoundConversation(Struct, frozen=True, kw_only=True):
     status: Status
     created_at: datetime
     metadata: dict[str, Any]
-    """Everything else in its record."""
+    """The remaining fields of the record."""
     score: float = 0.0
     excerpts: tuple[Excerpt, ...] = ()
 
     def __getitem__(self, field: str) -> Any:
-        """The field by name, for code written against a dict."""
+        """Return a field by name, for code written against a dict."""
         if field not in self.__struct_fields__:
             raise KeyError(field)
         return getattr(self, field)
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as plain JSON values."""
+        """Return the result as plain JSON values."""
         document = asdict(self) | {"created_at": self.created_at.isoformat()}
         document["excerpts"] = [asdict(one) | {"said_at": one.said_at.isoformat()} for one in self.excerpts]
         return document
 
 
-class _Content(Struct):
-    """What the messages of one conversation score."""
+class _ContentScore(Struct):
+    """The best score and the best matches among one conversation's messages."""
 
     best: float = 0.0
     matching: list[Ranked] = []
@@ -83,28 +83,31 @@ class _Content(Struct):
 async def search_conversations(
     searcher: Searcher, question: str, query: Query, *, zone: tzinfo | None = None
 ) -> list[FoundConversation]:
-    """The conversations that pass the filters and match the question, by relevance, then the latest first."""
+    """Return the conversations that pass the filters and match the question, best first, then latest."""
     records = [record async for record in known_records(searcher.store, query)]
     if not question:
-        return [found(record) for record in records[: query.limit]]
+        return [to_result(record) for record in records[: query.limit]]
     zone = local_zone(zone)
-    asked = asked_of(question, now=searcher.store.now(), zone=zone)
-    contents, complete = await _contents(searcher, question, asked)
-    best = _best(records, question, asked, contents)
+    analyzed = analyze_question(question, now=searcher.store.now(), zone=zone)
+    contents, complete = await _contents(searcher, question, analyzed)
+    best = _ranked(records, question, analyzed, contents)
     if len(best) < query.limit and not complete:
-        contents, _ = await _contents(searcher, question, asked, among={record.id for record in records})
-        best = _best(records, question, asked, contents)
+        contents, _ = await _contents(searcher, question, analyzed, among={record.id for record in records})
+        best = _ranked(records, question, analyzed, contents)
     best = best[: query.limit]
     excerpts = await asyncio.gather(
-        *(_excerpts(searcher, contents.get(record.id), asked.terms, zone) for _, record in best)
+        *(_excerpts(searcher, contents.get(record.id), analyzed.terms, zone) for _, record in best)
     )
-    return [found(record, score, quoted) for (score, record), quoted in zip(best, excerpts, strict=True)]
+    return [to_result(record, score, quoted) for (score, record), quoted in zip(best, excerpts, strict=True)]
 
 
-def _best(
-    records: Iterable[Conversation], question: str, asked: Asked, contents: dict[str, _Content]
+def _ranked(
+    records: Iterable[Conversation],
+    question: str,
+    analyzed: AnalyzedQuestion,
+    contents: dict[str, _ContentScore],
 ) -> list[tuple[float, Conversation]]:
-    scored = [(_score(record, question, asked.terms, contents), record) for record in records]
+    scored = [(_score(record, question, analyzed.terms, contents), record) for record in records]
     return sorted((one for one in scored if one[0] > 0), key=_order)
 
 
@@ -114,43 +117,52 @@ def _order(scored: tuple[float, Conversation]) -> tuple[float, int, str]:
 
 
 async def _contents(
-    searcher: Searcher, question: str, asked: Asked, *, among: Container[str] | None = None
-) -> tuple[dict[str, _Content], bool]:
-    """By conversation, what its messages score, and whether these are all. Only a message with one of the
-    terms makes it match."""
-    if not asked.terms:
+    searcher: Searcher, question: str, analyzed: AnalyzedQuestion, *, among: Container[str] | None = None
+) -> tuple[dict[str, _ContentScore], bool]:
+    """Score conversations by their messages, and tell whether the candidates were complete.
+
+    Only a message that contains one of the terms makes its conversation match.
+    """
+    if not analyzed.terms:
         return {}, True
-    ranking = await searcher.ranking(question, asked, filtered=among is None, among=among)
-    contents: dict[str, _Content] = {}
+    ranking = await searcher.ranking(question, analyzed, filtered=among is None, among=among)
+    contents: dict[str, _ContentScore] = {}
     for one in ranking.ordered:
-        if one.match is not None and any(one.match.counts[: len(asked.terms)]):
-            content = contents.setdefault(one.conversation_id, _Content())
+        if one.match is not None and any(one.match.counts[: len(analyzed.terms)]):
+            content = contents.setdefault(one.conversation_id, _ContentScore())
             content.best = max(content.best, one.score)
             if len(content.matching) < EXCERPTS:
                 content.matching.append(one)
     return contents, len(ranking.matches.found) < BY_WORDS_FILTERED
 
 
-def _score(record: Conversation, question: str, terms: Sequence[str], contents: dict[str, _Content]) -> float:
+def _score(
+    record: Conversation, question: str, terms: Sequence[str], contents: dict[str, _ContentScore]
+) -> float:
     content = contents.get(record.id)
     return (content.best if content else 0.0) + BY_LABEL * label_match(record, question, terms)
 
 
 def label_match(record: Conversation, question: str, terms: Sequence[str]) -> float:
-    """How much of the question the client's name and the subject hold, from 0 to 1; also part of a word."""
+    """Return the share of the question found in client name and subject, from 0 to 1.
+
+    A question that is part of a word there counts as 1.
+    """
     labels = " ".join(filter(None, (record.client_name, record.subject)))
     if not labels:
         return 0.0
     if question.casefold() in labels.casefold():
         return 1.0
-    held = set(terms_of(labels))
-    return sum(term in held for term in terms) / len(terms) if terms else 0.0
+    label_terms = set(terms_of(labels))
+    return sum(term in label_terms for term in terms) / len(terms) if terms else 0.0
 
 
-def found(record: Conversation, score: float = 0.0, excerpts: Iterable[Excerpt] = ()) -> FoundConversation:
-    """A record as a result."""
+def to_result(
+    record: Conversation, score: float = 0.0, excerpts: Iterable[Excerpt] = ()
+) -> FoundConversation:
+    """Convert a record to a search result."""
     document = record.to_dict()
-    metadata = {key: value for key, value in document.items() if key not in _APART}
+    metadata = {key: value for key, value in document.items() if key not in _OWN_FIELDS}
     return FoundConversation(
         id=record.id,
         subject=record.subject,
@@ -163,11 +175,11 @@ def found(record: Conversation, score: float = 0.0, excerpts: Iterable[Excerpt] 
     )
 
 
-_APART = frozenset(("id", "subject", "client_name", "status", "created_at", "messages"))
+_OWN_FIELDS = frozenset(("id", "subject", "client_name", "status", "created_at", "messages"))
 
 
 async def _excerpts(
-    searcher: Searcher, content: _Content | None, terms: Sequence[str], zone: tzinfo
+    searcher: Searcher, content: _ContentScore | None, terms: Sequence[str], zone: tzinfo
 ) -> list[Excerpt]:
     places = content.matching if content else []
     entries = [await _entry_at(searcher, one) for one in places]
@@ -187,39 +199,40 @@ async def _entry_at(searcher: Searcher, one: Ranked) -> Entry | None:
 def _excerpt(entry: Entry, terms: Sequence[str], zone: tzinfo) -> Excerpt:
     message = entry.message
     assert message.timestamp is not None, "a stored message has a time"
-    text = excerpt(said_in(message), terms, size=EXCERPT)
+    text = excerpt(searchable_text(message), terms, size=EXCERPT)
     return Excerpt(
         speaker=speaker_of(message),
         said_at=message.timestamp.astimezone(zone),
         text=text,
-        marked=marked(text, terms, opening="**", closing="**"),
+        marked=mark_matches(text, terms, opening="**", closing="**"),
     )
 
 
-# Conversations that are alike
+# Similar conversations
 
 
 async def similar_conversations(
     searcher: Searcher, conversation_id: str, *, limit: int
 ) -> list[FoundConversation]:
-    """Other conversations about the same things, the most alike first. Raises `ConversationNotFound`."""
+    """Return other conversations on the same topics, most similar first. May raise `ConversationNotFound`."""
     record = await searcher.store.get(conversation_id)
     if record is None:
         raise ConversationNotFound(conversation_id)
-    by_words = await _alike_by_words(searcher, record)
-    by_meaning = await _alike_by_meaning(searcher, record)
+    by_words = await _similarity_by_words(searcher, record)
+    by_meaning = await _similarity_by_meaning(searcher, record)
     scores = {
-        other: _WORDS * by_words.get(other, 0.0) + _MEANING * by_meaning.get(other, by_words.get(other, 0.0))
+        other: _WORDS_WEIGHT * by_words.get(other, 0.0)
+        + _MEANING_WEIGHT * by_meaning.get(other, by_words.get(other, 0.0))
         for other in by_words.keys() | by_meaning.keys()
         if other != record.id
     }
     best = sorted(scores.items(), key=lambda one: (-round(one[1], 9), one[0]))[:limit]
     records = [(await searcher.store.get(other), score) for other, score in best]
-    return [found(other, score) for other, score in records if other is not None]
+    return [to_result(other, score) for other, score in records if other is not None]
 
 
-async def _alike_by_words(searcher: Searcher, record: Conversation) -> dict[str, float]:
-    """How much of what is characteristic for the conversation others have, too: from 0 to 1."""
+async def _similarity_by_words(searcher: Searcher, record: Conversation) -> dict[str, float]:
+    """Return, per conversation, the weighted share of this one's characteristic terms, from 0 to 1."""
     counts: Counter[str] = Counter(terms_of(record.subject or ""))
     async for entry in all_entries(searcher.store, record.id):
         counts.update(set(indexed_terms(entry.message)))
@@ -227,25 +240,25 @@ async def _alike_by_words(searcher: Searcher, record: Conversation) -> dict[str,
     known = await searcher.matches(common, limit=1)
     weights = _characteristic(common, counts, known)
     matches = await searcher.matches(tuple(weights), limit=5_000)
-    held: dict[str, set[int]] = {}
+    shared: dict[str, set[int]] = {}
     for match in matches.found:
         terms = {at for at, count in enumerate(match.counts) if count}
-        held.setdefault(match.conversation_id, set()).update(terms)
+        shared.setdefault(match.conversation_id, set()).update(terms)
     values, total = list(weights.values()), sum(weights.values()) or 1.0
-    return {other: sum(values[at] for at in terms) / total for other, terms in held.items()}
+    return {other: sum(values[at] for at in terms) / total for other, terms in shared.items()}
 
 
 def _characteristic(terms: Sequence[str], counts: Counter[str], known: Matches) -> dict[str, float]:
-    """The terms that say most about the conversation: frequent here, rare elsewhere."""
-    weighed = {
+    """Return the terms that are frequent here and rare elsewhere, with their weights."""
+    weights = {
         term: counts[term] * rarity(frequency, known.messages)
         for term, frequency in zip(terms, known.frequencies, strict=True)
     }
-    return dict(sorted(weighed.items(), key=lambda one: (-one[1], one[0]))[:CHARACTERISTIC])
+    return dict(sorted(weights.items(), key=lambda one: (-one[1], one[0]))[:CHARACTERISTIC])
 
 
-async def _alike_by_meaning(searcher: Searcher, record: Conversation) -> dict[str, float]:
+async def _similarity_by_meaning(searcher: Searcher, record: Conversation) -> dict[str, float]:
     if searcher.resources.embedder is None or searcher.store.degraded:
         return {}
     vectors = searcher.resources.vectors_of(searcher.owner)
-    return await vectors.alike(searcher.store, record.id)
+    return await vectors.conversation_similarities(searcher.store, record.id)

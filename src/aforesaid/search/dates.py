@@ -1,7 +1,7 @@
-"""When a question asks about: "in May 2023", "last Tuesday", "two weeks ago". Below: nothing. Above: ranking.
+"""Find the periods that a question names: "in May 2023", "last Tuesday", "two weeks ago".
 
-A date in a question does not filter, it weighs: what happened on a day is mostly told on it or in the
-week after. English only; a question in another language is ranked by its words.
+A date in a question adds weight and does not filter: events are mostly mentioned on the day itself or in the
+following week. Only English is recognized; questions in other languages are ranked by their words.
 """
 
 import re
@@ -11,11 +11,11 @@ from datetime import MAXYEAR, MINYEAR, date, datetime, timedelta
 
 from msgspec import Struct
 
-TOLD_WITHIN = timedelta(days=7)
-"""How long after a date it is still being told what happened then."""
+MENTIONED_WITHIN = timedelta(days=7)
+"""How long after a date its events are still being mentioned."""
 
 _LEAP_YEAR = 2000
-"""A year that has every day."""
+"""A year that contains every calendar day."""
 
 _MONTH_NAMES = """
 january february march april may june july august september october november december
@@ -35,7 +35,7 @@ _NUMBERS = _numbered(_NUMBER_NAMES, 1) | {"a": 1, "an": 1, "a couple of": 2, "a 
 
 
 class Period(Struct, frozen=True, kw_only=True):
-    """A time that a question names: days from `first` to `last`, or a calendar date with parts left open."""
+    """Days from `first` to `last`, or a calendar date with unspecified parts."""
 
     first: date | None = None
     last: date | None = None
@@ -43,8 +43,8 @@ class Period(Struct, frozen=True, kw_only=True):
     month: int | None = None
     day: int | None = None
 
-    def holds(self, moment: date) -> bool:
-        """Whether the day lies in the period."""
+    def contains(self, moment: date) -> bool:
+        """Return whether the day lies in the period."""
         if self.first is not None and self.last is not None:
             return self.first <= moment <= self.last
         return (
@@ -54,7 +54,7 @@ class Period(Struct, frozen=True, kw_only=True):
         )
 
     def days(self, today: date) -> tuple[date, date]:
-        """The first and the last day; of a date without a year, the latest that has begun."""
+        """Return the first and last day. A date without a year means the latest one that has begun."""
         if self.first is not None and self.last is not None:
             return self.first, self.last
         year = self.year or today.year
@@ -67,43 +67,43 @@ class Period(Struct, frozen=True, kw_only=True):
             return first, first
         return first, date(year, self.month or 12, monthrange(year, self.month or 12)[1])
 
-    def told_on(self, moment: date) -> bool:
-        """Whether what happened in the period may be told on this day."""
+    def may_be_mentioned_on(self, moment: date) -> bool:
+        """Return whether events of the period are likely to be mentioned on this day."""
         if self.first is not None:
-            return self.holds(moment)
-        days = TOLD_WITHIN.days if moment.toordinal() > TOLD_WITHIN.days else 0
-        return any(self.holds(moment - timedelta(days=back)) for back in range(days + 1))
+            return self.contains(moment)
+        days = MENTIONED_WITHIN.days if moment.toordinal() > MENTIONED_WITHIN.days else 0
+        return any(self.contains(moment - timedelta(days=back)) for back in range(days + 1))
 
 
-class Dated(Struct, frozen=True, kw_only=True):
-    """A question, and the periods that it names."""
+class DatedQuestion(Struct, frozen=True, kw_only=True):
+    """The periods that a question names, and the rest of its text."""
 
     periods: tuple[Period, ...] = ()
     rest: str = ""
-    """The question without the words that name them."""
+    """The question without the words that name the periods."""
 
 
-def dated(question: str, *, now: datetime) -> Dated:
-    """The periods that the question names, seen from now. `now` is in the asker's own zone."""
+def find_periods(question: str, *, now: datetime) -> DatedQuestion:
+    """Return the periods that the question names, relative to `now` in the caller's time zone."""
     periods: list[Period] = []
     rest = question[:_LONGEST_READ]
     for pattern, read in _READERS:
         for found in pattern.finditer(rest):
-            period = _safely(read, found, now.date())
+            period = _read_or_none(read, found, now.date())
             if period is not None:
                 periods.append(period)
                 rest = rest.replace(found[0], " " * len(found[0]), 1)
-    return Dated(periods=tuple(periods), rest=rest + question[_LONGEST_READ:])
+    return DatedQuestion(periods=tuple(periods), rest=rest + question[_LONGEST_READ:])
 
 
 _LONGEST_READ = 2_000
-"""Characters of a question that are read for dates."""
+"""Characters of a question that are scanned for dates."""
 
 
-def _safely(
+def _read_or_none(
     read: "Callable[[re.Match[str], date], Period | None]", found: "re.Match[str]", today: date
 ) -> Period | None:
-    """What was read; nothing where the calendar has no such day."""
+    """Return the period, or None if the calendar has no such day."""
     try:
         return read(found, today)
     except (ValueError, OverflowError):
@@ -111,9 +111,11 @@ def _safely(
 
 
 def _period(*, year: int | None = None, month: int | None = None, day: int | None = None) -> Period:
-    """A calendar date. Raises `ValueError` where there is none, or none that is one in every zone."""
-    known = date(_LEAP_YEAR if year is None else year, month or 1, 1 if day is None else day)
-    if not MINYEAR < known.year < MAXYEAR:
+    """Return a calendar date. Raise `ValueError` if it is invalid or falls outside the range valid in every
+    zone.
+    """
+    resolved = date(_LEAP_YEAR if year is None else year, month or 1, 1 if day is None else day)
+    if not MINYEAR < resolved.year < MAXYEAR:
         raise ValueError(year)
     return Period(year=year, month=month, day=day)
 
@@ -127,7 +129,7 @@ def _calendar(found: "re.Match[str]", _: date) -> Period | None:
     name = found["month"]
     alone = not (found["before"] or found["after"] or found["year"])
     if alone and name.islower() and not found["in"]:
-        return None  # "may" and "march" are verbs, too
+        return None  # "may" and "march" are also verbs
     day = found["before"] or found["after"]
     return _period(
         year=int(found["year"]) if found["year"] else None,
@@ -147,7 +149,7 @@ def _near_day(found: "re.Match[str]", today: date) -> Period:
 
 
 def _weekday(found: "re.Match[str]", today: date) -> Period:
-    """The latest such day before today."""
+    """Return the latest such weekday before today."""
     back = (today.weekday() - _WEEKDAYS[found["weekday"].lower()] - 1) % 7 + 1
     day = today - timedelta(days=back)
     return Period(first=day, last=day)

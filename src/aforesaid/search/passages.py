@@ -1,7 +1,4 @@
-"""From a place in a ranking to words that a model can cite: who, when, where, and what was said, verbatim.
-
-Below: analysis, contracts. Above: the engine.
-"""
+"""Quote log entries as passages that a model can cite: speaker, time, conversation and verbatim text."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,32 +9,32 @@ from msgspec import Struct
 from aforesaid.contracts import Entry, Position
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.messages import Message, Role, carries_tool_results
-from aforesaid.search.analysis import named_speaker, said_in, terms_of
+from aforesaid.search.analysis import named_speaker, searchable_text, terms_of
 from aforesaid.search.ranking import Parts
 
 PASSAGE = 700
-"""Characters of a message that are quoted: all of most messages, the part that matches best of a long one."""
-BESIDE = 240
-"""Characters of the message before or after."""
+"""Characters quoted of a message: all of most messages, the best matching part of a long one."""
+NEIGHBOUR_CHARACTERS = 240
+"""Characters quoted of the message before or after."""
 _MARGIN = 80
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """Something that somebody said, or the part of it that is quoted."""
+    """A quotation with its speaker."""
 
     speaker: str
     text: str
 
 
 class Passage(Struct, frozen=True, kw_only=True):
-    """What was found: a quotation, and where it stands."""
+    """A search result: a quotation and its place."""
 
     conversation_id: str
     sequence: int
     role: Role
     speaker: str
     said_at: datetime
-    """In the zone of who asks."""
+    """In the caller's time zone."""
     ago: str
     subject: str | None
     client_name: str | None
@@ -48,12 +45,12 @@ class Passage(Struct, frozen=True, kw_only=True):
     parts: Parts | None = None
 
     def render(self) -> str:
-        """The passage as text that a model can cite."""
+        """Return the passage as text that a model can cite."""
         lines = [self._heading()]
         lines += [f"  … {self.before.speaker}: {self.before.text}"] if self.before else []
         lines += [f"{self.speaker}: {self.text}"]
         lines += [f"  … {self.after.speaker}: {self.after.text}"] if self.after else []
-        lines += [f"({explained(self.score, self.parts)})"] if self.parts else []
+        lines += [f"({explain_score(self.score, self.parts)})"] if self.parts else []
         return "\n".join(lines)
 
     def _heading(self) -> str:
@@ -75,7 +72,7 @@ def passage_of(
     before: Entry | None = None,
     after: Entry | None = None,
 ) -> Passage:
-    """The passage of an entry, with the lines beside it."""
+    """Return the passage of an entry, with its neighbouring lines."""
     message = entry.message
     assert message.timestamp is not None, "a stored message has a time"
     return Passage(
@@ -87,7 +84,7 @@ def passage_of(
         ago=ago(message.timestamp.astimezone(zone), now=now.astimezone(zone)),
         subject=record.subject,
         client_name=record.client_name,
-        text=excerpt(said_in(message), terms, size=PASSAGE),
+        text=excerpt(searchable_text(message), terms, size=PASSAGE),
         before=None if before is None else _line(before, terms),
         after=None if after is None else _line(after, terms),
         score=score,
@@ -96,12 +93,12 @@ def passage_of(
 
 
 def _line(entry: Entry, terms: Sequence[str]) -> Line | None:
-    text = excerpt(said_in(entry.message), terms, size=BESIDE)
+    text = excerpt(searchable_text(entry.message), terms, size=NEIGHBOUR_CHARACTERS)
     return Line(speaker=speaker_of(entry.message), text=text) if text else None
 
 
 def speaker_of(message: Message) -> str:
-    """Who speaks, as a reader would say it. The client is whom it is about, not always who speaks."""
+    """Return the speaker's name, or the role. The client is not necessarily the speaker."""
     if name := named_speaker(message):
         return name
     if carries_tool_results(message):
@@ -110,7 +107,7 @@ def speaker_of(message: Message) -> str:
 
 
 def ago(moment: datetime, *, now: datetime) -> str:
-    """How long ago it was, as people say it. Days are counted by the calendar."""
+    """Return the time since a moment in words. Days are calendar days."""
     seconds = (now - moment).total_seconds()
     days = (now.date() - moment.date()).days
     if seconds < -60 or days < 0:
@@ -141,7 +138,7 @@ _WORD = re.compile(r"\w+(?:['’]\w+)*")
 
 
 class Span(Struct, frozen=True):
-    """A word of a text that the question has, too."""
+    """A word of a text that matches a term."""
 
     start: int
     end: int
@@ -149,19 +146,19 @@ class Span(Struct, frozen=True):
 
 
 def spans_of(text: str, terms: Sequence[str]) -> Iterator[Span]:
-    """Where the terms occur in the text."""
+    """Yield the places where the terms occur in the text."""
     wanted = set(terms)
-    known: dict[str, str | None] = {}
-    for word in _WORD.finditer(text):
-        said = word[0]
-        if said not in known:
-            known[said] = next(filter(wanted.__contains__, terms_of(said)), None)
-        if term := known[said]:
-            yield Span(word.start(), word.end(), term)
+    matching: dict[str, str | None] = {}
+    for match in _WORD.finditer(text):
+        word = match[0]
+        if word not in matching:
+            matching[word] = next(filter(wanted.__contains__, terms_of(word)), None)
+        if term := matching[word]:
+            yield Span(match.start(), match.end(), term)
 
 
 def excerpt(text: str, terms: Sequence[str], *, size: int) -> str:
-    """The text, or the part of it that has most of the terms; "…" stands where something was left out."""
+    """Return the text, or the part with the most terms; "…" marks omissions."""
     text = text.strip()
     if len(text) <= size:
         return text
@@ -174,7 +171,7 @@ def excerpt(text: str, terms: Sequence[str], *, size: int) -> str:
 
 
 def _best_start(spans: Sequence[Span], size: int) -> int:
-    """The place from which a window of this size holds the most different terms."""
+    """Return the start of the window of this size that contains the most different terms."""
     best, found = 0, 0
     for at, span in enumerate(spans):
         within = {other.term for other in spans[at : at + 200] if other.end <= span.start + size - _MARGIN}
@@ -188,8 +185,8 @@ def _at_word(text: str, at: int) -> int:
     return at if space < 0 or at == 0 else space + 1
 
 
-def marked(text: str, terms: Sequence[str], *, opening: str, closing: str) -> str:
-    """The text with its matches between marks."""
+def mark_matches(text: str, terms: Sequence[str], *, opening: str, closing: str) -> str:
+    """Return the text with its matches between `opening` and `closing`."""
     pieces, end = [], 0
     for span in spans_of(text, terms):
         pieces += [text[end : span.start], opening, text[span.start : span.end], closing]
@@ -197,8 +194,8 @@ def marked(text: str, terms: Sequence[str], *, opening: str, closing: str) -> st
     return "".join([*pieces, text[end:]])
 
 
-def explained(score: float, parts: Parts) -> str:
-    """The parts of a score in one line."""
+def explain_score(score: float, parts: Parts) -> str:
+    """Return the parts of a score in one line."""
     named = ("words", "meaning", "speaker", "date", "conversation", "previous")
     values = ((name, getattr(parts, name)) for name in named)
     sums = " + ".join(f"{name} {value:.2f}" for name, value in values if abs(value) >= 0.005)
@@ -206,8 +203,10 @@ def explained(score: float, parts: Parts) -> str:
     return f"score {score:.2f} = {sums or '0'}" + (f"; matched {matched}" if matched else "")
 
 
-def beside(entries: Sequence[Entry], position: Position) -> tuple[Entry | None, Entry | None, Entry | None]:
-    """The entry at a position, and those before and after it, out of some that follow one another."""
+def with_neighbours(
+    entries: Sequence[Entry], position: Position
+) -> tuple[Entry | None, Entry | None, Entry | None]:
+    """Return the entry at a position with the entries before and after it; None for each that is absent."""
     for at, entry in enumerate(entries):
         if entry.position == position:
             before = entries[at - 1] if at else None
@@ -216,5 +215,5 @@ def beside(entries: Sequence[Entry], position: Position) -> tuple[Entry | None, 
     return None, None, None
 
 
-SOON = timedelta(minutes=10)
-"""How long after a message its reply is looked for."""
+REPLY_WITHIN = timedelta(minutes=10)
+"""How long after a message its reply may follow."""

@@ -1,4 +1,4 @@
-"""What a search is asked for: the question and its filters, checked once. Below: analysis, dates, ranking."""
+"""The question and the filters of a search, validated once."""
 
 from datetime import UTC, date, datetime, time, tzinfo
 from typing import Any
@@ -11,23 +11,23 @@ from aforesaid.errors import InvalidInput, shown
 from aforesaid.model.clock import parse_moment, to_micros
 from aforesaid.model.conversations import VALUE_SETS, Channel, Conversation, check_count
 from aforesaid.model.messages import ROLES, Message, Role, parse_text
-from aforesaid.search.analysis import spoken_by, terms_of
-from aforesaid.search.dates import Period, dated
-from aforesaid.search.ranking import Asked
+from aforesaid.search.analysis import speaker_term, terms_of
+from aforesaid.search.dates import Period, find_periods
+from aforesaid.search.ranking import AnalyzedQuestion
 
 MOST_TERMS = 64
-"""Different terms of a question that count: a page of text is a question, a book is not."""
+"""Maximum number of different terms in a question."""
 LONGEST_QUESTION = 20_000
 """Characters of a question that are read."""
 
 
 class Filters(Struct, frozen=True, kw_only=True):
-    """Which messages count at all: every filter that is given applies."""
+    """Conditions on messages; all given filters apply."""
 
     role: Role | None = None
     date_from: datetime | None = None
     date_to: datetime | None = None
-    """Said in [date_from, date_to]."""
+    """Inclusive: a message's time lies in [date_from, date_to]."""
     tag: str | None = None
     """The message or its conversation has this tag."""
     channel: Channel | None = None
@@ -35,20 +35,20 @@ class Filters(Struct, frozen=True, kw_only=True):
     def __bool__(self) -> bool:
         return any(getattr(self, field) is not None for field in self.__struct_fields__)
 
-    def by_place(self, role: Role | None, position: Position) -> bool:
-        """What can be said without reading the message; of a role that is not known, nothing."""
+    def matches_position(self, role: Role | None, position: Position) -> bool:
+        """Check role and time without reading the message. An unknown role passes."""
         return (
             (role is None or self.role in (None, role))
             and (self.date_from is None or to_micros(self.date_from) <= position.micros)
             and (self.date_to is None or position.micros <= to_micros(self.date_to))
         )
 
-    def is_past(self, position: Position) -> bool:
-        """Whether this and everything before it was said too early."""
+    def is_before_range(self, position: Position) -> bool:
+        """Return whether this position and everything before it is too early."""
         return self.date_from is not None and position.micros < to_micros(self.date_from)
 
-    def within(self, period: Period, *, now: datetime, zone: tzinfo) -> "Filters":
-        """These filters, and the days of the period."""
+    def restricted_to(self, period: Period, *, now: datetime, zone: tzinfo) -> "Filters":
+        """Return these filters, narrowed to the days of the period."""
         first, last = period.days(now.astimezone(zone).date())
         start, end = datetime.combine(first, time.min, zone), datetime.combine(last, time.max, zone)
         return replace(
@@ -57,10 +57,10 @@ class Filters(Struct, frozen=True, kw_only=True):
             date_to=end if self.date_to is None else min(self.date_to, end),
         )
 
-    def by_record(self, record: Conversation) -> bool:
+    def matches_record(self, record: Conversation) -> bool:
         return self.channel in (None, record.channel)
 
-    def by_tags(self, record: Conversation, message: Message) -> bool:
+    def matches_tags(self, record: Conversation, message: Message) -> bool:
         return self.tag is None or self.tag in record.tags or self.tag in message.tags
 
 
@@ -72,7 +72,7 @@ def parse_filters(
     tag: Any = None,
     channel: Any = None,
 ) -> Filters:
-    """The filters, or an error that names the one that cannot be used."""
+    """Return validated filters. Raise `InvalidInput` naming the invalid one."""
     if role is not None and role not in ROLES:
         raise InvalidInput.not_in("role", role, ROLES)
     if channel is not None and channel not in VALUE_SETS["channel"]:
@@ -87,7 +87,7 @@ def parse_filters(
 
 
 def parse_question(query: object) -> str:
-    """Any text at all, its beginning if it is very long; None is the empty question."""
+    """Return the question's text, truncated if very long; None means an empty question."""
     if query is None:
         return ""
     if not isinstance(query, str):
@@ -99,40 +99,42 @@ def parse_limit(value: object, *, field: str) -> int:
     return check_count(value, field=field, least=1)
 
 
-def asked_of(question: str, *, now: datetime, zone: tzinfo) -> Asked:
-    """The question, taken apart."""
+def analyze_question(question: str, *, now: datetime, zone: tzinfo) -> AnalyzedQuestion:
+    """Extract terms and periods from the question."""
     terms = tuple(dict.fromkeys(terms_of(question)))[:MOST_TERMS]
-    periods = dated(question, now=now.astimezone(zone)).periods
-    return Asked(terms=terms, periods=periods, zone=zone)
+    periods = find_periods(question, now=now.astimezone(zone)).periods
+    return AnalyzedQuestion(terms=terms, periods=periods, zone=zone)
 
 
-def day_asked_for(question: str, *, now: datetime, zone: tzinfo) -> Period | None:
-    """The time that the question is all about, as in "what did we talk about last Tuesday?"."""
-    when = dated(question, now=now.astimezone(zone))
-    only = when.periods and _ABOUT_TALKING.issuperset(terms_of(when.rest))
-    return when.periods[0] if only else None
+def sole_period(question: str, *, now: datetime, zone: tzinfo) -> Period | None:
+    """Return the period of a question that asks for nothing else, such as "what did we discuss on
+    Tuesday?".
+    """
+    dated = find_periods(question, now=now.astimezone(zone))
+    only = dated.periods and _TALKING_TERMS.issuperset(terms_of(dated.rest))
+    return dated.periods[0] if only else None
 
 
-_ABOUT_TALKING = frozenset(terms_of("talk say tell ask discuss speak chat mention conversation happen"))
+_TALKING_TERMS = frozenset(terms_of("talk say tell ask discuss speak chat mention conversation happen"))
 
 
-def looked_up(asked: Asked) -> tuple[str, ...]:
-    """What the index is asked for: the terms, and each as the name of who speaks."""
-    return (*asked.terms, *map(spoken_by, asked.terms))
+def lookup_terms(analyzed: AnalyzedQuestion) -> tuple[str, ...]:
+    """Return the terms to look up in the index: each term, and each as a speaker's name."""
+    return (*analyzed.terms, *map(speaker_term, analyzed.terms))
 
 
 def local_zone(zone: tzinfo | None) -> tzinfo:
-    """The zone that was given, or that of this machine."""
+    """Return the given zone, or that of this machine."""
     return zone or datetime.now(UTC).astimezone().tzinfo or UTC
 
 
 def first_moment(text: str | None, *, field: str, zone: tzinfo) -> datetime | None:
-    """The beginning of a day, or a moment; in this zone where the text names none."""
+    """Return a moment, or the beginning of a day; in this zone if the text names none."""
     return None if text is None else _moment(text, field, zone, time.min)
 
 
 def last_moment(text: str | None, *, field: str, zone: tzinfo) -> datetime | None:
-    """The end of a day, or a moment."""
+    """Return a moment, or the end of a day; in this zone if the text names none."""
     return None if text is None else _moment(text, field, zone, time.max)
 
 

@@ -1,15 +1,16 @@
-"""How well a message answers a question: one rule for all stores, in pure functions. Below: contracts.
+"""Score and order messages for a question: pure functions, one rule for all stores.
 
-A message's score is a sum of few parts, each between 0 and about 1:
+A message's score is a sum of these parts, each between 0 and about 1:
 
-    its words       BM25 over the terms it shares with the question, the best being 1
-    its meaning     how near its vector is to the question's, the nearest being 1, the farthest 0
-    who speaks      whether the question names the speaker
-    when            whether it was said in a time that the question names
-    its surroundings  how well the best messages of its conversation match, and the message before it
+    words         BM25 over the terms shared with the question; the best message has 1
+    meaning       similarity of the vectors; the nearest message has 1, the farthest 0
+    speaker       whether the question names the speaker
+    date          whether the message lies in a period that the question names
+    conversation  how well the best messages of its conversation match
+    previous      how well the message before it matches
 
-What a person says weighs more than a long answer to it. A message without a vector is judged by its words
-alone. `docs/search-quality.md` has the measurements behind every number here.
+User messages weigh more than long answers. A message without a vector is scored by its words alone.
+`docs/search-quality.md` contains the measurements behind every constant.
 """
 
 import math
@@ -27,13 +28,13 @@ from aforesaid.model.messages import Role
 from aforesaid.search.dates import Period
 
 SATURATION = 0.5
-"""BM25's k1. In a turn of a dozen words, saying a word twice means little more than saying it once."""
+"""BM25's k1. In a turn of a dozen words, a repeated word adds little."""
 LENGTH = 0.7
-"""BM25's b: how far a longer message is held to be merely longer."""
+"""BM25's b: how strongly length lowers the score."""
 
 
 class Weights(Struct, frozen=True, kw_only=True):
-    """What each part of a score is worth. One setting for everything that is searched."""
+    """The weight of each part of a score, the same for all searches."""
 
     words: float = 0.6
     meaning: float = 0.4
@@ -42,35 +43,35 @@ class Weights(Struct, frozen=True, kw_only=True):
     conversation: float = 0.4
     previous: float = 0.25
     person: float = 1.5
-    """What a user's words count for, against those of a long answer."""
+    """Factor for user messages, compared with long answers."""
     brief: int = 40
-    """The number of terms at which an answer has lost half of that advantage by its length."""
+    """Number of terms at which an answer's length has halved its share of that factor."""
     brief_previous: int = 10
-    """The number of terms at which the message before has lost half of its influence by its length."""
+    """Number of terms at which the previous message's length has halved its influence."""
     best_of: int = 3
-    """How many messages of a conversation say how well it matches."""
+    """Number of messages that determine a conversation's score."""
 
 
 WEIGHTS = Weights()
 
 
 Key: TypeAlias = tuple[str, int]
-"""Which message of the owner: its conversation and its sequence."""
+"""Identifies a message of the owner: conversation id and sequence."""
 
 
 class Neighbour(NamedTuple):
-    """A message that is near in meaning, as the vectors know it."""
+    """A message with a similar vector."""
 
     conversation_id: str
     position: Position
     role: Role | None
-    """None where it is not known before the message is read."""
+    """None if unknown until the message is read."""
     length: int
     similarity: float
 
 
 class Similarities(Protocol):
-    """How near the owner's messages are to a question."""
+    """The similarity of the owner's messages to a question."""
 
     @property
     def nearest(self) -> Sequence[Neighbour]: ...
@@ -79,25 +80,25 @@ class Similarities(Protocol):
     @property
     def highest(self) -> float: ...
     def of(self, messages: Sequence[Key]) -> Sequence[float | None]:
-        """The similarities of messages, by conversation and sequence; None for one that has no vector yet."""
+        """Return the similarities of messages by key; None for a message without a vector."""
         ...
 
     def within(self, conversations: Container[str]) -> Sequence[Neighbour]:
-        """Every message of these conversations of which the similarity is known."""
+        """Return every message of these conversations with a known similarity."""
         ...
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """A question, taken apart."""
+class AnalyzedQuestion(Struct, frozen=True, kw_only=True):
+    """The terms and periods of a question."""
 
     terms: tuple[str, ...]
-    """Its terms, each once; the first half of what the index was asked for."""
+    """Distinct terms. They are the first half of the terms looked up in the index; speaker terms follow."""
     periods: tuple[Period, ...] = ()
     zone: tzinfo
 
 
 class Parts(Struct, frozen=True, kw_only=True):
-    """What a score is made of: the parts as they count, so that they add up to it."""
+    """The weighted parts of a score; they add up to it."""
 
     words: float = 0.0
     meaning: float = 0.0
@@ -106,14 +107,14 @@ class Parts(Struct, frozen=True, kw_only=True):
     conversation: float = 0.0
     previous: float = 0.0
     person: float = 1.0
-    """The factor that words, meaning and speaker have been multiplied with."""
+    """The factor already applied to words, meaning and speaker."""
     matched: dict[str, float] = {}
-    """The question's terms that the message has, and what each adds to its BM25."""
+    """The question's terms in the message, with their contributions to its BM25."""
     similarity: float | None = None
 
 
 class Ranked(Struct, kw_only=True, gc=False):
-    """A message and its score. The ranking fills it in; afterwards it is only read."""
+    """A candidate and its score. `rank` fills in the fields; afterwards it is read-only."""
 
     conversation_id: str
     position: Position
@@ -130,7 +131,7 @@ class Ranked(Struct, kw_only=True, gc=False):
     conversation: float = 0.0
     previous: float = 0.0
     own: float = 0.0
-    """What the message scores by itself."""
+    """The score without conversation and previous message."""
     score: float = 0.0
 
     @property
@@ -141,14 +142,14 @@ class Ranked(Struct, kw_only=True, gc=False):
 class Ranking(Struct, frozen=True, kw_only=True):
     """The candidates, best first."""
 
-    asked: Asked
+    question: AnalyzedQuestion
     matches: Matches
     ordered: list[Ranked]
     by_meaning: bool = False
-    """Whether vectors took part."""
+    """Whether vectors were used."""
 
     def parts(self, one: Ranked) -> Parts:
-        """Why it stands where it does."""
+        """Return the parts of a candidate's score."""
         return Parts(
             words=one.words * one.person,
             meaning=one.meaning * one.person,
@@ -164,30 +165,30 @@ class Ranking(Struct, frozen=True, kw_only=True):
     def _matched(self, one: Ranked) -> dict[str, float]:
         if one.match is None:
             return {}
-        added = Scorer(self.matches, len(self.asked.terms)).contributions(one.match)
-        return {term: value for term, value in zip(self.asked.terms, added, strict=False) if value}
+        added = Scorer(self.matches, len(self.question.terms)).contributions(one.match)
+        return {term: value for term, value in zip(self.question.terms, added, strict=False) if value}
 
 
 def rank(
-    asked: Asked,
+    question: AnalyzedQuestion,
     matches: Matches,
     similar: Similarities | None,
     *,
     weights: Weights = WEIGHTS,
     among: Container[str] | None = None,
 ) -> Ranking:
-    """The candidates of both kinds, best first. What scores alike is ordered by time, the latest first.
+    """Rank the candidates by words and by meaning. Equal scores are ordered by time, latest first.
 
-    With `among`, everything in these conversations that is near at all is a candidate, and nothing else.
+    With `among`, the candidates are exactly the matching messages of these conversations.
     """
     if among is not None:
         matches = replace(matches, found=tuple(m for m in matches.found if m.conversation_id in among))
     near = () if similar is None else similar.nearest if among is None else similar.within(among)
-    found = _candidates(asked, matches, near)
+    found = _candidates(question, matches, near)
     if similar is not None:
         for one, similarity in zip(found.values(), similar.of(list(found)), strict=True):
             one.similarity = similarity
-    _weigh(found.values(), asked, _nearness(similar), weights)
+    _score_alone(found.values(), question, _nearness(similar), weights)
     priors = _priors(found.values(), weights)
     for (conversation_id, sequence), one in found.items():
         one.conversation = weights.conversation * priors[conversation_id]
@@ -195,15 +196,17 @@ def rank(
         one.previous = 0.0 if before is None else _previous(before, weights)
         one.score = one.own + one.conversation + one.previous
     ordered = sorted(found.values(), key=_order)
-    return Ranking(asked=asked, matches=matches, ordered=ordered, by_meaning=similar is not None)
+    return Ranking(question=question, matches=matches, ordered=ordered, by_meaning=similar is not None)
 
 
 def _order(one: Ranked) -> tuple[float, int, str, int]:
     return -round(one.score, 9), -one.position.micros, one.conversation_id, -one.position.sequence
 
 
-def _candidates(asked: Asked, matches: Matches, nearest: Iterable[Neighbour]) -> dict[Key, Ranked]:
-    score = Scorer(matches, len(asked.terms))
+def _candidates(
+    question: AnalyzedQuestion, matches: Matches, nearest: Iterable[Neighbour]
+) -> dict[Key, Ranked]:
+    score = Scorer(matches, len(question.terms))
     found: dict[Key, Ranked] = {}
     for match in matches.found:
         found[(match.conversation_id, match.position.sequence)] = Ranked(
@@ -227,11 +230,11 @@ def _candidates(asked: Asked, matches: Matches, nearest: Iterable[Neighbour]) ->
 
 
 class Scorer:
-    """BM25 of a match, from what the index knows of the terms."""
+    """Compute BM25 for matches of one search."""
 
     def __init__(self, matches: Matches, terms: int) -> None:
         rarities = [rarity(n, matches.messages) for n in matches.frequencies[:terms]]
-        self._most = [rare * (SATURATION + 1) for rare in rarities]
+        self._maxima = [rare * (SATURATION + 1) for rare in rarities]
         average = matches.terms / matches.messages if matches.messages else 1.0
         self._damping = SATURATION * (1 - LENGTH)
         self._damping_by_length = SATURATION * LENGTH / average
@@ -239,17 +242,17 @@ class Scorer:
     def __call__(self, match: Match) -> float:
         damping = self._damping + self._damping_by_length * match.length
         score = 0.0
-        for most, count in zip(self._most, match.counts, strict=False):
+        for maximum, count in zip(self._maxima, match.counts, strict=False):
             if count:
-                score += most * count / (count + damping)
+                score += maximum * count / (count + damping)
         return score
 
     def contributions(self, match: Match) -> list[float]:
-        """What each term adds."""
+        """Return the contribution of each term."""
         damping = self._damping + self._damping_by_length * match.length
         return [
-            most * count / (count + damping) if count else 0.0
-            for most, count in zip(self._most, match.counts, strict=False)
+            maximum * count / (count + damping) if count else 0.0
+            for maximum, count in zip(self._maxima, match.counts, strict=False)
         ]
 
 
@@ -257,37 +260,40 @@ def rarity(frequency: int, messages: int) -> float:
     return math.log(1 + (messages - frequency + 0.5) / (frequency + 0.5))
 
 
-def _weigh(
-    candidates: Collection[Ranked], asked: Asked, nearness: Callable[[float], float], weights: Weights
+def _score_alone(
+    candidates: Collection[Ranked],
+    question: AnalyzedQuestion,
+    nearness: Callable[[float], float],
+    weights: Weights,
 ) -> None:
     best = max((one.bm25 for one in candidates), default=0.0) or 1.0
-    terms = len(asked.terms)
+    terms = len(question.terms)
     for one in candidates:
         words = one.bm25 / best
         one.words = weights.words * words
-        # A message without a vector is judged by its words.
+        # A message without a vector is scored by its words.
         one.meaning = weights.meaning * (words if one.similarity is None else nearness(one.similarity))
-        one.speaker = weights.speaker if _speaks(one.match, terms) else 0.0
-        one.date = weights.date if asked.periods and _told_then(one.position, asked) else 0.0
+        one.speaker = weights.speaker if _is_named_speaker(one.match, terms) else 0.0
+        one.date = weights.date if question.periods and _is_in_period(one.position, question) else 0.0
         one.person = _person(one, weights)
         one.own = (one.words + one.meaning + one.speaker) * one.person + one.date
 
 
 def _nearness(similar: Similarities | None) -> Callable[[float], float]:
-    """From a similarity to how near that is, from 0 to 1."""
+    """Return a function that scales a similarity to 0..1."""
     lowest = 0.0 if similar is None else similar.lowest
     span = 0.0 if similar is None else similar.highest - lowest
     return lambda similarity: (similarity - lowest) / span if span > 0 else 1.0
 
 
-def _speaks(match: Match | None, terms: int) -> bool:
-    """Whether who speaks is named in the question: the second half of the counts says so."""
+def _is_named_speaker(match: Match | None, terms: int) -> bool:
+    """Return whether the question names the speaker: speaker terms are the second half of the counts."""
     return match is not None and any(match.counts[terms:])
 
 
-def _told_then(position: Position, asked: Asked) -> bool:
-    day = from_micros(position.micros).astimezone(asked.zone).date()
-    return any(period.told_on(day) for period in asked.periods)
+def _is_in_period(position: Position, question: AnalyzedQuestion) -> bool:
+    day = from_micros(position.micros).astimezone(question.zone).date()
+    return any(period.may_be_mentioned_on(day) for period in question.periods)
 
 
 def _person(one: Ranked, weights: Weights) -> float:
@@ -297,7 +303,7 @@ def _person(one: Ranked, weights: Weights) -> float:
 
 
 def _priors(candidates: Iterable[Ranked], weights: Weights) -> Mapping[str, float]:
-    """How well each conversation matches, from 0 to 1."""
+    """Return how well each conversation matches, from 0 to 1."""
     scores: dict[str, list[float]] = {}
     for one in candidates:
         scores.setdefault(one.conversation_id, []).append(one.own)
@@ -311,6 +317,8 @@ def _priors(candidates: Iterable[Ranked], weights: Weights) -> Mapping[str, floa
 
 
 def _previous(before: Ranked, weights: Weights) -> float:
-    """What the message before adds: much when it is short, as a question that this one answers."""
+    """Return the previous message's contribution: large if it is short, like a question that this one
+    answers.
+    """
     brevity = weights.brief_previous / (weights.brief_previous + before.length)
     return weights.previous * (before.words + before.meaning) * brevity

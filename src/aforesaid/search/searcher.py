@@ -1,7 +1,7 @@
-"""The search of one owner: a question in, passages out. Below: everything else in `search`.
+"""The search of one owner, from question to passages.
 
-Candidates come from the store's own index, or from the portable one, and from the vectors; `ranking` puts
-them in order; the best are read from the log and become passages.
+Candidates come from the store's index or the one in memory, and from the vectors. `ranking` orders them. The
+best are read from the log and become passages.
 """
 
 import asyncio
@@ -28,14 +28,21 @@ from aforesaid.contracts.listing import known_records
 from aforesaid.errors import ConversationNotFound, EncoderFailed, StoreUnavailable
 from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.conversations import Conversation, Query
-from aforesaid.search.encoders import encoded, readable
-from aforesaid.search.filters import Admission
-from aforesaid.search.memory_index import matches_in_known
-from aforesaid.search.passages import BESIDE, SOON, Passage, beside, excerpt, passage_of
-from aforesaid.search.queries import Filters, asked_of, day_asked_for, local_zone, looked_up
+from aforesaid.search.encoders import encodable_text, encode_text
+from aforesaid.search.filters import MessageFilter
+from aforesaid.search.memory_index import matches_while_degraded
+from aforesaid.search.passages import (
+    NEIGHBOUR_CHARACTERS,
+    REPLY_WITHIN,
+    Passage,
+    excerpt,
+    passage_of,
+    with_neighbours,
+)
+from aforesaid.search.queries import Filters, analyze_question, local_zone, lookup_terms, sole_period
 from aforesaid.search.ranking import (
     WEIGHTS,
-    Asked,
+    AnalyzedQuestion,
     Key,
     Neighbour,
     Ranked,
@@ -44,7 +51,7 @@ from aforesaid.search.ranking import (
     Weights,
     rank,
 )
-from aforesaid.search.shared import SearchResources
+from aforesaid.search.resources import SearchResources
 from aforesaid.search.vectors import NEAREST
 from aforesaid.telemetry import describe, telemetry
 from aforesaid.telemetry.timing import timed
@@ -52,27 +59,27 @@ from aforesaid.telemetry.timing import timed
 log = logging.getLogger("aforesaid.search")
 
 BY_WORDS = 300
-"""Candidates that the index is asked for."""
+"""Candidates requested from the index."""
 BY_WORDS_FILTERED = 10_000
-"""The same when filters will drop many of them. If too few are left, everything that may pass is ranked."""
+"""Candidates requested when filters are set. If too few pass, every message that may pass is ranked."""
 EVERYTHING = 10_000_000
-"""More than anybody has said."""
+"""A limit above any owner's number of messages."""
 WORTH_A_THREAD = 2_000
-"""Candidates from which on ranking is taken off the event loop."""
+"""Candidates above which ranking runs on a thread."""
 SERVED = 100_000
-"""Messages from which on a store that compares vectors itself is asked to."""
+"""Messages above which a store that can compare vectors does so itself."""
 TYPICAL = 20
-"""Terms of a message of which the length is not known."""
+"""Assumed number of terms of a message with unknown length."""
 MOST_READ = 400
-"""Messages that are read from the log before it is found out which conversations pass the filters at all."""
-WORTHY = 0.05
-"""The share of the best score under which nothing is shown."""
+"""Messages read from the log before the conversations that pass the filters are determined."""
+RELEVANT_SHARE = 0.05
+"""Share of the best score below which results are dropped."""
 BROWSED_AT_ONCE = 50
-"""Conversations that are looked into together when there is nothing to look for but a time."""
+"""Conversations read together when the question contains nothing but a period."""
 
 WITHOUT_VECTORS = "searched by words alone: pip install 'aforesaid[semantic]' adds search by meaning"
-IN_WHAT_IS_KNOWN = "searched in what is known while the store is away"
-NO_VECTORS_YET = "searched by words alone: nothing has vectors yet"
+WHILE_DEGRADED = "the store is unavailable: searched the last known messages"
+NO_VECTORS_YET = "searched by words alone: no message has vectors yet"
 
 Count = Callable[[str], int]
 
@@ -83,23 +90,23 @@ _candidates, _reading, _browsing = (
 
 
 class Findings(Struct, frozen=True, kw_only=True):
-    """What was found, best first."""
+    """Search results, best first."""
 
     passages: tuple[Passage, ...] = ()
     by_meaning: bool = False
-    """Whether vectors took part."""
+    """Whether vectors were used."""
     note: str | None = None
-    """What the reader should know about how it was searched."""
+    """A remark for the reader about limitations of this search."""
     degraded: bool = False
-    """Whether the store was away, so that only what is known meanwhile was searched."""
+    """Whether the store was unavailable, so that only the last known messages were searched."""
 
     def render(self) -> list[str]:
-        """The passages as text that a model can cite."""
+        """Return the passages as text that a model can cite."""
         return [passage.render() for passage in self.passages]
 
 
 class Budget(Struct, frozen=True, kw_only=True):
-    """How much may be found."""
+    """Limits on the size of the result."""
 
     results: int = 5
     tokens: int | None = None
@@ -107,7 +114,7 @@ class Budget(Struct, frozen=True, kw_only=True):
 
 
 class Searcher:
-    """One owner's search. Costs nothing to make; what is worth keeping is in the room."""
+    """One owner's search. Cheap to create; shared state lives in `SearchResources`."""
 
     def __init__(
         self, store: ConversationStore, resources: SearchResources, owner: str, *, weights: Weights = WEIGHTS
@@ -117,12 +124,12 @@ class Searcher:
         self.owner = owner
         self.weights = weights
 
-    def noted(self, conversation_id: str) -> None:
-        """Something was said in the conversation."""
-        self.resources.note(self.owner, self.store, conversation_id)
+    def enqueue_indexing(self, conversation_id: str) -> None:
+        """Enqueue a conversation with new messages for indexing."""
+        self.resources.enqueue(self.owner, self.store, conversation_id)
 
     def forget(self, conversation_id: str) -> None:
-        """The conversation is gone, or was emptied."""
+        """Drop cached data of a conversation that was removed or cleared."""
         self.resources.forget(self.owner, conversation_id)
 
     async def search(
@@ -134,38 +141,40 @@ class Searcher:
         explain: bool = False,
         zone: tzinfo | None = None,
     ) -> Findings:
-        """The passages that answer the question; the latest when it asks for nothing but a time."""
-        with noting_freshness() as seen:
+        """Return passages that answer the question; the latest ones if it contains only a period."""
+        with noting_freshness() as freshness:
             findings = await self._search(question, filters, budget, explain=explain, zone=zone)
-        if not seen.degraded:
+        if not freshness.degraded:
             return findings
-        note = "; ".join([IN_WHAT_IS_KNOWN, *seen.reasons])
+        note = "; ".join([WHILE_DEGRADED, *freshness.reasons])
         return replace(findings, degraded=True, note=note)
 
     async def _search(
         self, question: str, filters: Filters, budget: Budget, *, explain: bool, zone: tzinfo | None
     ) -> Findings:
         zone, now = local_zone(zone), self.store.now()
-        asked = asked_of(question, now=now, zone=zone)
-        period = day_asked_for(question, now=now, zone=zone)
+        analyzed = analyze_question(question, now=now, zone=zone)
+        period = sole_period(question, now=now, zone=zone)
         if period is not None:
-            filters = filters.within(period, now=now, zone=zone)
-        if period is not None or not asked.terms:
+            filters = filters.restricted_to(period, now=now, zone=zone)
+        if period is not None or not analyzed.terms:
             with timed("search.browsing", _browsing):
-                entries = await self._browse(Admission(self.store, filters), budget.results)
+                entries = await self._browse(MessageFilter(self.store, filters), budget.results)
             passages = [passage_of(e, r, terms=(), zone=zone, now=now) for r, e in entries]
-            return Findings(passages=tuple(_within(passages, budget, ())))
-        ranking = await self.ranking(question, asked, filtered=bool(filters))
-        reading = _Reading(self, Admission(self.store, filters), zone=zone, now=now, explain=explain)
+            return Findings(passages=tuple(_fit_budget(passages, budget, ())))
+        ranking = await self.ranking(question, analyzed, filtered=bool(filters))
+        reading = _PassageReader(
+            self, MessageFilter(self.store, filters), zone=zone, now=now, explain=explain
+        )
         with timed("search.reading", _reading):
             passages = await reading.passages(ranking, budget.results, most=max(MOST_READ, budget.results))
         if filters and len(passages) < budget.results:
-            among = await reading.admission.conversations()
-            ranking = await self.ranking(question, asked, among=among)
+            among = await reading.message_filter.conversations()
+            ranking = await self.ranking(question, analyzed, among=among)
             with timed("search.reading", _reading):
                 passages = await reading.passages(ranking, budget.results)
         return Findings(
-            passages=tuple(_within(passages, budget, asked.terms)),
+            passages=tuple(_fit_budget(passages, budget, analyzed.terms)),
             by_meaning=ranking.by_meaning,
             note=self._note(by_meaning=ranking.by_meaning),
         )
@@ -173,34 +182,39 @@ class Searcher:
     def _note(self, *, by_meaning: bool) -> str | None:
         if by_meaning:
             return None
-        if self.resources.encoder_trouble is not None:
-            return f"searched by words alone: {self.resources.encoder_trouble}"
+        if self.resources.encoder_error is not None:
+            return f"searched by words alone: {self.resources.encoder_error}"
         return WITHOUT_VECTORS if self.resources.embedder is None else NO_VECTORS_YET
 
     async def ranking(
-        self, question: str, asked: Asked, *, filtered: bool = False, among: Container[str] | None = None
+        self,
+        question: str,
+        analyzed: AnalyzedQuestion,
+        *,
+        filtered: bool = False,
+        among: Container[str] | None = None,
     ) -> Ranking:
-        """The messages that come into question, in order; with `among`, all in these conversations."""
+        """Rank the candidates; with `among`, every matching message of these conversations."""
         with timed("search.candidates", _candidates):
-            return await self._ranking(question, asked, filtered=filtered, among=among)
+            return await self._rank_candidates(question, analyzed, filtered=filtered, among=among)
 
-    async def _ranking(
-        self, question: str, asked: Asked, *, filtered: bool, among: Container[str] | None
+    async def _rank_candidates(
+        self, question: str, analyzed: AnalyzedQuestion, *, filtered: bool, among: Container[str] | None
     ) -> Ranking:
         limit = BY_WORDS_FILTERED if filtered else BY_WORDS if among is None else EVERYTHING
         if self.resources.embedder is not None and isinstance(self.store, VectorSearchable):
-            matches = await self.matches(looked_up(asked), limit=limit)
-            similar = await self._served(question) if matches.messages > SERVED else None
+            matches = await self.matches(lookup_terms(analyzed), limit=limit)
+            similar = await self._similarities_from_store(question) if matches.messages > SERVED else None
             similar = similar or await self.similarities(question)
         else:
-            # The question is encoded first: two threads of Python would only take the interpreter from each
-            # other. While vectors are compared, which needs no interpreter, words are looked up.
+            # Encode the question first: two Python threads would compete for the interpreter lock.
+            # Comparing vectors releases the lock, so the index lookup runs during the comparison.
             encoded = asyncio.Event()
             matches, similar = await asyncio.gather(
-                self._matches_after(encoded, looked_up(asked), limit=limit),
+                self._matches_after(encoded, lookup_terms(analyzed), limit=limit),
                 self.similarities(question, encoded),
             )
-        ranked = partial(rank, asked, matches, similar, weights=self.weights, among=among)
+        ranked = partial(rank, analyzed, matches, similar, weights=self.weights, among=among)
         many = among is not None or len(matches.found) > WORTH_A_THREAD
         return await asyncio.to_thread(ranked) if many else ranked()
 
@@ -209,7 +223,7 @@ class Searcher:
         return await self.matches(terms, limit=limit)
 
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
-        """From the store's own index, or from the portable one; in what is known while the store is away."""
+        """Return matches from the store's index or the one in memory, or from the last known state."""
         try:
             if isinstance(self.store, Searchable):
                 return await self.store.matches(terms, limit=limit)
@@ -218,65 +232,67 @@ class Searcher:
         except StoreUnavailable:
             if not self.store.degraded:
                 raise
-        return await matches_in_known(self.store, terms, limit=limit)
+        return await matches_while_degraded(self.store, terms, limit=limit)
 
     async def similarities(self, question: str, encoded: asyncio.Event | None = None) -> Similarities | None:
-        """By the vectors; None where there are none, and while the store is away that has them.
+        """Return similarities by vectors; None without vectors and while the store is unavailable.
 
-        `encoded` is set when the question is, or will not be.
+        `encoded` is set when the question has been encoded or will not be.
         """
         encoded = encoded or asyncio.Event()
         try:
-            return await self._similarities(question, encoded)
+            return await self._similarities_from_memory(question, encoded)
         finally:
             encoded.set()
 
-    async def _similarities(self, question: str, encoded: asyncio.Event) -> Similarities | None:
+    async def _similarities_from_memory(self, question: str, encoded: asyncio.Event) -> Similarities | None:
         if self.resources.embedder is None or self.store.degraded:
             return None
         vectors = self.resources.vectors_of(self.owner)
-        with self._words_will_do():
-            near = await vectors.near(self.store, readable(question), encoded)
-            if vectors.looked_at_all:
-                self.resources.looked_at(self.owner)
+        with self._fall_back_to_words():
+            near = await vectors.similarities(self.store, encodable_text(question), encoded)
+            if vectors.fully_scanned:
+                self.resources.mark_scanned(self.owner)
             for conversation_id in vectors.take_incomplete():
-                self.noted(conversation_id)
+                self.enqueue_indexing(conversation_id)
             return near
         return None
 
-    async def _served(self, question: str) -> Similarities | None:
-        """By the store, where the vectors lie; None where it cannot compare them."""
+    async def _similarities_from_store(self, question: str) -> Similarities | None:
+        """Let the store compare vectors; return None if it cannot."""
         embedder, store = self.resources.embedder, self.store
-        assert embedder is not None, "asked for with an encoder only"
-        assert isinstance(store, VectorSearchable), "asked for of such a store only"
-        self.resources.note(self.owner, store)
-        with self._words_will_do():
-            row = await encoded(embedder, readable(question))
+        assert embedder is not None, "the caller checks for an encoder"
+        assert isinstance(store, VectorSearchable), "the caller checks the capability"
+        self.resources.enqueue(self.owner, store)
+        with self._fall_back_to_words():
+            row = await encode_text(embedder, encodable_text(question))
             found = await store.nearest(embedder.name, row.tolist(), limit=BY_WORDS)
-            return Served(found) if found else None
+            return StoreSimilarities(found) if found else None
         return None
 
     @contextmanager
-    def _words_will_do(self) -> Iterator[None]:
-        """Ends the block early when vectors cannot be had now: the encoder failed, or the store is away."""
-        self.resources.encoder_trouble = None
+    def _fall_back_to_words(self) -> Iterator[None]:
+        """End the block early if vectors are unavailable: the encoder failed or the store is degraded."""
+        self.resources.encoder_error = None
         try:
             yield
         except EncoderFailed as error:
             log.warning("searched by words alone: %s", describe(error))
-            self.resources.encoder_trouble = str(error)
+            self.resources.encoder_error = str(error)
         except StoreUnavailable:
             if not self.store.degraded:
                 raise
 
     # Browsing
 
-    async def _browse(self, admission: Admission, results: int) -> list[tuple[Conversation, Entry]]:
-        """The latest messages that pass the filters, looked for as far back as it takes."""
-        query = Query(channel=admission.filters.channel, date_from=admission.filters.date_from)
+    async def _browse(self, message_filter: MessageFilter, results: int) -> list[tuple[Conversation, Entry]]:
+        """Return the latest messages that pass the filters."""
+        query = Query(channel=message_filter.filters.channel, date_from=message_filter.filters.date_from)
         found: list[tuple[Conversation, Entry]] = []
         async for records in _in_groups(known_records(self.store, query), BROWSED_AT_ONCE):
-            tails = await asyncio.gather(*(self._latest(record, admission, results) for record in records))
+            tails = await asyncio.gather(
+                *(self._latest_of(record, message_filter, results) for record in records)
+            )
             found += [(record, entry) for record, tail in zip(records, tails, strict=True) for entry in tail]
             found = sorted(found, key=lambda one: one[1].position, reverse=True)[:results]
             if len(found) == results and records[-1].last_activity < from_micros(
@@ -285,15 +301,17 @@ class Searcher:
                 break
         return found
 
-    async def _latest(self, record: Conversation, admission: Admission, results: int) -> list[Entry]:
-        filters = admission.filters
-        before = None if filters.date_to is None else _behind(filters.date_to)
+    async def _latest_of(
+        self, record: Conversation, message_filter: MessageFilter, results: int
+    ) -> list[Entry]:
+        filters = message_filter.filters
+        before = None if filters.date_to is None else _position_after(filters.date_to)
         found: list[Entry] = []
         try:
             while len(found) < results:
                 tail = await self.store.tail(record.id, limit=max(20, results), before=before)
-                found += [entry for entry in tail if admission.passes(record, entry)]
-                if not tail or filters.is_past(tail[0].position):
+                found += [entry for entry in tail if message_filter.passes(record, entry)]
+                if not tail or filters.is_before_range(tail[0].position):
                     break
                 before = tail[0].position
         except ConversationNotFound:
@@ -301,33 +319,33 @@ class Searcher:
         return sorted(found, key=lambda entry: entry.position)[-results:]
 
 
-class Served:
-    """What a store that compares vectors itself says: the nearest; all others are as far as the last."""
+class StoreSimilarities:
+    """Similarities from a store that compares vectors. Messages outside its result count as its last one."""
 
     def __init__(self, found: Sequence[VectorMatch]) -> None:
         self.lowest = min(one.similarity for one in found)
         self.highest = max(one.similarity for one in found)
-        self._known = {(one.conversation_id, one.position.sequence): one.similarity for one in found}
-        # Who speaks and how much is not said: the entry is looked at before it is shown.
+        self._similarity = {(one.conversation_id, one.position.sequence): one.similarity for one in found}
+        # The store returns neither role nor length; the filters check the entry when it is read.
         self.nearest = [
             Neighbour(one.conversation_id, one.position, None, TYPICAL, one.similarity)
             for one in found[:NEAREST]
         ]
 
     def of(self, messages: Sequence[Key]) -> Sequence[float | None]:
-        return [self._known.get(key, self.lowest) for key in messages]
+        return [self._similarity.get(key, self.lowest) for key in messages]
 
     def within(self, conversations: Container[str]) -> Sequence[Neighbour]:
         return [one for one in self.nearest if one.conversation_id in conversations]
 
 
-class _Reading:
-    """From places in a ranking to passages: reads until there are enough."""
+class _PassageReader:
+    """Reads ranked entries from the log until there are enough passages."""
 
     def __init__(
         self,
         searcher: Searcher,
-        admission: Admission,
+        message_filter: MessageFilter,
         *,
         zone: tzinfo,
         now: datetime,
@@ -335,15 +353,15 @@ class _Reading:
     ) -> None:
         self._searcher = searcher
         self._store = searcher.store
-        self.admission = admission
+        self.message_filter = message_filter
         self._zone = zone
         self._now = now
         self._explain = explain
         self._records: dict[str, Conversation | None] = {}
 
     async def passages(self, ranking: Ranking, results: int, *, most: int | None = None) -> list[Passage]:
-        """The best that are there and pass the filters, among the first `most` that may."""
-        places = self._worthy(ranking)[:most]
+        """Return the best passages that exist and pass the filters, among the first `most` candidates."""
+        places = self._relevant(ranking)[:most]
         found: list[Passage] = []
         read = 0
         while len(found) < results and read < len(places):
@@ -354,31 +372,31 @@ class _Reading:
             found += [passage for passage in passages if passage is not None]
         return found
 
-    def _worthy(self, ranking: Ranking) -> list[Ranked]:
-        """Those that may pass the filters and are not far behind the best of them."""
+    def _relevant(self, ranking: Ranking) -> list[Ranked]:
+        """Return the candidates that may pass the filters and score close enough to the best."""
         places = ranking.ordered
-        if self.admission.filters:
-            places = [one for one in places if self.admission.may_pass(one)]
-        least = WORTHY * places[0].score if places else 0.0
+        if self.message_filter.filters:
+            places = [one for one in places if self.message_filter.may_pass(one)]
+        least = RELEVANT_SHARE * places[0].score if places else 0.0
         return [one for one in places if one.score > least]
 
     async def _passage(self, ranking: Ranking, one: Ranked, shown: frozenset[Key]) -> Passage | None:
         record = await self._record(one.conversation_id)
-        if record is None or not self.admission.filters.by_record(record):
+        if record is None or not self.message_filter.filters.matches_record(record):
             return None
         before, entry, after = await self._around(one)
-        if entry is None or entry.unreadable or not self.admission.passes(record, entry):
+        if entry is None or entry.unreadable or not self.message_filter.passes(record, entry):
             return None
         return passage_of(
             entry,
             record,
-            terms=ranking.asked.terms,
+            terms=ranking.question.terms,
             zone=self._zone,
             now=self._now,
             score=one.score,
             parts=ranking.parts(one) if self._explain else None,
-            before=before if entry.message.role != "user" and _is_news(before, shown) else None,
-            after=after if entry.message.role == "user" and _is_news(after, shown) else None,
+            before=before if entry.message.role != "user" and _is_new_neighbour(before, shown) else None,
+            after=after if entry.message.role == "user" and _is_new_neighbour(after, shown) else None,
         )
 
     async def _record(self, conversation_id: str) -> Conversation | None:
@@ -389,36 +407,40 @@ class _Reading:
         return self._records[conversation_id]
 
     async def _around(self, one: Ranked) -> tuple[Entry | None, Entry | None, Entry | None]:
-        """The entry, the one before, and the one after: a reply follows soon, or is none."""
+        """Return the entry with its neighbours. Only an entry that follows soon counts as a reply."""
         try:
             if one.role in ("user", None):
-                for read in (self._in_its_place, self._until_soon):
-                    around = beside(await read(one), one.position)
+                for read in (self._read_by_offset, self._read_until_reply):
+                    around = with_neighbours(await read(one), one.position)
                     if around[1] is not None:
                         return around
             end = Position(one.position.micros, one.position.sequence + 1)
-            return beside(await self._store.tail(one.conversation_id, limit=2, before=end), one.position)
+            return with_neighbours(
+                await self._store.tail(one.conversation_id, limit=2, before=end), one.position
+            )
         except ConversationNotFound:
             return None, None, None
 
-    async def _in_its_place(self, one: Ranked) -> Sequence[Entry]:
-        """What stands where a log has the message that nothing came before late, and nothing left."""
+    async def _read_by_offset(self, one: Ranked) -> Sequence[Entry]:
+        """Read around the offset that equals the sequence. It is right unless entries arrived late or were
+        removed.
+        """
         first = one.position.sequence - 2
-        if first > _COUNTED:
+        if first > _MAX_OFFSET:
             return ()
         entries = await self._store.page(one.conversation_id, limit=4, offset=max(0, first))
-        soon = _later(one.position, SOON)
+        soon = _later(one.position, REPLY_WITHIN)
         return [entry for entry in entries if entry.position < soon]
 
-    async def _until_soon(self, one: Ranked) -> Sequence[Entry]:
-        soon = _later(one.position, SOON)
-        return await self._store.tail(one.conversation_id, limit=_WITHIN, before=soon)
+    async def _read_until_reply(self, one: Ranked) -> Sequence[Entry]:
+        soon = _later(one.position, REPLY_WITHIN)
+        return await self._store.tail(one.conversation_id, limit=_REPLY_ENTRIES, before=soon)
 
 
-_COUNTED = 1_000
-"""Entries that a store may have to pass to get to a message in its place: cheaper than to read again."""
-_WITHIN = 8
-"""Entries that are read to find the one after otherwise."""
+_MAX_OFFSET = 1_000
+"""Largest offset to try: stores skip entries to reach an offset."""
+_REPLY_ENTRIES = 8
+"""Entries read to find the reply otherwise."""
 
 
 def _later(position: Position, span: timedelta) -> Position:
@@ -428,8 +450,8 @@ def _later(position: Position, span: timedelta) -> Position:
         return Position(position.micros, position.sequence + 1)
 
 
-def _is_news(entry: Entry | None, shown: frozenset[Key]) -> bool:
-    """Whether it is not among the results by itself, and not the instructions of a system message."""
+def _is_new_neighbour(entry: Entry | None, shown: frozenset[Key]) -> bool:
+    """Return whether the entry is readable, spoken, and not among the results itself."""
     return (
         entry is not None
         and entry.unreadable is None
@@ -451,30 +473,30 @@ async def _in_groups(
         yield group
 
 
-def _within(passages: Iterable[Passage], budget: Budget, terms: Sequence[str]) -> list[Passage]:
-    """As many passages as the budget of tokens allows; one that is too long is cut."""
-    kept: list[Passage] = []
+def _fit_budget(passages: Iterable[Passage], budget: Budget, terms: Sequence[str]) -> list[Passage]:
+    """Return as many passages as the token budget allows, shortening one that is too long."""
+    selected: list[Passage] = []
     left = budget.tokens
     for passage in passages:
-        fitted = passage if left is None else _fitted(passage, left, budget.count, terms)
-        if fitted is None:
+        shortened = passage if left is None else _shorten_to_fit(passage, left, budget.count, terms)
+        if shortened is None:
             break
-        kept.append(fitted)
-        left = None if left is None else left - budget.count(fitted.render())
-    return kept
+        selected.append(shortened)
+        left = None if left is None else left - budget.count(shortened.render())
+    return selected
 
 
-def _fitted(passage: Passage, tokens: int, count: Count, terms: Sequence[str]) -> Passage | None:
-    """The passage whole, or without its neighbours, or the best part of it; None when not even that fits."""
+def _shorten_to_fit(passage: Passage, tokens: int, count: Count, terms: Sequence[str]) -> Passage | None:
+    """Return the passage whole, without neighbours, or shortened; None if no version fits."""
     alone = replace(passage, before=None, after=None)
     shorter = [
         replace(alone, text=excerpt(alone.text, terms, size=size))
-        for size in (BESIDE * 2, BESIDE, BESIDE // 2)
+        for size in (NEIGHBOUR_CHARACTERS * 2, NEIGHBOUR_CHARACTERS, NEIGHBOUR_CHARACTERS // 2)
     ]
     return next((one for one in (passage, alone, *shorter) if count(one.render()) <= tokens), None)
 
 
-def _behind(moment: datetime) -> Position | None:
-    """Return the first position after this moment; None after the last moment that there is."""
+def _position_after(moment: datetime) -> Position | None:
+    """Return the first position after this moment; None for the last representable moment."""
     micros = to_micros(moment)
     return None if micros >= to_micros(datetime.max.replace(tzinfo=UTC)) else Position(micros + 1, 0)

@@ -1,8 +1,8 @@
-"""A word's stem: what "painted", "painting" and "paints" share. Below: nothing. Above: `analysis`.
+"""Reduce English words to stems: "painted", "painting" and "paints" share one.
 
-The rules are those that Porter published for English in 1980, in their order: plurals, past and -ing,
-y, then the long suffixes by what is left of the word when they go. Before them come the forms that
-follow no rule: people ask "where did she go" and were told "I went".
+Porter's algorithm of 1980, with its steps in order: plurals, -ed and -ing, y, then the long suffixes
+depending on the remaining length. A table of irregular forms comes first, so that "where did she go" finds "I
+went".
 """
 
 import re
@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 
 _VOWELS = frozenset("aeiou")
 _SHORTEST = 3
-"""A word of fewer letters has no ending to lose."""
+"""A shorter word has no removable ending."""
 
 
 def stem(word: str) -> str:
-    """The stem of a lower-case word in ASCII letters."""
+    """Return the stem of a lower-case word in ASCII letters."""
     if len(word) < _SHORTEST:
         return word
     word = _without_plural(_REGULAR.get(word, word))

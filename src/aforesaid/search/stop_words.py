@@ -1,7 +1,7 @@
-"""Words that carry no meaning of their own: they are neither indexed nor asked for.
+"""Stop words: neither indexed nor searched for.
 
-English, and those function words of German, Dutch, French, Spanish, Italian and Portuguese that are no
-content words in another of these. Apostrophes are gone and accents folded when a word is looked up here.
+English, and function words of German, Dutch, French, Spanish, Italian and Portuguese that are not content
+words in another of these languages. A lookup uses the word without apostrophes and accents.
 """
 
 _ENGLISH = """

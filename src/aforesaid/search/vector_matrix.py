@@ -1,8 +1,8 @@
-"""Vectors in one matrix, compared with a question: numpy and nothing else. Below: nothing. Above: `vectors`.
+"""Vectors in one matrix, compared with numpy.
 
-Similarity is the cosine around the middle of all vectors: what all of somebody's messages have in common says
-nothing about one of them. Every vector is compared, exactly, in one pass: a hundred thousand of 512 numbers
-take about 8 ms, which is as fast as memory is read.
+Similarity is the cosine relative to the centroid of all vectors, because the common part of an owner's
+messages does not distinguish them. Every vector is compared, exactly, in one pass: a hundred thousand vectors
+of 512 numbers take about 8 ms, limited by memory bandwidth.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,27 +11,27 @@ from typing import Any
 from msgspec import Struct
 
 _SMALL = 5_000
-_MOVES_AT = 0.02
-"""The share of new vectors at which the middle is worked out anew, in a history that is not small."""
+_RECENTER_SHARE = 0.02
+"""Share of new vectors at which the centroid of a large matrix is recomputed."""
 _META = 5
-_GROUP = 64
-"""Rows of which one is taken for all when the best are looked for."""
+_GROUP_ROWS = 64
+"""Rows per group in the search for the best rows."""
 
 
 class Compared(Struct, frozen=True):
-    """How near everything is to one vector."""
+    """The similarity of every row to one vector."""
 
     best: list[tuple[int, float]]
-    """Rows and their similarities: the nearest, in no order."""
+    """The nearest rows with their similarities, unordered."""
     lowest: float
     highest: float
     rows: int
     similarities: Callable[[Sequence[int]], Sequence[float]]
-    """Of some rows."""
+    """Return the similarities of some rows."""
 
 
 class VectorMatrix:
-    """Rows of float32, each with five integers that say what it belongs to."""
+    """Rows of float32, each with five integers that identify it."""
 
     def __init__(self, dimension: int) -> None:
         import numpy
@@ -40,19 +40,19 @@ class VectorMatrix:
         self._dimension = dimension
         self._rows = numpy.zeros((0, dimension), numpy.float32)
         self._meta = numpy.zeros((0, _META), numpy.int64)
-        self._gone = numpy.zeros(0, bool)
+        self._removed = numpy.zeros(0, bool)
         self.count = 0
-        self.gone = 0
-        self._middle: Any = None
-        self._middle_of = 0
+        self.removed = 0
+        self._centroid: Any = None
+        self._centroid_rows = 0
         self._lengths: Any = None
 
     @property
     def alive(self) -> int:
-        return self.count - self.gone
+        return self.count - self.removed
 
     def append(self, halves: bytes, chosen: Sequence[int], meta: Sequence[Sequence[int]]) -> range:
-        """Add the chosen rows of a block of float16, in rising order; returns which rows they are now."""
+        """Add the chosen rows of a float16 block, in ascending order; return their row numbers."""
         np = self._np
         block = np.frombuffer(halves, np.float16).reshape(-1, self._dimension)
         start, end = self.count, self.count + len(chosen)
@@ -64,11 +64,11 @@ class VectorMatrix:
         return range(start, end)
 
     def reserve(self, size: int) -> None:
-        """Make room for so many rows in all: cheaper at once than bit by bit."""
+        """Allocate space for this many rows in total: one allocation is cheaper than gradual growth."""
         np = self._np
         if size <= len(self._rows):
             return
-        for name in ("_rows", "_meta", "_gone"):
+        for name in ("_rows", "_meta", "_removed"):
             old = getattr(self, name)
             new = np.zeros((size, *old.shape[1:]), old.dtype)
             new[: self.count] = old[: self.count]
@@ -76,8 +76,8 @@ class VectorMatrix:
 
     def remove(self, rows: Sequence[int]) -> None:
         self._rows[list(rows)] = 0
-        self._gone[list(rows)] = True
-        self.gone += len(rows)
+        self._removed[list(rows)] = True
+        self.removed += len(rows)
 
     def meta(self, row: int) -> list[int]:
         return [int(value) for value in self._meta[row]]
@@ -85,13 +85,13 @@ class VectorMatrix:
     # Comparing
 
     def compare(self, vector: Any, *, nearest: int) -> Compared:
-        """Every row with the vector. There must be one."""
+        """Compare every row with the vector. The matrix must not be empty."""
         np = self._np
-        self._find_middle()
-        asked = vector - self._middle
-        asked /= float(np.linalg.norm(asked)) or 1.0
-        cosines = self._cosines(asked)
-        counted = cosines[~self._gone[: self.count]] if self.gone else cosines
+        self._update_centroid()
+        direction = vector - self._centroid
+        direction /= float(np.linalg.norm(direction)) or 1.0
+        cosines = self._cosines(direction)
+        counted = cosines[~self._removed[: self.count]] if self.removed else cosines
         return Compared(
             [(int(row), float(cosines[row])) for row in self._top(cosines, nearest)],
             float(np.min(counted)),
@@ -100,67 +100,69 @@ class VectorMatrix:
             lambda rows: cosines[list(rows)].tolist() if rows else [],
         )
 
-    def _cosines(self, asked: Any) -> Any:
-        """The cosine of every row with a vector that was seen from the middle."""
-        # Row by row, on one thread: a product of the whole takes twice as long, and on a busy machine its
-        # threads wait for others.
-        products = self._np.vecdot(self._rows[: self.count], asked)
-        return (products - float(asked @ self._middle)) / self._lengths
+    def _cosines(self, direction: Any) -> Any:
+        """Return the cosine of every row with a direction from the centroid."""
+        # `vecdot` works row by row on one thread. A matrix product takes twice as long, and its threads
+        # wait for processors on a busy machine.
+        products = self._np.vecdot(self._rows[: self.count], direction)
+        return (products - float(direction @ self._centroid)) / self._lengths
 
-    def _top(self, similarities: Any, most: int) -> Any:
-        """The rows of the highest, without those that are gone."""
+    def _top(self, similarities: Any, count_wanted: int) -> Any:
+        """Return the rows with the highest similarities, without removed ones."""
         np = self._np
-        if self.gone:
-            similarities = np.where(self._gone[: self.count], -np.inf, similarities)
-        if most >= self.count:
+        if self.removed:
+            similarities = np.where(self._removed[: self.count], -np.inf, similarities)
+        if count_wanted >= self.count:
             best = np.arange(self.count)
         else:
-            likely = np.flatnonzero(similarities >= self._reached(similarities, most))
-            place = len(likely) - most
+            likely = np.flatnonzero(similarities >= self._threshold(similarities, count_wanted))
+            place = len(likely) - count_wanted
             best = likely[np.argpartition(similarities[likely], place)[place:]]
-        return best[~self._gone[best]]
+        return best[~self._removed[best]]
 
-    def _reached(self, similarities: Any, most: int) -> float:
-        """Something that so many reach, and few more: to look for the best among all takes ten times as long.
+    def _threshold(self, similarities: Any, count_wanted: int) -> float:
+        """Return a similarity that at least this many rows reach, and few more.
 
-        Of groups that have nothing in common each has a best one, so as many reach what the best of so many
-        groups do.
+        Each of N disjoint groups has a best row. So at least K rows reach the K-th highest of these group
+        maxima. Selecting the best among all rows would take ten times as long.
         """
-        np, groups = self._np, self.count // _GROUP
-        if groups < most:
+        np, groups = self._np, self.count // _GROUP_ROWS
+        if groups < count_wanted:
             return -float("inf")
-        best_of_groups = similarities[: groups * _GROUP].reshape(_GROUP, groups).max(axis=0)
-        return float(np.partition(best_of_groups, groups - most)[groups - most])
+        best_of_groups = similarities[: groups * _GROUP_ROWS].reshape(_GROUP_ROWS, groups).max(axis=0)
+        return float(np.partition(best_of_groups, groups - count_wanted)[groups - count_wanted])
 
-    # The middle, and how far from it vectors are
+    # The centroid, and the distances to it
 
-    def _find_middle(self) -> None:
-        np, moved = self._np, abs(self.alive - self._middle_of)
-        if self._middle is None or (moved and (self.alive < _SMALL or moved > self.alive * _MOVES_AT)):
+    def _update_centroid(self) -> None:
+        np, moved = self._np, abs(self.alive - self._centroid_rows)
+        if self._centroid is None or (
+            moved and (self.alive < _SMALL or moved > self.alive * _RECENTER_SHARE)
+        ):
             total = self._rows[: self.count].sum(axis=0, dtype=np.float64)
-            self._middle = (total / self.alive).astype(np.float32)
-            self._middle_of = self.alive
+            self._centroid = (total / self.alive).astype(np.float32)
+            self._centroid_rows = self.alive
             self._lengths = None
-        self._measure_new()
+        self._measure_new_rows()
 
-    def _measure_new(self) -> None:
-        known = 0 if self._lengths is None else len(self._lengths)
-        if known < self.count:
-            new = self._measured(self._rows[known : self.count])
-            self._lengths = self._np.concatenate((self._lengths, new)) if known else new
+    def _measure_new_rows(self) -> None:
+        measured = 0 if self._lengths is None else len(self._lengths)
+        if measured < self.count:
+            new = self._distances(self._rows[measured : self.count])
+            self._lengths = self._np.concatenate((self._lengths, new)) if measured else new
 
-    def _measured(self, rows: Any) -> Any:
-        """How long each vector is, seen from the middle."""
+    def _distances(self, rows: Any) -> Any:
+        """Return each vector's length relative to the centroid."""
         np = self._np
-        squares = 1 - 2 * (rows @ self._middle) + float(self._middle @ self._middle)
+        squares = 1 - 2 * (rows @ self._centroid) + float(self._centroid @ self._centroid)
         return np.sqrt(np.maximum(squares, 1e-6))
 
     # Groups
 
     def compare_groups(self, groups: Sequence[Sequence[int]], one: int) -> list[float]:
-        """How near the middle of each group of rows is to that of one of them."""
+        """Return the similarity of each group's centroid to that of one group."""
         np = self._np
-        self._find_middle()
-        middles = np.stack([self._rows[list(rows)].mean(axis=0) for rows in groups]) - self._middle
-        middles /= np.maximum(np.linalg.norm(middles, axis=1, keepdims=True), 1e-6)
-        return [float(cosine) for cosine in middles @ middles[one]]
+        self._update_centroid()
+        centroids = np.stack([self._rows[list(rows)].mean(axis=0) for rows in groups]) - self._centroid
+        centroids /= np.maximum(np.linalg.norm(centroids, axis=1, keepdims=True), 1e-6)
+        return [float(cosine) for cosine in centroids @ centroids[one]]
